@@ -1,0 +1,68 @@
+"""What can go wrong, as a tree; every leaf says which exit code the command line ends with.
+
+    HeedfulError                 1   a bug of ours, unless a subclass says otherwise
+    ├── ConfigError              2   usage or config
+    ├── DataError                3   text, tables, tokenizers
+    ├── CheckpointError          4   run folders and checkpoints
+    ├── DivergedError            5   training left the numbers
+    └── Interrupted             75   asked to stop; the same command continues
+
+A message is one sentence: what was given, what was expected. What to do stands in the hint.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+
+class HeedfulError(Exception):
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        message = str(self.args[0])
+        return message if self.hint is None else f"{message}\n\nhint: {self.hint}"
+
+
+class ConfigError(HeedfulError):
+    exit_code = 2
+
+
+class DataError(HeedfulError):
+    exit_code = 3
+
+
+class CheckpointError(HeedfulError):
+    exit_code = 4
+
+
+class DivergedError(HeedfulError):
+    exit_code = 5
+
+
+class Interrupted(HeedfulError):
+    exit_code = 75
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name that `name` was probably meant to be, if any is close."""
+    close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def lookup(name: str, registry: Mapping[str, Value], kind: str) -> Value:
+    """registry[name], or a ConfigError that lists the names there are and the nearest one."""
+    if name in registry:
+        return registry[name]
+    close = nearest(name, registry)
+    raise ConfigError(
+        f"unknown {kind} {name!r}; expected one of: {', '.join(registry)}",
+        hint=f"did you mean {close!r}?" if close else None,
+    )
