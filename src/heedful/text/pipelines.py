@@ -1,0 +1,104 @@
+"""How each kind of tokenizer cuts text into pieces before its vocabulary speaks, and joins pieces into text again.
+
+    characters   every character is a piece; so are spaces
+    words        letters and digits hold together, every other character stands alone; a joiner says where no
+                 space stood:            (don't) -> (￭ don ￭'￭ t ￭)
+    bpe, unigram letters, digits and the rest part; a bar says where a space stood, also in front of the text:
+                                         two men, 10 dogs -> ▁two ▁men , ▁10 ▁dogs
+    bytes        the same over the bytes of UTF-8, with the space itself
+
+A piece never mixes letters with signs, hence no text can ever be read as a special token such as <s>.
+The bar (U+2581) and the joiner (U+FFED) themselves are lost in kinds that use them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from heedful.text.specials import UNK
+
+BAR = "▁"
+JOINER = "￭"
+
+LETTERS = r"\p{L}\p{M}"
+DIGITS = r"\p{N}"
+
+
+def piece_pattern(space: str) -> Regex:
+    """Runs of letters, of digits, of the rest, each with the space before it; further spaces hold together."""
+    runs = [f"{space}?[{LETTERS}]+", f"{space}?[{DIGITS}]+", f"{space}?[^{space}{LETTERS}{DIGITS}]+"]
+    return Regex("|".join([*runs, f"{space}+(?={space}[^{space}])", f"{space}+"]))
+
+
+def chunk_pattern(space: str) -> str:
+    """As `piece_pattern`, for the re module: cuts at spaces only, so that every chunk is a whole number of pieces."""
+    return f"{space}?[^{space}]+|{space}+(?={space}[^{space}])|{space}+"
+
+
+def characters(steps: list[normalizers.Normalizer]) -> Tokenizer:
+    library = Tokenizer(models.BPE(unk_token=UNK))  # BPE that merges nothing
+    library.normalizer = normalizers.Sequence(steps)
+    library.decoder = decoders.Fuse()
+    return library
+
+
+def words(steps: list[normalizers.Normalizer]) -> Tokenizer:
+    inside = f"{LETTERS}{DIGITS}"
+    before_sign = Regex(rf"(?<=\S)(?=[^\s{inside}])")
+    after_sign = Regex(rf"(?<=[^\s{inside}{JOINER}])(?=[{inside}])")
+    library = Tokenizer(models.WordLevel(unk_token=UNK))
+    library.normalizer = normalizers.Sequence(
+        [*steps, normalizers.Replace(before_sign, f" {JOINER}"), normalizers.Replace(after_sign, f"{JOINER} ")]
+    )
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    library.decoder = decoders.Sequence(
+        [
+            decoders.WordPiece(prefix=JOINER, cleanup=False),  # a space between pieces, none before a joiner
+            decoders.Fuse(),
+            decoders.Replace(f"{JOINER} ", ""),
+            decoders.Replace(JOINER, ""),  # a joiner at either end of the text
+        ]
+    )
+    return library
+
+
+def barred(model: models.Model, steps: list[normalizers.Normalizer]) -> Tokenizer:
+    library = Tokenizer(model)
+    library.normalizer = normalizers.Sequence([*steps, normalizers.Prepend(BAR), normalizers.Replace(" ", BAR)])
+    library.pre_tokenizer = pre_tokenizers.Split(piece_pattern(BAR), "isolated")
+    library.decoder = decoders.Sequence([decoders.Replace(BAR, " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    return library
+
+
+def bpe(steps: list[normalizers.Normalizer]) -> Tokenizer:
+    return barred(models.BPE(unk_token=UNK, fuse_unk=True), steps)
+
+
+def unigram(steps: list[normalizers.Normalizer]) -> Tokenizer:
+    return barred(models.Unigram(), steps)
+
+
+def bytes_(steps: list[normalizers.Normalizer]) -> Tokenizer:
+    library = Tokenizer(models.BPE(unk_token=UNK))
+    library.normalizer = normalizers.Sequence([*steps, normalizers.Prepend(" ")])
+    library.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(piece_pattern(" "), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    library.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    return library
+
+
+PIPELINES: dict[str, Callable[[list[normalizers.Normalizer]], Tokenizer]] = {
+    "characters": characters,
+    "words": words,
+    "bpe": bpe,
+    "unigram": unigram,
+    "bytes": bytes_,
+}
+
+SPACES = {"bpe": BAR, "unigram": BAR, "bytes": " "}  # what marks a space; the text begins with one

@@ -1,0 +1,147 @@
+"""A SentencePiece model file as a tokenizer.
+
+The file fixes everything: pieces, normalisation, special ids. What it lacks (often padding, sometimes a start) and
+the tags that it does not know get ids after its own vocabulary.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from itertools import count, groupby
+from pathlib import Path
+from typing import Any
+
+from sentencepiece import SentencePieceProcessor
+
+from heedful.errors import ConfigError, DataError
+from heedful.text.bpe_dropout import BpeDropout
+from heedful.text.pipelines import BAR
+from heedful.text.specials import Specials, find_special
+from heedful.text.tags import TagSplitter
+
+
+class SentencePieceCodec:
+    """Text to ids and back, by a SentencePiece model."""
+
+    def __init__(self, model: bytes, tags: Sequence[str] = ()) -> None:
+        try:
+            self.processor = SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise DataError("the file is not a SentencePiece model") from error
+        self.model = model
+        self.pieces: list[str] = [self.processor.id_to_piece(id) for id in range(len(self.processor))]
+        self.specials, self.tags, self.size = self.assign_ids(tags)
+        self.tag_names = {id: tag for tag, id in self.tags.items()}
+        self.split_tags = TagSplitter(self.tags)
+
+    def assign_ids(self, tags: Sequence[str]) -> tuple[Specials, dict[str, int], int]:
+        """The file's own ids for specials and tags where it has them, else the next free ones."""
+        vocabulary = {piece: id for id, piece in enumerate(self.pieces)}
+        free = count(len(self.pieces))
+        declared = Specials(
+            pad=self.processor.pad_id(),
+            start=self.processor.bos_id(),
+            end=self.processor.eos_id(),
+            unk=self.processor.unk_id(),
+        )
+        ids = []
+        for role, id in zip(Specials._fields, declared, strict=True):
+            named = id if id >= 0 else find_special(role, vocabulary)
+            ids.append(next(free) if named is None else named)
+        tag_ids = {tag: vocabulary[tag] if tag in vocabulary else next(free) for tag in tags}
+        return Specials(*ids), tag_ids, next(free)
+
+    @classmethod
+    def read(cls, content: dict[str, Any]) -> SentencePieceCodec:
+        return cls(base64.b64decode(content["model"]["file"], validate=True), content["model"]["tags"])
+
+    def content(self) -> dict[str, Any]:
+        return {
+            "model": {
+                "type": "SentencePiece",
+                "tags": list(self.tags),
+                "file": base64.b64encode(self.model).decode(),
+            }
+        }
+
+    def __len__(self) -> int:
+        return self.size
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        parts = [self.split_tags(text) for text in texts]  # for each text: tag ids and stretches of text
+        stretches = [part for row in parts for part in row if isinstance(part, str)]
+        encoded = iter(self.processor.encode(stretches))
+        return [[id for part in row for id in ([part] if isinstance(part, int) else next(encoded))] for row in parts]
+
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        return [self.decode_one(row) for row in rows]
+
+    def decode_one(self, ids: Sequence[int]) -> str:
+        parts: list[str] = []
+        for tag, group in groupby(ids, key=self.tag_names.get):
+            stretch = list(group)
+            parts += [self.processor.decode(stretch)] if tag is None else [tag] * len(stretch)
+        return " ".join(parts)
+
+    def spell(self, ids: Sequence[int]) -> list[bytes]:
+        names = self.tag_names
+        return [f" {names[id]} ".encode() if id in names else self.spell_piece(id) for id in ids]
+
+    def spell_piece(self, id: int) -> bytes:
+        if self.processor.is_byte(id):  # <0xC3>
+            return bytes.fromhex(self.pieces[id][3:5])
+        return self.pieces[id].replace(BAR, " ").encode()
+
+    def sampler(self, dropout: float) -> BpeDropout:
+        raise ConfigError(f"dropout {dropout} needs merges; expected a tokenizer of kind bpe or bytes")
+
+
+def read_model(file: str) -> bytes:
+    path = Path(file)
+    hint = "tokenizer.file names the .model file that SentencePiece wrote"
+    try:
+        model = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"cannot read the SentencePiece model {file!r}: {error.strerror}", hint) from error
+    try:
+        if len(SentencePieceCodec(model)) <= len(Specials._fields):
+            raise DataError(f"the SentencePiece model {file!r} has no pieces")
+    except DataError as error:
+        raise DataError(f"{file!r} is not a SentencePiece model", hint) from error
+    return model
+
+
+def normalisation_of(model: bytes) -> str:
+    """The name of the model's normalisation, for example 'nmt_nfkc_cf' (which also folds case)."""
+    specification = read_field(model, 3)  # ModelProto.normalizer_spec
+    name = read_field(specification, 1) if specification else b""  # NormalizerSpec.name
+    return {"": "normalised by its file", "identity": "not normalised"}.get(name.decode(), name.decode())
+
+
+def read_field(message: bytes, wanted: int) -> bytes:
+    """The bytes of a length-delimited field of a protocol buffer message, empty when it is absent."""
+    place = 0
+
+    def varint() -> int:
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = message[place]
+            place += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    found = b""
+    while place < len(message):
+        field, wire = divmod(varint(), 8)
+        if wire == 0:
+            varint()
+            continue
+        width = varint() if wire == 2 else {1: 8, 5: 4}[wire]
+        if field == wanted:
+            found = message[place : place + width]
+        place += width
+    return found

@@ -1,0 +1,219 @@
+"""A tokenizer: text to ids and back, one file on disk, whatever the vocabulary is made of.
+
+    decode(encode(text)) == text     after normalisation, when every piece is known
+
+No special token is added by `encode` and none can be smuggled in by a text that spells one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self
+
+from pydantic import PositiveInt, model_validator
+
+from heedful.errors import DataError
+from heedful.schema import Config, Probability
+from heedful.text.bpe_dropout import BpeDropout
+from heedful.text.library import LibraryCodec
+from heedful.text.normalise import Form
+from heedful.text.sentencepiece import SentencePieceCodec
+from heedful.text.specials import END, PAD, START, Specials
+from heedful.text.words import word_indices
+
+Kind = Literal["characters", "words", "bpe", "unigram", "bytes", "sentencepiece"]
+
+# The options that mean something to each kind, besides `shared`.
+OPTIONS: dict[Kind, frozenset[str]] = {
+    "characters": frozenset({"lowercase", "normalise"}),
+    "words": frozenset({"vocab", "lowercase", "normalise", "min_frequency"}),
+    "bpe": frozenset({"vocab", "lowercase", "normalise", "min_frequency", "dropout"}),
+    "unigram": frozenset({"vocab", "lowercase", "normalise"}),
+    "bytes": frozenset({"vocab", "lowercase", "normalise", "min_frequency", "dropout"}),
+    "sentencepiece": frozenset({"file"}),
+}
+
+
+class TokenizerConfig(Config):
+    """Which pieces text is cut into, and how they are learnt."""
+
+    kind: Kind = "bpe"
+    vocab: PositiveInt = 8000  # pieces at most, special tokens and tags included; of characters all are kept
+    shared: bool = True  # one vocabulary for both sides
+    lowercase: bool = False
+    normalise: Form = "nfc"
+    min_frequency: PositiveInt = 2  # rarer words are unknown; rarer merges are not learnt
+    dropout: Probability = 0.0  # BPE-dropout, in training only
+    file: str | None = None  # the SentencePiece model
+
+    @model_validator(mode="after")
+    def options_fit_the_kind(self) -> Self:
+        fields = type(self).model_fields
+        idle = [
+            f"{name} = {getattr(self, name)!r} has no effect with kind = {self.kind!r}"
+            for name in sorted(self.model_fields_set - OPTIONS[self.kind] - {"kind", "shared"})
+            if getattr(self, name) != fields[name].default
+        ]
+        if idle:
+            raise ValueError(f"{'; '.join(idle)}; it takes: {', '.join(sorted(OPTIONS[self.kind]))}")
+        if self.kind == "sentencepiece" and self.file is None:
+            raise ValueError("kind = 'sentencepiece' needs file, the path of a SentencePiece model")
+        return self
+
+
+class Header(Config):
+    """What tokenizer.json says of itself, besides the vocabulary."""
+
+    format: Literal[1] = 1
+    kind: Kind
+    normalisation: str
+    dropout: Probability = 0.0
+
+
+class Codec(Protocol):
+    """A vocabulary at work. `spell` gives the bytes each piece stands for, the space before it included."""
+
+    @property
+    def specials(self) -> Specials: ...
+    def __len__(self) -> int: ...
+    def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]: ...
+    def spell(self, ids: Sequence[int]) -> list[bytes]: ...
+    def sampler(self, dropout: float) -> BpeDropout: ...
+    def content(self) -> dict[str, Any]: ...
+
+
+class Tokenizer:
+    """Made by `train_tokenizer` or `Tokenizer.load`."""
+
+    def __init__(self, header: Header, codec: Codec) -> None:
+        self.header = header
+        self.codec = codec
+        self.specials = codec.specials
+        self.silent = {self.specials.pad: PAD, self.specials.start: START, self.specials.end: END}  # id -> name
+
+    @property
+    def kind(self) -> str:
+        return self.header.kind
+
+    @property
+    def description(self) -> str:
+        """For score reports, for example 'bpe 8000, nfc, lower-cased'."""
+        return f"{self.kind} {len(self)}, {self.header.normalisation}"
+
+    def __len__(self) -> int:
+        return len(self.codec)
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the pieces of `text`; nothing is added at its ends."""
+        return self.encode_many([text])[0]
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of each text, in parallel."""
+        try:
+            return self.codec.encode(texts)
+        except (TypeError, RuntimeError, UnicodeEncodeError):
+            refuse_half_characters(texts)
+            raise
+
+    def encode_sampled(self, text: str, *, seed: int, epoch: int, index: int) -> list[int]:
+        """`encode` with BPE-dropout: the segmentation is a pure function of the arguments."""
+        if self.header.dropout == 0.0:
+            return self.encode(text)
+        return self.sampler.encode(text, seed=seed, epoch=epoch, index=index)
+
+    @cached_property
+    def sampler(self) -> BpeDropout:
+        return self.codec.sampler(self.header.dropout)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text that `ids` spell. Padding, start and end are left out; an unknown piece shows as such."""
+        return self.decode_many([ids])[0]
+
+    def decode_many(self, rows: Iterable[Iterable[int]]) -> list[str]:
+        return self.codec.decode([[int(id) for id in row if int(id) not in self.silent] for row in rows])
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Every id made readable: a space shows as ▁, half a character as \\xc3."""
+        return [
+            self.silent[id] if id in self.silent else spelling.decode(errors="backslashreplace").replace(" ", "▁")
+            for id, spelling in self.spell(ids)
+        ]
+
+    def word_of(self, ids: Iterable[int]) -> list[int]:
+        """For each id the index of the word of `decode(ids).split()` that it belongs to; -1 for padding, start and
+        end. A space belongs to the word after it."""
+        spelled = self.spell(ids)
+        words = iter(word_indices([spelling for id, spelling in spelled if id not in self.silent]))
+        return [-1 if id in self.silent else next(words) for id, _ in spelled]
+
+    def spell(self, ids: Iterable[int]) -> list[tuple[int, bytes]]:
+        """Each id with its spelling, which is empty for padding, start and end."""
+        numbers = [int(id) for id in ids]
+        spellings = iter(self.codec.spell([id for id in numbers if id not in self.silent]))
+        return [(id, b"" if id in self.silent else next(spellings)) for id in numbers]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of what decides ids: two tokenizers that share it encode and decode alike."""
+        content = [self.kind, self.codec.content()]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """The library's own file with our header in it; the library refuses unknown keys, but not in its model."""
+        content = self.codec.content()
+        content["model"] = {"heedful": self.header.model_dump(), **content["model"]}
+        return json.dumps(content, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Tokenizer:
+        content = json.loads(text)
+        header = Header(**content["model"].pop("heedful"))
+        return cls(header, CODECS[header.kind](content))
+
+    def save(self, path: Path | str) -> None:
+        """Whole or not at all, also when the process dies meanwhile."""
+        path = Path(path)
+        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        unfinished.write_text(self.to_json(), encoding="utf-8")
+        unfinished.replace(path)
+
+    @classmethod
+    def load(cls, path: Path | str) -> Tokenizer:
+        hint = "a tokenizer.json is written by heed train; copy it again from the run, or train again"
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise DataError(f"cannot read the tokenizer {str(path)!r}: {error.strerror}", hint) from error
+        except Exception as error:  # the library's own errors are bare Exceptions
+            problem = f"{type(error).__name__}: {str(error).splitlines()[0]}" if str(error) else type(error).__name__
+            raise DataError(f"{str(path)!r} is not a tokenizer of heedful ({problem})", hint) from error
+
+    def __reduce__(self) -> tuple[Callable[[str], Tokenizer], tuple[str]]:
+        return Tokenizer.from_json, (self.to_json(),)
+
+
+def refuse_half_characters(texts: Sequence[str]) -> None:
+    for number, text in enumerate(texts, start=1):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(
+                f"text {number} holds {text[error.start]!r}, half of a character; expected whole ones",
+                hint="the text was probably cut in the middle of a character",
+            ) from error
+
+
+CODECS: dict[Kind, Callable[[dict[str, Any]], Codec]] = {
+    "characters": partial(LibraryCodec.read, "characters"),
+    "words": partial(LibraryCodec.read, "words"),
+    "bpe": partial(LibraryCodec.read, "bpe"),
+    "unigram": partial(LibraryCodec.read, "unigram"),
+    "bytes": partial(LibraryCodec.read, "bytes"),
+    "sentencepiece": SentencePieceCodec.read,
+}

@@ -1,0 +1,26 @@
+"""Tags: which names are allowed, and where a text is cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from heedful.errors import ConfigError
+from heedful.text.tags import TagSplitter, check_tags
+
+
+@pytest.mark.parametrize("tags", [["de"], [""], ["<2 de>"], ["<>"], ["<s>"], ["<unk>"], ["<a><b>"], ["<2de>", "<2de>"]])
+def test_tags_that_text_could_contain_are_refused(tags: list[str]) -> None:
+    with pytest.raises(ConfigError):
+        check_tags(tags)
+
+
+def test_tags_in_angle_brackets_are_allowed() -> None:
+    check_tags(["<2de>", "<2fr>", "<formal>"])
+
+
+def test_text_is_cut_at_tags_and_the_space_after_them_goes() -> None:
+    split = TagSplitter({"<2de>": 7, "<x>": 8})
+    assert split("<2de> a dog") == [7, "a dog"]
+    assert split("<x><2de>  a <x> b") == [8, 7, "a ", 8, "b"]
+    assert split("no tag <2fr>") == ["no tag <2fr>"]
+    assert TagSplitter({})("<2de> a") == ["<2de> a"]

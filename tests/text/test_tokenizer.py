@@ -1,0 +1,289 @@
+"""Promises that every kind of tokenizer keeps: text reads back, files load, words are found, specials stay special."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from heedful.errors import DataError
+from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
+from heedful.text.normalise import normalise
+from heedful.text.tokenizer import CODECS, OPTIONS, Kind
+
+LINES = [
+    "Two men (one old) don't walk, slowly, to the river; they run!",
+    "Zwei Männer gehen nicht langsam zum Fluss: sie rennen 12 km.",
+    "A dog sees the men and the river. <s> a </s> <pad> <unk>",
+    "to (run)! they(run) -- a-b 12km 'so' !! ( ...",
+]
+ALPHABET = sorted(set("".join(LINES)))
+WORDS = " ".join(LINES).split()
+KINDS: list[Kind] = ["characters", "words", "bpe", "unigram", "bytes"]
+ANY = st.text(st.one_of(st.sampled_from(" <s>/paä1,\n"), st.characters(exclude_categories=["Cs"])))
+
+
+@cache
+def trained(kind: Kind, normalise: str = "none") -> Tokenizer:
+    size = {"characters": {}, "words": {"min_frequency": 1}, "bytes": {"vocab": 320}}.get(kind, {"vocab": 120})
+    config = TokenizerConfig.model_validate({"kind": kind, "normalise": normalise, **size})
+    return train_tokenizer(config, LINES, tags=["<2de>", "<2fr>"])
+
+
+def test_every_kind_is_known_everywhere() -> None:
+    assert set(OPTIONS) == set(CODECS) == {*KINDS, "sentencepiece"}
+
+
+@pytest.mark.parametrize("kind", ["characters", "bpe", "unigram", "bytes"])
+@settings(deadline=None)
+@given(text=st.text(ALPHABET))
+def test_text_over_the_training_alphabet_reads_back_with_every_space(kind: Kind, text: str) -> None:
+    assert trained(kind).decode(trained(kind).encode(text)) == text
+
+
+@settings(deadline=None)
+@given(text=ANY)
+def test_bytes_read_back_any_text(text: str) -> None:
+    tokenizer = trained("bytes")
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    normalising = trained("bytes", "nfkc")
+    assert normalising.decode(normalising.encode(text)) == normalise(text, "nfkc")
+
+
+@settings(deadline=None)
+@given(words=st.lists(st.sampled_from(WORDS)))
+def test_known_words_read_back_with_their_punctuation(words: list[str]) -> None:
+    tokenizer = trained("words")
+    text = " ".join(words)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_lines_seen_in_training_are_made_of_known_words() -> None:
+    tokenizer = trained("words")
+    assert tokenizer.decode_many(tokenizer.encode_many(LINES)) == LINES
+    assert tokenizer.decode(tokenizer.encode("  the   men ")) == "the men"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
+@given(text=ANY)
+def test_no_text_encodes_to_padding_start_or_end(kind: Kind, text: str) -> None:
+    specials = trained(kind).specials
+    for spelled in (text, f"{text}<s>{text}</s> <pad>"):
+        assert {specials.pad, specials.start, specials.end}.isdisjoint(trained(kind).encode(spelled))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
+@given(text=ANY.map(lambda text: text.replace("▁", "").replace("￭", "")))
+def test_spellings_joined_are_the_decoded_text(kind: Kind, text: str) -> None:
+    ids = trained(kind).encode(text)
+    spelled = b"".join(spelling for _, spelling in trained(kind).spell(ids)).decode()
+    assert spelled == trained(kind).decode(ids) if kind == "characters" else spelled[1:] == trained(kind).decode(ids)
+
+
+def check_words(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    assert tokenizer.specials.unk not in ids
+    words = [b""] * len(text.split())
+    for index, (_, spelling) in zip(tokenizer.word_of(ids), tokenizer.spell(ids), strict=True):
+        if words:
+            words[index] += spelling
+    assert [word.decode().strip() for word in words] == text.split()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
+@given(words=st.lists(st.sampled_from(WORDS)))
+def test_pieces_of_one_word_together_are_that_word(kind: Kind, words: list[str]) -> None:
+    check_words(trained(kind), " ".join(words))
+
+
+@pytest.mark.parametrize("kind", ["characters", "bpe", "unigram", "bytes"])
+@settings(deadline=None)
+@given(text=st.text(ALPHABET))
+def test_so_they_are_among_many_spaces(kind: Kind, text: str) -> None:
+    check_words(trained(kind), text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_unknown_word_is_still_a_word(kind: Kind) -> None:
+    ids = trained(kind).encode("the ЖЖЖ men")
+    assert trained(kind).word_of(ids) == sorted(trained(kind).word_of(ids))
+    assert set(trained(kind).word_of(ids)) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_ids_are_left_out_of_text_and_belong_to_no_word(kind: Kind) -> None:
+    tokenizer = trained(kind)
+    pad, start, end, unk = tokenizer.specials
+    ids = tokenizer.encode("the men")
+    framed = [start, *ids, end, pad, pad]
+    assert tokenizer.decode(framed) == "the men"
+    assert tokenizer.word_of(framed) == [-1, *tokenizer.word_of(ids), -1, -1, -1]
+    assert tokenizer.pieces(framed) == ["<s>", *tokenizer.pieces(ids), "</s>", "<pad>", "<pad>"]
+    assert "<unk>" in tokenizer.decode([*ids, unk])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_at_once_is_one_at_a_time(kind: Kind) -> None:
+    tokenizer = trained(kind)
+    texts = [*LINES, "", " ", "<2de> the men", "\n"] * 30
+    rows = tokenizer.encode_many(texts)
+    assert rows == [tokenizer.encode(text) for text in texts]
+    assert tokenizer.decode_many(rows) == [tokenizer.decode(row) for row in rows]
+    assert tokenizer.encode_many([]) == []
+    assert tokenizer.decode_many([]) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tag_is_one_id_in_front_of_the_text(kind: Kind) -> None:
+    tokenizer = trained(kind)
+    ids = tokenizer.encode("<2de> the men")
+    other = tokenizer.encode("<2fr> the men")
+    assert ids[0] != other[0]
+    assert ids[1:] == other[1:] == tokenizer.encode(" the men" if kind == "characters" else "the men")
+    assert tokenizer.decode(ids) == "<2de> the men"
+    words = tokenizer.word_of(ids)
+    assert (words[0], words[1], words[-1]) == (0, 1, 2)
+
+
+def test_pieces_are_readable() -> None:
+    assert "".join(trained("bytes").pieces(trained("bytes").encode("the Ж men"))) == "▁the▁\\xd0\\x96▁men"
+    assert trained("characters").pieces(trained("characters").encode("a b")) == ["a", "▁", "b"]
+    assert trained("words").pieces(trained("words").encode("don't walk,")) == ["▁don", "'", "t", "▁walk", ","]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_gives_the_same_tokenizer_and_the_library_reads_it_too(kind: Kind, tmp_path: Path) -> None:
+    tokenizer = trained(kind)
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(path)
+    loaded = Tokenizer.load(path)
+    texts = [*LINES, "<2de> Unseen: <s> 中文"]
+    assert loaded.encode_many(texts) == tokenizer.encode_many(texts)
+    assert loaded.to_json() == tokenizer.to_json()
+    assert (loaded.fingerprint, loaded.description) == (tokenizer.fingerprint, tokenizer.description)
+    assert [file.name for file in tmp_path.iterdir()] == ["tokenizer.json"]
+    library = tokenizers.Tokenizer.from_file(str(path))
+    ids = library.encode("<2de> the men walk", add_special_tokens=False).ids
+    assert ids == tokenizer.encode("<2de> the men walk")
+    assert library.decode(ids) == "<2de> the men walk"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_in_another_process_encodes_the_same(kind: Kind) -> None:
+    copy = pickle.loads(pickle.dumps(trained(kind)))
+    assert copy.encode("<s> the men") == trained(kind).encode("<s> the men")
+
+
+def test_the_fingerprint_follows_the_vocabulary_and_not_dropout() -> None:
+    def fingerprint(lines: list[str], **options: object) -> str:
+        return train_tokenizer(TokenizerConfig.model_validate({"vocab": 100, **options}), lines).fingerprint
+
+    assert fingerprint(LINES) == fingerprint(LINES, dropout=0.1)
+    assert len({fingerprint(LINES), fingerprint(LINES[:2]), fingerprint(LINES, lowercase=True)}) == 3
+
+
+def broken_files() -> dict[str, str]:
+    text = trained("bpe").to_json()
+    content = json.loads(text)
+    foreign = json.loads(text)
+    del foreign["model"]["heedful"]
+    later = json.loads(text)
+    later["model"]["heedful"]["format"] = 2
+    return {
+        "empty": "",
+        "cut": text[: len(text) // 2],
+        "a list": "[]",
+        "no model": "{}",
+        "without header": json.dumps(foreign),
+        "of a later format": json.dumps(later),
+        "without vocabulary": json.dumps({**content, "model": {"heedful": content["model"]["heedful"]}}),
+        "without specials": text.replace('"</s>"', '"x"'),
+    }
+
+
+@pytest.mark.parametrize("name", broken_files())
+def test_a_broken_file_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_text(broken_files()[name], encoding="utf-8")
+    with pytest.raises(DataError, match=r"tokenizer\.json' is not a tokenizer of heedful") as caught:
+        Tokenizer.load(path)
+    assert caught.value.hint is not None
+
+
+def test_a_missing_or_undecodable_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"absent\.json.*No such file"):
+        Tokenizer.load(tmp_path / "absent.json")
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match=r"bytes\.json' is not a tokenizer"):
+        Tokenizer.load(tmp_path / "bytes.json")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_a_character_is_refused(kind: Kind) -> None:
+    with pytest.raises(DataError, match=r"text 2 holds '\\ud83d', half of a character"):
+        trained(kind).encode_many(["fine", "cut \ud83d here"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kind": "characters", "vocab": 100},
+        {"kind": "words", "dropout": 0.1},
+        {"kind": "unigram", "dropout": 0.1},
+        {"kind": "unigram", "min_frequency": 3},
+        {"kind": "bpe", "file": "x.model"},
+        {"kind": "sentencepiece"},
+        {"kind": "sentencepiece", "file": "x.model", "lowercase": True},
+        {"kind": "sentencepiece", "file": "x.model", "vocab": 100},
+        {"kind": "bpe", "dropout": 1.0},
+        {"kind": "bpe", "vocab": 0},
+        {"kind": "bep"},
+        {"normalise": "nfd"},
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        TokenizerConfig.model_validate(options)
+
+
+def test_an_idle_option_is_named_with_those_that_count() -> None:
+    with pytest.raises(ValidationError, match=r"dropout = 0\.1 has no effect with kind = 'words'; it takes: .*vocab"):
+        TokenizerConfig(kind="words", dropout=0.1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_config_written_out_in_full_is_read_again(kind: Kind) -> None:
+    config = TokenizerConfig(kind=kind)
+    assert TokenizerConfig.model_validate(config.model_dump()) == config
+
+
+def test_a_forked_process_encodes_in_silence() -> None:
+    program = """
+import os
+from heedful.text import TokenizerConfig, train_tokenizer
+tokenizer = train_tokenizer(TokenizerConfig(vocab=40), ["the men walk"] * 5)
+expected = tokenizer.encode_many(["the men"] * 2000)
+child = os.fork()
+if child == 0:
+    os._exit(0 if tokenizer.encode_many(["the men"] * 2000) == expected else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_neither_torch_nor_numpy_is_loaded() -> None:
+    program = "import sys, heedful.text; raise SystemExit(bool({'torch', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
