@@ -1,0 +1,61 @@
+"""Heedful: train, run, explain and serve sequence models.
+
+    import heedful
+
+    heedful.train("recipes/translation/demo.toml", run="runs/demo")
+    heedful.load("runs/demo").translate(["I am trendy"])
+
+Names are imported when they are first used, so that `import heedful` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heedful.build import Translator, load
+    from heedful.errors import HeedfulError
+    from heedful.evaluation.metrics import bleu, chrf, ter
+    from heedful.nn.taps import ablate, patch, record
+    from heedful.running import train
+    from heedful.search import SearchConfig, beam_search
+    from heedful.tasks.translating import translate
+
+HOMES = {
+    "HeedfulError": "heedful.errors",
+    "SearchConfig": "heedful.search",
+    "Translator": "heedful.build",
+    "ablate": "heedful.nn.taps",
+    "beam_search": "heedful.search",
+    "bleu": "heedful.evaluation.metrics",
+    "chrf": "heedful.evaluation.metrics",
+    "load": "heedful.build",
+    "patch": "heedful.nn.taps",
+    "record": "heedful.nn.taps",
+    "ter": "heedful.evaluation.metrics",
+    "train": "heedful.running",
+    "translate": "heedful.tasks.translating",
+}
+
+__all__ = [
+    "HeedfulError",
+    "SearchConfig",
+    "Translator",
+    "ablate",
+    "beam_search",
+    "bleu",
+    "chrf",
+    "load",
+    "patch",
+    "record",
+    "ter",
+    "train",
+    "translate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module 'heedful' has no attribute {name!r}; it has: {', '.join(__all__)}")
+    return getattr(import_module(HOMES[name]), name)

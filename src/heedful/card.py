@@ -1,0 +1,53 @@
+"""The model card: a run folder's README.md, written from the run and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from heedful.config import Run
+from heedful.training import retention, run_folder
+from heedful.training.loop import Trainer
+
+
+def model_card(config: Run, folder: Path, trainer: Trainer) -> str:
+    facts = run_folder.read_facts(folder)
+    parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
+    best = retention.best_folder(folder / "checkpoints")
+    figures = "\n".join(
+        f"| {name} | {value:.4g} | {trainer.signatures.get(name, '')} |" for name, value in trainer.metrics.items()
+    )
+    data = "\n".join(f"| {name} | `{digest}` |" for name, digest in facts["data"].items())
+    versions = ", ".join(f"{name} {version}" for name, version in facts["environment"].items())
+    return f"""# {folder.name}
+
+A {config.model.family} for {config.task.name}: {parameters:,} parameters, {config.tokenizer.kind} tokenizer, trained for
+{trainer.journey.step:,} steps on {trainer.journey.tokens:,} target tokens. `config.toml` holds every option.
+
+```python
+import heedful
+
+translator = heedful.load("{folder.name}")
+translator.translate(["…"])
+```
+
+## Validation
+
+At the last step; `best` is {best.name if best else "not set"}.
+
+| figure | value | signature |
+|---|---|---|
+{figures}
+
+## Data
+
+| file | SHA-256 |
+|---|---|
+{data or "| built-in corpus | made by the grammar of this package |"}
+
+Made with {versions}.
+
+## Limits
+
+The model knows what its training text knows, with its errors and leanings, and sentences of up to {config.data.max_length}
+tokens; longer ones are split. Judge it on text of your own before relying on it.
+"""

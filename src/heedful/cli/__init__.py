@@ -1,0 +1,91 @@
+"""The command line: one small function a verb. Data goes to stdout, talk to stderr.
+
+Only what a verb needs is imported, inside the verb: `heed --help` must answer at once.
+
+    0 done   1 a bug of ours   2 usage or config   3 data   4 checkpoint   5 diverged   75 interrupted, run it again
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+
+import click
+import typer
+
+from heedful.cli import configs, corpora, demo, inference, training
+from heedful.errors import HeedfulError
+
+app = typer.Typer(
+    name="heed",
+    help="Train, run, score and look into sequence models. Every verb takes --json.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(version("heedful"))
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(False, "--version", callback=show_version, is_eager=True, help="Say the version and leave."),
+) -> None: ...
+
+
+app.command()(demo.demo)
+app.command()(training.train)
+app.command()(inference.translate)
+app.command()(inference.evaluate)
+app.command()(inference.score)
+app.command()(training.average)
+app.command()(training.sweep)
+app.add_typer(corpora.app, name="data")
+app.command()(configs.recipes)
+app.add_typer(configs.app, name="config")
+app.command()(configs.doctor)
+
+
+def main() -> None:
+    """Run a verb; whatever goes wrong becomes one message and the documented exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    try:
+        return app(arguments, standalone_mode=False) or 0
+    except HeedfulError as error:
+        return complain(str(error.args[0]), error.hint, error.exit_code, arguments)
+    except click.ClickException as error:
+        return complain(error.format_message(), usage(error), 2, arguments)
+    except (KeyboardInterrupt, click.Abort):
+        return complain("interrupted", None, 75, arguments)
+    except BrokenPipeError:  # whoever read our output has gone; that is their right
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception:
+        traceback.print_exc()
+        return complain("this is a bug in heedful, not in what you did", "please report it with the lines above", 1, arguments)
+
+
+def usage(error: click.ClickException) -> str | None:
+    context = getattr(error, "ctx", None)
+    return f"{context.command_path} --help" if context is not None else None
+
+
+def complain(message: str, hint: str | None, code: int, arguments: list[str]) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"\nhint: {hint}", file=sys.stderr)
+    if "--json" in arguments:
+        print(json.dumps({"error": message, "hint": hint, "exit_code": code}, ensure_ascii=False))
+    return code

@@ -1,0 +1,85 @@
+"""heed recipes, config, doctor."""
+
+from __future__ import annotations
+
+import typing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from heedful.cli.output import Json, put, table
+
+if typing.TYPE_CHECKING:
+    from heedful.settings import Settings
+
+app = typer.Typer(help="Look at configs: with origins, side by side, or as a schema.", no_args_is_help=True)
+Overrides = Annotated[list[str] | None, typer.Argument(help="model.dim=256 …")]
+
+
+def recipes(json: Json = False) -> None:
+    """The recipes that come with the toolkit, and what they reached."""
+    from heedful.cli.recipes import FIELDS, all_recipes, header
+
+    found = [{"name": name, **header(path)} for name, path in all_recipes().items()]
+    if json:
+        put({"recipes": found})
+        return
+    head = ("name", *FIELDS)
+    print(table([head, *([one[field] for field in head] for one in found)]))
+
+
+@app.command()
+def show(
+    recipe: Annotated[str, typer.Argument(help="A recipe, or a run folder.")], overrides: Overrides = None, json: Json = False
+) -> None:
+    """Every option with its value and where it comes from."""
+    from heedful.settings import show as lines_of
+
+    settings = read(recipe, overrides)
+    if json:
+        put({"config": settings.config.model_dump(mode="json"), "origins": settings.origins})
+    else:
+        print("\n".join(lines_of(settings)))
+
+
+@app.command()
+def diff(
+    first: Annotated[str, typer.Argument(help="A recipe or run folder.")],
+    second: Annotated[str, typer.Argument(help="Another.")],
+    json: Json = False,
+) -> None:
+    """What differs between two configs."""
+    from heedful.settings import difference
+
+    one, other = (read(name, None).config.model_dump(mode="json", exclude_none=True) for name in (first, second))
+    found = difference(one, other)
+    if json:
+        put({"differences": [{"key": key, "first": str(a), "second": str(b)} for key, a, b in found]})
+    elif found:
+        print(table([("key", first, second), *((key, str(a), str(b)) for key, a, b in found)]))
+
+
+@app.command()
+def schema(json: Json = False) -> None:
+    """The JSON Schema of a recipe, for editors."""
+    from heedful.config import Run
+    from heedful.settings import schema_json
+
+    print(schema_json(Run))
+
+
+def read(name: str, overrides: list[str] | None) -> Settings[Any]:
+    from heedful.cli.recipes import find_recipe
+    from heedful.config import read_run
+
+    inside = Path(name) / "config.toml"
+    return read_run(inside if inside.is_file() else find_recipe(name), overrides or [])
+
+
+def doctor(json: Json = False) -> None:
+    """What this machine offers, and what may be in the way."""
+    from heedful.cli.doctor import examine
+
+    found = examine()
+    put(found) if json else print(table([("what", "found"), *((key.replace("_", " "), str(found[key])) for key in found)]))

@@ -1,0 +1,57 @@
+"""heed data: the catalogue of public corpora, and the check of one's own files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heedful.cli.output import Json, put, table, talk
+
+app = typer.Typer(help="Public corpora by name; check files before training.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_all(json: Json = False) -> None:
+    """The public corpora that are known by name."""
+    from heedful.data.fetch import list_corpora
+
+    found = list_corpora()
+    if json:
+        put({"corpora": found})
+        return
+    head = ("name", "task", "here", "licence")
+    print(table([head, *([str(one[key]) for key in head] for one in found)]))
+
+
+@app.command()
+def get(
+    name: Annotated[str, typer.Argument(help="A name that `heed data list` shows.")],
+    destination: Annotated[Path, typer.Option("--to", help="Where to put it.")] = Path("data"),
+    source: Annotated[Path | None, typer.Option("--from", help="A local folder that has it; $HEED_DATA unless said.")] = None,
+    json: Json = False,
+) -> None:
+    """Fetch a corpus, or take it from a local folder, and check it."""
+    from dataclasses import asdict
+
+    from heedful.data.fetch import get as get_corpus
+
+    fetched = get_corpus(name, destination, source)
+    put({key: str(value) for key, value in asdict(fetched).items()}) if json else talk(str(fetched))
+
+
+@app.command()
+def check(
+    files: Annotated[
+        list[str], typer.Argument(help="train.en train.de [valid.en valid.de [test.en test.de]]; or .tsv, .jsonl")
+    ],
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first line that looks wrong.")] = False,
+    json: Json = False,
+) -> None:
+    """Look for unequal line counts, bad UTF-8, empty sides, absurd lengths, duplicates and leaks."""
+    from heedful.data.check import Rules, check_corpora
+    from heedful.data.splits import splits_of_files
+
+    report = check_corpora(splits_of_files(files), Rules(strict=strict))
+    put(report.as_dict()) if json else print("\n".join(report.lines()))

@@ -1,0 +1,187 @@
+"""heed translate, evaluate, score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.cli.output import Checkpoint, Device, Json, put, table, talk
+
+if TYPE_CHECKING:
+    from heedful.build import Translator
+
+Run = Annotated[Path, typer.Argument(help="A run folder.")]
+Together = Annotated[list[Path] | None, typer.Option("--with", help="More runs, to translate as an ensemble.")]
+Search = Annotated[list[str] | None, typer.Option("--search", "-s", help="An option of search: -s beam=5 -s n_best=3.")]
+
+
+def translate(
+    run: Run,
+    files: Annotated[list[Path] | None, typer.Argument(help="Text files, plain or .gz; standard input unless given.")] = None,
+    search: Search = None,
+    prefixes: Annotated[Path | None, typer.Option(help="A file of beginnings that translations must have.")] = None,
+    together: Together = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Translate lines, in their order, as they come."""
+    import sys
+
+    from heedful.data.texts import arriving, read_texts
+    from heedful.tasks.translating import GATHER, translate_chunks
+    from heedful.tasks.translating import translate as translate_lines
+
+    translator = load_all(run, together, checkpoint, device)
+    begun = None if prefixes is None else read_texts(prefixes)
+    config = translator.search(search_options(search))
+    if files:
+        lines = (line for file in files for line in read_texts(file))
+        translations = translate_lines(translator.system, lines, config, begun)
+    else:
+        translations = translate_chunks(translator.system, arriving(sys.stdin.buffer, GATHER), config, begun)
+    for one in translations:
+        if json:
+            best = one.candidates[0]
+            candidates = [{"text": c.text, "score": c.score, "log_probability": c.log_probability} for c in one.candidates]
+            result: dict[str, Any] = {"source": one.source, "translation": best.text, "score": best.score}
+            put(result | {"log_probability": best.log_probability, "candidates": candidates})
+        else:
+            for candidate in one.candidates:
+                print(candidate.text if len(one.candidates) == 1 else f"{candidate.score:.4f}\t{candidate.text}", flush=True)
+
+
+def evaluate(
+    run: Run,
+    source: Annotated[Path | None, typer.Option(help="A file to translate; the run's own test data unless given.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="What it should become.")] = None,
+    split: Annotated[str, typer.Option(help="Of the run's own data: test or valid.")] = "test",
+    metrics: Annotated[str, typer.Option(help="Any of bleu, chrf, ter, exact_match.")] = "bleu,chrf,ter,exact_match",
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare without case.")] = False,
+    tokenise: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, intl, char, none.")] = None,
+    bootstrap: Annotated[int, typer.Option(help="Resamples for the 95% interval; 0: no interval.")] = 1000,
+    against: Annotated[Path | None, typer.Option(help="Another run: is the difference significant?")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
+    search: Search = None,
+    together: Together = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Translate a test set and score it: sacreBLEU's metrics with signatures and intervals, loss and perplexity."""
+    from heedful.evaluation.significance import compare
+    from heedful.tasks.evaluating import How
+
+    translator = load_all(run, together, checkpoint, device)
+    examples = examples_for(translator, source, reference, split)
+    names = metric_names(metrics)
+    how = How(lowercase or None, tokenise, bootstrap)
+    result = translator.evaluate(examples, names, how, **search_options(search))
+    if output is not None:
+        output.write_text("".join(f"{line}\n" for line in result.translations), encoding="utf-8")
+    found: dict[str, Any] = {"sentences": len(examples.sources), "left_out_of_loss": result.left_out}
+    found |= {"loss": result.figures["loss"], "perplexity": result.figures["perplexity"]}
+    found["scores"] = {name: plain(score) for name, score in result.scores.items()}
+    found["tokenizer"] = translator.system.target_tokenizer.description
+    found["checkpoint"] = str(translator.checkpoint)
+    if against is not None:
+        other = load_all(against, None, checkpoint, device).evaluate(examples, names, how, **search_options(search))
+        found["comparison"] = {
+            name: plain(compare(other.translations, result.translations, examples.references, metric=name)) for name in names
+        }
+    put(found) if json else print(readable(found))
+
+
+def score(
+    run: Run,
+    source: Annotated[Path, typer.Option(help="The sources, one a line.")],
+    target: Annotated[Path, typer.Option(help="Their translations.")],
+    together: Together = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """The log-probability of given translations: one line a pair, log-probability TAB tokens."""
+    from heedful.data.texts import read_texts
+    from heedful.evaluation.metrics import perplexity
+
+    translator = load_all(run, together, checkpoint, device)
+    scored = translator.score(list(read_texts(source)), list(read_texts(target)))
+    known = [one for one in scored if one is not None]
+    total, count = sum(one.log_probability for one in known), sum(one.tokens for one in known)
+    if json:
+        pairs = [None if one is None else one._asdict() for one in scored]
+        put({"pairs": pairs, "tokens": count, "perplexity": perplexity(-total, count).value})
+        return
+    for one in scored:
+        print("too long" if one is None else f"{one.log_probability:.6f}\t{one.tokens}")
+    talk(f"perplexity {perplexity(-total, count).value:.4g} over {count:,} tokens")
+
+
+def load_all(run: Path, together: list[Path] | None, checkpoint: str | None, device: str | None) -> Translator:
+    from heedful.build import load, load_ensemble
+
+    return load_ensemble([run, *together], checkpoint, device) if together else load(run, checkpoint, device)
+
+
+def search_options(given: Iterable[str] | None) -> dict[str, Any]:
+    """["beam=5"] -> {"beam": 5}, checked as a config is."""
+    from heedful.search import SearchConfig
+    from heedful.settings import read_settings
+
+    settings = read_settings(SearchConfig, None, list(given or []))
+    return settings.config.model_dump(include=settings.config.model_fields_set)
+
+
+def examples_for(translator: Translator, source: Path | None, reference: Path | None, split: str) -> Any:
+    from heedful.build import examples_of
+    from heedful.data.splits import splits_of
+    from heedful.data.texts import read_texts
+    from heedful.errors import ConfigError
+    from heedful.tasks.evaluating import Examples
+
+    if (source is None) != (reference is None):
+        raise ConfigError("--source and --reference belong together; give both or neither")
+    if source is not None and reference is not None:
+        return Examples(list(read_texts(source)), list(read_texts(reference)))
+    if split not in ("test", "valid"):
+        raise ConfigError(f"--split: given {split!r}, expected one of: test, valid")
+    data = translator.run.data
+    corpora = getattr(splits_of(data), split)
+    if not corpora:
+        raise ConfigError(f"the run has no {split} data", hint="give --source and --reference, or --split valid")
+    return examples_of(corpora, data.max_ratio)
+
+
+def metric_names(given: str) -> list[str]:
+    from heedful.errors import lookup
+    from heedful.evaluation.metrics import METRICS
+
+    names = [name.strip() for name in given.split(",")]
+    for name in names:
+        lookup(name, METRICS, "metric")
+    return names
+
+
+def plain(value: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(value)
+
+
+def readable(found: dict[str, Any]) -> str:
+    rows = [("figure", "value", "95% interval", "signature")]
+    rows += [(name, f"{found[name]:.4g}", "", "") for name in ("loss", "perplexity")]
+    for name, one in found["scores"].items():
+        interval = "" if one["low"] is None else f"{one['low']:.2f} to {one['high']:.2f}"
+        rows.append((name, f"{one['value']:.2f}", interval, one["signature"]))
+    text = f"{found['sentences']:,} sentences, {found['tokenizer']}, {found['checkpoint']}\n{table(rows)}"
+    for name, one in found.get("comparison", {}).items():
+        text += (
+            f"\n{name}: {one['difference']:+.2f} against the other run, 95% interval {one['low']:+.2f} to {one['high']:+.2f}, "
+            f"p {one['p_bootstrap']:.3f} (paired bootstrap), {one['p_randomisation']:.3f} (approximate randomisation)"
+        )
+    return text

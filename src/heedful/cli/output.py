@@ -1,0 +1,29 @@
+"""How verbs speak: results to stdout, as text or as JSON; talk to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="One machine-readable result on stdout.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; the best there is unless said.")]
+Checkpoint = Annotated[str | None, typer.Option(help="best, last, average or step-N; best unless said.")]
+
+
+def put(result: dict[str, Any]) -> None:
+    """A result as one line of JSON."""
+    print(json.dumps(result, ensure_ascii=False), flush=True)
+
+
+def talk(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns; the first row is the head."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)

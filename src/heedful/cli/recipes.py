@@ -1,0 +1,46 @@
+"""Recipes: small TOML files whose header says purpose, machine, minutes, result and date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from heedful.errors import ConfigError, nearest
+
+FIELDS = ("purpose", "machine", "minutes", "result", "date")
+
+
+def recipe_folder() -> Path:
+    """Inside the installed package, or at the root of a source tree."""
+    inside = Path(__file__).parent.parent / "recipes"
+    return inside if inside.is_dir() else Path(__file__).parents[3] / "recipes"
+
+
+def all_recipes() -> dict[str, Path]:
+    """Recipes by name: "multi30k-en-de"."""
+    return {path.stem: path for path in sorted(recipe_folder().rglob("*.toml"))}
+
+
+def find_recipe(name: str) -> Path:
+    """A file of that name, or the recipe that we bring under it."""
+    if Path(name).is_file():
+        return Path(name)
+    known = all_recipes()
+    if name in known:
+        return known[name]
+    close = nearest(Path(name).stem, known)
+    raise ConfigError(
+        f"there is no recipe file {name!r}, nor a recipe of that name; there are: {', '.join(known)}",
+        hint=f"did you mean {close!r}?" if close else "`heed recipes` lists them",
+    )
+
+
+def header(path: Path) -> dict[str, str]:
+    """ "# purpose: …" lines at the top of the file."""
+    found = dict.fromkeys(FIELDS, "")
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        name, colon, text = line.lstrip("# ").partition(":")
+        if colon and name.lower() in found:
+            found[name.lower()] = text.strip()
+    return found

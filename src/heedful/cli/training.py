@@ -1,0 +1,122 @@
+"""heed train, average, sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from heedful.cli.output import Device, Json, put, table, talk
+
+Recipe = Annotated[str, typer.Argument(help="A recipe file, or the name of one that `heed recipes` lists.")]
+
+
+def train(
+    recipe: Recipe,
+    overrides: Annotated[list[str] | None, typer.Argument(help="model.dim=256 training.steps=200 …")] = None,
+    run: Annotated[Path | None, typer.Option(help="The run folder; runs/<task>-<recipe> unless said.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Say what it would take, and do not train.")] = False,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Train by a recipe; the same command continues a run that was stopped."""
+    from heedful.cli.recipes import find_recipe
+    from heedful.config import read_run
+    from heedful.running import default_folder, plan_run, train_config
+
+    path = find_recipe(recipe)
+    config = read_run(path, overrides or []).config
+    if plan:
+        facts = plan_run(config, device=device)
+        put(facts) if json else print(
+            table([("figure", "value"), *((k.replace("_", " "), spell(k, v)) for k, v in facts.items())])
+        )
+        return
+    folder = run or default_folder(config, path)
+    outcome = train_config(config, folder, device=device)
+    if json:
+        best = None if outcome.best is None else {"step": outcome.best[0], config.training.metric: outcome.best[1]}
+        put(
+            {
+                "run": str(folder),
+                "step": outcome.step,
+                "metrics": outcome.metrics,
+                "best": best,
+                "seconds": round(outcome.seconds, 3),
+                "already_done": outcome.already_done,
+            }
+        )
+    else:
+        talk(f"run folder: {folder}")
+
+
+def spell(name: str, value: Any) -> str:
+    """A figure for people."""
+    if name.endswith("bytes"):
+        return f"{value / 2**20:,.0f} MiB"
+    if name.endswith("seconds"):
+        return f"{value:,.0f} s ({value / 3600:.1f} h)"
+    if name == "padding":
+        return f"{value:.1%}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
+
+
+def average(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    last: Annotated[int, typer.Option(min=0, help="Average the last so many checkpoints.")] = 0,
+    steps: Annotated[str, typer.Option(help="Or those of these steps: 1000,2000,3000.")] = "",
+    json: Json = False,
+) -> None:
+    """Average checkpoints into checkpoints/average, to be used with --checkpoint average."""
+    from heedful.errors import ConfigError
+    from heedful.training import checkpoint, retention, run_folder
+    from heedful.training.averaging import mean_of
+
+    if bool(last) == bool(steps):
+        raise ConfigError("give either --last N or --steps A,B,C", hint=f"heed average {run} --last 5")
+    run_folder.read_facts(run)
+    names = [f"step-{step.strip()}" for step in steps.split(",")] if steps else []
+    folders = [retention.resolve(run, name) for name in names] or retention.steps(run / "checkpoints")[-last:]
+    with run_folder.lock(run):
+        state: dict[str, Any] = {"step": None, "of": [folder.name for folder in folders], "metrics": {}, "signatures": {}}
+        made = checkpoint.save_named(run / "checkpoints", "average", {"model": mean_of(folders)}, state)
+    if json:
+        put({"checkpoint": str(made), "of": state["of"]})
+    else:
+        talk(f"{made}: the mean of {', '.join(folder.name for folder in folders)}")
+
+
+def sweep(
+    recipe: Recipe,
+    grid: Annotated[list[str], typer.Argument(help="key=a,b,c …: every combination is trained.")],
+    run: Annotated[Path | None, typer.Option(help="The folder for all runs; runs/sweep-<recipe> unless said.")] = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Train every combination of the given values and print the table; stopped, the same command continues."""
+    from itertools import product
+
+    from heedful.cli.recipes import find_recipe
+    from heedful.config import read_run
+    from heedful.running import train_config
+    from heedful.settings import split_override
+
+    path = find_recipe(recipe)
+    root = run or Path("runs") / f"sweep-{path.stem}"
+    axes = [(key, values.split(",") if "[" not in values else [values]) for key, values in map(split_override, grid)]
+    points = [
+        [f"{key}={value}" for (key, _), value in zip(axes, chosen, strict=True)] for chosen in product(*(v for _, v in axes))
+    ]
+    configs = [read_run(path, point).config for point in points]  # all are checked before the first is trained
+    rows = []
+    for point, config in zip(points, configs, strict=True):
+        talk(f"--- {' '.join(point)}")
+        outcome = train_config(config, root / "_".join(point).replace("/", "-"), device=device)
+        rows.append({**dict(part.split("=", 1) for part in point), **outcome.metrics})
+    if json:
+        put({"runs": rows})
+    else:
+        head = list(rows[0])
+        cells = [[f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in head] for row in rows]
+        print(table([head, *cells]))

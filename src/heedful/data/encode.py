@@ -1,0 +1,219 @@
+"""From a corpus to its token store: encoded once, kept in a cache, found again by what it was made from.
+
+    key = SHA-256(contents of the files, tokenizer fingerprints, options that change what is stored)
+
+so that a changed file, tokenizer or option makes a new store, and a moved or renamed file does not. A store is written
+into a folder of its own and renamed when it is complete: killed in the middle, it is begun again. Two processes that
+want the same store take turns, and the second finds it made. A store damaged since is noticed, and made again.
+
+Texts are read and checked in one thread while the tokenizer encodes the chunk before, on all cores if it can.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files as package_files
+from itertools import chain, compress, islice
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.data.lines import unreadable
+from heedful.data.pairs import MAX_RATIO, Pair, pairs
+from heedful.data.prefetch import prefetch
+from heedful.data.sha256 import sha256_of
+from heedful.data.sources import CorpusConfig, files_of, title_of
+from heedful.data.store import FORMAT, Damaged, PairStore, load_store, write_manifest
+from heedful.errors import DataError
+
+CHUNK = 10_000  # pairs encoded at a time
+
+log = logging.getLogger(__name__)
+
+
+class Encoder(Protocol):
+    """What is needed of a tokenizer."""
+
+    @property
+    def fingerprint(self) -> str: ...
+    def __len__(self) -> int: ...
+    def encode_many(self, texts: Sequence[str], /) -> list[list[int]]: ...
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    max_length: int | None = 256  # tokens a side, without the end token; None keeps every pair
+    max_ratio: float = MAX_RATIO
+    keep_text: bool = False
+
+
+def open_store(
+    corpus: CorpusConfig,
+    encoders: tuple[Encoder, Encoder],
+    options: StoreOptions | None = None,
+    *,
+    dropped: NDArray[np.int64] | None = None,
+    cache: Path | None = None,
+) -> PairStore:
+    """The store of the corpus: found in the cache, or made.
+
+    encoders: those of source and target, which may be the same
+    dropped:  lines to leave out, as `CheckReport.dropped` gives them
+    cache:    a folder; $HEED_CACHE, or else ~/.cache/heedful, when not given
+    """
+    options = options or StoreOptions()
+    dropped = np.zeros(0, np.int64) if dropped is None else dropped
+    root = (cache or cache_folder()) / "tokens"
+    key = key_of(corpus, encoders, options, dropped)
+    store = find_store(root / key)
+    if store is None:
+        leave_out = frozenset(dropped.tolist())
+        kept = (pair for pair in pairs(corpus, max_ratio=options.max_ratio) if pair.line not in leave_out)
+        store = make_store(root / key, kept, encoders, options)
+    if len(store) == 0:
+        raise DataError(
+            f"no pair of {title_of(corpus)} is left: {len(store.overlong):,} are longer than "
+            f"max_length = {options.max_length} tokens on a side",
+            hint="raise data.max_length, or choose a tokenizer with a larger vocabulary",
+        )
+    return store
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("HEED_CACHE") or "~/.cache/heedful").expanduser()
+
+
+def key_of(corpus: CorpusConfig, encoders: tuple[Encoder, Encoder], options: StoreOptions, dropped: NDArray[np.int64]) -> str:
+    about = {
+        "format": FORMAT,
+        "content": [content_hash(path) for path in files_of(corpus)] or grammar_fingerprint(),
+        "reading": corpus.model_dump(include={"tsv", "jsonl", "columns", "fields", "tag"})
+        | {"tsv": corpus.tsv is not None, "jsonl": corpus.jsonl is not None},
+        "builtin": corpus.model_dump(include={"split", "count", "seed"}) if corpus.builtin else None,
+        "encoders": [encoder.fingerprint for encoder in encoders],
+        "options": [options.max_length, options.max_ratio, options.keep_text],
+        "dropped": sha256(np.ascontiguousarray(dropped).tobytes()).hexdigest(),
+    }
+    return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def content_hash(path: Path) -> str:
+    try:
+        return sha256_of(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def grammar_fingerprint() -> str:
+    """The built-in corpus is a function of the grammar's own files: when they change, it does."""
+    digest = sha256()
+    folder = package_files("heedful.data.grammar")
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_file():
+            digest.update(entry.name.encode() + b"\0" + sha256(entry.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def find_store(folder: Path) -> PairStore | None:
+    try:
+        return load_store(folder)
+    except OSError:  # there is none, or no way to it
+        return None
+    except Damaged as damage:
+        log.warning("the token store %s is damaged and will be made again: %s", folder, damage)
+        return None
+
+
+def make_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions) -> PairStore:
+    partial = folder.parent / f".{folder.name}.partial"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked(folder.parent / f".{folder.name}.lock"):
+            store = find_store(folder)  # another process may have made it while this one waited
+            if store is not None:
+                return store
+            shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+            partial.mkdir()
+            try:
+                write_store(partial, kept, encoders, options)
+                shutil.rmtree(folder, ignore_errors=True)  # a damaged one
+                partial.rename(folder)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+            return load_store(folder)
+    except OSError as error:
+        raise DataError(
+            f"the token store cannot be written to {folder.parent}: {error.strerror or error}",
+            hint="set HEED_CACHE to a folder that can be written to and has room",
+        ) from error
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Waits until no other process holds the lock; the system frees it when its holder ends, however it ends."""
+    with path.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def write_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions) -> None:
+    types = ["uint16" if len(encoder) <= 1 << 16 else "uint32" for encoder in encoders]
+    with ExitStack() as stack:
+        lines, overlong = (stack.enter_context((folder / name).open("wb")) for name in ("lines", "overlong"))
+        sides = [stack.enter_context(Ragged(folder, side)) for side in ("source", "target")]
+        texts = stack.enter_context(Ragged(folder, "text")) if options.keep_text else None
+        ready = stack.enter_context(closing(prefetch(chunks(kept, CHUNK), depth=2)))
+        for chunk in ready:
+            encoded = (
+                encoders[0].encode_many([pair.source for pair in chunk]),
+                encoders[1].encode_many([pair.target for pair in chunk]),
+            )
+            lengths = np.array([list(map(len, side)) for side in encoded])  # (2, pairs)
+            fits = np.full(len(chunk), True) if options.max_length is None else lengths.max(0) <= options.max_length
+            for side, rows, count, kind in zip(sides, encoded, lengths, types, strict=True):
+                side.append(np.fromiter(chain.from_iterable(compress(rows, fits)), kind), count[fits])
+            numbers = np.array([pair.line for pair in chunk])  # (pairs,)
+            numbers[fits].tofile(lines)
+            numbers[~fits].tofile(overlong)
+            if texts is not None:
+                raw = [text.encode() for pair in compress(chunk, fits) for text in (pair.source, pair.target)]
+                texts.append(np.frombuffer(b"".join(raw), np.uint8), np.array(list(map(len, raw))))
+    write_manifest(folder, {"types": types, "keeps_text": options.keep_text})
+
+
+class Ragged:
+    """Rows of different lengths: <name>.values has them one after the other, <name>.offsets says where each begins."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.values = (folder / f"{name}.values").open("wb")
+        self.offsets = (folder / f"{name}.offsets").open("wb")
+        self.total = 0
+        np.zeros(1, np.int64).tofile(self.offsets)
+
+    def append(self, values: NDArray[Any], lengths: NDArray[np.int64]) -> None:
+        values.tofile(self.values)
+        (self.total + np.cumsum(lengths, dtype=np.int64)).tofile(self.offsets)
+        self.total += len(values)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.values.close()
+        self.offsets.close()
+
+
+def chunks(items: Iterable[Pair], size: int) -> Iterator[list[Pair]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk

@@ -1,0 +1,99 @@
+"""What the check found, as a value: for people by `lines`, for programs by `as_dict`, for training by `dropped`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The kinds of problem, as a report names one and many of them.
+NAMES: dict[str, tuple[str, str]] = {
+    "utf8": ("line that is not UTF-8", "lines that are not UTF-8"),
+    "nul": ("line with a NUL byte", "lines with NUL bytes"),
+    "empty": ("line with an empty side", "lines with an empty side"),
+    "ratio": ("line with an absurd length ratio", "lines with absurd length ratios"),
+    "duplicate": ("duplicate", "duplicates"),
+    "leak": ("source leaked from valid or test", "sources leaked from valid or test"),
+}
+
+
+class Example(NamedTuple):
+    place: str  # file and line
+    text: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    kind: str  # a key of NAMES
+    count: int
+    action: str  # "skipped", "dropped" or "kept"
+    examples: tuple[Example, ...]
+
+    @property
+    def what(self) -> str:
+        return NAMES[self.kind][self.count != 1]
+
+
+@dataclass(frozen=True)
+class CorpusCheck:
+    split: str
+    title: str  # the files
+    total: int  # lines read
+    kept: int  # pairs that training will see
+    findings: tuple[Finding, ...]
+    dropped: NDArray[np.int64] = field(repr=False)  # lines of good pairs that were asked to be dropped, in order
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    corpora: tuple[CorpusCheck, ...]
+
+    @property
+    def clean(self) -> bool:
+        return not any(corpus.findings for corpus in self.corpora)
+
+    def dropped(self, split: str) -> list[NDArray[np.int64]]:
+        """For each corpus of the split, in order, the lines that its store leaves out."""
+        return [corpus.dropped for corpus in self.corpora if corpus.split == split]
+
+    def lines(self) -> list[str]:
+        """train  29,000 pairs, 28,998 kept  train.en.gz + train.de.gz
+        2 lines with absurd length ratios, skipped
+          train.en.gz line 12: …"""
+        texts: list[str] = []
+        width = max((len(f"{corpus.total:,}") for corpus in self.corpora), default=0)
+        for corpus in self.corpora:
+            texts.append(
+                f"{corpus.split:<5}  {corpus.total:>{width},} lines, {corpus.kept:>{width},} pairs kept  {corpus.title}"
+            )
+            for finding in corpus.findings:
+                texts.append(f"       {finding.count:,} {finding.what}, {finding.action}")
+                texts.extend(f"         {example.place}: {example.text}" for example in finding.examples)
+                if finding.count > len(finding.examples):
+                    texts.append(f"         … and {finding.count - len(finding.examples):,} more")
+        return texts
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "clean": self.clean,
+            "corpora": [
+                {
+                    "split": corpus.split,
+                    "title": corpus.title,
+                    "lines": corpus.total,
+                    "kept": corpus.kept,
+                    "problems": [
+                        {
+                            "problem": finding.kind,
+                            "count": finding.count,
+                            "action": finding.action,
+                            "examples": [example._asdict() for example in finding.examples],
+                        }
+                        for finding in corpus.findings
+                    ],
+                }
+                for corpus in self.corpora
+            ],
+        }

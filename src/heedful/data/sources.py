@@ -1,0 +1,255 @@
+"""One corpus of sentence pairs, in any of the forms that people keep them in, read as a stream of pairs of bytes.
+
+    source + target    two files of the same number of lines; line n of one translates line n of the other
+    tsv                one file, columns apart by tabs (no quoting)
+    jsonl              one file, one JSON object a line
+    folder             a folder of <split>.<language>[.gz] files
+    builtin            sentences written by the built-in grammar
+
+Relative paths are looked up from the working directory, then from $HEED_DATA. What a pair must be like to be
+trained on is said in `pairs.py`; here a file whose form is broken is an error that names the file and the line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self, cast
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from heedful.data.lines import read_lines
+from heedful.errors import DataError, nearest
+from heedful.schema import Config
+
+# Each form, and the options that belong to it.
+FORMS: dict[str, tuple[str, ...]] = {
+    "source": ("target",),
+    "tsv": ("columns",),
+    "jsonl": ("fields",),
+    "folder": ("languages", "split"),
+    "builtin": ("split", "count", "seed"),
+}
+NEEDED = {"source": "target", "folder": "languages", "builtin": "count"}  # of those, the one that has no default
+# What a split may be called in a folder, besides its own name; the first part of a file's name decides.
+ALIASES = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
+
+Tag = Annotated[str, Field(pattern=r"^\S+$")]
+Column = Annotated[PositiveInt, Field(description="counted from 1, as `cut -f` does")]
+
+
+class CorpusConfig(Config):
+    """One corpus: exactly one of source + target, tsv, jsonl, folder or builtin, and the options of that form."""
+
+    source: str | None = None
+    target: str | None = None
+    tsv: str | None = None
+    columns: tuple[Column, Column] | None = None  # source, target; 1 and 2 when not given
+    jsonl: str | None = None
+    fields: tuple[str, str] | None = None  # source, target; a dot goes inside: "translation.en"
+    folder: str | None = None
+    languages: tuple[str, str] | None = None  # source, target
+    split: str | None = None  # "train" when not given
+    builtin: bool = False
+    count: PositiveInt | None = None  # how many pairs the grammar writes
+    seed: NonNegativeInt | None = None  # which ones; 0 when not given
+    weight: PositiveFloat = 1.0  # how often an epoch goes through the corpus
+    tag: Tag | None = None  # put in front of every source, with a space: "<2de>"
+
+    @property
+    def form(self) -> str:
+        return next(form for form in FORMS if getattr(self, form))
+
+    @model_validator(mode="after")
+    def one_form_and_its_options(self) -> Self:
+        given = [form for form in FORMS if getattr(self, form)]
+        if len(given) != 1:
+            raise ValueError(
+                f"expected one of source + target, tsv, jsonl, folder or builtin, but {' and '.join(given) or 'none'} "
+                f"{'is' if len(given) < 2 else 'are'} given"
+            )
+        form = given[0]
+        options = {option for options in FORMS.values() for option in options}
+        stray = sorted(option for option in options - set(FORMS[form]) if getattr(self, option) is not None)
+        if stray:
+            raise ValueError(f"{' and '.join(stray)} would have no effect with {form}; leave out the one or the other")
+        needed = NEEDED.get(form)
+        if needed and not getattr(self, needed):
+            raise ValueError(f"{form} is given without {needed}")
+        if form == "builtin" and self.split not in (None, *ALIASES):
+            raise ValueError(f"split is {self.split!r}, but builtin has: {', '.join(ALIASES)}")
+        for option in ("columns", "fields", "languages"):
+            sides = getattr(self, option)
+            if sides and sides[0] == sides[1]:
+                raise ValueError(f"{option} is {list(sides)!r}, but source and target must differ")
+        return self
+
+
+class RawPair(NamedTuple):
+    line: int  # counted from 1
+    source: bytes
+    target: bytes
+
+
+def raw_pairs(corpus: CorpusConfig) -> Iterator[RawPair]:
+    """Every pair of the corpus in its order, as it stands in the file, without the tag."""
+    return READERS[corpus.form](corpus)
+
+
+def files_of(corpus: CorpusConfig) -> tuple[Path, ...]:
+    """The files that the corpus is read from: one, or one for each side; none for the built-in corpus."""
+    if corpus.folder is not None and corpus.languages is not None:
+        return split_files(corpus.folder, corpus.split or "train", corpus.languages)
+    names = (corpus.source, corpus.target, corpus.tsv, corpus.jsonl)
+    return tuple(find_path(name) for name in names if name is not None)
+
+
+def place_of(corpus: CorpusConfig, line: int, side: Literal["source", "target"] = "source") -> str:
+    """Where a reader of the corpus finds that line: "train.de.gz line 17"."""
+    files = files_of(corpus)
+    if not files:
+        return f"built-in {corpus.split or 'train'} pair {line}"
+    return f"{files[0 if side == 'source' else -1]} line {line}"
+
+
+def title_of(corpus: CorpusConfig) -> str:
+    return " + ".join(map(str, files_of(corpus))) or f"built-in {corpus.split or 'train'}"
+
+
+def find_path(name: str) -> Path:
+    """`name` from the working directory or, when it is not there, from $HEED_DATA when it is there."""
+    path = Path(name).expanduser()
+    root = os.environ.get("HEED_DATA")
+    if not path.is_absolute() and not path.exists() and root and (Path(root) / path).exists():
+        return Path(root) / path
+    return path
+
+
+def splits_in(folder: str, languages: tuple[str, str]) -> dict[str, tuple[Path, Path]]:
+    """The splits that a folder has in both languages, by the name that the files bear."""
+    path = find_path(folder)
+    if not path.is_dir():
+        root = os.environ.get("HEED_DATA")
+        tried = f" here or in $HEED_DATA ({root})" if root and not path.is_absolute() else ""
+        raise DataError(
+            f"{path} is a file; expected a folder" if path.exists() else f"there is no folder {str(path)!r}{tried}",
+            hint="`heed data list` names the public corpora, `heed data get NAME` fetches one",
+        )
+    found: dict[str, dict[str, Path]] = {}
+    for file in sorted(path.iterdir(), reverse=True):  # train.en comes after train.en.gz, and so it is preferred
+        split, _, language = file.name.removesuffix(".gz").rpartition(".")
+        if split and language in languages and file.is_file():
+            found.setdefault(split, {})[language] = file
+    source, target = languages
+    return {split: (found[split][source], found[split][target]) for split in sorted(found) if len(found[split]) == 2}
+
+
+def split_files(folder: str, split: str, languages: tuple[str, str]) -> tuple[Path, Path]:
+    """The two files of a split: those of just that name, or else the only ones whose name begins with it."""
+    there = splits_in(folder, languages)
+    if split in there:
+        return there[split]
+    begins = [name for name in there if name.startswith(ALIASES.get(split, (split,)))]
+    if len(begins) == 1:
+        return there[begins[0]]
+    if begins:
+        raise DataError(
+            f"{find_path(folder)} has several files for {split!r}: {', '.join(begins)}",
+            hint=f'say which, for example split = "{begins[0]}" with folder and languages in [data.test]',
+        )
+    source, target = languages
+    raise DataError(
+        f"{find_path(folder)} has no {split}.{source}[.gz] with {split}.{target}[.gz]; "
+        f"it has these splits in both languages: {', '.join(there) or 'none'}",
+        hint="a file there is named <split>.<language> or <split>.<language>.gz",
+    )
+
+
+def read_sides(corpus: CorpusConfig) -> Iterator[RawPair]:
+    """Two line-aligned files. That one of them is longer is known at the end of the shorter one."""
+    source, target = files_of(corpus)
+    sides = zip_longest(read_lines(source), read_lines(target))
+    for line, (left, right) in enumerate(sides, start=1):
+        if left is None or right is None:
+            longer = line + sum(1 for _ in sides)
+            counts = (line - 1, longer) if left is None else (longer, line - 1)
+            raise DataError(
+                f"{source} has {counts[0]:,} lines, but {target} has {counts[1]:,}; "
+                "line n of the one must translate line n of the other",
+                hint="look for a line that was lost, added or cut in two",
+            )
+        yield RawPair(line, left, right)
+
+
+def read_tsv(corpus: CorpusConfig) -> Iterator[RawPair]:
+    (path,) = files_of(corpus)
+    source, target = corpus.columns or (1, 2)
+    for line, text in enumerate(read_lines(path), start=1):
+        cells = text.split(b"\t")
+        if len(cells) < max(source, target):
+            raise DataError(
+                f"{path} line {line} has {len(cells)} column{'s' * (len(cells) != 1)}, "
+                f"but column {max(source, target)} is wanted",
+                hint="columns are apart by tabs and counted from 1; `columns = [1, 2]` says which two are read",
+            )
+        yield RawPair(line, cells[source - 1], cells[target - 1])
+
+
+def read_jsonl(corpus: CorpusConfig) -> Iterator[RawPair]:
+    (path,) = files_of(corpus)
+    source, target = corpus.fields or ("source", "target")
+    for line, raw in enumerate(read_lines(path), start=1):
+        try:
+            record = json.loads(raw.decode())
+        except UnicodeDecodeError:
+            yield RawPair(line, raw, raw)  # the bytes tell what is wrong with them
+            continue
+        except (json.JSONDecodeError, RecursionError) as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deeply nested"
+            raise DataError(
+                f"{path} line {line} is not JSON: {reason}", hint="one JSON object a line, without blank lines"
+            ) from error
+        yield RawPair(
+            line,
+            *(field_of(record, field, f"{path} line {line}").encode("utf-8", "surrogatepass") for field in (source, target)),
+        )
+
+
+def field_of(record: Any, field: str, place: str) -> str:
+    """record["a.b"], or else record["a"]["b"]; it must be a text."""
+    if not isinstance(record, dict):
+        raise DataError(f"{place} is not an object but {record!r:.40}", hint='expected {"source": …, "target": …}')
+    value: Any = record
+    for key in [field] if field in record else field.split("."):
+        if not isinstance(value, dict) or key not in value:
+            close = nearest(field, record)
+            raise DataError(
+                f"{place} has no field {field!r}; it has: {', '.join(map(repr, record)) or 'none'}",
+                hint=f"did you mean {close!r}?" if close else 'fields = ["…", "…"] names the two that are read',
+            )
+        value = value[key]
+    if not isinstance(value, str):
+        raise DataError(f"{place}: field {field!r} is {value!r:.40}; expected a text")
+    return value
+
+
+def read_builtin(corpus: CorpusConfig) -> Iterator[RawPair]:
+    from heedful.data.grammar import generate  # only those who use the grammar wait for its word lists
+
+    assert corpus.count is not None, "a built-in corpus has a count"
+    split = cast(Literal["train", "valid", "test"], corpus.split or "train")  # the config has seen to it
+    sentences = generate(split, corpus.count, corpus.seed or 0)
+    for line, sentence in enumerate(sentences, start=1):
+        yield RawPair(line, sentence.source.encode(), sentence.target.encode())
+
+
+READERS: dict[str, Callable[[CorpusConfig], Iterator[RawPair]]] = {
+    "source": read_sides,
+    "tsv": read_tsv,
+    "jsonl": read_jsonl,
+    "folder": read_sides,
+    "builtin": read_builtin,
+}

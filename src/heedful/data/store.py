@@ -1,0 +1,133 @@
+"""Encoded pairs in memory-mapped files: opening a store costs nothing, and what is not looked at is not read.
+
+    <side>.values     all token ids of the side, one after the other      uint16, or uint32 for large vocabularies
+    <side>.offsets    pair i has values[offsets[i] : offsets[i + 1]]      int64, one more than there are pairs
+    lines             the line that pair i was on in its file, from 1     int64
+    overlong          lines left out because a side was over max_length   int64
+    text.values       if texts are kept: source 0, target 0, source 1, …  UTF-8
+    text.offsets                                                          int64
+    MANIFEST.json     size and SHA-256 of each of them; it is written last, so without it a store is not there
+
+Ids are as the tokenizer gives them, without start and end tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.data.sha256 import sha256_of
+
+FORMAT = 1
+MANIFEST = "MANIFEST.json"
+
+Ids = NDArray[np.unsignedinteger[Any]]
+
+
+class Damaged(Exception):
+    """A store folder that is not what its manifest says; the message tells what differs."""
+
+
+class PairStore:
+    """The pairs of one corpus."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        source_type, target_type = manifest["types"]
+        self._source_ids = map_array(folder / "source.values", source_type)  # (source tokens,)
+        self._target_ids = map_array(folder / "target.values", target_type)  # (target tokens,)
+        self._source_offsets = map_array(folder / "source.offsets", "int64")  # (pairs + 1,)
+        self._target_offsets = map_array(folder / "target.offsets", "int64")  # (pairs + 1,)
+        self.source_lengths = np.diff(self._source_offsets).astype(np.int32)  # (pairs,)
+        self.target_lengths = np.diff(self._target_offsets).astype(np.int32)  # (pairs,)
+        self.lines = map_array(folder / "lines", "int64")  # (pairs,)
+        self.overlong = map_array(folder / "overlong", "int64")  # (pairs left out,)
+        self._text: NDArray[Any] | None = None
+        if manifest["keeps_text"]:
+            self._text = map_array(folder / "text.values", "uint8")
+            self._text_offsets = map_array(folder / "text.offsets", "int64")  # (2 x pairs + 1,)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def source(self, index: int) -> Ids:
+        return self._source_ids[self._source_offsets[index] : self._source_offsets[index + 1]]
+
+    def target(self, index: int) -> Ids:
+        return self._target_ids[self._target_offsets[index] : self._target_offsets[index + 1]]
+
+    def text(self, index: int) -> tuple[str, str]:
+        """Source and target as they were before encoding; only in a store that keeps text."""
+        assert self._text is not None, "this store was made without keep_text"
+        begin, middle, end = self._text_offsets[2 * index : 2 * index + 3]
+        return self._text[begin:middle].tobytes().decode(), self._text[middle:end].tobytes().decode()
+
+
+class JoinedStore:
+    """Several stores one after the other, looked at as one: index i is an index into their concatenation."""
+
+    def __init__(self, stores: Sequence[PairStore]) -> None:
+        assert stores, "at least one store"
+        self.stores = tuple(stores)
+        self.sizes = tuple(len(store) for store in stores)
+        self._ends = np.cumsum(self.sizes)
+        self.source_lengths = np.concatenate([store.source_lengths for store in stores])
+        self.target_lengths = np.concatenate([store.target_lengths for store in stores])
+        self.overlong = sum(len(store.overlong) for store in stores)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def source(self, index: int) -> Ids:
+        store, inside = self.find(index)
+        return store.source(inside)
+
+    def target(self, index: int) -> Ids:
+        store, inside = self.find(index)
+        return store.target(inside)
+
+    def text(self, index: int) -> tuple[str, str]:
+        store, inside = self.find(index)
+        return store.text(inside)
+
+    def find(self, index: int) -> tuple[PairStore, int]:
+        """The store that has the pair, and the pair's index in it."""
+        number = int(np.searchsorted(self._ends, index, side="right"))
+        return self.stores[number], int(index - self._ends[number] + self.sizes[number])
+
+
+def map_array(path: Path, kind: str) -> NDArray[Any]:
+    if path.stat().st_size == 0:  # nothing cannot be mapped
+        return np.zeros(0, kind)
+    return np.asarray(np.memmap(path, dtype=kind, mode="r"))  # a plain view: indexing a memmap is slow
+
+
+def write_manifest(folder: Path, about: dict[str, Any]) -> None:
+    """Lists every file of the folder; a folder that has it is complete."""
+    files = {path.name: {"size": path.stat().st_size, "sha256": sha256_of(path)} for path in sorted(folder.iterdir())}
+    (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, **about, "files": files}, indent=1))
+
+
+def load_store(folder: Path) -> PairStore:
+    """Opens a store after comparing every file with the manifest; an OSError where there is none."""
+    text = (folder / MANIFEST).read_text()
+    try:
+        manifest = json.loads(text)
+        if manifest["format"] != FORMAT:
+            raise Damaged(f"it has format {manifest['format']!r}, expected {FORMAT}")
+        for name, expected in manifest["files"].items():
+            path = folder / name
+            if not path.is_file():
+                raise Damaged(f"{name} is missing")
+            if path.stat().st_size != expected["size"]:
+                raise Damaged(f"{name} has {path.stat().st_size} bytes, expected {expected['size']}")
+            if sha256_of(path) != expected["sha256"]:
+                raise Damaged(f"the content of {name} has changed")
+        return PairStore(folder, manifest)
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        raise Damaged(f"its manifest cannot be used ({error})") from error

@@ -1,0 +1,143 @@
+"""Attention: a soft look-up. Each query takes the mean of the values, weighted by how well their keys fit it.
+
+    attend(q, k, v) = softmax(q k^T / sqrt(head_dim) + bias, masked) v          (Vaswani et al., 2017)
+
+The fused kernel computes the output. When somebody records, the weights are computed beside it and the output keeps its
+bits; only when somebody may change the weights, or a position scheme mixes them into the output, is the sum taken
+explicitly. A query that may look nowhere gets zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from heedful.nn.linear import linear
+from heedful.nn.taps import Tap
+
+Mix = Callable[[Tensor], Tensor | None]
+
+
+class Sight(NamedTuple):
+    """Where the queries may look and what is added to their scores. All None: everywhere, nothing."""
+
+    mask: Tensor | None = None  # (rows or 1, 1, query, key), True where looking is allowed
+    causal: bool = False  # query i sees keys 0..i; said so, and not by a mask, the fused kernel is quicker
+    bias: Tensor | None = None  # (rows or 1, heads, query, key), added to the scaled scores
+    mix: Mix | None = None  # weights -> what to add to the output
+
+
+def attention_weights(query: Tensor, key: Tensor, sight: Sight) -> Tensor:
+    """(rows, heads, query, head_dim), (rows, heads, key, head_dim) -> (rows, heads, query, key); rows sum to 1 or 0."""
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if sight.bias is not None:
+        scores = scores + sight.bias
+    mask = sight.mask
+    if sight.causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+    if mask is None:
+        return scores.softmax(-1)
+    return scores.masked_fill(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0.0)
+
+
+def fused(query: Tensor, key: Tensor, value: Tensor, sight: Sight, dropout: float) -> Tensor:
+    """The same sum by torch's fused kernel."""
+    mask, causal = sight.mask, sight.causal
+    if sight.bias is not None:
+        mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril() if causal else mask
+        causal = False
+        mask = sight.bias if mask is None else sight.bias.masked_fill(~mask, -math.inf)
+    return functional.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout, is_causal=causal)
+
+
+class Heads(nn.Module):
+    """The look-up itself, all heads at once, with its two taps: the weights, and what each head found."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.weights = Tap()  # (rows, heads, query, key)
+        self.found = Tap()  # (rows, heads, query, head_dim)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> Tensor:
+        """query (rows, heads, query, head_dim), key and value (rows, heads, key, head_dim) -> as query."""
+        dropout = self.dropout if self.training else 0.0
+        if sight.mix is not None or self.weights.changes:
+            weights = functional.dropout(self.weights(attention_weights(query, key, sight)), dropout)
+            out = weights @ value
+            added = None if sight.mix is None else sight.mix(weights)
+            return self.found(out if added is None else out + added)
+        out = fused(query, key, value, sight, dropout)
+        if self.weights.wanted:
+            self.weights(attention_weights(query, key, sight))
+        return self.found(out)
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    return x.view(*x.shape[:-1], heads, -1).transpose(1, 2)  # (rows, heads, time, head_dim)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    return x.transpose(1, 2).flatten(-2)  # (rows, time, heads x head_dim)
+
+
+class SelfAttention(nn.Module):
+    """Queries, keys and values from one sequence."""
+
+    def __init__(self, dim: int, heads: int, head_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.project = linear(dim, 3 * heads * head_dim, blocks=3)
+        self.look = Heads(dropout)
+        self.out = linear(heads * head_dim, dim)
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(rows, time, dim) -> query, key, value, each (rows, heads, time, head_dim)."""
+        query, key, value = self.project(x).chunk(3, dim=-1)
+        return split_heads(query, self.heads), split_heads(key, self.heads), split_heads(value, self.heads)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> Tensor:
+        """What `split` gave, the key and value perhaps grown by the past -> (rows, time, dim)."""
+        out: Tensor = self.out(join_heads(self.look(query, key, value, sight)))
+        return out
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class CrossAttention(nn.Module):
+    """Queries from one sequence; keys and values from another, made once per source and shared by its rows."""
+
+    def __init__(self, dim: int, heads: int, head_dim: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = linear(dim, heads * head_dim)
+        self.memory = linear(dim, 2 * heads * head_dim, blocks=2)
+        self.look = Heads(dropout)
+        self.out = linear(heads * head_dim, dim)
+
+    def remember(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """(sources, time, dim) -> keys and values (sources, heads, time, head_dim)."""
+        key, value = self.memory(source).chunk(2, dim=-1)
+        return split_heads(key, self.heads), split_heads(value, self.heads)
+
+    def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """x (rows, time, dim), key and value as remembered, mask (sources, 1, 1, key) -> (rows, time, dim).
+
+        The rows of a source stand where time stands, so that the memory is read once for all of them."""
+        beam = x.shape[0] // key.shape[0]
+        query = split_heads(self.query(x.reshape(key.shape[0], -1, x.shape[-1])), self.heads)
+        found = join_heads(self.look(query, key, value, Sight(mask)))  # (sources, beam x time, heads x head_dim)
+        out: Tensor = self.out(found.reshape(key.shape[0] * beam, -1, found.shape[-1]))
+        return out
+
+    if TYPE_CHECKING:
+        __call__ = forward

@@ -1,0 +1,100 @@
+"""Blocks: what the layers of a Transformer are made of besides attention.
+
+post-norm   x <- norm(x + dropout(f(x)))        the paper, GPT-1, BERT
+pre-norm    x <- x + dropout(f(norm(x)))        GPT-2, ViT; one more norm ends the stack
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from heedful.nn.dropout import Dropout
+from heedful.nn.linear import linear
+
+
+class PostNorm(nn.Module):
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        out: Tensor = self.norm(x + self.dropout(function(x)))
+        return out
+
+    @staticmethod
+    def last(dim: int) -> nn.Module:
+        """What ends a stack."""
+        return nn.Identity()
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class PreNorm(nn.Module):
+    def __init__(self, dim: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
+        return x + self.dropout(function(self.norm(x)))
+
+    @staticmethod
+    def last(dim: int) -> nn.Module:
+        return nn.LayerNorm(dim)
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+Residual = PostNorm | PreNorm
+NORMS: dict[str, type[PostNorm] | type[PreNorm]] = {"post": PostNorm, "pre": PreNorm}
+
+
+class FeedForward(nn.Module):
+    """activation(x W1 + b1) W2 + b2, for each position by itself."""
+
+    def __init__(self, dim: int, hidden: int, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[activation]
+        self.rise = linear(dim, hidden)
+        self.dropout = Dropout(dropout)
+        self.fall = linear(hidden, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fall(self.dropout(self.activation(self.rise(x))))
+        return out
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class SwiGLU(nn.Module):
+    """(silu(x G) * x W1) W2 (Shazeer, 2020): one half of the rise opens and shuts the other."""
+
+    def __init__(self, dim: int, hidden: int, activation: str, dropout: float) -> None:
+        super().__init__()
+        self.rise = linear(dim, 2 * hidden)
+        self.dropout = Dropout(dropout)
+        self.fall = linear(hidden, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, value = self.rise(x).chunk(2, dim=-1)
+        out: Tensor = self.fall(self.dropout(functional.silu(gate) * value))
+        return out
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": functional.relu, "gelu": functional.gelu}
+FEED_FORWARDS: dict[str, type[FeedForward] | type[SwiGLU]] = {
+    "relu": FeedForward,
+    "gelu": FeedForward,
+    "swiglu": SwiGLU,
+}

@@ -1,0 +1,100 @@
+"""Label smoothing: give the true word 1 - e and share e among the words (Szegedy et al., 2016).
+
+    loss = -sum_v q(v) log p(v) = logsumexp(z) - sum_v q(v) z(v)        z: logits, q: what we wish, adding up to 1
+
+Three ways to share are in use: among all V words, among the V - 1 others, or among the others but the padding. Each
+makes q constant but for two words, so the sum over the vocabulary needs one total of the logits and two of its members.
+The loss is summed over real tokens; the count is returned so that whoever prints can average exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A sum over `count` things; the mean is taken once, at the end."""
+
+    total: Tensor  # ()
+    count: Tensor  # ()
+
+
+class Wish(NamedTuple):
+    """q: `true` for the target, `padding` for the padding, `other` for all the rest."""
+
+    true: float
+    other: float
+    padding: float
+
+
+def wish_all(smoothing: float, vocab: int) -> Wish:
+    share = smoothing / vocab
+    return Wish(1 - smoothing + share, share, share)
+
+
+def wish_others(smoothing: float, vocab: int) -> Wish:
+    share = smoothing / (vocab - 1)
+    return Wish(1 - smoothing, share, share)
+
+
+def wish_words(smoothing: float, vocab: int) -> Wish:
+    return Wish(1 - smoothing, smoothing / (vocab - 2), 0.0)
+
+
+WISHES = {"all": wish_all, "others": wish_others, "words": wish_words}
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Per-token loss from logits. The softmax, computed once in the forward pass, becomes the gradient in place."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, wish: Wish, padding: int) -> tuple[Tensor, Tensor]:
+        """logits (tokens, vocab), target (tokens,) -> the loss to minimise and -log p of the target, both (tokens,)."""
+        best, index = logits.max(-1, keepdim=True)
+        probability = torch.softmax(logits, -1, dtype=torch.float32)
+        log_sum = best.squeeze(-1).float() - probability.gather(-1, index).squeeze(-1).log()  # logsumexp, exactly
+        wished = wish.other * logits.sum(-1, dtype=torch.float32)
+        wished_for = logits.gather(-1, target[:, None]).squeeze(-1).float()
+        wished += (wish.true - wish.other) * wished_for
+        wished += (wish.padding - wish.other) * logits[:, padding].float()
+        ctx.save_for_backward(probability, target)
+        ctx.wish, ctx.padding, ctx.dtype = wish, padding, logits.dtype
+        surprise = log_sum - wished_for
+        ctx.mark_non_differentiable(surprise)
+        return log_sum - wished, surprise
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        probability, target = ctx.saved_tensors
+        wish: Wish = ctx.wish
+        gradient = gradients[0][:, None]  # (tokens, 1)
+        result = probability.sub_(wish.other)
+        result.scatter_add_(-1, target[:, None], torch.full_like(gradient, wish.other - wish.true))
+        result[:, ctx.padding] -= wish.padding - wish.other
+        return result.mul_(gradient).to(ctx.dtype), None, None, None
+
+
+def cross_entropy(
+    logits: Tensor, target: Tensor, *, padding: int, smoothing: float = 0.0, share: str = "all"
+) -> tuple[Loss, Loss]:
+    """logits (tokens, vocab), target (tokens,) ids -> the smoothed loss, and the plain -log p that people compare.
+
+    Targets equal to `padding` do not count."""
+    real = target != padding
+    wish = WISHES[share](smoothing, logits.shape[-1])
+    smoothed, surprise = _CrossEntropy.apply(logits, target, wish, padding)  # type: ignore[no-untyped-call]
+    return Loss((smoothed * real).sum(), real.sum()), Loss((surprise * real).sum(), real.sum())
+
+
+def disagreement(first: Tensor, second: Tensor, real: Tensor) -> Loss:
+    """R-Drop (Liang et al., 2021): the mean of KL(p || q) and KL(q || p) of two passes under different dropout.
+
+    first and second: logits (tokens, vocab); real (tokens,)."""
+    p, q = first.float().log_softmax(-1), second.float().log_softmax(-1)
+    both = ((p.exp() - q.exp()) * (p - q)).sum(-1) / 2  # KL(p || q) + KL(q || p) = sum (p - q)(log p - log q)
+    return Loss((both * real).sum(), real.sum())

@@ -1,0 +1,47 @@
+"""What a run will take, measured on its own first batches before it is begun."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import time
+from typing import Any
+
+import torch
+
+from heedful.training.loop import Trainer
+
+WARM = 2  # updates before the clock is read
+
+
+def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
+    """Times a few updates; the model is the worse for it and should be thrown away."""
+    stream = trainer.task.stream(0, 0)
+    trainer.model.train()
+    seconds, tokens = [], 0
+    for number in range(WARM + updates):
+        fed = [next(stream) for _ in range(trainer.config.accumulate)]
+        began = time.perf_counter()
+        trainer.update(fed)
+        if number >= WARM:
+            seconds.append(time.perf_counter() - began)
+            tokens += sum(trainer.task.count(one.batch) for one in fed)
+    step = statistics.median(seconds)
+    facts: dict[str, Any] = trainer.task.facts()  # type: ignore[attr-defined]
+    return {
+        "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
+        **facts,
+        "steps": trainer.config.steps,
+        "epochs": trainer.config.steps * trainer.config.accumulate / facts["batches_per_epoch"],
+        "peak_memory_bytes": peak_memory(),
+        "seconds_per_step": step,
+        "tokens_per_second": tokens / sum(seconds),
+        "training_seconds": step * trainer.config.steps,  # validation comes on top
+    }
+
+
+def peak_memory() -> int:
+    """Bytes: of the GPU where there is one, else of this process."""
+    if torch.cuda.is_available():
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

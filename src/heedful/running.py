@@ -1,0 +1,178 @@
+"""A run from its recipe to its folder: begin it, continue it, or say that it is finished.
+
+outcome = train("recipes/translation/demo.toml", ["training.steps=200"], run="runs/mine")
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from heedful import build
+from heedful.card import model_card
+from heedful.config import Run, as_toml, changes, read_run
+from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.training import environment, retention, run_folder
+from heedful.training.averaging import inference_weights
+from heedful.training.checkpoint import load_state, verifies
+from heedful.training.compiling import compile_model, recompute_blocks
+from heedful.training.durable import replace_text
+from heedful.training.loop import Outcome, Trainer
+from heedful.training.loop import train as run_to_the_end
+from heedful.training.progress import Progress
+
+
+def train(
+    recipe: str | os.PathLike[str],
+    overrides: Sequence[str] = (),
+    *,
+    run: str | os.PathLike[str] | None = None,
+    device: str | None = None,
+    console: Console | None = None,
+) -> Outcome:
+    """Train by a recipe into a run folder, or continue the run that is there."""
+    path = Path(recipe)
+    config = read_run(path, overrides).config
+    folder = Path(run) if run is not None else default_folder(config, path)
+    return train_config(config, folder, device=device, console=console)
+
+
+def default_folder(config: Run, recipe: Path) -> Path:
+    return Path("runs") / f"{config.task.name}-{recipe.stem}"
+
+
+def train_config(config: Run, folder: Path, *, device: str | None = None, console: Console | None = None) -> Outcome:
+    console = console or Console(stderr=True, highlight=False)
+    stored = stored_config(folder)
+    if stored is not None:
+        refuse_changes(stored, config, folder)
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
+    with run_folder.lock(folder):
+        done = finished(config, folder)
+        if done is not None:
+            console.print(f"{folder} is finished: {done.step} steps", markup=False)
+            return done
+        progress = make_progress(config, folder, console)
+        replace_text(folder / "config.toml", as_toml(config))
+        remember_data(config, folder, begun=stored is not None)
+        trainer = make_trainer(config, folder, build.choose_device(device), progress)
+        outcome = run_to_the_end(trainer, progress)
+        replace_text(folder / "README.md", model_card(config, folder, trainer))
+        return outcome
+
+
+def stored_config(folder: Path) -> Run | None:
+    """The config of a run that was begun; a folder that holds other things is refused."""
+    if (folder / "config.toml").exists():
+        return read_run(folder / "config.toml").config
+    if folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir()):
+        raise CheckpointError(
+            f"{folder} exists and is not a run folder: it has no config.toml",
+            hint="give the run a folder of its own with --run",
+        )
+    return None
+
+
+def refuse_changes(stored: Run, config: Run, folder: Path) -> None:
+    different = changes(stored, config)
+    if different:
+        listed = "".join(f"\n  {line}" for line in different)
+        raise ConfigError(
+            f"{folder} was begun with another config:{listed}",
+            hint="continue with the config it has, or give this one a folder of its own with --run",
+        )
+
+
+def finished(config: Run, folder: Path) -> Outcome | None:
+    """The outcome of a run that has nothing left to do."""
+    newest, _ = retention.newest(folder / "checkpoints")
+    if newest is None:
+        return None
+    state = load_state(newest)
+    journey = state["journey"]
+    patience = config.training.patience
+    if journey["step"] < config.training.steps and not 0 < patience <= journey["stale"]:
+        return None
+    average = folder / "checkpoints" / "average"
+    if config.training.average in ("last", "best"):
+        if not verifies(average) or load_state(average)["step"] != journey["step"]:
+            return None
+        state["metrics"] = load_state(average)["metrics"]
+    best = (int(journey["best"][0][0]), float(journey["best"][0][1])) if journey["best"] else None
+    return Outcome(journey["step"], state["metrics"], best, journey["seconds"], already_done=True)
+
+
+def remember_data(config: Run, folder: Path, *, begun: bool) -> None:
+    """Note what the run is made from; a run whose data has changed since cannot be continued."""
+    hashes = build.data_hashes(config)
+    if begun and (folder / "run.json").exists():
+        before = run_folder.read_facts(folder)["data"]
+        changed = [name for name, digest in hashes.items() if before.get(name, digest) != digest]
+        if changed:
+            raise DataError(
+                f"{', '.join(changed)} changed since {folder} was begun, so it cannot be continued",
+                hint="restore the data, or train anew in another folder with --run",
+            )
+        return
+    run_folder.write_facts(folder, {"data": hashes, "environment": environment.describe()})
+
+
+def make_progress(config: Run, folder: Path, console: Console) -> Progress:
+    board = None
+    if config.training.tensorboard:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ConfigError(
+                "training.tensorboard: given true, but TensorBoard is not installed", hint="pip install 'heedful[track]'"
+            ) from error
+        board = SummaryWriter(str(folder / "tensorboard"))
+    return Progress(folder / "metrics.jsonl", report_every=config.training.report_every, console=console, board=board)
+
+
+def make_trainer(config: Run, folder: Path, device: torch.device, progress: Progress) -> Trainer:
+    """Everything from text to the first update, in order."""
+    if config.training.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    report = build.check(config, progress.say)
+    tokenizers = build.make_tokenizers(config, folder)
+    corpora = build.make_corpora(config, tokenizers, report)
+    model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
+    if config.training.init is not None:
+        warm_start(model, Path(config.training.init))
+    model = model.to(device)
+    task = build.make_task(config, model, tokenizers, corpora)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    progress.say(f"{parameters:,} parameters, {tokenizers[0].description}, {task.describe()}")
+    if config.training.recompute:
+        recompute_blocks(model.blocks())  # type: ignore[operator]
+    if config.training.compile:
+        compile_model(model, progress.say)
+    return Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim)
+
+
+def warm_start(model: nn.Module, run: Path) -> None:
+    """Begin with another run's weights."""
+    chosen = retention.resolve(run)
+    build.put_weights(model, inference_weights(chosen), chosen)
+
+
+def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:
+    """What a run would be and take: parameters, memory, tokens an epoch, and an ETA from a few timed updates."""
+    from heedful.planning import measure
+
+    console = console or Console(stderr=True, highlight=False)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)
+        trainer = make_trainer(config, folder, build.choose_device(device), progress)
+        return measure(trainer, updates)

@@ -1,0 +1,89 @@
+"""What search finds, how long it may be, and how length is judged.
+
+    score = log_probability / penalty(length)
+
+Both the log-probability and the length count the end token. A penalty that grows with length favours longer sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from torch import Tensor
+
+from heedful.nn.rows import States
+from heedful.schema import Config, check, unused
+from heedful.search.predict import Predict
+
+
+class Hypothesis(NamedTuple):
+    tokens: list[int]  # without start and end
+    score: float
+    log_probability: float
+
+
+class Query(NamedTuple):
+    """What to search: how to go on, from where, and how far."""
+
+    predict: Predict
+    states: States  # one row a source
+    start: int
+    end: int
+    limits: Tensor  # (sources,) at most so many tokens, the end counted; the last one must be the end
+    names: Sequence[int]  # one number a source, its own wherever it stands; random draws go by it
+
+
+Penalty = Callable[[int], float]
+
+
+def wu(alpha: float) -> Penalty:
+    """((5 + n) / 6) ^ alpha (Wu et al., 2016)."""
+    return lambda length: float(((5 + length) / 6) ** alpha)
+
+
+def power(alpha: float) -> Penalty:
+    """n ^ alpha; with alpha 1 the score is the mean log-probability of a token."""
+    return lambda length: float(length**alpha)
+
+
+PENALTIES: dict[str, Callable[[float], Penalty]] = {"wu": wu, "power": power}
+
+
+class SearchConfig(Config):
+    """Beam search as in the paper: beam 4, alpha 0.6, at most 50 tokens more than the source has."""
+
+    method: Literal["beam", "greedy", "sample"] = "beam"
+    beam: PositiveInt = 4
+    n_best: PositiveInt = 1  # hypotheses (or samples) to return for each source
+    penalty: Literal["wu", "power"] = "wu"
+    length_penalty: NonNegativeFloat = 0.6  # alpha; 0: the plain log-probability
+    min_length: NonNegativeInt = 0  # tokens, the end not counted
+    max_length: PositiveInt = 256  # tokens, the end not counted
+    max_extra: NonNegativeInt = 50  # at most this many more than the source has
+    no_repeat: NonNegativeInt = 0  # no n-gram of this length twice; 0: anything goes
+    temperature: NonNegativeFloat = 1.0  # 0: always the likeliest
+    top_k: NonNegativeInt = 0  # draw among the k likeliest; 0: among all
+    top_p: PositiveFloat = 1.0  # draw among the likeliest that together have this probability
+    seed: NonNegativeInt = 0  # of the draws
+    replace_unknown: bool = False  # put the source word that was looked at in place of an unknown word
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> SearchConfig:
+        idle = {}
+        if self.method != "beam":
+            idle = dict.fromkeys(("beam", "penalty", "length_penalty"), f"search.method is {self.method!r}")
+        if self.method != "sample":
+            idle |= dict.fromkeys(("temperature", "top_k", "top_p", "seed"), f"search.method is {self.method!r}")
+        problems = unused(self, idle)
+        if self.method == "beam" and self.n_best > self.beam:
+            problems.append(("n_best", f"given {self.n_best}, expected at most the beam, which is {self.beam}"))
+        if self.method == "greedy" and self.n_best > 1:
+            problems.append(("n_best", f"given {self.n_best}, but greedy search finds one hypothesis"))
+        if self.min_length > self.max_length:
+            problems.append(("min_length", f"given {self.min_length}, expected at most max_length, {self.max_length}"))
+        if self.top_p > 1:
+            problems.append(("top_p", f"given {self.top_p}, expected a number in (0, 1]"))
+        check(problems)
+        return self

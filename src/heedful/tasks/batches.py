@@ -1,0 +1,70 @@
+"""A batch of sentence pairs as tensors, prepared in the usual order:
+
+    source     + end                         what the encoder reads
+    target_in  = start + target              what the decoder is fed, teacher-forced
+    target_out = target + end                what it should say; as long as target_in
+
+each padded to the longest of its side. Padding is whatever id the tokenizer says, and masks come from lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.nn import masks
+from heedful.text.specials import Specials
+
+
+class Batch(NamedTuple):
+    source: Tensor  # (rows, source time)
+    source_mask: Tensor | None  # (rows, source time), True where a token is real; None: all are
+    target_in: Tensor  # (rows, target time)
+    target_out: Tensor  # (rows, target time)
+    tokens: int  # real tokens of target_out
+
+    def to(self, device: torch.device) -> Batch:
+        mask = None if self.source_mask is None else self.source_mask.to(device, non_blocking=True)
+        source, target_in, target_out = (
+            tensor.to(device, non_blocking=True) for tensor in (self.source, self.target_in, self.target_out)
+        )
+        return Batch(source, mask, target_in, target_out, self.tokens)
+
+
+def pad(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
+    """(rows, longest)."""
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows])
+
+
+def source_tensors(sources: Sequence[Sequence[int]], specials: Specials) -> tuple[Tensor, Tensor | None]:
+    """Ids without end -> (rows, time) with end, and the mask where anything is padded."""
+    lengths = torch.tensor([len(row) + 1 for row in sources])
+    source = pad([[*row, specials.end] for row in sources], specials.pad)
+    mask = masks.padding(lengths, source.shape[1])
+    return source, None if bool(mask.all()) else mask
+
+
+def collate(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], source: Specials, target: Specials) -> Batch:
+    """Ids of both sides, and the special ids of their tokenizers."""
+    tokens, mask = source_tensors(sources, source)
+    target_in = pad([[target.start, *row] for row in targets], target.pad)
+    target_out = pad([[*row, target.end] for row in targets], target.pad)
+    return Batch(tokens, mask, target_in, target_out, sum(len(row) + 1 for row in targets))
+
+
+def split_batch(batch: Batch, parts: int, padding: int) -> list[Batch]:
+    """The same rows in at most `parts` smaller batches, for memory."""
+    if parts == 1:
+        return [batch]
+    pieces = zip(
+        batch.source.chunk(parts),
+        [None] * parts if batch.source_mask is None else batch.source_mask.chunk(parts),
+        batch.target_in.chunk(parts),
+        batch.target_out.chunk(parts),
+        strict=False,
+    )
+    return [Batch(s, m, i, o, int((o != padding).sum())) for s, m, i, o in pieces]

@@ -1,0 +1,221 @@
+"""Translating: text -> encode -> start -> search -> decode. Validation, the command line and the server all call this.
+
+    for translation in translate(system, lines, SearchConfig(beam=5)): print(translation.text)
+
+Lines are gathered, sorted by length and searched in batches; they come out in the order they came in. A line longer than
+the model was trained for is split at sentence ends and joined again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.data.split_text import rejoin, split_for
+from heedful.errors import ConfigError
+from heedful.inspection.alignment import attention_between
+from heedful.models import SequenceModel
+from heedful.search import Hypothesis, Query, SearchConfig, ensemble, limits_for, predictor, search
+from heedful.tasks.batches import collate, source_tensors
+from heedful.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class System:
+    """One model or several, with what turns text into its ids and back."""
+
+    models: Sequence[SequenceModel]  # several: an ensemble
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    device: torch.device
+    max_length: int = 256  # tokens of a source
+    batch_tokens: int = 4096
+    precision: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise ConfigError("a system needs at least one model, but was given none")
+
+
+GATHER = 2048  # lines that are sorted by length together
+
+
+class Candidate(NamedTuple):
+    text: str
+    score: float
+    log_probability: float
+    tokens: list[int]
+
+
+class Translation(NamedTuple):
+    source: str
+    candidates: list[Candidate]  # best first, at least one
+
+    @property
+    def text(self) -> str:
+        return self.candidates[0].text
+
+
+class Piece(NamedTuple):
+    """Something to search for: a line, or a part of a long one."""
+
+    name: int  # unique in this call
+    ids: list[int]
+    prefix: list[int]
+    text: str
+
+
+def translate(
+    system: System, lines: Iterable[str], config: SearchConfig, prefixes: Iterable[str] | None = None
+) -> Iterator[Translation]:
+    """Translations in the order of the lines."""
+    source = iter(lines)
+    return translate_chunks(system, iter(lambda: list(islice(source, GATHER)), []), config, prefixes)
+
+
+def translate_chunks(
+    system: System, chunks: Iterable[Sequence[str]], config: SearchConfig, prefixes: Iterable[str] | None = None
+) -> Iterator[Translation]:
+    """As `translate`, for lines that come in chunks; each chunk is answered before the next is asked for."""
+    starts = None if prefixes is None else iter(prefixes)
+    number = 0
+    for chunk in chunks:
+        begun = [""] * len(chunk) if starts is None else list(islice(starts, len(chunk)))
+        if len(begun) != len(chunk):
+            raise ConfigError(f"{number + len(begun)} prefixes were given for more lines; expected one for each line")
+        yield from translate_chunk(system, chunk, begun, config, number)
+        number += len(chunk)
+
+
+def translate_chunk(
+    system: System, lines: Sequence[str], prefixes: Sequence[str], config: SearchConfig, number: int
+) -> list[Translation]:
+    pieces: list[Piece] = []
+    places: list[range] = []  # for each line where its pieces stand
+    encoded = system.source_tokenizer.encode_many(lines)
+    for index, (line, ids, prefix) in enumerate(zip(lines, encoded, prefixes, strict=True)):
+        parts = parts_of(system, line, ids)
+        places.append(range(len(pieces), len(pieces) + len(parts)))
+        begun = system.target_tokenizer.encode(prefix) if prefix else []
+        for at, (text, part) in enumerate(parts):
+            pieces.append(Piece(number + index + (at << 40), part, begun if at == 0 else [], text))
+    found = search_all(system, pieces, config)
+    return [
+        Translation(line, join([found[place] for place in where], [pieces[place].text for place in where]))
+        for line, where in zip(lines, places, strict=True)
+    ]
+
+
+def parts_of(system: System, line: str, ids: list[int]) -> list[tuple[str, list[int]]]:
+    """The line and its ids, or where it is too long its parts and theirs."""
+    if len(ids) <= system.max_length:
+        return [(line, ids)]
+    parts = split_for(line, lambda text: len(system.source_tokenizer.encode(text)) <= system.max_length)
+    return list(zip(parts, system.source_tokenizer.encode_many(parts), strict=True))
+
+
+def join(found: list[list[Candidate]], parts: list[str]) -> list[Candidate]:
+    """A long line's parts, each by its best candidate, with the white space that stood between them."""
+    if len(found) == 1:
+        return found[0]
+    best = [candidates[0] for candidates in found]
+    return [
+        Candidate(
+            rejoin(parts, [one.text for one in best]),
+            sum(one.score for one in best),
+            sum(one.log_probability for one in best),
+            [token for one in best for token in one.tokens],
+        )
+    ]
+
+
+def search_all(system: System, pieces: Sequence[Piece], config: SearchConfig) -> list[list[Candidate]]:
+    """Candidates of each piece, searched in batches of like length under the token budget."""
+    found: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, [])] for _ in pieces]
+    order = sorted((i for i, piece in enumerate(pieces) if piece.ids), key=lambda i: len(pieces[i].ids), reverse=True)
+    rows = config.beam if config.method == "beam" else config.n_best
+    for batch in batches_of(order, lambda i: len(pieces[i].ids) + 1, system.batch_tokens, rows):
+        chosen = [pieces[i] for i in batch]
+        for i, hypotheses in zip(batch, search_batch(system, chosen, config), strict=True):
+            found[i] = [candidate(system, hypothesis) for hypothesis in hypotheses]
+            if config.replace_unknown:
+                found[i] = [replace_unknown(system, pieces[i], one) for one in found[i]]
+    return found
+
+
+def batches_of(order: Sequence[int], length: Callable[[int], int], budget: int, rows: int) -> Iterator[list[int]]:
+    """Longest first: each batch is as many as fit, one at least."""
+    start = 0
+    while start < len(order):
+        count = max(1, budget // (length(order[start]) * rows))
+        yield list(order[start : start + count])
+        start += count
+
+
+@torch.inference_mode()
+def search_batch(system: System, pieces: Sequence[Piece], config: SearchConfig) -> list[list[Hypothesis]]:
+    source, mask = source_tensors([piece.ids for piece in pieces], system.source_tokenizer.specials)
+    source, mask = source.to(system.device), None if mask is None else mask.to(system.device)
+    lengths = torch.tensor([len(piece.ids) for piece in pieces])
+    begun = torch.tensor([len(piece.prefix) for piece in pieces])
+    limits = limits_for(config, lengths, begun).to(system.device)
+    room = int(limits.max())
+    with autocast(system):
+        states = tuple(model.start(source, mask, room=room) for model in system.models)
+        members = [predictor(model) for model in system.models]
+        alone = len(members) == 1
+        specials = system.target_tokenizer.specials
+        query = Query(
+            members[0] if alone else ensemble(members),
+            states[0] if alone else states,
+            specials.start,
+            specials.end,
+            limits,
+            [piece.name for piece in pieces],
+        )
+        return search(query, config, [piece.prefix for piece in pieces])
+
+
+def candidate(system: System, hypothesis: Hypothesis) -> Candidate:
+    text = system.target_tokenizer.decode(hypothesis.tokens)
+    return Candidate(text, hypothesis.score, hypothesis.log_probability, hypothesis.tokens)
+
+
+def replace_unknown(system: System, piece: Piece, one: Candidate) -> Candidate:
+    """PosUnk (Luong et al., 2015): an unknown word becomes the source word that was looked at most when it was said."""
+    unknown = system.target_tokenizer.specials.unk
+    if unknown not in one.tokens:
+        return one
+    weights = attention_between(system.models[0], collate_one(system, piece.ids, one.tokens))  # (target, source)
+    owner = system.source_tokenizer.word_of(piece.ids)
+    words = piece.text.split()
+    text, run = "", []
+    for position, token in enumerate(one.tokens):
+        if token != unknown:
+            run.append(token)
+            continue
+        text = append(text, system.target_tokenizer.decode(run))
+        run = []
+        text = append(text, words[owner[int(weights[position, : len(piece.ids)].argmax())]])
+    return one._replace(text=append(text, system.target_tokenizer.decode(run)))
+
+
+def append(text: str, more: str) -> str:
+    return f"{text} {more}".strip() if more else text
+
+
+def collate_one(system: System, source: list[int], target: list[int]) -> tuple[Tensor, Tensor]:
+    batch = collate([source], [target], system.source_tokenizer.specials, system.target_tokenizer.specials)
+    return batch.source.to(system.device), batch.target_in.to(system.device)
+
+
+def autocast(system: System) -> torch.autocast | nullcontext[None]:
+    if system.precision is torch.float32:
+        return nullcontext()
+    return torch.autocast(system.device.type, system.precision)

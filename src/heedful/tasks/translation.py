@@ -1,0 +1,177 @@
+"""Translation as training sees it: batches from a token store, a smoothed loss, validation by translating."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+from pydantic import NonNegativeFloat, NonNegativeInt
+from torch import Tensor
+
+from heedful.data.batching import Index, mixture, padding, plan_epoch
+from heedful.data.prefetch import prefetch
+from heedful.data.splits import DataConfig
+from heedful.data.store import JoinedStore
+from heedful.models import SequenceModel
+from heedful.nn.losses import Loss, cross_entropy, disagreement
+from heedful.schema import Config, Probability, refuse_unused
+from heedful.search import SearchConfig
+from heedful.tasks.batches import Batch, collate, split_batch
+from heedful.tasks.evaluating import Examples, evaluate
+from heedful.tasks.translating import System
+from heedful.training.loop import Fed, Validation
+from heedful.training.update import Objective
+
+
+class TranslationConfig(Config):
+    name: Literal["translation"] = "translation"
+    label_smoothing: Probability = 0.1
+    smoothing_over: Literal["all", "others", "words"] = "all"  # who shares what the true word gives up
+    r_drop: NonNegativeFloat = 0.0  # weight of the disagreement between two passes under dropout; 0: one pass
+    validation_metrics: tuple[Literal["bleu", "chrf", "ter", "exact_match"], ...] = ("bleu", "chrf")
+    validation_sentences: NonNegativeInt = 0  # how many validation sentences to translate; 0: all
+    samples: NonNegativeInt = 1  # translations to show at each validation
+
+    def model_post_init(self, context: Any) -> None:
+        if self.label_smoothing == 0:
+            refuse_unused(self, {"smoothing_over": "task.label_smoothing is 0"})
+
+
+class Corpora(NamedTuple):
+    """What a run learns from and is judged by."""
+
+    train: JoinedStore
+    weights: tuple[float, ...]  # of the corpora that train was joined from
+    valid: Examples
+
+
+class Translation:
+    def __init__(self, config: TranslationConfig, data: DataConfig, search: SearchConfig, seed: int) -> None:
+        self.config, self.data, self.search, self.seed = config, data, search, seed
+
+    def bind(self, corpora: Corpora, system: System, dropout: float = 0.0) -> Translation:
+        """Give the task its data, the system whose model is being trained, and its BPE-dropout."""
+        self.corpora, self.system, self.dropout = corpora, system, dropout
+        return self
+
+    def facts(self) -> dict[str, float]:
+        """What an epoch is made of."""
+        train, plan = self.corpora.train, self.plan(0)
+        return {
+            "pairs": len(train),
+            "left_out": train.overlong,
+            "batches_per_epoch": len(plan),
+            "tokens_per_epoch": sum(int(train.target_lengths[batch].sum()) + len(batch) for batch in plan),
+            "padding": padding(plan, train.source_lengths, train.target_lengths),
+        }
+
+    def describe(self) -> str:
+        facts = self.facts()
+        text = (
+            f"{facts['pairs']:,} pairs in {facts['batches_per_epoch']:,} batches an epoch, "
+            f"{facts['tokens_per_epoch']:,} target tokens, {facts['padding']:.1%} padding"
+        )
+        if not facts["left_out"]:
+            return text
+        return f"{text}; {facts['left_out']:,} pairs longer than {self.data.max_length} tokens left out"
+
+    def plan(self, epoch: int) -> list[Index]:
+        """The batches of an epoch: a pure function of the seed and the epoch."""
+        train = self.corpora.train
+        chosen = mixture(train.sizes, self.corpora.weights, seed=self.seed, epoch=epoch)
+        return plan_epoch(
+            train.source_lengths,
+            train.target_lengths,
+            budget=self.data.batch_tokens,
+            seed=self.seed,
+            epoch=epoch,
+            indices=chosen,
+        )
+
+    def stream(self, epoch: int, cursor: int) -> Iterator[Fed]:
+        """Batches without end, from the given place on, prepared ahead of need."""
+        return prefetch(self.batches(epoch, cursor), self.data.prefetch)
+
+    def batches(self, epoch: int, cursor: int) -> Iterator[Fed]:
+        while True:
+            plan = self.plan(epoch)
+            for place in range(cursor, len(plan)):
+                yield Fed(self.batch(plan[place], epoch), epoch, place + 1)
+            epoch, cursor = epoch + 1, 0
+
+    def batch(self, indices: Index, epoch: int) -> Batch:
+        train, source, target = self.corpora.train, self.system.source_tokenizer, self.system.target_tokenizer
+        if self.dropout:
+            keyed = [(train.text(i), {"seed": self.seed, "epoch": epoch, "index": int(i)}) for i in indices]
+            sources = [source.encode_sampled(text[0], **key) for text, key in keyed]
+            targets = [target.encode_sampled(text[1], **key) for text, key in keyed]
+        else:
+            sources = [train.source(i).tolist() for i in indices]
+            targets = [train.target(i).tolist() for i in indices]
+        return collate(sources, targets, source.specials, target.specials)
+
+    def count(self, batch: Batch) -> int:
+        return batch.tokens
+
+    def split(self, batch: Batch, parts: int) -> Sequence[Batch]:
+        return split_batch(batch, parts, self.system.target_tokenizer.specials.pad)
+
+    def loss(self, model: SequenceModel, batch: Batch) -> Objective:
+        """Teacher forcing: all target positions at once, each seeing the gold words before it."""
+        batch = batch.to(self.system.device)
+        if self.config.r_drop == 0:
+            logits, losses = forward(model, batch)
+            smoothed, plain = self.cross_entropy(logits, batch.target_out.flatten())
+            return with_model_losses(Objective(smoothed, {"loss": plain}), losses)
+        logits, losses = forward(model, twice(batch))
+        smoothed, plain = self.cross_entropy(logits, batch.target_out.repeat(2, 1).flatten())
+        real = batch.target_out.flatten() != self.system.target_tokenizer.specials.pad
+        first, second = logits.chunk(2)
+        apart = disagreement(first, second, real)
+        # Both passes count half, so that the loss is of one batch; alpha is halved with them, as published.
+        total = (smoothed.total + self.config.r_drop * apart.total) / 2
+        report = {"loss": Loss(plain.total / 2, apart.count), "disagreement": apart}
+        return with_model_losses(Objective(Loss(total, apart.count), report), losses)
+
+    def cross_entropy(self, logits: Tensor, target: Tensor) -> tuple[Loss, Loss]:
+        return cross_entropy(
+            logits,
+            target,
+            padding=self.system.target_tokenizer.specials.pad,
+            smoothing=self.config.label_smoothing,
+            share=self.config.smoothing_over,
+        )
+
+    def validate(self, model: SequenceModel) -> Validation:
+        """The very function that `heed evaluate` calls, on the validation data."""
+        result = evaluate(
+            self.system,
+            self.corpora.valid,
+            self.search,
+            self.config.validation_metrics,
+            self.config.validation_sentences,
+        )
+        shown = zip(self.corpora.valid.sources, result.translations, strict=False)
+        samples = [f"{source}  ->  {text}" for source, text in list(shown)[: self.config.samples]]
+        signatures = {name: score.signature for name, score in result.scores.items()}
+        return Validation(result.figures, signatures, samples)
+
+
+def forward(model: SequenceModel, batch: Batch) -> tuple[Tensor, dict[str, Loss]]:
+    """Logits (rows x target time, vocab), and what the model's layers want minimised besides."""
+    step = model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0))
+    return model.project(step.hidden.flatten(0, 1)), step.losses
+
+
+def with_model_losses(objective: Objective, losses: dict[str, Loss]) -> Objective:
+    """Each extra loss enters by its mean, weighed like one token's loss."""
+    total, count = objective.minimise.total, objective.minimise.count
+    for loss in losses.values():
+        total = total + loss.total / loss.count * count
+    return Objective(Loss(total, count), objective.report | losses)
+
+
+def twice(batch: Batch) -> Batch:
+    mask = None if batch.source_mask is None else batch.source_mask.repeat(2, 1)
+    source, target_in, target_out = (t.repeat(2, 1) for t in (batch.source, batch.target_in, batch.target_out))
+    return Batch(source, mask, target_in, target_out, 2 * batch.tokens)

@@ -1,0 +1,58 @@
+"""Averages of weights: of several checkpoints, or a running one that forgets slowly (EMA).
+
+average  <-  decay x average + (1 - decay) x weights        after every update
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from heedful.errors import CheckpointError
+from heedful.training import checkpoint
+
+
+def inference_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights to use: the running average where the run kept one, else the model's own."""
+    return checkpoint.load_tensors(folder, "average" if "average" in checkpoint.stems(folder) else "model")
+
+
+def mean_of(folders: Sequence[Path]) -> dict[str, Tensor]:
+    """The arithmetic mean of the checkpoints' weights, summed in double precision."""
+    if not folders:
+        raise CheckpointError("there is no checkpoint to average")
+    total: dict[str, Tensor] = {}
+    kinds: dict[str, torch.dtype] = {}
+    for folder in folders:
+        weights = inference_weights(folder)
+        if total and weights.keys() != total.keys():
+            raise CheckpointError(f"{folder} holds other weights than {folders[0]}; only one model's can be averaged")
+        for name, weight in weights.items():
+            kinds[name] = weight.dtype
+            total[name] = weight.double() + total[name] if name in total else weight.double()
+    return {name: (value / len(folders)).to(kinds[name]) for name, value in total.items()}
+
+
+class RunningAverage:
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        now = model.state_dict()
+        torch._foreach_lerp_(list(self.weights.values()), [now[name] for name in self.weights], 1 - self.decay)
+
+    @contextmanager
+    def in_place(self, model: nn.Module) -> Iterator[None]:
+        """The model with the average for weights."""
+        own = {name: value.clone() for name, value in model.state_dict().items()}
+        model.load_state_dict(self.weights)
+        try:
+            yield
+        finally:
+            model.load_state_dict(own)

@@ -1,0 +1,271 @@
+"""A checkpoint: tensors (safetensors) and a state (JSON) in a folder that is whole or not there.
+
+    .tmp-…/  write and flush every file -> MANIFEST.json last -> rename to step-N -> flush the parent
+
+Kill the process at any instant: the folders that bear a step's name verify. Nothing is pickled. Tensors that share
+one storage (tied embeddings) are stored once; loading gives the same tensor back under each of its names.
+
+A folder being replaced stands aside as step-N.replaced until the new one is in place; one that does not verify is
+set aside as step-N.damaged and never deleted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as parse_tensors
+from safetensors.torch import save_file
+
+from heedful.errors import CheckpointError
+from heedful.training import manifest as manifests
+from heedful.training.durable import TEMPORARY, remove, sync_file, sync_folder, temporary_beside, write_text
+from heedful.training.manifest import FileRecord, Manifest, read_manifest
+
+Tensors = dict[str, torch.Tensor]
+
+STATE = "state.json"
+SUFFIX = ".safetensors"
+REPLACED = ".replaced"
+DAMAGED = ".damaged"
+SPARE = 1.2  # free space wanted, as a multiple of what will be written
+
+
+def save(checkpoints: Path, step: int, tensors: Mapping[str, Mapping[str, torch.Tensor]], state: Mapping[str, Any]) -> Path:
+    """Write checkpoints/step-N: one safetensors file for each stem ("model", "optimiser", …), and the state."""
+    return save_named(checkpoints, f"step-{step}", tensors, state)
+
+
+def save_named(
+    checkpoints: Path, name: str, tensors: Mapping[str, Mapping[str, torch.Tensor]], state: Mapping[str, Any]
+) -> Path:
+    """Write a checkpoint that belongs to no single step, as "average" does."""
+    folder = checkpoints / name
+    plain = {stem: _unshare(named) for stem, named in tensors.items()}
+    text = json.dumps(state, indent=1) + "\n"
+    temporary = temporary_beside(folder)
+    try:
+        checkpoints.mkdir(parents=True, exist_ok=True)
+        _check_space(folder, len(text) + sum(t.nbytes for stored, _ in plain.values() for t in stored.values()))
+        temporary.mkdir()
+        _fill(temporary, name, plain, text)
+        _publish(temporary, folder)
+    except BaseException as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if isinstance(error, OSError | SafetensorError):
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise CheckpointError(
+                f"cannot write checkpoint {folder}: {reason}; {_what_remains(checkpoints)}",
+                hint="repair or free the disk, then run the same command again: it continues from there",
+            ) from error
+        raise
+    return folder
+
+
+def verify(folder: Path) -> None:
+    """Read every byte: all files are there, with the size and the SHA-256 that the manifest says."""
+    for name, record in read_manifest(folder).files.items():
+        _check(folder / name, record)
+
+
+def load(folder: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
+    """The tensors of each stem and the state; every byte is verified as it is read."""
+    manifest = read_manifest(folder)
+    return {stem: _tensors(folder, stem, manifest) for stem in _stems(manifest)}, _state(folder, manifest)
+
+
+def load_tensors(folder: Path, stem: str) -> Tensors:
+    """The tensors of one stem, verified, without reading the others."""
+    return _tensors(folder, stem, read_manifest(folder))
+
+
+def stems(folder: Path) -> list[str]:
+    """What a checkpoint has tensors for: "model", "optimiser", …"""
+    return _stems(read_manifest(folder))
+
+
+def load_state(folder: Path) -> dict[str, Any]:
+    """The state alone, verified."""
+    return _state(folder, read_manifest(folder))
+
+
+def verifies(folder: Path) -> bool:
+    try:
+        verify(folder)
+    except CheckpointError:
+        return False
+    return True
+
+
+def seems_whole(folder: Path) -> bool:
+    """The cheap half of `verify`: a good manifest, and every file with its size; no content is read."""
+    try:
+        return all((folder / name).stat().st_size == file.size for name, file in read_manifest(folder).files.items())
+    except (CheckpointError, OSError):
+        return False
+
+
+def clear_leftovers(checkpoints: Path) -> None:
+    """Tidy up after a killed process; only who holds the lock of the run may do this."""
+    if not checkpoints.is_dir():
+        return
+    for path in sorted(checkpoints.iterdir()):
+        if path.name.startswith(TEMPORARY):
+            remove(path)
+        elif path.name.endswith(REPLACED):
+            current = path.with_name(path.name.removesuffix(REPLACED))
+            if not current.exists():
+                path.rename(current)
+            elif verifies(current):
+                remove(path)
+
+
+def _unshare(named: Mapping[str, torch.Tensor]) -> tuple[Tensors, dict[str, str]]:
+    """The tensors to store, on the CPU and each with a storage of its own, and alias -> stored name for the others."""
+    stored: Tensors = {}
+    aliases: dict[str, str] = {}
+    seen: dict[tuple[object, ...], str] = {}
+    storages: set[int] = set()
+    for name, tensor in named.items():
+        view = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+        if tensor.numel() and view in seen:
+            aliases[name] = seen[view]
+            continue
+        seen[view] = name
+        plain = tensor.detach().to("cpu").contiguous()
+        storage = plain.untyped_storage()
+        if storage.nbytes() != plain.nbytes or storage.data_ptr() in storages:
+            plain = plain.clone()  # a part, or another view, of a storage that holds more
+        storages.add(plain.untyped_storage().data_ptr())
+        stored[name] = plain
+    return stored, aliases
+
+
+def _fill(folder: Path, name: str, plain: Mapping[str, tuple[Tensors, dict[str, str]]], state: str) -> None:
+    """Write and flush every file, and the manifest after all others."""
+    write_text(folder / STATE, state)
+    records = {STATE: manifests.record(folder / STATE)}
+    for stem, (stored, aliases) in plain.items():
+        path = folder / (stem + SUFFIX)
+        assert manifests.PLAIN.fullmatch(path.name), f"{stem!r} cannot be the name of a file"
+        save_file(stored, path, metadata={"format": "pt"})
+        shutil.copymode(folder / STATE, path)  # the library makes its files private
+        sync_file(path)
+        records[path.name] = manifests.record(path, aliases)
+    sync_folder(folder)
+    write_text(folder / manifests.NAME, Manifest(name=name, files=records).render())
+    sync_folder(folder)
+
+
+def _publish(temporary: Path, folder: Path) -> None:
+    """Give the finished folder its name; what bears the name already steps aside."""
+    aside = folder.with_name(folder.name + REPLACED)
+    if folder.exists():
+        if verifies(folder):
+            if aside.exists():
+                remove(aside)
+            folder.rename(aside)
+        else:
+            folder.rename(_free_name(folder))
+    temporary.rename(folder)
+    sync_folder(folder.parent)
+    if aside.exists():
+        remove(aside)
+
+
+def _free_name(folder: Path) -> Path:
+    number = 1
+    while (path := folder.with_name(f"{folder.name}{DAMAGED}{'' if number == 1 else f'-{number}'}")).exists():
+        number += 1
+    return path
+
+
+def _check_space(folder: Path, size: int) -> None:
+    needed, free = math.ceil(SPARE * size), shutil.disk_usage(folder.parent).free
+    if free < needed:
+        raise CheckpointError(
+            f"no room for checkpoint {folder}: it needs {needed:,} bytes ({SPARE} times its size), but the disk has "
+            f"{free:,} free; {_what_remains(folder.parent)}",
+            hint="free some space, then run the same command again: it continues from there",
+        )
+
+
+def _what_remains(checkpoints: Path) -> str:
+    steps = [int(match[1]) for path in checkpoints.glob("step-*") if (match := manifests.STEP.fullmatch(path.name))]
+    return f"nothing is lost: the last checkpoint is step-{max(steps)}" if steps else "there is no earlier checkpoint"
+
+
+def _stems(manifest: Manifest) -> list[str]:
+    return [name.removesuffix(SUFFIX) for name in manifest.files if name.endswith(SUFFIX)]
+
+
+def _tensors(folder: Path, stem: str, manifest: Manifest) -> Tensors:
+    record = manifest.files.get(stem + SUFFIX)
+    if record is None:
+        there = ", ".join(_stems(manifest)) or "none"
+        raise CheckpointError(f"checkpoint {folder} has no tensors of {stem!r}; it has those of: {there}")
+    data = _read(folder / (stem + SUFFIX), record)
+    try:
+        tensors = parse_tensors(data)
+        return tensors | {alias: tensors[name] for alias, name in record.aliases.items()}
+    except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"checkpoint {folder}: {stem + SUFFIX} is not a safetensors file: {error}") from error
+
+
+def _state(folder: Path, manifest: Manifest) -> dict[str, Any]:
+    record = manifest.files.get(STATE)
+    if record is None:
+        raise CheckpointError(f"checkpoint {folder} has no {STATE}")
+    try:
+        state = json.loads(_read(folder / STATE, record))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"checkpoint {folder}: {STATE} is not JSON: {error}") from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"checkpoint {folder}: {STATE} holds a {type(state).__name__}, expected an object")
+    return state
+
+
+@contextmanager
+def _opened(path: Path, record: FileRecord) -> Iterator[BufferedReader]:
+    """A file of the size that its manifest says."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != record.size:
+                raise CheckpointError(f"{_where(path)} has {size:,} bytes, but was written with {record.size:,}")
+            yield file
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{_where(path)} is missing") from error
+    except OSError as error:
+        raise CheckpointError(f"{_where(path)} cannot be read: {error.strerror}") from error
+
+
+def _read(path: Path, record: FileRecord) -> bytes:
+    with _opened(path, record) as file:
+        data = file.read()
+    _compare(path, record, hashlib.sha256(data).hexdigest())
+    return data
+
+
+def _check(path: Path, record: FileRecord) -> None:
+    with _opened(path, record) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    _compare(path, record, digest)
+
+
+def _compare(path: Path, record: FileRecord, digest: str) -> None:
+    if digest != record.sha256:
+        raise CheckpointError(f"{_where(path)} is damaged: its SHA-256 is not the one it was written with")
+
+
+def _where(path: Path) -> str:
+    return f"checkpoint {path.parent}: {path.name}"

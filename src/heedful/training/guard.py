@@ -1,0 +1,47 @@
+"""The guard against numbers that are none: a non-finite update is skipped and counted, too many of them end the run.
+
+With fp16 the loss is scaled so that small gradients survive; the scale halves when it overflows and doubles after a
+while without. An overflow that a smaller scale can mend is no bad update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from heedful.errors import DivergedError
+
+WINDOW = 100  # updates
+GROWTH = 2000  # good updates after which the scale doubles
+
+
+@dataclass
+class Guard:
+    most_bad: int
+    scale: float = 1.0  # of the loss; 1 unless fp16
+    scales: bool = False
+    good: int = 0  # updates since the scale last moved
+    bad: list[int] = field(default_factory=list)  # the steps that were skipped, within the window
+
+    def judge(self, step: int, *, finite: bool) -> bool:
+        """Whether to apply this update; raises DivergedError when too many were not finite."""
+        if finite:
+            self.good += 1
+            if self.scales and self.good % GROWTH == 0:
+                self.scale *= 2
+            return True
+        self.good = 0
+        if self.scales and self.scale > 1:
+            self.scale /= 2
+            return False
+        self.bad = [*(earlier for earlier in self.bad if earlier > step - WINDOW), step]
+        if len(self.bad) > self.most_bad:
+            raise DivergedError(
+                f"training diverged: {len(self.bad)} of the last {WINDOW} updates up to step {step} had a loss or "
+                "gradient that is not finite",
+                hint="lower training.schedule.rate, raise its warmup, or use precision bf16 or fp32; the last good "
+                "checkpoint is intact",
+            )
+        return False
+
+    def as_dict(self) -> dict[str, object]:
+        return {"scale": self.scale, "good": self.good, "bad": self.bad}

@@ -1,0 +1,39 @@
+"""How far a run has come: all that a checkpoint must hold besides tensors, as plain JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+SMALLER_IS_BETTER = ("loss", "perplexity", "ter")
+
+
+@dataclass
+class Journey:
+    step: int = 0  # updates done
+    epoch: int = 0
+    cursor: int = 0  # batches of this epoch that were used
+    tokens: int = 0  # target tokens seen
+    seconds: float = 0.0  # spent on updates and validations
+    best: list[tuple[int, float]] = field(default_factory=list)  # (step, value), best first
+    stale: int = 0  # validations since the best one
+    guard: dict[str, object] = field(default_factory=dict)
+
+    def place(self, value: float, metric: str, keep: int) -> bool:
+        """Note a validation; whether it is among the best `keep` so far."""
+        sign = 1 if metric in SMALLER_IS_BETTER else -1
+        improved = not self.best or sign * value < sign * self.best[0][1]
+        self.stale = 0 if improved else self.stale + 1
+        ranked = sorted([*self.best, (self.step, value)], key=lambda entry: (sign * entry[1], entry[0]))[:keep]
+        placed = (self.step, value) in ranked
+        self.best = ranked
+        return placed
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, state: dict[str, object]) -> Journey:
+        known = {name: state[name] for name in cls.__dataclass_fields__}
+        journey = cls(**known)  # type: ignore[arg-type]
+        journey.best = [(int(step), float(value)) for step, value in journey.best]
+        return journey

@@ -1,0 +1,234 @@
+"""The training loop: take batches, update, and once in a while report, validate and save.
+
+Kill the process at any instant and run the same command again: the final weights are those of a run that was never
+stopped, bit for bit. The order of the data and the dropout are pure functions of the seed and the step; everything else
+that the next update depends on stands in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import nn
+
+from heedful.errors import ConfigError, Interrupted
+from heedful.nn.losses import Loss
+from heedful.training import checkpoint, environment, retention
+from heedful.training.averaging import RunningAverage, mean_of
+from heedful.training.config import TrainingConfig
+from heedful.training.guard import Guard
+from heedful.training.journey import Journey
+from heedful.training.metrics_log import cut_metrics
+from heedful.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser
+from heedful.training.progress import Progress
+from heedful.training.schedules import SCHEDULES
+from heedful.training.signals import Stop, stop_requests
+from heedful.training.update import PRECISIONS, Gradients, Objective, Splits, apply, gradient_with_splitting
+
+
+class Fed(NamedTuple):
+    """A batch, and where the data stands after it."""
+
+    batch: Any
+    epoch: int
+    cursor: int
+
+
+class Validation(NamedTuple):
+    figures: dict[str, float]
+    signatures: dict[str, str]  # of the figures that have one: how others can repeat them
+    samples: list[str]
+
+
+class Task(Protocol):
+    """What training asks of a task."""
+
+    def stream(self, epoch: int, cursor: int) -> Iterator[Fed]: ...
+
+    def count(self, batch: Any) -> int: ...
+
+    def split(self, batch: Any, parts: int) -> Sequence[Any]: ...
+
+    def loss(self, model: Any, batch: Any) -> Objective: ...
+
+    def validate(self, model: Any) -> Validation: ...
+
+
+class Outcome(NamedTuple):
+    step: int
+    metrics: dict[str, float]  # of the last validation
+    best: tuple[int, float] | None
+    seconds: float
+    already_done: bool
+
+
+class Trainer:
+    """What lives through a run."""
+
+    def __init__(self, model: nn.Module, task: Task, config: TrainingConfig, run: Path, *, seed: int, dim: int) -> None:
+        self.model, self.task, self.config, self.run, self.seed, self.dim = model, task, config, run, seed, dim
+        self.checkpoints = run / "checkpoints"
+        self.optimiser = make_optimiser(config.optimiser, model)
+        self.average = RunningAverage(model, config.ema_decay) if config.average == "ema" else None
+        self.guard = Guard(config.most_bad, scales=config.precision == "fp16")
+        if self.guard.scales:
+            self.guard.scale = 2.0**15
+        self.journey = Journey()
+        self.splits = Splits(run / "splits.jsonl")
+        self.metrics: dict[str, float] = {}  # of the last validation
+        self.signatures: dict[str, str] = {}
+
+    def resume(self, progress: Progress) -> None:
+        """Continue from the newest checkpoint that verifies, if there is one."""
+        folder, complaints = retention.newest(self.checkpoints)
+        for complaint in complaints:
+            progress.say(complaint)
+        if folder is None:
+            cut_metrics(self.run / "metrics.jsonl", 0)
+            return
+        tensors, state = checkpoint.load(folder)
+        self.model.load_state_dict(tensors["model"])
+        restore_optimiser(self.optimiser, self.model, tensors["optimiser"])
+        if self.average is not None:
+            for name, value in tensors["average"].items():
+                self.average.weights[name].copy_(value)
+        self.journey = Journey.from_dict(state["journey"])
+        for name, noted in self.journey.guard.items():
+            setattr(self.guard, name, noted)
+        self.metrics, self.signatures = state["metrics"], state["signatures"]
+        cut_metrics(self.run / "metrics.jsonl", self.journey.step)
+        for change in environment.differences(state["environment"]):
+            progress.say(f"{change}; bits may differ from an uninterrupted run")
+        if not self.average_is_current():
+            self.point_best()  # a kill may have come between a checkpoint and its link
+        progress.say(f"continuing from step {self.journey.step}")
+
+    def average_is_current(self) -> bool:
+        """Whether the mean of checkpoints was already taken at this step."""
+        folder = self.checkpoints / "average"
+        return checkpoint.verifies(folder) and checkpoint.load_state(folder).get("step") == self.journey.step
+
+    def update(self, fed: Sequence[Fed]) -> tuple[dict[str, Loss], float, float]:
+        """One update from these batches: what to tell, the gradient's norm, the learning rate."""
+        step = self.journey.step + 1
+        rate = SCHEDULES[self.config.schedule.name](step, self.config.schedule, self.config.steps, self.dim)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        gradients = Gradients(self.loss, self.task.split, self.task.count)
+        batches = [one.batch for one in fed]
+        told = gradient_with_splitting(
+            self.model, gradients, batches, self.splits, seed=self.seed, step=step, scale=self.guard.scale
+        )
+        norm, applied = apply(self.model, self.optimiser, self.guard, self.config, step)
+        if applied and self.average is not None:
+            self.average.update(self.model)
+        self.journey.step, self.journey.epoch, self.journey.cursor = step, fed[-1].epoch, fed[-1].cursor
+        self.journey.tokens += sum(self.task.count(batch) for batch in batches)
+        return told, float(norm), rate
+
+    def loss(self, batch: Any) -> Objective:
+        precision = PRECISIONS[self.config.precision]
+        device = next(self.model.parameters()).device.type
+        with nullcontext() if precision is torch.float32 else torch.autocast(device, precision):
+            return self.task.loss(self.model, batch)
+
+    def validate(self, progress: Progress) -> bool:
+        """Score the model (or its running average) on the validation data; whether it is among the best."""
+        self.model.eval()
+        with self.average.in_place(self.model) if self.average else nullcontext():
+            validation = self.task.validate(self.model)
+        self.metrics, self.signatures = validation.figures, validation.signatures
+        self.model.train()
+        if self.config.metric not in self.metrics:
+            raise ConfigError(f"training.metric: given {self.config.metric!r}, expected one of: {', '.join(self.metrics)}")
+        placed = self.journey.place(self.metrics[self.config.metric], self.config.metric, self.config.keep_best)
+        progress.validated(self.journey.step, self.metrics, validation.samples, best=self.journey.stale == 0)
+        return placed
+
+    def save(self) -> Path:
+        self.journey.guard = self.guard.as_dict()
+        tensors = {"model": self.model.state_dict(), "optimiser": optimiser_tensors(self.optimiser, self.model)}
+        if self.average is not None:
+            tensors["average"] = self.average.weights
+        state = {
+            "journey": self.journey.as_dict(),
+            "metrics": self.metrics,
+            "signatures": self.signatures,
+            "environment": environment.describe(),
+        }
+        folder = checkpoint.save(self.checkpoints, self.journey.step, tensors, state)
+        self.point_best()
+        best_steps = [step for step, _ in self.journey.best]
+        retention.prune(self.checkpoints, keep_last=self.config.keep_last, best_steps=best_steps)
+        return folder
+
+    def point_best(self) -> None:
+        if self.journey.best and (self.checkpoints / f"step-{self.journey.best[0][0]}").is_dir():
+            retention.point_best(self.checkpoints, f"step-{self.journey.best[0][0]}")
+
+
+def train(trainer: Trainer, progress: Progress) -> Outcome:
+    """Run to the last step, from wherever the run folder stands; the caller holds its lock."""
+    config = trainer.config
+    with stop_requests() as stop:
+        trainer.resume(progress)
+        journey = trainer.journey
+        already_done = journey.step >= config.steps or out_of_patience(trainer)
+        trainer.model.train()
+        stream = trainer.task.stream(journey.epoch, journey.cursor)
+        progress.begin(journey.step, config.steps)
+        while journey.step < config.steps and not out_of_patience(trainer):
+            began = time.monotonic()
+            told, norm, rate = trainer.update([next(stream) for _ in range(config.accumulate)])
+            progress.updated(journey.step, told, {"rate": rate, "norm": norm, "epoch": journey.epoch})
+            pause(trainer, progress, stop, began)
+        progress.end()
+        if config.average in ("last", "best") and not trainer.average_is_current():
+            average(trainer, progress)
+    best = journey.best[0] if journey.best else None
+    return Outcome(journey.step, trainer.metrics, best, journey.seconds, already_done)
+
+
+def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> None:
+    """What happens once in a while between two updates; the last one began at the given time."""
+    step, config = trainer.journey.step, trainer.config
+    last = step == config.steps
+    placed = trainer.validate(progress) if last or step % config.validate_every == 0 else False
+    trainer.journey.seconds += time.monotonic() - began
+    if last or placed or stop.asked or step % config.save_every == 0 or out_of_patience(trainer):
+        trainer.save()
+    if stop.asked and not last:
+        raise Interrupted(
+            f"asked to stop: saved at step {step} of {config.steps}", hint="run the same command again to continue"
+        )
+
+
+def out_of_patience(trainer: Trainer) -> bool:
+    return 0 < trainer.config.patience <= trainer.journey.stale
+
+
+def average(trainer: Trainer, progress: Progress) -> None:
+    """Write the mean of the last or best checkpoints, and let it be the best if validation says so."""
+    config, journey = trainer.config, trainer.journey
+    if config.average == "last":
+        folders = retention.steps(trainer.checkpoints)[-config.average_count :]
+    else:
+        folders = [trainer.checkpoints / f"step-{step}" for step, _ in journey.best[: config.average_count]]
+    weights = mean_of(folders)
+    best_before = list(journey.best)
+    trainer.model.load_state_dict(weights)
+    trainer.validate(progress)
+    state = {
+        "step": journey.step,
+        "of": [folder.name for folder in folders],
+        "metrics": trainer.metrics,
+        "signatures": trainer.signatures,
+    }
+    checkpoint.save_named(trainer.checkpoints, "average", {"model": weights}, state)
+    if journey.best != best_before and journey.stale == 0:
+        retention.point_best(trainer.checkpoints, "average")

@@ -1,0 +1,96 @@
+"""The manifest of a checkpoint: the size and SHA-256 of every file, and of itself.
+
+It is written last, so a folder without one was never finished. It is read strictly: rendering what was understood
+must give back the very text, which ends in its own hash; so no altered byte goes unnoticed, in it or in the files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, NonNegativeInt, ValidationError
+
+from heedful.errors import CheckpointError
+from heedful.schema import Config
+
+FORMAT = 1
+NAME = "MANIFEST.json"
+STEP = re.compile(r"step-(0|[1-9][0-9]*)")
+PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a file of the folder itself: no separator, no leading dot
+
+
+class FileRecord(Config):
+    size: NonNegativeInt  # bytes
+    sha256: str
+    aliases: dict[str, str] = Field(default_factory=dict)  # tensors stored once under another name: alias -> stored name
+
+
+class Manifest(Config):
+    format: int = FORMAT
+    name: str  # of the folder, as it was written
+    files: dict[str, FileRecord]
+
+    def render(self) -> str:
+        body = self.model_dump()
+        return json.dumps(body | {"sha256": hashlib.sha256(_canonical(body)).hexdigest()}, indent=1) + "\n"
+
+
+def record(path: Path, aliases: dict[str, str] | None = None) -> FileRecord:
+    """Measure a written file by reading it back."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileRecord(size=path.stat().st_size, sha256=digest, aliases=aliases or {})
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a checkpoint folder, or a CheckpointError that says what is wrong with it."""
+    try:
+        text = (folder / NAME).read_bytes().decode()
+        content = json.loads(text)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"checkpoint {folder}: {NAME} is missing, so it was never finished") from error
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {folder}: {NAME} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(folder) from error
+    if not isinstance(content, dict):
+        raise _damaged(folder)
+    refuse_newer(content, f"checkpoint {folder}")
+    content.pop("sha256", None)
+    try:
+        manifest = Manifest.model_validate(content)
+    except ValidationError as error:
+        raise _damaged(folder) from error
+    if manifest.render() != text:
+        raise _damaged(folder)
+    _check_names(folder, manifest)
+    return manifest
+
+
+def refuse_newer(content: dict[str, Any], what: str) -> None:
+    """A format of a later release may mean anything: say so instead of guessing."""
+    given = content.get("format")
+    if isinstance(given, int) and given > FORMAT:
+        raise CheckpointError(
+            f"{what} has format {given}, but this version of heedful reads formats up to {FORMAT}",
+            hint="read it with a newer version of heedful",
+        )
+
+
+def _check_names(folder: Path, manifest: Manifest) -> None:
+    for name in manifest.files:
+        if not PLAIN.fullmatch(name):
+            raise CheckpointError(f"checkpoint {folder}: {NAME} names {name!r}; expected plain names of its own files")
+    if STEP.fullmatch(folder.name) and folder.name != manifest.name:
+        raise CheckpointError(f"checkpoint {folder}: {NAME} is that of {manifest.name}, so a folder was renamed")
+
+
+def _damaged(folder: Path) -> CheckpointError:
+    return CheckpointError(f"checkpoint {folder}: {NAME} is damaged: its content differs from its own hash")
+
+
+def _canonical(body: dict[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()

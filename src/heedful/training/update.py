@@ -1,0 +1,120 @@
+"""One update: gradients of the whole batch, however it is cut into parts, then one step of the optimiser.
+
+    gradient = d/dw  sum of all parts' losses / count of all parts' tokens
+
+so accumulation, and the splitting of a batch that did not fit into memory, give the gradient of the batch itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from heedful.nn.losses import Loss
+from heedful.training.config import TrainingConfig
+from heedful.training.guard import Guard
+from heedful.training.randomness import seed_part
+
+MOST_PARTS = 64
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Objective(NamedTuple):
+    """What to minimise, and what to tell people."""
+
+    minimise: Loss
+    report: dict[str, Loss]
+
+
+class Update(NamedTuple):
+    report: dict[str, Loss]  # detached
+    norm: Tensor  # () of the gradient, before it was cut
+    applied: bool
+
+
+class Splits:
+    """Which updates had to be cut into parts for memory: a file, so that a resumed run cuts them alike."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.parts = {entry["step"]: entry["parts"] for entry in map(json.loads, lines)}
+
+    def note(self, step: int, parts: int) -> None:
+        self.parts[step] = parts
+        with self.path.open("a") as file:
+            file.write(json.dumps({"step": step, "parts": parts}) + "\n")
+
+
+class Gradients(NamedTuple):
+    """How to get them: the loss of a part, the parts of a batch, and how its loss is counted."""
+
+    loss: Callable[[Any], Objective]
+    split: Callable[[Any, int], Sequence[Any]]
+    count: Callable[[Any], int]
+
+
+def backward(
+    gradients: Gradients, batches: Sequence[Any], parts: int, *, seed: int, step: int, scale: float
+) -> dict[str, Loss]:
+    """Add up the gradients of all parts of all batches; returns what is to be told."""
+    pieces = [piece for batch in batches for piece in gradients.split(batch, parts)]
+    count = sum(gradients.count(piece) for piece in pieces)
+    told: dict[str, Loss] = {}
+    for number, piece in enumerate(pieces):
+        seed_part(seed, step, number)
+        objective = gradients.loss(piece)
+        (objective.minimise.total * (scale / max(count, 1))).backward()  # type: ignore[no-untyped-call]
+        for name, loss in objective.report.items():
+            before = told.get(name)
+            total, tokens = loss.total.detach(), loss.count.detach()
+            told[name] = Loss(total, tokens) if before is None else Loss(before.total + total, before.count + tokens)
+    return told
+
+
+def gradient_with_splitting(
+    model: nn.Module,
+    gradients: Gradients,
+    batches: Sequence[Any],
+    splits: Splits,
+    *,
+    seed: int,
+    step: int,
+    scale: float,
+) -> dict[str, Loss]:
+    """As `backward`; when memory runs out, again with twice as many parts, which is noted."""
+    parts = splits.parts.get(step, 1)
+    while True:
+        try:
+            return backward(gradients, batches, parts, seed=seed, step=step, scale=scale)
+        except torch.OutOfMemoryError:
+            if parts >= MOST_PARTS:
+                raise
+            parts *= 2
+        model.zero_grad(set_to_none=True)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        splits.note(step, parts)
+
+
+def apply(
+    model: nn.Module, optimiser: torch.optim.Optimizer, guard: Guard, config: TrainingConfig, step: int
+) -> tuple[Tensor, bool]:
+    """Cut the gradient, and unless something is not finite let the optimiser step: (norm, whether it did)."""
+    parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    if guard.scale != 1:
+        torch._foreach_div_(gradients, guard.scale)
+    norm = nn.utils.get_total_norm(gradients)
+    applied = guard.judge(step, finite=bool(norm.isfinite()))
+    if applied:
+        if config.clip:
+            nn.utils.clip_grads_with_norm_(parameters, config.clip, norm)
+        optimiser.step()
+    optimiser.zero_grad(set_to_none=True)
+    return norm, applied

@@ -1,0 +1,44 @@
+"""What every test stands on: one thread, fixed seeds, a cache folder that is thrown away, and the models of the contracts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tiny import PLAIN, VARIANTS, Pairs, Speaker, Variant, make_pairs, tiny_model
+
+torch.set_num_threads(1)  # models this small are three times faster so
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEED_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _seeds() -> None:
+    random.seed(0)
+    torch.manual_seed(0)
+
+
+@pytest.fixture(params=VARIANTS, ids=str)
+def model(request: pytest.FixtureRequest) -> Speaker:
+    """Every registered family that says something, in every variant. Shared between tests: look, do not touch."""
+    variant: Variant = request.param
+    return tiny_model(variant)
+
+
+@pytest.fixture(params=PLAIN, ids=str)
+def plain(request: pytest.FixtureRequest) -> Speaker:
+    """Position schemes and norm orders only: for properties that take long to prove."""
+    variant: Variant = request.param
+    return tiny_model(variant)
+
+
+@pytest.fixture
+def pairs() -> Pairs:
+    return make_pairs()

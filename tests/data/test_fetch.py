@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+import heedful.data.fetch
+from heedful.data.catalogue import Corpus, Download
+from heedful.data.fetch import SUMS, get, list_corpora, locate
+from heedful.data.sha256 import sha256_of
+from heedful.errors import ConfigError, DataError
+
+TEXT = b"one\ntwo\nthree\n"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """A web site on this machine, and the folder that it shows."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "train.en.gz").write_bytes(gzip.compress(TEXT))
+    (folder / "plain.txt").write_bytes(TEXT)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", folder
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def list_one(patch: pytest.MonkeyPatch, checksums: dict[str, str], downloads: dict[str, Download]) -> None:
+    """A catalogue of one corpus, "small", and no HEED_DATA."""
+    corpus = Corpus("translation", ("en",), {"train": 3}, "https://origin", "free", "as it is", checksums, downloads)
+    patch.setattr(heedful.data.fetch, "CATALOGUE", {"small": corpus})
+    patch.delenv("HEED_DATA", raising=False)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        patch.delenv(name, raising=False)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def local_copy(root: Path) -> dict[str, str]:
+    (root / "small").mkdir(parents=True)
+    (root / "small/train.en.gz").write_bytes(gzip.compress(TEXT, mtime=0))
+    return {"train.en.gz": sha256_of(root / "small/train.en.gz")}
+
+
+def test_a_corpus_is_copied_and_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    list_one(monkeypatch, local_copy(tmp_path / "local"), {})
+    for source in (tmp_path / "local", tmp_path / "local/small"):
+        fetched = get("small", tmp_path / "mine", source)
+        assert fetched.folder == tmp_path / "mine/small"
+        assert fetched.files == ("train.en.gz",)
+        assert gzip.decompress((fetched.folder / "train.en.gz").read_bytes()) == TEXT
+    assert names(tmp_path / "mine/small") == [SUMS, "train.en.gz"]
+
+
+def test_heed_data_is_looked_in_when_no_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    list_one(monkeypatch, local_copy(tmp_path / "local"), {})
+    assert locate("small") is None
+    monkeypatch.setenv("HEED_DATA", str(tmp_path / "local"))
+    assert locate("small") == tmp_path / "local/small"
+    assert [(row["name"], row["here"]) for row in list_corpora()] == [("small", f"{tmp_path}/local/small")]
+    assert get("small", tmp_path / "mine").origin == f"{tmp_path}/local/small"
+
+
+def test_a_changed_file_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checksums = local_copy(tmp_path / "local")
+    list_one(monkeypatch, checksums, {})
+    path = tmp_path / "local/small/train.en.gz"
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(DataError) as caught:
+        get("small", tmp_path / "mine", tmp_path / "local")
+    assert str(caught.value) == (
+        f"{path} is not the file that it should be: SHA-256 {sha256_of(path)}, expected {checksums['train.en.gz']}\n\n"
+        "hint: it is damaged or another edition; get it again from where it came"
+    )
+    assert names(tmp_path / "mine/small") == []
+
+
+def test_downloads_come_packed_and_can_be_copied_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: tuple[str, Path]
+) -> None:
+    """Packed here, a file has other bytes than the catalogue knows; the SHA256SUMS beside it vouches for it."""
+    url, _ = site
+    downloads = {
+        "train.en.gz": Download(f"{url}/train.en.gz", 3),
+        "input.txt.gz": Download(f"{url}/plain.txt", 3),
+    }
+    list_one(monkeypatch, dict.fromkeys(downloads, "0" * 64), downloads)
+    fetched = get("small", tmp_path / "mine")
+    assert fetched.origin == "https://origin"
+    assert [gzip.decompress((fetched.folder / file).read_bytes()) for file in fetched.files] == [TEXT, TEXT]
+    again = get("small", tmp_path / "other", tmp_path / "mine")
+    assert again.files == fetched.files
+
+
+@pytest.mark.parametrize("case", ["not found", "too short", "not gzip", "cut off", "no server"])
+def test_a_failed_download_says_what_was_tried_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: tuple[str, Path], case: str
+) -> None:
+    url, folder = site
+    (folder / "page.gz").write_bytes(b"<html>")
+    (folder / "cut.gz").write_bytes(gzip.compress(TEXT)[:-4])
+    tried = "the corpus 'small' cannot be got: HEED_DATA is not set, and"
+    address, lines, message = {
+        "not found": (f"{url}/nothing.gz", 3, f"{tried} {url}/nothing.gz gave: File not found"),
+        "too short": (f"{url}/plain.txt", 4, f"{url}/plain.txt gave 3 lines, expected 4; it was not kept"),
+        "not gzip": (f"{url}/page.gz", 3, f"{tried} {url}/page.gz gave: Not a gzipped file (b'<h')"),
+        "cut off": (f"{url}/cut.gz", 3, f"{tried} {url}/cut.gz gave: Compressed file ended before"),
+        "no server": ("http://127.0.0.1:9/x.gz", 3, f"{tried} http://127.0.0.1:9/x.gz gave: [Errno"),
+    }[case]
+    list_one(monkeypatch, {"train.en.gz": "0" * 64}, {"train.en.gz": Download(address, lines)})
+    with pytest.raises(DataError) as caught:
+        get("small", tmp_path / "mine")
+    assert str(caught.value).startswith(message)
+    assert names(tmp_path / "mine/small") == []
+
+
+def test_what_cannot_be_downloaded_says_where_it_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    list_one(monkeypatch, {"train.en.gz": "0" * 64}, {})
+    with pytest.raises(DataError) as caught:
+        get("small", tmp_path)
+    assert str(caught.value) == (
+        "the corpus 'small' cannot be got: HEED_DATA is not set, and its files cannot be downloaded as they stand\n\n"
+        "hint: give --from FOLDER, or make it from https://origin (as it is)"
+    )
+
+
+def test_a_folder_without_the_corpus_and_an_unknown_name_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    list_one(monkeypatch, {"train.en.gz": "0" * 64}, {})
+    with pytest.raises(DataError, match="does not have the corpus 'small'; expected the files train"):
+        get("small", tmp_path / "mine", tmp_path)
+    with pytest.raises(ConfigError, match="did you mean 'small'"):
+        get("smal", tmp_path / "mine")
+
+
+@pytest.mark.skipif("HEED_DATA" not in os.environ, reason="HEED_DATA is not set: Multi30k is not here")
+def test_multi30k_is_got_from_heed_data(tmp_path: Path) -> None:
+    assert len(get("multi30k", tmp_path).files) == 9

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.data.lines import read_lines
+from heedful.errors import DataError
+
+PIECES = st.lists(st.sampled_from([b"a", b"\xc3\xa9", b"\n", b"\r", b"\x85", b"\xe2\x80\xa8", b"\x0c", b"\0", b"\xff"]))
+
+
+@given(content=PIECES.map(b"".join), packed=st.booleans())
+def test_lines_are_cut_at_newlines_only(tmp_path_factory: pytest.TempPathFactory, content: bytes, packed: bool) -> None:
+    path = tmp_path_factory.mktemp("lines") / ("text.gz" if packed else "text")
+    path.write_bytes(gzip.compress(content) if packed else content)
+    if not content:
+        with pytest.raises(DataError, match="is empty"):
+            list(read_lines(path))
+        return
+    expected = content.removesuffix(b"\n").split(b"\n")
+    assert list(read_lines(path)) == [line[:-1] if line.endswith(b"\r") else line for line in expected]
+
+
+def test_a_byte_order_mark_is_left_out_at_the_start_only(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffone\n\ufefftwo".encode())
+    assert list(read_lines(path)) == [b"one", "\ufefftwo".encode()]
+
+
+def test_the_file_is_read_as_a_stream(tmp_path: Path) -> None:
+    """The first lines come before the damage at the end is met."""
+    path = tmp_path / "text.gz"
+    whole = gzip.compress("".join(f"line {i}\n" for i in range(200_000)).encode())
+    path.write_bytes(whole[: len(whole) // 2])
+    lines = read_lines(path)
+    assert next(lines) == b"line 0"
+    with pytest.raises(DataError, match="stops after line"):
+        list(lines)
+
+
+def broken(folder: Path) -> dict[str, tuple[Path, str]]:
+    """Files that cannot be read, with the whole message that each gives."""
+    packed = gzip.compress(b"one\ntwo\nthree\n")
+    contents = {
+        "empty.txt": b"",
+        "empty.gz": gzip.compress(b""),
+        "plain.gz": b"not gzip\n",
+        "cut.gz": packed[:-8],
+        "flipped.gz": packed[:-8] + bytes([packed[-8] ^ 1]) + packed[-7:],
+        "packed.txt": packed,
+        "train.en.gz": packed,
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    again = "\n\nhint: copy or download it again"
+    crc = "CRC check failed"
+    return {
+        "missing": (folder / "other", f"{folder}/other does not exist"),
+        "near": (
+            folder / "trian.en.gz",
+            f"{folder}/trian.en.gz does not exist\n\nhint: did you mean '{folder}/train.en.gz'?",
+        ),
+        "packed name": (
+            folder / "train.en",
+            f"{folder}/train.en does not exist\n\nhint: did you mean '{folder}/train.en.gz'?",
+        ),
+        "no folder": (folder / "a" / "b", f"{folder}/a/b does not exist, nor does the folder {folder}/a"),
+        "a folder": (folder, f"{folder} is a folder; expected a text file"),
+        "empty": (folder / "empty.txt", f"{folder}/empty.txt is empty; expected at least one line"),
+        "empty gzip": (folder / "empty.gz", f"{folder}/empty.gz is empty; expected at least one line"),
+        "not gzip": (
+            folder / "plain.gz",
+            f"{folder}/plain.gz is named .gz, but it is not gzip\n\nhint: rename it without .gz if it is plain text",
+        ),
+        "cut": (folder / "cut.gz", f"{folder}/cut.gz is cut off: its gzip stream stops after line 3{again}"),
+        "flipped": (
+            folder / "flipped.gz",
+            f"{folder}/flipped.gz is damaged: its gzip stream cannot be read past line 0 ({crc}",
+        ),
+        "gzip by another name": (
+            folder / "packed.txt",
+            f"{folder}/packed.txt is gzip, but its name does not end in .gz\n\nhint: rename it to packed.txt.gz",
+        ),
+    }
+
+
+CASES = [
+    *("missing", "near", "packed name", "no folder", "a folder", "empty", "empty gzip"),
+    *("not gzip", "cut", "flipped", "gzip by another name"),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_file_that_cannot_be_read_gives_one_clear_message(tmp_path: Path, case: str) -> None:
+    path, message = broken(tmp_path)[case]
+    with pytest.raises(DataError) as caught:
+        list(read_lines(path))
+    assert str(caught.value).startswith(message) if case == "flipped" else str(caught.value) == message
+    assert caught.value.exit_code == 3

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.data.pairs import Pair, Problem, judge, judged, pairs, sentences
+from heedful.data.sources import CorpusConfig, RawPair
+from heedful.errors import DataError
+
+CASES: dict[str, tuple[bytes, bytes, str | None, str]] = {
+    "fine": (b"a", b"b", None, ""),
+    "white space stays": (b" a ", b"b\t", None, ""),
+    "source bytes": (b"ab\xff", b"b", "utf8", "source"),
+    "target bytes": (b"a", b"\xed\xa0\x80", "utf8", "target"),
+    "nul in source": (b"a\0", b"b", "nul", "source"),
+    "nul in target": (b"a", b"\0", "nul", "target"),
+    "empty source": (b"", b"b", "empty", "source"),
+    "blank target": (b"a", " \t\u3000".encode(), "empty", "target"),
+    "at the ratio": (b"a" * 5, b"b" * 45, None, ""),
+    "over the ratio": (b"a" * 5, b"b" * 46, "ratio", "source"),
+    "over it the other way": (b"a" * 46, b"b" * 5, "ratio", "source"),
+    "short sides are excused": (b"a", b"b" * 45, None, ""),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_problem_is_found_on_its_side(case: str) -> None:
+    source, target, kind, side = CASES[case]
+    verdict = judge(RawPair(7, source, target), max_ratio=9.0)
+    if kind is None:
+        assert verdict == Pair(7, source.decode(), target.decode())
+    else:
+        assert isinstance(verdict, Problem)
+        assert (verdict.kind, verdict.line, verdict.side) == (kind, 7, side)
+
+
+@given(st.binary(max_size=60), st.binary(max_size=60))
+def test_a_pair_is_good_exactly_when_the_rules_say_so(source: bytes, target: bytes) -> None:
+    try:
+        sides = [source.decode().strip(), target.decode().strip()]
+    except UnicodeDecodeError:
+        sides = []
+    lengths = sorted(map(len, sides))
+    good = bool(sides) and all(sides) and b"\0" not in source + target and lengths[1] <= 4 * max(lengths[0], 5)
+    assert isinstance(judge(RawPair(1, source, target), max_ratio=4.0), Pair) == good
+
+
+def corpus_of(folder: Path, source: bytes, target: bytes, tag: str | None = None) -> CorpusConfig:
+    (folder / "a").write_bytes(source)
+    (folder / "b").write_bytes(target)
+    return CorpusConfig(source=f"{folder}/a", target=f"{folder}/b", tag=tag)
+
+
+def test_bad_lines_are_skipped_and_the_others_keep_their_numbers(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, b"one\n\xff\nthree\n\n", b"eins\nzwei\ndrei\nvier\n", tag="<2de>")
+    assert list(pairs(corpus)) == [Pair(1, "<2de> one", "eins"), Pair(3, "<2de> three", "drei")]
+
+
+def test_json_that_is_no_unicode_is_skipped_like_bad_bytes(tmp_path: Path) -> None:
+    lines = [rb'{"source": "\ud800", "target": "b"}', b'{"source": "\xff", "target": "b"}', b'{"source": "a", "target": "b"}']
+    (tmp_path / "a").write_bytes(b"\n".join(lines))
+    verdicts = list(judged(CorpusConfig(jsonl=f"{tmp_path}/a")))
+    assert [getattr(verdict, "kind", None) for verdict in verdicts] == ["utf8", "utf8", None]
+
+
+def test_a_tokenizer_learns_from_texts_without_tags(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, b"one\n", b"eins\n", tag="<2de>")
+    assert list(sentences([corpus, corpus], "source")) == ["one", "one"]
+    assert list(sentences([corpus], "target")) == ["eins"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        (b"one\nt\xffo\n", b"eins\nzwei\n", "a line 2: byte 2 is not UTF-8"),
+        (b"one\ntwo\n", b"eins\nz\0\n", "b line 2: a NUL byte in the text"),
+        (b"one\ntwo\n", b"\nzwei\n", "b line 1: nothing but white space"),
+        (b"one\n@@\n", b"eins\n" + b"z" * 50, "a line 2: 2 characters, but 50 in its translation: '@@'"),
+    ],
+)
+def test_strict_stops_at_the_first_problem(tmp_path: Path, source: bytes, target: bytes, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        list(judged(corpus_of(tmp_path, source, target), strict=True))
+    assert str(caught.value) == f"{tmp_path}/{message}\n\nhint: data.strict = false counts and skips such lines"

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heedful.data.prefetch import prefetch
+
+
+def threads() -> int:
+    return sum(thread.name == "prefetch" for thread in threading.enumerate())
+
+
+@settings(deadline=None)
+@given(items=st.lists(st.integers() | st.none()), depth=st.integers(0, 5))
+def test_the_order_is_unchanged(items: list[int | None], depth: int) -> None:
+    assert list(prefetch(items, depth)) == items
+    assert threads() == 0
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+def test_an_exception_comes_out_in_its_place(depth: int) -> None:
+    def numbers() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise ValueError("the third")
+
+    seen = []
+    with pytest.raises(ValueError, match="the third"):
+        for number in prefetch(numbers(), depth):
+            seen.append(number)
+    assert seen == [1, 2]
+    assert threads() == 0
+
+
+class Unwilling:
+    def __iter__(self) -> Iterator[int]:
+        raise ValueError("not iterable today")
+
+
+def test_what_cannot_be_begun_is_an_error_and_no_hang() -> None:
+    with pytest.raises(ValueError, match="not iterable today"):
+        list(prefetch(Unwilling(), 2))
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_stopping_early_closes_the_iterator_and_ends_the_thread(depth: int) -> None:
+    closed: list[str] = []
+
+    def numbers() -> Iterator[int]:
+        try:
+            number = 0
+            while True:
+                yield number
+                number += 1
+        finally:
+            closed.append(threading.current_thread().name)
+
+    ahead = prefetch(numbers(), depth)
+    assert [next(ahead), next(ahead)] == [0, 1]
+    assert threads() == 1
+    ahead.close()
+    assert threads() == 0
+    assert closed == ["prefetch"]
+
+
+def test_it_works_ahead_but_no_further_than_its_depth() -> None:
+    made: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(20):
+            made.append(number)
+            yield number
+
+    ahead = prefetch(numbers(), 3)
+    assert next(ahead) == 0
+    for _ in range(200):
+        if len(made) == 5:
+            break
+        time.sleep(0.01)
+    time.sleep(0.05)
+    assert len(made) == 5  # the one taken, three in the queue, one in hand
+    ahead.close()
+
+
+def test_nothing_is_begun_before_it_is_asked_for() -> None:
+    ahead = prefetch([1], 2)
+    assert threads() == 0
+    assert list(ahead) == [1]

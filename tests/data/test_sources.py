@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from heedful.data.sources import CorpusConfig, RawPair, files_of, place_of, raw_pairs
+from heedful.errors import DataError
+
+PAIRS = [("A dog.", "Ein Hund."), ("Two\u2028cats.", "Zwei\x85Katzen."), ("é", "ü")]
+RAW = [RawPair(number, source.encode(), target.encode()) for number, (source, target) in enumerate(PAIRS, start=1)]
+
+
+def corpora(folder: Path) -> dict[str, CorpusConfig]:
+    """The same pairs in every form."""
+    sides = ["\n".join(side) + "\n" for side in zip(*PAIRS, strict=True)]
+    for language, text in zip(("en", "de"), sides, strict=True):
+        (folder / f"plain.{language}").write_text(text, newline="\n")
+        (folder / f"train.{language}.gz").write_bytes(gzip.compress(text.encode()))
+    (folder / "pairs.tsv").write_text("".join(f"7\t{b}\tx\t{a}\n" for a, b in PAIRS), newline="\n")
+    (folder / "pairs.jsonl").write_text("".join(json.dumps({"a.b": a, "t": {"de": b}}) + "\n" for a, b in PAIRS))
+    return {
+        "files": CorpusConfig(source=f"{folder}/plain.en", target=f"{folder}/train.de.gz"),
+        "tsv": CorpusConfig(tsv=f"{folder}/pairs.tsv", columns=(4, 2)),
+        "jsonl": CorpusConfig(jsonl=f"{folder}/pairs.jsonl", fields=("a.b", "t.de")),
+        "folder": CorpusConfig(folder=str(folder), languages=("en", "de")),
+    }
+
+
+@pytest.mark.parametrize("form", ["files", "tsv", "jsonl", "folder"])
+def test_every_form_gives_the_same_pairs(tmp_path: Path, form: str) -> None:
+    assert list(raw_pairs(corpora(tmp_path)[form])) == RAW
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.text(), st.text()), min_size=1))
+def test_any_text_survives_jsonl(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]) -> None:
+    path = tmp_path_factory.mktemp("jsonl") / "pairs.jsonl"
+    path.write_text("".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in pairs))
+    read = [(source.decode(), target.decode()) for _, source, target in raw_pairs(CorpusConfig(jsonl=str(path)))]
+    assert read == pairs
+
+
+def test_relative_paths_are_looked_up_here_and_then_in_heed_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there / "c"):
+        folder.mkdir(parents=True)
+    corpora(there / "c")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HEED_DATA", str(there))
+    corpus = CorpusConfig(folder="c", languages=("en", "de"))
+    assert files_of(corpus) == (there / "c/train.en.gz", there / "c/train.de.gz")
+    (here / "c").mkdir()
+    corpora(here / "c")
+    assert files_of(corpus) == (Path("c/train.en.gz"), Path("c/train.de.gz"))
+
+
+def folder_with(path: Path, *names: str) -> str:
+    for name in names:
+        for language in ("en", "de"):
+            (path / f"{name}.{language}").write_text("x\n")
+    return str(path)
+
+
+def test_a_split_is_found_by_its_name_or_by_the_beginning_of_it(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, "train", "val", "test2016")
+    found = {
+        split: files_of(CorpusConfig(folder=folder, languages=("de", "en"), split=split))[0].name
+        for split in ("train", "valid", "test", "test2016")
+    }
+    assert found == {"train": "train.de", "valid": "val.de", "test": "test2016.de", "test2016": "test2016.de"}
+
+
+def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, "test", "test2016", "test2017")
+    assert files_of(CorpusConfig(folder=folder, languages=("en", "de"), split="test"))[0].name == "test.en"
+
+
+def test_places_name_the_file_of_the_side(tmp_path: Path) -> None:
+    corpus = corpora(tmp_path)["folder"]
+    assert place_of(corpus, 3) == f"{tmp_path}/train.en.gz line 3"
+    assert place_of(corpus, 3, "target") == f"{tmp_path}/train.de.gz line 3"
+
+
+def test_the_built_in_corpus_comes_from_the_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
+    def generate(split: str, count: int, seed: int) -> Iterator[SimpleNamespace]:
+        return (SimpleNamespace(source=f"{split} {seed} {number}", target="è") for number in range(count))
+
+    monkeypatch.setitem(sys.modules, "heedful.data.grammar", SimpleNamespace(generate=generate))
+    corpus = CorpusConfig(builtin=True, split="valid", count=2, seed=5)
+    assert list(raw_pairs(corpus)) == [RawPair(1, b"valid 5 0", "è".encode()), RawPair(2, b"valid 5 1", "è".encode())]
+    assert place_of(corpus, 2) == "built-in valid pair 2"
+    assert files_of(corpus) == ()
+
+
+BROKEN: dict[str, tuple[dict[str, object], dict[str, bytes], str]] = {
+    "source shorter": (
+        {"source": "a", "target": "b"},
+        {"a": b"1\n2\n", "b": b"1\n2\n3\n4\n5"},
+        "a has 2 lines, but b has 5; line n of the one must translate line n of the other\n\n"
+        "hint: look for a line that was lost, added or cut in two",
+    ),
+    "target shorter": (
+        {"source": "a", "target": "b"},
+        {"a": b"1\n" * 1200, "b": b"1\n"},
+        "a has 1,200 lines, but b has 1; line n of the one must translate line n of the other\n\n"
+        "hint: look for a line that was lost, added or cut in two",
+    ),
+    "tsv": (
+        {"tsv": "a"},
+        {"a": b"1\t2\n1\n"},
+        "a line 2 has 1 column, but column 2 is wanted\n\n"
+        "hint: columns are apart by tabs and counted from 1; `columns = [1, 2]` says which two are read",
+    ),
+    "not json": (
+        {"jsonl": "a"},
+        {"a": b'{"source": "x", "target": "y"}\n{"source": \n'},
+        "a line 2 is not JSON: Expecting value\n\nhint: one JSON object a line, without blank lines",
+    ),
+    "not an object": (
+        {"jsonl": "a"},
+        {"a": b"[1]\n"},
+        'a line 1 is not an object but [1]\n\nhint: expected {"source": …, "target": …}',
+    ),
+    "no field": (
+        {"jsonl": "a"},
+        {"a": b'{"source": "x", "targte": "y"}\n'},
+        "a line 1 has no field 'target'; it has: 'source', 'targte'\n\nhint: did you mean 'targte'?",
+    ),
+    "not a text": (
+        {"jsonl": "a"},
+        {"a": b'{"source": "x", "target": 3}\n'},
+        "a line 1: field 'target' is 3; expected a text",
+    ),
+    "no split": (
+        {"folder": ".", "languages": ("en", "de"), "split": "valid"},
+        {"train.en": b"1\n", "train.de": b"1\n", "valid.en": b"1\n"},
+        ". has no valid.en[.gz] with valid.de[.gz]; it has these splits in both languages: train\n\n"
+        "hint: a file there is named <split>.<language> or <split>.<language>.gz",
+    ),
+    "several tests": (
+        {"folder": ".", "languages": ("en", "de"), "split": "test"},
+        {f"{name}.{language}": b"1\n" for name in ("test1", "test2") for language in ("en", "de")},
+        ". has several files for 'test': test1, test2\n\n"
+        'hint: say which, for example split = "test1" with folder and languages in [data.test]',
+    ),
+    "no folder": (
+        {"folder": "nowhere", "languages": ("en", "de")},
+        {},
+        "there is no folder 'nowhere'\n\nhint: `heed data list` names the public corpora, `heed data get NAME` fetches one",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_corpus_of_broken_form_gives_one_clear_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    options, files, message = BROKEN[case]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEED_DATA", raising=False)
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        list(raw_pairs(CorpusConfig.model_validate(options)))
+    assert str(caught.value) == message
+    assert caught.value.exit_code == 3
+
+
+WRONG: dict[str, tuple[dict[str, object], str]] = {
+    "none": ({}, "expected one of source + target, tsv, jsonl, folder or builtin, but none is given"),
+    "two": ({"tsv": "a", "jsonl": "b"}, "but tsv and jsonl are given"),
+    "half": ({"source": "a"}, "source is given without target"),
+    "no languages": ({"folder": "a"}, "folder is given without languages"),
+    "no count": ({"builtin": True}, "builtin is given without count"),
+    "no such split": ({"builtin": True, "count": 3, "split": "dev"}, "split is 'dev', but builtin has: train, valid, test"),
+    "stray": ({"source": "a", "target": "b", "columns": (1, 2)}, "columns would have no effect with source"),
+    "same": ({"tsv": "a", "columns": (2, 2)}, "columns is [2, 2], but source and target must differ"),
+    "zero": ({"tsv": "a", "columns": (0, 1)}, "greater than 0"),
+    "unknown": ({"tsv": "a", "colums": (1, 2)}, "Extra inputs are not permitted"),
+    "tag": ({"tsv": "a", "tag": "to de"}, "should match pattern"),
+    "weight": ({"tsv": "a", "weight": 0}, "greater than 0"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_config_says_what_is_wrong(case: str) -> None:
+    options, message = WRONG[case]
+    with pytest.raises(ValidationError) as caught:
+        CorpusConfig.model_validate(options)
+    assert message in str(caught.value)

@@ -1,0 +1,122 @@
+"""Small real things that tests are made of: a tiny model of every registered family in all its variants, and a batch.
+
+A new family is covered by being registered: its config is found from its constructor, its sizes are made small where it has
+such fields, and it is varied along those axes that it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
+
+import torch
+from torch import Tensor, nn
+
+from heedful.models import MODELS, SequenceModel
+from heedful.nn.blocks import NORMS
+from heedful.nn.positions import EMBEDDED, POSITIONS
+from heedful.schema import Config
+
+if TYPE_CHECKING:
+
+    class Speaker(nn.Module, SequenceModel):
+        """A model of any family that says something."""
+
+else:
+    Speaker = nn.Module
+
+PAD, START, END = 0, 1, 2
+WORDS = range(4, 11)
+VOCAB = 11
+
+SMALL: dict[str, Any] = {"dim": 16, "layers": 2, "heads": 2, "feed_forward": 32}
+NEEDED: dict[str, dict[str, Any]] = {"relative": {"relative_clip": 2}, "learned": {"max_positions": 32}}
+AXES: dict[str, Iterable[Any]] = {"position": POSITIONS, "norm": NORMS, "window": (0, 3)}
+UNEVEN: dict[str, Any] = {"heads": (2, 1), "decoder_heads": (1, 2), "cross_heads": (4, 2)}
+BESIDES: list[dict[str, Any]] = [
+    *({"position": name, "position_join": "concatenate"} for name in EMBEDDED),
+    *(UNEVEN | {"position": name} for name in ("relative", "t5", "alibi")),
+    *({"position": name, "head_dim": 6, "norm": "pre"} for name in ("relative", "rotary")),
+    {"layers": 1, "decoder_layers": 3, "activation": "gelu", "tie": "output"},
+    {"activation": "swiglu", "tie": "none", "scale_embeddings": False, "norm": "pre"},
+]
+
+
+class Variant(NamedTuple):
+    family: str
+    changes: tuple[tuple[str, Any], ...]
+
+    def __str__(self) -> str:
+        return "-".join([self.family, *(f"{name}={value}" for name, value in self.changes)])
+
+
+def config_class(family: str) -> type[Config]:
+    found: type[Config] = get_type_hints(MODELS[family].__init__)["config"]
+    return found
+
+
+def variants(family: str) -> list[Variant]:
+    """Every combination of the axes that the family has, and what else can be chosen, if it can be chosen."""
+    fields = config_class(family).model_fields
+    axes = {name: values for name, values in AXES.items() if name in fields}
+    crossed = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    besides = [changes for changes in BESIDES if changes.keys() <= fields.keys()]
+    return [Variant(family, tuple(changes.items())) for changes in [*crossed, *besides]]
+
+
+SPEAKING = [name for name, family in MODELS.items() if hasattr(family, "step")]
+VARIANTS = [variant for family in SPEAKING for variant in variants(family)]
+PLAIN = [variant for variant in VARIANTS if variant.changes[-1] == ("window", 0)]  # every position scheme and norm order
+
+
+def tiny_config(family: str, changes: Mapping[str, Any]) -> Config:
+    made = config_class(family)
+    small = {name: value for name, value in SMALL.items() if name in made.model_fields}
+    return made(**(small | NEEDED.get(changes.get("position", ""), {}) | dict(changes)))
+
+
+@cache
+def tiny_model(variant: Variant) -> Speaker:
+    torch.manual_seed(1)
+    with torch.inference_mode(False):  # whoever asks first, others may want gradients
+        model: Speaker = MODELS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB, VOCAB)
+        return unsettle(model).eval()
+
+
+def unsettle(model: Speaker) -> Speaker:
+    """Move every parameter, so that no bias is zero and no gain is one."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return model
+
+
+class Pairs(NamedTuple):
+    """Three pairs; the sources are of lengths 6, 3 and 4."""
+
+    source: Tensor  # (3, 6)
+    mask: Tensor  # (3, 6)
+    target: Tensor  # (3, 7)
+
+
+def make_pairs() -> Pairs:
+    draws = torch.Generator().manual_seed(7)
+    source = torch.randint(WORDS.start, WORDS.stop, (3, 6), generator=draws)
+    mask = torch.arange(6) < torch.tensor([6, 3, 4])[:, None]
+    target = torch.randint(WORDS.start, WORDS.stop, (3, 7), generator=draws)
+    return Pairs(source.masked_fill(~mask, PAD), mask, target)
+
+
+def logits_of(model: Speaker, pairs: Pairs) -> Tensor:
+    """The whole target at once: (rows, time, vocab)."""
+    state = model.start(pairs.source, pairs.mask, room=0)
+    return model.project(model.step(pairs.target, state).hidden)
+
+
+def forced_log_probability(model: Speaker, source: Tensor, tokens: list[int]) -> float:
+    """One pass over the finished words, the end counted; source (1, time) without padding."""
+    state = model.start(source, None, room=0)
+    hidden = model.step(torch.tensor([[START, *tokens]]), state).hidden
+    scores = model.project(hidden)[0].log_softmax(-1)  # (time, vocab)
+    return float(scores.gather(-1, torch.tensor([*tokens, END])[:, None]).sum())

@@ -1,0 +1,218 @@
+"""kill -9 at any instant of saving, pruning and cutting leaves a good checkpoint, old or new, and no half of one.
+
+What a killed process leaves is what the kernel holds at that instant. So every scenario is run once under a tracer
+that copies the run folder before each line that follows a change on the disk; each copy is then treated as a restart
+would treat it. A second test really kills."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from heedful.training.checkpoint import load, save, verifies, verify
+from heedful.training.metrics_log import append_metrics, cut_metrics, read_metrics
+from heedful.training.retention import newest, point_best, prune, resolve, steps
+from heedful.training.run_folder import lock
+
+TRACED = (str(Path("heedful", "training")), shutil.__file__)
+
+
+def write(run: Path, step: int, value: float) -> None:
+    save(run / "checkpoints", step, {"model": {"weight": torch.full((4,), value)}}, {"value": value})
+
+
+def newest_value(run: Path) -> float | None:
+    """What the newest checkpoint holds, tensors and state agreeing."""
+    folder, _ = newest(run / "checkpoints")
+    if folder is None:
+        return None
+    tensors, state = load(folder)
+    assert torch.equal(tensors["model"]["weight"], torch.full((4,), state["value"]))
+    return float(state["value"])
+
+
+class Scenario(NamedTuple):
+    prepare: Callable[[Path], None]
+    act: Callable[[Path], None]
+    old: float | None  # the newest checkpoint's value before and after
+    new: float | None
+    look: Callable[[Path], None]  # what else must hold at every instant
+    states: int  # at least so many states of the disk are expected
+
+
+def nothing(run: Path) -> None:
+    pass
+
+
+def prepare_one(run: Path) -> None:
+    write(run, 1, 1.0)
+
+
+def prepare_two(run: Path) -> None:
+    write(run, 1, 1.0)
+    write(run, 2, 2.0)
+    point_best(run / "checkpoints", "step-2")
+
+
+def prepare_damaged(run: Path) -> None:
+    prepare_two(run)
+    (run / "checkpoints" / "step-2" / "state.json").write_text("damaged")
+
+
+def prepare_four(run: Path) -> None:
+    for step in range(1, 5):
+        write(run, step, float(step))
+    point_best(run / "checkpoints", "step-2")
+
+
+def prepare_metrics(run: Path) -> None:
+    for step in (1, 2, 3):
+        append_metrics(run / "metrics.jsonl", {"step": step})
+
+
+def choose_and_prune(run: Path) -> None:
+    point_best(run / "checkpoints", "step-3")
+    prune(run / "checkpoints", keep_last=1, best_steps=[3])
+
+
+def best_is_good(run: Path) -> None:
+    verify(resolve(run, "best"))
+
+
+def damage_is_kept(run: Path) -> None:
+    assert [path for path in (run / "checkpoints").glob("step-2*/state.json") if path.read_text() == "damaged"]
+
+
+def no_halves(run: Path) -> None:
+    best_is_good(run)
+    assert all(verifies(folder) for folder in steps(run / "checkpoints"))
+
+
+def metrics_are_whole(run: Path) -> None:
+    assert [record["step"] for record in read_metrics(run / "metrics.jsonl")] in ([1, 2, 3], [1, 2])
+
+
+SCENARIOS = {
+    "first": Scenario(nothing, lambda run: write(run, 1, 1.5), None, 1.5, nothing, 6),
+    "next": Scenario(prepare_one, lambda run: write(run, 2, 2.5), 1.0, 2.5, nothing, 6),
+    "same step again": Scenario(prepare_two, lambda run: write(run, 2, 2.5), 2.0, 2.5, best_is_good, 12),
+    "over a damaged one": Scenario(prepare_damaged, lambda run: write(run, 2, 2.5), 1.0, 2.5, damage_is_kept, 7),
+    "best and pruning": Scenario(prepare_four, choose_and_prune, 4.0, 4.0, no_halves, 12),
+    "cutting metrics": Scenario(
+        prepare_metrics, lambda run: cut_metrics(run / "metrics.jsonl", 2), None, None, metrics_are_whole, 4
+    ),
+}
+
+
+def states_during(run: Path, act: Callable[[Path], None], copies: Path) -> list[Path]:
+    """A copy of the run folder for every state that the disk goes through while `act` runs."""
+    found: list[Path] = []
+    last: list[tuple[str, int, int, int]] | None = None
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal last
+        if not any(part in frame.f_code.co_filename for part in TRACED):
+            return None
+        if event == "line":
+            seen = [(str(path), path.lstat()) for path in sorted(run.rglob("*"))]
+            now = [(path, stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in seen]
+            if now != last:
+                last = now
+                found.append(Path(shutil.copytree(run, copies / str(len(found)), symlinks=True)))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act(run)
+    finally:
+        sys.settrace(before)
+    return [*found, run]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_state_that_a_kill_can_leave_is_good(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = SCENARIOS[name]
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # a killed process loses nothing that the kernel has
+    run = tmp_path / "run"
+    run.mkdir()
+    scenario.prepare(run)
+    values = []
+    for left in states_during(run, scenario.act, tmp_path):
+        values.append(newest_value(left))
+        scenario.look(left)
+        with lock(left):  # a restart: it clears up, and nothing of worth is gone
+            names = [path.name for path in (left / "checkpoints").glob("*")]
+            assert not [name for name in names if name.startswith(".tmp-") or name.endswith(".replaced")]
+            assert newest_value(left) == values[-1]
+            scenario.look(left)
+            scenario.act(left)  # the same command again
+            assert newest_value(left) == scenario.new
+            scenario.look(left)
+    turn = values.index(scenario.new)
+    assert values == [scenario.old] * turn + [scenario.new] * (len(values) - turn)
+    assert len(values) >= scenario.states
+
+
+KILL = """
+import os, random, signal, sys, time
+from pathlib import Path
+import torch
+from heedful.training.checkpoint import load, save, verify
+from heedful.training.retention import newest, point_best, prune, resolve
+from heedful.training.run_folder import lock
+
+run, kills = Path(sys.argv[1]), int(sys.argv[2])
+checkpoints, chance, last = run / "checkpoints", random.Random(5), 0
+
+def work(tell):
+    with lock(run):
+        folder, _ = newest(checkpoints)
+        step = load(folder)[1]["step"] if folder else 0
+        while True:
+            os.write(tell, b".")
+            for again in range(2):  # every step is saved twice: the second time it is replaced
+                save(checkpoints, step + 1, {"model": {"weight": torch.full((2000,), float(step + 1))}}, {"step": step + 1})
+            step += 1
+            if step % 3 == 0:
+                point_best(checkpoints, f"step-{step}")
+            prune(checkpoints, keep_last=2)
+
+save(checkpoints, 1, {"model": {"weight": torch.ones(2000)}}, {"step": 1})
+point_best(checkpoints, "step-1")
+for number in range(kills):
+    heard, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        work(tell)
+    os.close(tell)
+    os.read(heard, 1)  # it has begun
+    if number % 8 == 0:
+        os.read(heard, 1)  # it has finished a step
+    time.sleep(chance.uniform(0, 0.04))
+    os.kill(child, signal.SIGKILL)
+    os.close(heard)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the child ended by itself"
+    folder, troubles = newest(checkpoints)
+    tensors, state = load(folder)
+    assert not troubles and state["step"] >= last and f"step-{state['step']}" == folder.name.removesuffix(".replaced")
+    assert torch.equal(tensors["model"]["weight"], torch.full((2000,), float(state["step"])))
+    verify(resolve(run, "best"))
+    last = state["step"]
+print(last)
+"""
+
+
+def test_killing_at_random_moments_loses_nothing(tmp_path: Path) -> None:
+    answer = subprocess.run([sys.executable, "-c", KILL, tmp_path, "40"], capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    assert int(answer.stdout) >= 5  # it got on between the kills

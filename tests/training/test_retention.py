@@ -1,0 +1,153 @@
+"""The newest that verifies is taken, the damaged are named and kept, and pruning keeps the last and the best."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from heedful.errors import CheckpointError, ConfigError
+from heedful.training.checkpoint import save, save_named
+from heedful.training.retention import best_folder, newest, point_best, prune, resolve, steps
+
+
+def make(run: Path, *numbers: int) -> Path:
+    for number in numbers:
+        save(run / "checkpoints", number, {"model": {"weight": torch.full((3,), float(number))}}, {"step": number})
+    return run / "checkpoints"
+
+
+def flip_a_bit(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def names(checkpoints: Path) -> list[str]:
+    return sorted(path.name for path in checkpoints.iterdir())
+
+
+def test_steps_are_ordered_by_number(tmp_path: Path) -> None:
+    checkpoints = make(tmp_path, 900, 1000, 20)
+    (checkpoints / "step-7.damaged").mkdir()
+    (checkpoints / "step-007").mkdir()
+    assert [folder.name for folder in steps(checkpoints)] == ["step-20", "step-900", "step-1000"]
+    assert steps(tmp_path / "nowhere") == []
+
+
+def test_the_newest_is_the_highest_step(tmp_path: Path) -> None:
+    checkpoints = make(tmp_path, 900, 1000, 20)
+    assert newest(checkpoints) == (checkpoints / "step-1000", [])
+    assert newest(tmp_path / "nowhere") == (None, [])
+
+
+def test_a_flipped_bit_makes_the_one_before_be_used_and_is_named(tmp_path: Path) -> None:
+    checkpoints = make(tmp_path, 1, 2, 3)
+    flip_a_bit(checkpoints / "step-3")
+    folder, troubles = newest(checkpoints)
+    assert folder == checkpoints / "step-2"
+    assert len(troubles) == 1
+    assert "step-3: model.safetensors is damaged" in troubles[0]
+    assert names(checkpoints) == ["step-1", "step-2", "step-3"]
+
+
+def test_when_none_verifies_each_is_named_and_none_deleted(tmp_path: Path) -> None:
+    checkpoints = make(tmp_path, 1, 2)
+    flip_a_bit(checkpoints / "step-1")
+    (checkpoints / "step-2" / "MANIFEST.json").unlink()
+    with pytest.raises(CheckpointError, match=r"step-2: MANIFEST\.json is missing.*step-1: model\.safetensors is damaged"):
+        newest(checkpoints)
+    assert names(checkpoints) == ["step-1", "step-2"]
+
+
+def test_resolving_takes_the_best_and_else_the_newest(tmp_path: Path) -> None:
+    checkpoints = make(tmp_path, 1, 2, 3)
+    assert resolve(tmp_path) == resolve(tmp_path, "last") == checkpoints / "step-3"
+    point_best(checkpoints, "step-2")
+    assert resolve(tmp_path) == resolve(tmp_path, "best") == checkpoints / "step-2"
+    assert resolve(tmp_path, "last") == checkpoints / "step-3"
+    assert resolve(tmp_path, "step-1") == checkpoints / "step-1"
+
+
+def test_the_average_can_be_resolved_and_be_the_best(tmp_path: Path) -> None:
+    checkpoints = make(tmp_path, 1)
+    save_named(checkpoints, "average", {"model": {"weight": torch.zeros(3)}}, {})
+    point_best(checkpoints, "average")
+    assert resolve(tmp_path, "average") == resolve(tmp_path, "best") == best_folder(checkpoints) == checkpoints / "average"
+
+
+def test_falling_back_to_an_older_one_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    checkpoints = make(tmp_path, 1, 2)
+    flip_a_bit(checkpoints / "step-2")
+    with caplog.at_level(logging.WARNING):
+        assert resolve(tmp_path, "last") == checkpoints / "step-1"
+    assert "step-2: model.safetensors is damaged" in caplog.text
+
+
+def test_what_is_not_there_is_answered_with_what_is(tmp_path: Path) -> None:
+    make(tmp_path / "translation", 100, 200)
+    run = tmp_path / "translation"
+    said = {
+        "step-300": (CheckpointError, f"there is no checkpoint 'step-300' in {run}; there are: step-100, step-200"),
+        "best": (CheckpointError, "there is no checkpoint 'best'"),
+        "average": (CheckpointError, "heed average makes one"),
+        "bset": (ConfigError, "unknown checkpoint 'bset'; expected one of: best, last, average, step-N (there are: "),
+        "../x": (ConfigError, "unknown checkpoint '../x'"),
+    }
+    for which, (kind, text) in said.items():
+        with pytest.raises(kind, match=re.escape(text)):
+            resolve(run, which)
+    with pytest.raises(CheckpointError, match=f"did you mean {run}"):
+        resolve(tmp_path / "translatoin")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CheckpointError, match=r"there is no checkpoint in .*empty yet"):
+        resolve(tmp_path / "empty")
+
+
+def test_the_link_is_relative_and_can_be_moved_on(tmp_path: Path) -> None:
+    checkpoints = make(tmp_path / "run", 1, 2)
+    point_best(checkpoints, "step-1")
+    point_best(checkpoints, "step-2")
+    assert str((checkpoints / "best").readlink()) == "step-2"
+    moved = (tmp_path / "run").rename(tmp_path / "moved")
+    assert resolve(moved, "best") == moved / "checkpoints" / "step-2"
+    assert names(moved / "checkpoints") == ["best", "step-1", "step-2"]
+
+
+def test_a_best_that_is_gone_counts_as_none(tmp_path: Path) -> None:
+    checkpoints = make(tmp_path, 1)
+    (checkpoints / "best").symlink_to("step-9")
+    assert best_folder(checkpoints) is None
+    assert resolve(tmp_path) == checkpoints / "step-1"
+
+
+def test_pruning_keeps_the_last_and_the_best(tmp_path: Path) -> None:
+    checkpoints = make(tmp_path, 1, 2, 3, 4, 5, 6)
+    point_best(checkpoints, "step-1")
+    removed = prune(checkpoints, keep_last=2, best_steps=[3, 99])
+    assert sorted(folder.name for folder in removed) == ["step-2", "step-4"]
+    assert names(checkpoints) == ["best", "step-1", "step-3", "step-5", "step-6"]
+    assert prune(checkpoints, keep_last=2, best_steps=[3]) == []
+    assert prune(tmp_path / "nowhere", keep_last=1) == []
+
+
+def test_pruning_counts_only_whole_checkpoints_and_never_deletes_damaged_ones(tmp_path: Path) -> None:
+    checkpoints = make(tmp_path, 1, 2, 3, 4, 5, 6)
+    flip_a_bit(checkpoints / "step-6")  # newer than the newest that verifies
+    (checkpoints / "step-4" / "state.json").unlink()  # among the last
+    flip_a_bit(checkpoints / "step-1")  # about to be deleted
+    assert [folder.name for folder in prune(checkpoints, keep_last=3)] == ["step-2"]
+    assert names(checkpoints) == ["step-1", "step-3", "step-4", "step-5", "step-6"]
+
+
+def test_nothing_is_deleted_while_none_verifies(tmp_path: Path) -> None:
+    checkpoints = make(tmp_path, 1, 2, 3)
+    for folder in steps(checkpoints):
+        flip_a_bit(folder)
+    with pytest.raises(CheckpointError, match="none of the checkpoints"):
+        prune(checkpoints, keep_last=1)
+    assert names(checkpoints) == ["step-1", "step-2", "step-3"]

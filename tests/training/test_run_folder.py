@@ -1,0 +1,122 @@
+"""One trainer to a run folder, a format that is checked, and no litter of killed processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from heedful.errors import CheckpointError
+from heedful.training.checkpoint import load, save
+from heedful.training.manifest import FORMAT
+from heedful.training.run_folder import RunFolder, lock, read_facts, write_facts
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from heedful.training.run_folder import lock
+with lock(Path(sys.argv[1])):
+    child = os.fork() if sys.argv[2] == "fork" else 0
+    if child or sys.argv[2] == "alone":
+        print(child, flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def holder(run: Path, kind: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Another process that holds the lock, and its forked child if it has one."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, run, kind], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    child = int(process.stdout.readline())
+    try:
+        yield process, child
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        if child:
+            os.kill(child, signal.SIGKILL)
+
+
+def test_a_second_trainer_is_told_who_the_first_is_and_a_kill_frees_the_folder(tmp_path: Path) -> None:
+    with holder(tmp_path / "run", "alone") as (process, _):
+        with pytest.raises(CheckpointError, match=f"in use by process {process.pid} on"), lock(tmp_path / "run"):
+            pass
+        process.kill()
+        process.wait()
+        with lock(tmp_path / "run"):
+            pass
+
+
+def test_a_forked_worker_does_not_keep_the_lock_of_a_killed_trainer(tmp_path: Path) -> None:
+    with holder(tmp_path / "run", "fork") as (process, child):
+        process.kill()
+        process.wait()
+        os.kill(child, 0)  # it lives on
+        with lock(tmp_path / "run"):
+            pass
+
+
+def test_the_lock_is_free_again_afterwards_even_after_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), lock(tmp_path):
+        with pytest.raises(CheckpointError, match=f"in use by process {os.getpid()} on"), lock(tmp_path):
+            pass
+        raise ZeroDivisionError
+    with lock(tmp_path) as run:
+        assert run == RunFolder(tmp_path)
+
+
+def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(CheckpointError, match=r"cannot use .* as a run folder: "), lock(tmp_path / "run"):
+        pass
+
+
+def test_locking_clears_away_what_killed_processes_left(tmp_path: Path) -> None:
+    checkpoints = tmp_path / "checkpoints"
+    for step in (1, 2, 3):
+        save(checkpoints, step, {"model": {"weight": torch.zeros(2)}}, {"step": step})
+    (checkpoints / ".tmp-step-4-1-ab").mkdir()
+    (checkpoints / ".tmp-step-4-1-ab" / "state.json").write_text("half")
+    (checkpoints / ".tmp-best-1-ab").symlink_to("step-3")
+    (checkpoints / "step-2").rename(checkpoints / "step-2.replaced")  # killed before the new one had its name
+    (checkpoints / "step-3.replaced").mkdir()  # killed after it
+    (checkpoints / "step-1.damaged").mkdir()
+    with lock(tmp_path):
+        assert sorted(path.name for path in checkpoints.iterdir()) == ["step-1", "step-1.damaged", "step-2", "step-3"]
+    assert load(checkpoints / "step-2")[1] == {"step": 2}
+
+
+def test_what_stands_aside_is_kept_while_its_successor_does_not_verify(tmp_path: Path) -> None:
+    checkpoints = tmp_path / "checkpoints"
+    save(checkpoints, 1, {"model": {"weight": torch.zeros(2)}}, {}).rename(checkpoints / "step-1.replaced")
+    (checkpoints / "step-1").mkdir()
+    with lock(tmp_path):
+        assert sorted(path.name for path in checkpoints.iterdir()) == ["step-1", "step-1.replaced"]
+
+
+def test_facts_come_back_with_the_format(tmp_path: Path) -> None:
+    write_facts(tmp_path, {"commit": "abc", "data": {"train.en": "sha"}})
+    assert read_facts(tmp_path) == {"format": FORMAT, "commit": "abc", "data": {"train.en": "sha"}}
+
+
+def test_facts_that_are_missing_damaged_or_newer_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"is not a run folder: it has no run\.json"):
+        read_facts(tmp_path)
+    for text in ("{", "[]", "{}", "\x00"):
+        (tmp_path / "run.json").write_text(text)
+        with pytest.raises(CheckpointError, match=r"run\.json is damaged"):
+            read_facts(tmp_path)
+    (tmp_path / "run.json").write_text(json.dumps({"format": FORMAT + 1}))
+    with pytest.raises(CheckpointError, match=f"has format {FORMAT + 1}") as caught:
+        read_facts(tmp_path)
+    assert caught.value.hint == "read it with a newer version of heedful"
