@@ -64,12 +64,13 @@ def write_recipe(folder: Path, *, steps: int, save_every: int, validate_every: i
 
 def start(recipe: Path, run: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "heedful", "train", str(recipe), "--run", str(run), "--device", "cpu"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    with run.with_suffix(".log").open("ab") as log:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
 
 
-def finish(process: subprocess.Popen[bytes]) -> None:
-    _, said = process.communicate()
-    assert process.returncode == 0, said.decode()
+def finish(recipe: Path, run: Path) -> None:
+    code = start(recipe, run).wait()
+    assert code == 0, run.with_suffix(".log").read_text()
 
 
 def fingerprint(run: Path, step: int) -> dict[str, str]:
@@ -95,9 +96,8 @@ def killed_run(recipe: Path, run: Path, kills: int, draw: random.Random, longest
             process.wait()
             moments.append(moment)
         else:
-            assert process.returncode == 0, process.stderr.read().decode() if process.stderr else ""
             break  # it finished before it could be killed again
-    finish(start(recipe, run))
+    finish(recipe, run)
     return moments
 
 
@@ -112,7 +112,7 @@ def main() -> None:
         folder = Path(name)
         recipe = write_recipe(folder, steps=options.steps, save_every=10, validate_every=50)
         began = time.monotonic()
-        finish(start(recipe, folder / "whole"))
+        finish(recipe, folder / "whole")
         seconds = time.monotonic() - began
         moments = killed_run(recipe, folder / "killed", options.kills, random.Random(options.seed), longest=seconds * 0.6)
         whole, killed = (fingerprint(folder / run, options.steps) for run in ("whole", "killed"))

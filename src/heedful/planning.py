@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import statistics
 import time
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -16,16 +17,16 @@ WARM = 2  # updates before the clock is read
 
 def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
     """Times a few updates; the model is the worse for it and should be thrown away."""
-    stream = trainer.task.stream(0, 0)
     trainer.model.train()
     seconds, tokens = [], 0
-    for number in range(WARM + updates):
-        fed = [next(stream) for _ in range(trainer.config.accumulate)]
-        began = time.perf_counter()
-        trainer.update(fed)
-        if number >= WARM:
-            seconds.append(time.perf_counter() - began)
-            tokens += sum(trainer.task.count(one.batch) for one in fed)
+    with closing(trainer.task.stream(0, 0)) as stream:
+        for number in range(WARM + updates):
+            fed = [next(stream) for _ in range(trainer.config.accumulate)]
+            began = time.perf_counter()
+            trainer.update(fed)
+            if number >= WARM:
+                seconds.append(time.perf_counter() - began)
+                tokens += sum(trainer.task.count(one.batch) for one in fed)
     step = statistics.median(seconds)
     facts: dict[str, Any] = trainer.task.facts()  # type: ignore[attr-defined]
     return {

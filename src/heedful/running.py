@@ -18,6 +18,7 @@ from torch import nn
 from heedful import build
 from heedful.card import model_card
 from heedful.config import Run, as_toml, changes, read_run
+from heedful.data.report import CheckReport
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.training import environment, retention, run_folder
 from heedful.training.averaging import inference_weights
@@ -49,36 +50,39 @@ def default_folder(config: Run, recipe: Path) -> Path:
 
 
 def train_config(config: Run, folder: Path, *, device: str | None = None, console: Console | None = None) -> Outcome:
+    """As `train`, for a config that was read already."""
     console = console or Console(stderr=True, highlight=False)
-    stored = stored_config(folder)
-    if stored is not None:
-        refuse_changes(stored, config, folder)
+    refuse_strangers(folder)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
     with run_folder.lock(folder):
-        done = finished(config, folder)
-        if done is not None:
-            console.print(f"{folder} is finished: {done.step} steps", markup=False)
-            return done
+        begun = bool(retention.steps(folder / "checkpoints"))
+        if begun:
+            refuse_changes(read_run(folder / "config.toml").config, config, folder)
+            done = finished(config, folder)
+            if done is not None:
+                console.print(f"{folder} is finished: {done.step} steps", markup=False, soft_wrap=True)
+                return done
         progress = make_progress(config, folder, console)
+        report = build.check(config, progress.say)
+        if begun:
+            refuse_changed_data(config, folder)
+        else:
+            note_data(config, folder)
         replace_text(folder / "config.toml", as_toml(config))
-        remember_data(config, folder, begun=stored is not None)
-        trainer = make_trainer(config, folder, build.choose_device(device), progress)
+        trainer = make_trainer(config, folder, report, build.choose_device(device), progress)
         outcome = run_to_the_end(trainer, progress)
         replace_text(folder / "README.md", model_card(config, folder, trainer))
         return outcome
 
 
-def stored_config(folder: Path) -> Run | None:
-    """The config of a run that was begun; a folder that holds other things is refused."""
-    if (folder / "config.toml").exists():
-        return read_run(folder / "config.toml").config
-    if folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir()):
+def refuse_strangers(folder: Path) -> None:
+    """A folder that holds other things than a run is not for us to write into."""
+    if folder.is_dir() and not (folder / "run.json").exists() and any(path.name != ".lock" for path in folder.iterdir()):
         raise CheckpointError(
-            f"{folder} exists and is not a run folder: it has no config.toml",
+            f"{folder} exists and is not a run folder: it has no run.json",
             hint="give the run a folder of its own with --run",
         )
-    return None
 
 
 def refuse_changes(stored: Run, config: Run, folder: Path) -> None:
@@ -110,19 +114,22 @@ def finished(config: Run, folder: Path) -> Outcome | None:
     return Outcome(journey["step"], state["metrics"], best, journey["seconds"], already_done=True)
 
 
-def remember_data(config: Run, folder: Path, *, begun: bool) -> None:
-    """Note what the run is made from; a run whose data has changed since cannot be continued."""
-    hashes = build.data_hashes(config)
-    if begun and (folder / "run.json").exists():
-        before = run_folder.read_facts(folder)["data"]
-        changed = [name for name, digest in hashes.items() if before.get(name, digest) != digest]
-        if changed:
-            raise DataError(
-                f"{', '.join(changed)} changed since {folder} was begun, so it cannot be continued",
-                hint="restore the data, or train anew in another folder with --run",
-            )
-        return
-    run_folder.write_facts(folder, {"data": hashes, "environment": environment.describe()})
+def note_data(config: Run, folder: Path) -> None:
+    """Begin a run: note what it is made from. What an attempt without a single checkpoint left is cleared away."""
+    for name in ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json", "metrics.jsonl", "splits.jsonl"):
+        (folder / name).unlink(missing_ok=True)
+    run_folder.write_facts(folder, {"data": build.data_hashes(config), "environment": environment.describe()})
+
+
+def refuse_changed_data(config: Run, folder: Path) -> None:
+    """A run whose data has changed since it was begun cannot be continued."""
+    before = run_folder.read_facts(folder)["data"]
+    changed = [name for name, digest in build.data_hashes(config).items() if before.get(name, digest) != digest]
+    if changed:
+        raise DataError(
+            f"{', '.join(changed)} changed since {folder} was begun, so it cannot be continued",
+            hint="restore the data, or train anew in another folder with --run",
+        )
 
 
 def make_progress(config: Run, folder: Path, console: Console) -> Progress:
@@ -138,12 +145,11 @@ def make_progress(config: Run, folder: Path, console: Console) -> Progress:
     return Progress(folder / "metrics.jsonl", report_every=config.training.report_every, console=console, board=board)
 
 
-def make_trainer(config: Run, folder: Path, device: torch.device, progress: Progress) -> Trainer:
+def make_trainer(config: Run, folder: Path, report: CheckReport, device: torch.device, progress: Progress) -> Trainer:
     """Everything from text to the first update, in order."""
     if config.training.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
-    report = build.check(config, progress.say)
     tokenizers = build.make_tokenizers(config, folder)
     corpora = build.make_corpora(config, tokenizers, report)
     model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
@@ -174,5 +180,6 @@ def plan_run(config: Run, *, device: str | None = None, console: Console | None 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)
-        trainer = make_trainer(config, folder, build.choose_device(device), progress)
+        report = build.check(config, progress.say)
+        trainer = make_trainer(config, folder, report, build.choose_device(device), progress)
         return measure(trainer, updates)

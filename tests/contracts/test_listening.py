@@ -61,9 +61,10 @@ def test_what_a_head_found_is_the_values_in_the_proportion_of_the_recorded_weigh
     assert heads
     for name, (_, _, value, sight) in given.items():
         weights = seen[f"{name}.weights"]
-        expected[name] = weights @ value + (0 if sight.mix is None else sight.mix(weights))
+        mixed = None if sight.mix is None else sight.mix(weights)
+        expected[name] = weights @ value if mixed is None else weights @ value + mixed
         assert_close(seen[f"{name}.found"], expected[name], atol=1e-5, rtol=0)
-        total = weights.sum(-1)  # 0 where a window holds nothing but padding
+        total = weights.sum(-1)  # 0 where a query sees nothing but padding
         assert_close(total, total.round())
     assert expected.keys() == heads.keys()
 

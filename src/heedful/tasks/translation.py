@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from pydantic import NonNegativeFloat, NonNegativeInt
@@ -88,7 +88,7 @@ class Translation:
             indices=chosen,
         )
 
-    def stream(self, epoch: int, cursor: int) -> Iterator[Fed]:
+    def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]:
         """Batches without end, from the given place on, prepared ahead of need."""
         return prefetch(self.batches(epoch, cursor), self.data.prefetch)
 

@@ -8,8 +8,8 @@ that the next update depends on stands in the checkpoint.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -48,7 +48,7 @@ class Validation(NamedTuple):
 class Task(Protocol):
     """What training asks of a task."""
 
-    def stream(self, epoch: int, cursor: int) -> Iterator[Fed]: ...
+    def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]: ...
 
     def count(self, batch: Any) -> int: ...
 
@@ -180,14 +180,13 @@ def train(trainer: Trainer, progress: Progress) -> Outcome:
         journey = trainer.journey
         already_done = journey.step >= config.steps or out_of_patience(trainer)
         trainer.model.train()
-        stream = trainer.task.stream(journey.epoch, journey.cursor)
         progress.begin(journey.step, config.steps)
-        while journey.step < config.steps and not out_of_patience(trainer):
-            began = time.monotonic()
-            told, norm, rate = trainer.update([next(stream) for _ in range(config.accumulate)])
-            progress.updated(journey.step, told, {"rate": rate, "norm": norm, "epoch": journey.epoch})
-            pause(trainer, progress, stop, began)
-        progress.end()
+        with closing(trainer.task.stream(journey.epoch, journey.cursor)) as stream, closing(progress):
+            while journey.step < config.steps and not out_of_patience(trainer):
+                began = time.monotonic()
+                told, norm, rate = trainer.update([next(stream) for _ in range(config.accumulate)])
+                progress.updated(journey.step, told, {"rate": rate, "norm": norm, "epoch": journey.epoch})
+                pause(trainer, progress, stop, began)
         if config.average in ("last", "best") and not trainer.average_is_current():
             average(trainer, progress)
     best = journey.best[0] if journey.best else None

@@ -75,7 +75,7 @@ class Progress:
             for name, value in values.items():
                 self.board.add_scalar(f"{kind}/{name}", value, step)
 
-    def end(self) -> None:
+    def close(self) -> None:
         if self.bar is not None:
             self.bar.stop()
             self.bar = None

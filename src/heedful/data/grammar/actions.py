@@ -71,7 +71,8 @@ class Deed:
 
     @property
     def clues(self) -> tuple[str, ...]:
-        return self.verb.clues
+        own = next(iter(self.extra.values()), None)
+        return own.source.words[-1:] if own else self.verb.clues
 
 
 def _idiom(key: str, here: str, there: str, label: str = "obj") -> Deed:

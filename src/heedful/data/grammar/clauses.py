@@ -62,6 +62,17 @@ class Mood(Enum):
         return self in (Mood.QUESTION, Mood.WHY)
 
 
+class Wording(NamedTuple):
+    """A word that has one form in each language: very / molto, because / perché."""
+
+    english: str
+    italian: str
+
+    @property
+    def clues(self) -> tuple[str, ...]:
+        return (self.english,)
+
+
 class Clause(NamedTuple):
     frame: Frame
     parts: dict[str, Phrase]
@@ -130,13 +141,13 @@ def infinitive_phrase(verb: Verb) -> Phrase:
 
 
 @cache
-def adjective_phrase(adjective: Adjective, gender: Gender, plural: bool, degree: tuple[str, str] | None) -> Phrase:
+def adjective_phrase(adjective: Adjective, gender: Gender, plural: bool, degree: Wording | None) -> Phrase:
     """What is said with "to be", e.g. very tired / molto stanca."""
     *case, last = adjective_words(adjective, gender, plural, "a")
     source, target = [Token(adjective.english, "root", "a")], [*case, last._replace(label="root")]
     if degree:
-        source.insert(0, Token(degree[0], "advmod", "d"))
-        target.insert(0, Token(degree[1], "advmod", "d"))
+        source.insert(0, Token(degree.english, "advmod", "d"))
+        target.insert(0, Token(degree.italian, "advmod", "d"))
     return assemble(source, target)
 
 
@@ -273,7 +284,8 @@ def asked(question: Phrase, subject: Subject, verb: Verb) -> Clause:
     return Clause(ASKED, {**parts, "verb": verb_phrase(verb, subject.person, False)}, asks=True)
 
 
-def joined(frame: Frame, first: Clause, joint: tuple[str, str], second: Clause) -> Clause:
+def joined(frame: Frame, first: Clause, joint: Wording, second: Clause) -> Clause:
     parts = {"first": compose(first.frame, first.parts), "second": compose(second.frame, second.parts)}
-    word = italian.with_euphony(joint[1], parts["second"].target.words[0]) if joint[1] == "e" else joint[1]
-    return Clause(frame, {**parts, "joint": fixed(joint[0], word)})
+    following = parts["second"].target.words[0]
+    word = italian.with_euphony(joint.italian, following) if joint.italian == "e" else joint.italian
+    return Clause(frame, {**parts, "joint": fixed(joint.english, word)})

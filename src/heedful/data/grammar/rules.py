@@ -11,15 +11,14 @@ from functools import cache, partial
 from itertools import product
 
 from heedful.data.grammar import actions, participants, states
-from heedful.data.grammar.clauses import Clause, Mood, Subject, adjective_phrase, copula, joined, possession
+from heedful.data.grammar.clauses import Clause, Mood, Subject, Wording, adjective_phrase, copula, joined, possession
 from heedful.data.grammar.frames import COORDINATED, SUBORDINATED
 from heedful.data.grammar.lexicon import STATES, Adjective
-from heedful.data.grammar.phrases import Frame
 from heedful.data.grammar.spaces import Family, Space, one_of
 
-JOINTS: dict[Frame, list[tuple[str, str]]] = {
-    COORDINATED: [("and", "e"), ("but", "ma")],
-    SUBORDINATED: [("because", "perché"), ("when", "quando"), ("if", "se")],
+JOINTS = {
+    COORDINATED: [Wording("and", "e"), Wording("but", "ma")],
+    SUBORDINATED: [Wording("because", "perché"), Wording("when", "quando"), Wording("if", "se")],
 }
 
 
@@ -42,9 +41,10 @@ def _halves() -> list[Space[Clause]]:
 def double() -> Iterator[Family]:
     """I don't sleep because I am hungry"""
     halves = _halves()
-    for frame, joints in JOINTS.items():
+    for frame, wordings in JOINTS.items():
+        joints = one_of(wordings)
         for first, second in product(halves, halves):
-            yield Family(len(joints), partial(joined, frame), (first, one_of(joints), second))
+            yield Family(joints.size, partial(joined, frame), (first, joints, second))
 
 
 PATTERNS: dict[str, tuple[float, Callable[[], Iterator[Family]]]] = {

@@ -11,6 +11,7 @@ from heedful.data.grammar.clauses import (
     Liker,
     Mood,
     Subject,
+    Wording,
     adjective_phrase,
     copula,
     existence,
@@ -25,9 +26,7 @@ from heedful.data.grammar.participants import ONLY_PLAIN, SUBJECTS, Extra, Setti
 from heedful.data.grammar.phrases import Phrase, fixed
 from heedful.data.grammar.spaces import Family, Space, one_of
 
-Degree = tuple[str, str] | None
-DEGREES: list[Degree] = [("very", "molto"), ("too", "troppo")]
-PLAIN_DEGREE: list[Degree] = [None]
+DEGREES = [Wording("very", "molto"), Wording("too", "troppo")]
 FEELINGS = [
     fixed("hungry", "fame"),
     fixed("thirsty", "sete"),
@@ -43,7 +42,7 @@ ENJOYED = "sleep work run sing dance walk swim cook read write study drive"
 KNOWN = [THE, THE_MANY, *POINTING, *POSSESSED]
 
 
-def _be(subject: Subject, mood: Mood, adjective: Adjective, degree: Degree, extra: Extra) -> Clause:
+def _be(subject: Subject, mood: Mood, adjective: Adjective, degree: Wording | None, extra: Extra) -> Clause:
     predicate = adjective_phrase(adjective, subject.gender, subject.plural, degree)
     return copula(subject, mood, predicate, **extra)
 
@@ -58,7 +57,7 @@ def adjectival() -> Iterator[Family]:
     lasting, gradable, passing = one_of(ADJECTIVES["p"]), one_of(_gradable(ADJECTIVES["p"])), one_of(STATES)
     moods, all_moods, why = participants.MOODS, participants.ALL_MOODS, participants.WHY.moods
     alone = participants.ALONE.extras
-    plain, degrees = one_of(PLAIN_DEGREE), one_of(DEGREES)
+    plain, degrees = one_of([None]), one_of(DEGREES)
     for who, subjects in SUBJECTS:
         yield Family(0.20 * who, _be, (subjects, moods, lasting, plain, alone))
         yield Family(0.10 * who, _be, (subjects, moods, gradable, degrees, alone))

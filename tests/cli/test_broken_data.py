@@ -1,0 +1,128 @@
+"""Ten broken data files, each with its whole message, exit code 3, and nothing lost of a run that is already there."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from pathlib import Path
+
+import pytest
+from workshop import heed, write_recipe
+
+
+def gz(text: bytes) -> bytes:
+    return gzip.compress(text, mtime=0)
+
+
+# what is written where -> the overrides that read it, and the whole message
+CASES: dict[str, tuple[dict[str, bytes], list[str], str]] = {
+    "unequal line counts": (
+        {"a.en": b"one\ntwo\nthree\n", "a.it": b"uno\ndue\n"},
+        ["data.train={source='a.en',target='a.it'}"],
+        "a.en has 3 lines, but a.it has 2; line n of the one must translate line n of the other\n\n"
+        "hint: look for a line that was lost, added or cut in two",
+    ),
+    "no such file": (
+        {"train.en.gz": gz(b"one\n")},
+        ["data.train={source='train.en',target='train.it'}"],
+        "train.en does not exist\n\nhint: did you mean 'train.en.gz'?",
+    ),
+    "an empty file": (
+        {"a.tsv": b""},
+        ["data.train={tsv='a.tsv'}"],
+        "a.tsv is empty; expected at least one line",
+    ),
+    "a folder instead of a file": (
+        {"a.tsv/b": b""},
+        ["data.train={tsv='a.tsv'}"],
+        "a.tsv is a folder; expected a text file",
+    ),
+    "gzip by name only": (
+        {"a.tsv.gz": b"one\tuno\n"},
+        ["data.train={tsv='a.tsv.gz'}"],
+        "a.tsv.gz is named .gz, but it is not gzip\n\nhint: rename it without .gz if it is plain text",
+    ),
+    "a gzip that was cut off": (
+        {"a.tsv.gz": gz(b"one\tuno\n" * 2000)[:-4]},
+        ["data.train={tsv='a.tsv.gz'}"],
+        "a.tsv.gz is cut off: its gzip stream stops after line 2000\n\nhint: copy or download it again",
+    ),
+    "a missing column": (
+        {"a.tsv": b"one\tuno\ntwo\n"},
+        ["data.train={tsv='a.tsv'}"],
+        "a.tsv line 2 has 1 column, but column 2 is wanted\n\n"
+        "hint: columns are apart by tabs and counted from 1; `columns = [1, 2]` says which two are read",
+    ),
+    "broken JSON": (
+        {"a.jsonl": b'{"source": "one", "target": "uno"}\n{"source": \n'},
+        ["data.train={jsonl='a.jsonl'}"],
+        "a.jsonl line 2 is not JSON: Expecting value\n\nhint: one JSON object a line, without blank lines",
+    ),
+    "a missing field": (
+        {"a.jsonl": b'{"sorce": "one", "target": "uno"}\n'},
+        ["data.train={jsonl='a.jsonl'}"],
+        "a.jsonl line 1 has no field 'source'; it has: 'sorce', 'target'\n\nhint: did you mean 'sorce'?",
+    ),
+    "bad UTF-8 when strict": (
+        {"a.tsv": b"one\tuno\nt\xffo\tdue\n"},
+        ["data.train={tsv='a.tsv'}", "data.strict=true"],
+        "a.tsv line 2: byte 2 is not UTF-8\n\nhint: data.strict = false counts and skips such lines",
+    ),
+    "a NUL byte when strict": (
+        {"a.tsv": b"one\tuno\ntwo\td\0e\n"},
+        ["data.train={tsv='a.tsv'}", "data.strict=true"],
+        "a.tsv line 2: a NUL byte in the text\n\nhint: data.strict = false counts and skips such lines",
+    ),
+    "no usable line at all": (
+        {"a.tsv": b"\tuno\n\tdue\n"},
+        ["data.train={tsv='a.tsv'}"],
+        "a.tsv has 2 lines, but no pair that can be used\n\nhint: 2 x lines with an empty side",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_broken_file_is_told_in_full(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, overrides, expected = CASES[case]
+    recipe = write_recipe(tmp_path)
+    recipe.write_text("\n".join(line for line in recipe.read_text().splitlines() if not line.startswith("train =")))
+    monkeypatch.chdir(tmp_path)
+    for name, content in files.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_bytes(content)
+    assert heed("train", recipe, *overrides, "--run", tmp_path / "run") == 3
+    assert capsys.readouterr().err == f"error: {expected}\n"
+
+
+def test_a_run_whose_data_was_broken_since_keeps_every_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    assert heed("train", recipe, "training.steps=2", "--run", run) == 0
+    before = digest(run)
+    assert before, "a run was there to be lost"
+    (tmp_path / "pairs.tsv").write_bytes(b"one\tuno\n")
+    capsys.readouterr()
+    assert heed("train", recipe, "training.steps=4", "--run", run) == 3
+    assert capsys.readouterr().err.endswith(
+        f"error: {tmp_path / 'pairs.tsv'} changed since {run} was begun, so it cannot be continued\n\n"
+        "hint: restore the data, or train anew in another folder with --run\n"
+    )
+    assert digest(run) == before
+
+
+def test_bad_lines_are_counted_named_and_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_recipe(tmp_path)
+    with (tmp_path / "pairs.tsv").open("ab") as file:
+        file.write(b"t\xffo\tdue\n\tuno\n")
+    assert heed("train", recipe, "training.steps=1", "--run", tmp_path / "run") == 0
+    said = capsys.readouterr().err
+    assert "1 line that is not UTF-8, skipped" in said
+    assert "pairs.tsv line 61: byte 2 is not UTF-8" in said
+    assert "1 line with an empty side, skipped" in said
+
+
+def digest(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file that is not the lock."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (".lock", "config.toml")]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -1,0 +1,95 @@
+"""Ten wrong configs, each with its whole message; none leaves a run folder behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from workshop import heed, write_recipe
+
+CASES = {
+    "a misspelt key": (
+        ["model.postion=rotary"],
+        "command line: model.postion: unknown key\n\nhint: did you mean 'position'?",
+    ),
+    "a wrong choice": (
+        ["model.position=rotry"],
+        "command line: model.position: given 'rotry', expected one of: none, sinusoidal, learned, relative, t5, rotary, "
+        "alibi\n\nhint: did you mean 'rotary'?",
+    ),
+    "a number out of range": (
+        ["training.steps=0"],
+        "command line: training.steps: given 0, expected a number > 0",
+    ),
+    "a text for a number": (
+        ["training.steps=many"],
+        "command line: training.steps: given 'many', expected a whole number",
+    ),
+    "heads that do not divide": (
+        ["model.heads=3"],
+        "command line: model.heads: given 3, which does not divide dim 16; or set model.head_dim",
+    ),
+    "heads for too many layers": (
+        ["model.heads=[2,2,2]"],
+        "command line: model.heads: given [2, 2, 2], expected one number or one for each of 2 layers",
+    ),
+    "an option without effect": (
+        ["model.relative_clip=4"],
+        "command line: model.relative_clip: given 4, but it has no effect because only relative positions are clipped, not "
+        "'sinusoidal'; remove it",
+    ),
+    "tied embeddings of separate vocabularies": (
+        ["tokenizer.shared=false"],
+        "{recipe}: model.tie: given 'all', but the vocabularies are separate; expected 'output' or 'none' with "
+        "tokenizer.shared = false",
+    ),
+    "an unknown metric": (
+        ["training.metric=blue"],
+        "command line: training.metric: given 'blue', expected one of: loss, perplexity, bleu, chrf",
+    ),
+    "no override at all": (
+        ["training.steps"],
+        "override 'training.steps' was given; expected key=value\n\nhint: for example training.steps=200",
+    ),
+    "several problems at once": (
+        ["model.dmi=32", "search.beam=0", "training.average=last", "training.keep_last=2"],
+        "3 problems in {recipe}:\n"
+        "  command line: model.dmi: unknown key; did you mean 'dim'?\n"
+        "  command line: training.keep_last: given 2, expected at least average_count, which is 5\n"
+        "  command line: search.beam: given 0, expected a number > 0",
+    ),
+    "an override inside a value": (
+        ["training.steps.more=1"],
+        "override 'training.steps.more' goes inside 'training.steps', which is not a table but 6",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_wrong_config_is_told_in_full_and_begins_nothing(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    overrides, expected = CASES[case]
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    assert heed("train", recipe, *overrides, "--run", run) == 2
+    assert capsys.readouterr().err == f"error: {expected.format(recipe=recipe)}\n"
+    assert not run.exists()
+
+
+def test_broken_toml_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[model]\ndim = = 3\n")
+    assert heed("train", recipe) == 2
+    assert capsys.readouterr().err == f"error: {recipe} is not TOML: Invalid value (at line 2, column 7)\n"
+
+
+def test_a_missing_recipe_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("train", "multi30k-en-dee") == 2
+    assert capsys.readouterr().err.endswith("hint: did you mean 'multi30k-en-de'?\n")
+
+
+def test_a_problem_in_the_file_names_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_recipe(tmp_path, "clipp = 3\n")
+    assert heed("train", recipe) == 2
+    line = len(recipe.read_text().splitlines())
+    assert capsys.readouterr().err == f"error: recipe.toml:{line}: training.clipp: unknown key\n\nhint: did you mean 'clip'?\n"

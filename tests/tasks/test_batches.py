@@ -1,0 +1,86 @@
+"""Batches: start, end and padding stand where they should, with any tokenizer's ids."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from heedful.tasks.batches import collate, source_tensors, split_batch
+from heedful.text.specials import Specials
+
+DECK = Specials(pad=3, start=0, end=99, unk=1)  # padding is not 0
+IS, THE = 16, 42
+OURS = Specials(pad=0, start=1, end=2, unk=3)
+
+
+def test_a_batch_of_the_deck() -> None:
+    batch = collate([[THE, IS, 1], [IS]], [[THE], [IS, THE, THE, 1]], DECK, DECK)
+    assert batch.source.tolist() == [[42, 16, 1, 99], [16, 99, 3, 3]]
+    assert batch.source_mask is not None
+    assert batch.source_mask.tolist() == [[True, True, True, True], [True, True, False, False]]
+    assert batch.target_in.tolist() == [[0, 42, 3, 3, 3], [0, 16, 42, 42, 1]]
+    assert batch.target_out.tolist() == [[42, 99, 3, 3, 3], [16, 42, 42, 1, 99]]
+    assert batch.tokens == 7
+
+
+def test_each_side_has_its_own_special_ids() -> None:
+    batch = collate([[5], [5, 6]], [[7, 8], [7]], DECK, OURS)
+    assert batch.source.tolist() == [[5, 99, 3], [5, 6, 99]]
+    assert batch.target_in.tolist() == [[1, 7, 8], [1, 7, 0]]
+    assert batch.target_out.tolist() == [[7, 8, 2], [7, 2, 0]]
+
+
+def test_where_nothing_is_padded_there_is_no_mask() -> None:
+    source, mask = source_tensors([[5, 6], [7, 8]], OURS)
+    assert source.tolist() == [[5, 6, 2], [7, 8, 2]]
+    assert mask is None
+
+
+def test_an_empty_sentence_is_its_end() -> None:
+    batch = collate([[]], [[]], OURS, OURS)
+    assert (batch.source.tolist(), batch.target_in.tolist(), batch.target_out.tolist()) == ([[2]], [[1]], [[2]])
+
+
+SENTENCE = st.lists(st.integers(4, 50), max_size=5)
+SENTENCES = st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=7)
+
+
+@given(pairs=SENTENCES)
+def test_the_sentences_can_be_read_back(pairs: list[tuple[list[int], list[int]]]) -> None:
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    batch = collate(sources, targets, OURS, OURS)
+    mask = torch.ones_like(batch.source, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
+    assert [row[real].tolist() for row, real in zip(batch.source, mask, strict=True)] == [[*s, 2] for s in sources]
+    assert [row[row != 0].tolist() for row in batch.target_in] == [[1, *t] for t in targets]
+    assert [row[row != 0].tolist() for row in batch.target_out] == [[*t, 2] for t in targets]
+    assert batch.target_in.shape == batch.target_out.shape
+    assert batch.tokens == int((batch.target_out != 0).sum())
+
+
+@given(pairs=SENTENCES, parts=st.integers(1, 4))
+def test_the_parts_of_a_batch_are_the_batch(pairs: list[tuple[list[int], list[int]]], parts: int) -> None:
+    batch = collate([source for source, _ in pairs], [target for _, target in pairs], OURS, OURS)
+    split = split_batch(batch, parts, OURS.pad)
+    assert 1 <= len(split) <= parts
+    for field in ("source", "target_in", "target_out"):
+        assert torch.equal(torch.cat([getattr(part, field) for part in split]), getattr(batch, field))
+    assert sum(part.tokens for part in split) == batch.tokens
+    if batch.source_mask is None:
+        assert all(part.source_mask is None for part in split)
+    else:
+        assert torch.equal(torch.cat([part.source_mask for part in split if part.source_mask is not None]), batch.source_mask)
+
+
+def test_a_batch_moves_whole() -> None:
+    batch = collate([[5], [5, 6]], [[7], [7, 8]], OURS, OURS).to(torch.device("meta"))
+    tensors = [value for value in batch if isinstance(value, torch.Tensor)]
+    assert [tensor.device.type for tensor in tensors] == ["meta"] * 4
+    assert batch.tokens == 5
+
+
+@pytest.mark.parametrize("parts", [2, 3])
+def test_what_the_parts_lose_adds_up(parts: int) -> None:
+    batch = collate([[5]] * 4, [[7], [7, 8], [9], []], OURS, OURS)
+    assert [part.tokens for part in split_batch(batch, parts, OURS.pad)] == [5, 3]

@@ -1,0 +1,173 @@
+"""Stopped and continued is as never stopped: the same bits, whatever stopped it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from workshop import heed, write_recipe
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import kill
+
+
+def weights(run: Path, step: int) -> dict[str, bytes]:
+    files = sorted((run / "checkpoints" / f"step-{step}").glob("*.safetensors"))
+    assert files, "there is a checkpoint to compare"
+    return {file.name: file.read_bytes() for file in files}
+
+
+def test_killed_three_times_it_ends_with_the_same_bits(tmp_path: Path) -> None:
+    recipe = kill.write_recipe(tmp_path, steps=60, save_every=10, validate_every=30)
+    began = time.monotonic()
+    kill.finish(recipe, tmp_path / "whole")
+    moments = kill.killed_run(recipe, tmp_path / "killed", 3, random.Random(0), longest=0.8 * (time.monotonic() - began))
+    assert moments, "it was killed at least once"
+    assert kill.fingerprint(tmp_path / "killed", 60) == kill.fingerprint(tmp_path / "whole", 60)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        ("training.average=ema",),
+        ("training.accumulate=3",),
+        ("task.r_drop=1.0",),
+        ("tokenizer.kind=bpe", "tokenizer.vocab=60", "tokenizer.dropout=0.1"),
+        ("training.precision=bf16",),
+    ],
+    ids=str,
+)
+def test_more_steps_continue_to_the_same_bits(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    recipe = write_recipe(tmp_path)
+    schedule = ("training.schedule.name=constant", *overrides)
+    assert heed("train", recipe, *schedule, "--run", tmp_path / "whole") == 0
+    for steps in (2, 5, 6):
+        assert heed("train", recipe, *schedule, f"training.steps={steps}", "--run", tmp_path / "parts") == 0
+    assert weights(tmp_path / "parts", 6) == weights(tmp_path / "whole", 6)
+
+
+def test_a_flipped_bit_is_noticed_and_the_checkpoint_before_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    assert heed("train", recipe, "training.steps=4", "--run", run) == 0
+    assert heed("train", recipe, "training.steps=4", "--run", tmp_path / "whole") == 0
+    damaged = run / "checkpoints" / "step-4" / "model.safetensors"
+    content = bytearray(damaged.read_bytes())
+    content[-100] ^= 1
+    damaged.write_bytes(content)
+    capsys.readouterr()
+    assert heed("train", recipe, "training.steps=6", "--run", run) == 0
+    said = capsys.readouterr().err
+    assert "step-4" in said and "model.safetensors" in said
+    assert "continuing from step 3" in said  # the best so far, saved when it was validated
+    assert heed("train", recipe, "training.steps=6", "--run", tmp_path / "whole") == 0
+    assert weights(run, 6) == weights(tmp_path / "whole", 6)
+
+
+def test_sigterm_saves_and_leaves_with_75_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path)
+    command = [sys.executable, "-m", "heedful", "train", str(recipe), "training.steps=4000", "training.save_every=4000",
+               "training.validate_every=4000", "--run", str(tmp_path / "run")]  # fmt: skip
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    while not metrics.exists() or metrics.read_text().count("\n") < 3:
+        assert process.poll() is None, process.stderr.read() if process.stderr else ""
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 75
+    assert "asked to stop: saved at step" in said and "hint: run the same command again to continue" in said
+    reached = json.loads(metrics.read_text().splitlines()[-1])["step"]
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*")] == [f"step-{reached}"]
+
+
+def test_a_finished_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    assert heed("train", recipe, "--run", run) == 0
+    before = weights(run, 6)
+    capsys.readouterr()
+    assert heed("train", recipe, "--run", run, "--json") == 0
+    said = capsys.readouterr()
+    assert said.err == f"{run} is finished: 6 steps\n"
+    assert json.loads(said.out)["already_done"] is True
+    assert weights(run, 6) == before
+
+
+def test_another_config_is_refused_with_the_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    assert heed("train", recipe, "training.steps=2", "--run", run) == 0
+    capsys.readouterr()
+    assert heed("train", recipe, "model.dim=32", "training.validate_every=5", "--run", run) == 2
+    assert capsys.readouterr().err == (
+        f"error: {run} was begun with another config:\n  model.dim: the run has 16, now given 32\n\n"
+        "hint: continue with the config it has, or give this one a folder of its own with --run\n"
+    )
+
+
+def test_two_trainers_cannot_share_a_run_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from heedful.training.run_folder import lock
+
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    with lock(run):
+        assert heed("train", recipe, "--run", run) == 4
+    assert f"run folder {run} is in use by process {os.getpid()}" in capsys.readouterr().err
+
+
+def test_a_diverging_run_stops_with_5_and_keeps_its_last_good_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from heedful.tasks.translation import Translation
+    from heedful.training.checkpoint import verify
+
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    assert heed("train", recipe, "training.most_bad=2", "training.steps=2", "--run", run) == 0
+    good = weights(run, 2)
+    whole = Translation.loss
+
+    def broken(self: Translation, model: object, batch: object) -> object:
+        objective = whole(self, model, batch)  # type: ignore[arg-type]
+        return objective._replace(
+            minimise=type(objective.minimise)(objective.minimise.total * torch.nan, objective.minimise.count)
+        )
+
+    monkeypatch.setattr(Translation, "loss", broken)
+    capsys.readouterr()
+    assert heed("train", recipe, "training.most_bad=2", "training.steps=20", "--run", run) == 5
+    assert "3 of the last 100 updates up to step 5" in capsys.readouterr().err
+    verify(run / "checkpoints" / "step-2")
+    assert weights(run, 2) == good
+
+
+def test_a_batch_that_does_not_fit_is_split_noted_and_gives_the_same_gradient(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heedful.tasks.translation import Translation
+
+    recipe = write_recipe(tmp_path)
+    plain = ("model.dropout=0.0", "training.steps=2", "training.save_every=1")
+    assert heed("train", recipe, *plain, "--run", tmp_path / "whole") == 0
+    whole, failed = Translation.loss, []
+
+    def short_of_memory(self: Translation, model: object, batch: object) -> object:
+        if not failed:
+            failed.append(batch)
+            raise torch.OutOfMemoryError("as if")
+        return whole(self, model, batch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Translation, "loss", short_of_memory)
+    assert heed("train", recipe, *plain, "--run", tmp_path / "split") == 0
+    assert (tmp_path / "split" / "splits.jsonl").read_text() == '{"step": 1, "parts": 2}\n'
+    from safetensors.torch import load
+
+    one, other = (load(weights(tmp_path / run, 2)["model.safetensors"]) for run in ("whole", "split"))
+    assert one.keys() == other.keys() and len(one) > 10
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], atol=1e-5, rtol=1e-4)
