@@ -85,7 +85,7 @@ def fingerprint(run: Path, step: int) -> dict[str, str]:
 
 def killed_run(recipe: Path, run: Path, kills: int, draw: random.Random, longest: float) -> list[float]:
     """Let the run be killed so many times, each after a random number of seconds, then let it finish."""
-    moments = []
+    moments: list[float] = []
     while len(moments) < kills:
         process = start(recipe, run)
         moment = draw.uniform(0.0, longest)

@@ -20,6 +20,7 @@ from heedful.card import model_card
 from heedful.config import Run, as_toml, changes, read_run
 from heedful.data.report import CheckReport
 from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.recipe_book import find_recipe
 from heedful.training import environment, retention, run_folder
 from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import load_state, verifies
@@ -38,8 +39,8 @@ def train(
     device: str | None = None,
     console: Console | None = None,
 ) -> Outcome:
-    """Train by a recipe into a run folder, or continue the run that is there."""
-    path = Path(recipe)
+    """Train by a recipe (a file, or a name that `heed recipes` lists) into a run folder, or continue the run there."""
+    path = find_recipe(os.fspath(recipe))
     config = read_run(path, overrides).config
     folder = Path(run) if run is not None else default_folder(config, path)
     return train_config(config, folder, device=device, console=console)

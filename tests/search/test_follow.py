@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -17,12 +18,17 @@ HOT_DOGS, PANCAKES = 0, 2
 I_LIKE_TO_EAT = table_of({(): [0.8, 0.0, 0.2]}, limit=2)
 
 
-def drawn(table: torch.Tensor, limits: list[int], names: list[int] | None = None, **changes: float) -> list[Hypothesis]:
-    options = {"temperature": 1.0, "top_p": 1.0} | changes
-    top_k, seed = int(options.pop("top_k", 0)), int(options.pop("seed", 0))
-    return sample(
-        query(table, limits, names), temperature=options["temperature"], top_k=top_k, top_p=options["top_p"], seed=seed
-    )
+def drawn(
+    table: torch.Tensor,
+    limits: list[int],
+    names: list[int] | None = None,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 0,
+) -> list[Hypothesis]:
+    return sample(query(table, limits, names), temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
 
 
 def test_greedy_takes_the_likeliest_token_at_every_step() -> None:
@@ -59,7 +65,7 @@ def test_a_sample_reports_the_probability_that_the_model_gives_it_at_any_tempera
 
 
 @pytest.mark.parametrize("changes", [{"temperature": 0.0}, {"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-3}], ids=str)
-def test_cut_to_the_likeliest_token_sampling_is_greedy(changes: dict[str, float]) -> None:
+def test_cut_to_the_likeliest_token_sampling_is_greedy(changes: dict[str, Any]) -> None:
     tables = random_tables(20, vocab=4, limit=4, seed=3)
     assert [h.tokens for h in drawn(tables, [4] * 20, **changes)] == [h.tokens for h in greedy(query(tables, [4] * 20))]
 
@@ -82,12 +88,13 @@ def test_samples_do_not_depend_on_who_shares_the_batch() -> None:
 
 def test_equal_sources_draw_for_themselves() -> None:
     tables = random_tables(1, vocab=4, limit=4, seed=6).expand(50, -1, -1)
-    assert len({tuple(hypothesis.tokens) for hypothesis in drawn(tables, [4] * 50)}) > 10
+    assert len({tuple(hypothesis.tokens) for hypothesis in drawn(tables, [4] * 50)}) > 5
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [((0, 1_000_003), (1, 0)), ((4296, 0), (0, 4296 * 1_000_003 - 2**32)), ((0, 1), (1, 0))]
-)
+ALIKE = [((0, 1_000_003), (1, 0)), ((4296, 0), (0, 4296 * 1_000_003 - 2**32)), ((0, 1 << 40), (0, 0)), ((0, 1), (1, 0))]
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
 def test_no_two_seeds_and_sources_share_their_draws(one: tuple[int, int], other: tuple[int, int]) -> None:
     assert torch.rand(4, generator=generator(*one)).tolist() != torch.rand(4, generator=generator(*other)).tolist()
 

@@ -30,14 +30,10 @@ def run(tables: Tensor, config: SearchConfig, prefixes: list[list[int]] | None =
 
 def test_limits_follow_the_source_within_bounds() -> None:
     config = SearchConfig(min_length=3, max_length=20, max_extra=5)
-    lengths = torch.tensor([1, 4, 100])
-    assert limits_for(config, lengths, torch.zeros(3, dtype=torch.long)).tolist() == [6 + 1, 9 + 1, 20 + 1]
-    assert limits_for(config, lengths, torch.tensor([0, 30, 0])).tolist() == [7, 31, 21]
-    assert limits_for(SearchConfig(min_length=8, max_extra=0), lengths, torch.zeros(3, dtype=torch.long)).tolist() == [
-        9,
-        9,
-        101,
-    ]
+    lengths, nothing = torch.tensor([1, 4, 100]), torch.zeros(3, dtype=torch.long)
+    assert limits_for(config, lengths, nothing).tolist() == [6 + 1, 9 + 1, 20 + 1]  # the end counted
+    assert limits_for(config, lengths, torch.tensor([0, 30, 0])).tolist() == [6 + 1, 30 + 1, 20 + 1]
+    assert limits_for(SearchConfig(min_length=8, max_extra=0), lengths, nothing).tolist() == [8 + 1, 8 + 1, 100 + 1]
 
 
 def test_a_method_is_what_its_name_says() -> None:
@@ -69,12 +65,11 @@ def test_no_n_gram_is_said_twice(method: dict[str, Any], seed: int, length: int)
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda given: given["method"])
 @pytest.mark.parametrize("constraint", [{}, {"min_length": 3}, {"no_repeat": 2}], ids=str)
-def test_a_prefix_is_kept_and_counted_under_any_constraint(method: dict[str, Any], constraint: dict[str, int]) -> None:
+def test_a_prefix_is_kept_and_counted_under_any_constraint(method: dict[str, Any], constraint: dict[str, Any]) -> None:
     tables = random_tables(3, vocab=4, limit=5, seed=3)
     prefixes = [[3, 2], [], [2]]
-    for table, prefix, found in zip(
-        tables, prefixes, run(tables, SearchConfig(**method, **constraint, max_length=4), prefixes), strict=True
-    ):
+    answers = run(tables, SearchConfig(**method, **constraint, max_length=4), prefixes)
+    for table, prefix, found in zip(tables, prefixes, answers, strict=True):
         assert found
         for hypothesis in found:
             assert hypothesis.tokens[: len(prefix)] == prefix

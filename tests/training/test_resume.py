@@ -9,14 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import kill
 import pytest
 import torch
 from workshop import heed, write_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import kill
 
 
 def weights(run: Path, step: int) -> dict[str, bytes]:
@@ -134,9 +135,7 @@ def test_a_diverging_run_stops_with_5_and_keeps_its_last_good_checkpoint(
 
     def broken(self: Translation, model: object, batch: object) -> object:
         objective = whole(self, model, batch)  # type: ignore[arg-type]
-        return objective._replace(
-            minimise=type(objective.minimise)(objective.minimise.total * torch.nan, objective.minimise.count)
-        )
+        return objective._replace(minimise=replace(objective.minimise, total=objective.minimise.total * torch.nan))
 
     monkeypatch.setattr(Translation, "loss", broken)
     capsys.readouterr()
@@ -154,7 +153,8 @@ def test_a_batch_that_does_not_fit_is_split_noted_and_gives_the_same_gradient(
     recipe = write_recipe(tmp_path)
     plain = ("model.dropout=0.0", "training.steps=2", "training.save_every=1")
     assert heed("train", recipe, *plain, "--run", tmp_path / "whole") == 0
-    whole, failed = Translation.loss, []
+    whole = Translation.loss
+    failed: list[object] = []
 
     def short_of_memory(self: Translation, model: object, batch: object) -> object:
         if not failed:

@@ -12,11 +12,12 @@ import os
 import sys
 import traceback
 
-import click
 import typer
 
 from heedful.cli import configs, corpora, demo, inference, training
 from heedful.errors import HeedfulError
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer brings its own click, whose names it does not all pass on
 
 app = typer.Typer(
     name="heed",
@@ -65,9 +66,9 @@ def run(arguments: list[str]) -> int:
         return app(arguments, standalone_mode=False) or 0
     except HeedfulError as error:
         return complain(str(error.args[0]), error.hint, error.exit_code, arguments)
-    except click.ClickException as error:
-        return complain(error.format_message(), usage(error), 2, arguments)
-    except (KeyboardInterrupt, click.Abort):
+    except UsageError as error:
+        return complain(error.format_message(), usage(error), 2, arguments)  # type: ignore[attr-defined]
+    except (KeyboardInterrupt, typer.Abort):
         return complain("interrupted", None, 75, arguments)
     except BrokenPipeError:  # whoever read our output has gone; that is their right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -77,7 +78,7 @@ def run(arguments: list[str]) -> int:
         return complain("this is a bug in heedful, not in what you did", "please report it with the lines above", 1, arguments)
 
 
-def usage(error: click.ClickException) -> str | None:
+def usage(error: BaseException) -> str | None:
     context = getattr(error, "ctx", None)
     return f"{context.command_path} --help" if context is not None else None
 

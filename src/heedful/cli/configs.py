@@ -19,7 +19,7 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="model.dim=256 …")
 
 def recipes(json: Json = False) -> None:
     """The recipes that come with the toolkit, and what they reached."""
-    from heedful.cli.recipes import FIELDS, all_recipes, header
+    from heedful.recipe_book import FIELDS, all_recipes, header
 
     found = [{"name": name, **header(path)} for name, path in all_recipes().items()]
     if json:
@@ -70,7 +70,7 @@ def schema(json: Json = False) -> None:
 
 
 def read(name: str, overrides: list[str] | None) -> Settings[Any]:
-    from heedful.cli.recipes import find_recipe
+    from heedful.recipe_book import find_recipe
     from heedful.config import read_run
 
     inside = Path(name) / "config.toml"

@@ -21,7 +21,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Train by a recipe; the same command continues a run that was stopped."""
-    from heedful.cli.recipes import find_recipe
+    from heedful.recipe_book import find_recipe
     from heedful.config import read_run
     from heedful.running import default_folder, plan_run, train_config
 
@@ -97,7 +97,7 @@ def sweep(
     """Train every combination of the given values and print the table; stopped, the same command continues."""
     from itertools import product
 
-    from heedful.cli.recipes import find_recipe
+    from heedful.recipe_book import find_recipe
     from heedful.config import read_run
     from heedful.running import train_config
     from heedful.settings import split_override

@@ -11,8 +11,8 @@ FIELDS = ("purpose", "machine", "minutes", "result", "date")
 
 def recipe_folder() -> Path:
     """Inside the installed package, or at the root of a source tree."""
-    inside = Path(__file__).parent.parent / "recipes"
-    return inside if inside.is_dir() else Path(__file__).parents[3] / "recipes"
+    inside = Path(__file__).parent / "recipes"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "recipes"
 
 
 def all_recipes() -> dict[str, Path]:

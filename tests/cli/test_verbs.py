@@ -1,0 +1,223 @@
+"""Every verb, as a user types it, on a tiny trained run."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workshop import heed, write_recipe
+
+from heedful.build import load
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learnt a little."""
+    folder = tmp_path_factory.mktemp("trained")
+    recipe = write_recipe(folder)
+    schedule = ("training.schedule.rate=1e-2", "training.schedule.warmup=10", "training.schedule.name=constant")
+    assert heed("train", recipe, "training.steps=40", "training.save_every=10", *schedule, "--run", folder / "run") == 0
+    return folder / "run"
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def lines_of(run: Path, count: int) -> tuple[list[str], list[str]]:
+    pairs = [line.split("\t") for line in (run.parent / "pairs.tsv").read_text().splitlines()[:count]]
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_translate_reads_standard_input_and_says_what_python_says(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources, _ = lines_of(trained, 5)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join([*sources, ""]).encode())))
+    capsys.readouterr()
+    assert heed("translate", trained) == 0
+    assert capsys.readouterr().out.splitlines() == load(trained).translate(sources)
+
+
+def test_translate_answers_one_object_a_line(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sources, _ = lines_of(trained, 4)
+    capsys.readouterr()
+    assert heed("translate", trained, write(tmp_path / "in.txt", sources), "-s", "n_best=2", "-s", "beam=3", "--json") == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer["source"] for answer in answers] == sources
+    for answer in answers:
+        assert len(answer["candidates"]) == 2
+        assert answer["candidates"][0]["text"] == answer["translation"]
+        assert answer["candidates"][0]["score"] >= answer["candidates"][1]["score"]
+
+
+def test_a_score_in_translate_is_the_score_of_those_words(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources, _ = lines_of(trained, 6)
+    source = write(tmp_path / "in.txt", sources)
+    capsys.readouterr()
+    assert heed("translate", trained, source, "--json") == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    target = write(tmp_path / "out.txt", [answer["translation"] for answer in answers])
+    assert heed("score", trained, "--source", source, "--target", target, "--json") == 0
+    pairs = told(capsys)["pairs"]
+    assert len(pairs) == 6
+    for answer, pair in zip(answers, pairs, strict=True):
+        assert pair["log_probability"] == pytest.approx(answer["log_probability"], abs=1e-4)
+
+
+def test_prefixes_are_kept_and_empty_lines_stay_empty(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in.txt", ["w1 w2 w3", "", "w4 w5"])
+    prefixes = write(tmp_path / "prefixes.txt", ["w9 w9", "", "w8"])
+    capsys.readouterr()
+    assert heed("translate", trained, source, "--prefixes", prefixes) == 0
+    first, second, third = capsys.readouterr().out.split("\n")[:3]
+    assert first.startswith("w9 w9") and second == "" and third.startswith("w8")
+
+
+def test_evaluate_agrees_with_the_validation_of_training(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    last = [line for line in metrics if line["kind"] == "valid"][-1]
+    sources, references = lines_of(trained, 4)
+    folder = trained.parent
+    source, reference = write(folder / "four.src", sources), write(folder / "four.ref", references)
+    capsys.readouterr()
+    code = heed("evaluate", trained, "--source", source, "--reference", reference, "--bootstrap", "0",
+                "--checkpoint", f"step-{last['step']}", "--json")  # fmt: skip
+    assert code == 0
+    assert told(capsys)["scores"]["bleu"]["value"] == pytest.approx(last["bleu"])
+    assert heed("evaluate", trained, "--checkpoint", f"step-{last['step']}", "--json") == 0
+    whole = told(capsys)
+    assert whole["loss"] == pytest.approx(last["loss"])
+    assert whole["scores"]["bleu"]["signature"].startswith("nrefs:1|bs:1000")
+
+
+def test_evaluate_against_itself_finds_no_difference(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert heed("evaluate", trained, "--against", trained, "--metrics", "bleu", "--json") == 0
+    comparison = told(capsys)["comparison"]["bleu"]
+    assert comparison["difference"] == 0
+    assert comparison["p_randomisation"] == 1
+
+
+def test_an_ensemble_of_a_run_with_itself_is_the_run(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write(tmp_path / "in.txt", lines_of(trained, 5)[0])
+    capsys.readouterr()
+    assert heed("translate", trained, source) == 0
+    alone = capsys.readouterr().out
+    assert heed("translate", trained, source, "--with", trained) == 0
+    assert capsys.readouterr().out == alone
+    assert len(alone.splitlines()) == 5
+
+
+def test_average_is_the_mean_and_can_be_used(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from heedful.training.checkpoint import load_tensors
+
+    assert heed("average", trained, "--last", "2", "--json") == 0
+    names = told(capsys)["of"]
+    assert len(names) == 2
+    parts = [load_tensors(trained / "checkpoints" / name, "model") for name in names]
+    mean = load_tensors(trained / "checkpoints" / "average", "model")
+    for name, value in mean.items():
+        assert value.allclose((parts[0][name] + parts[1][name]) / 2, atol=1e-6)
+    assert load(trained, "average").translate(["w1 w2"])
+
+
+def test_sweep_trains_the_grid_and_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_recipe(tmp_path)
+    grid = ("model.norm=pre,post", "training.steps=2,3")
+    assert heed("sweep", recipe, *grid, "--run", tmp_path / "sweep", "--json") == 0
+    rows = told(capsys)["runs"]
+    assert [(row["model.norm"], row["training.steps"]) for row in rows] == [
+        ("pre", "2"), ("pre", "3"), ("post", "2"), ("post", "3"),
+    ]  # fmt: skip
+    assert all(row["loss"] > 0 for row in rows)
+    assert len(list((tmp_path / "sweep").glob("*/checkpoints"))) == 4
+
+
+def test_plan_tells_sizes_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    assert heed("train", recipe, "--plan", "--run", run, "--json") == 0
+    plan = told(capsys)
+    assert plan["tokens_per_epoch"] == sum(
+        len(line.split("\t")[1].split()) + 1 for line in (tmp_path / "pairs.tsv").read_text().splitlines()
+    )
+    assert plan["parameters"] > 1000 and plan["training_seconds"] > 0 and plan["peak_memory_bytes"] > 0
+    assert not run.exists()
+
+
+def test_config_show_tells_where_each_value_comes_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_recipe(tmp_path)
+    assert heed("config", "show", recipe, "model.dim=32", "--json") == 0
+    shown = told(capsys)
+    assert shown["config"]["model"]["dim"] == 32
+    assert shown["origins"]["model.dim"] == "command line"
+    assert shown["origins"]["model.layers"] == "recipe.toml:13"
+    assert shown["origins"]["model.position"] == "default"
+
+
+def test_config_diff_and_schema(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert heed("config", "diff", trained.parent / "recipe.toml", trained, "--json") == 0
+    found = {one["key"]: (one["first"], one["second"]) for one in told(capsys)["differences"]}
+    assert found["training.steps"] == ("6", "40")
+    assert heed("config", "schema") == 0
+    assert "training" in told(capsys)["properties"]
+
+
+def test_data_check_reports_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "a.en", ["one", "two", ""])
+    write(tmp_path / "a.it", ["uno", "due", "tre"])
+    assert heed("data", "check", tmp_path / "a.en", tmp_path / "a.it", "--json") == 0
+    (corpus,) = told(capsys)["corpora"]
+    assert (corpus["lines"], corpus["kept"]) == (3, 2)
+    assert corpus["problems"][0]["examples"][0]["place"] == f"{tmp_path / 'a.en'} line 3"
+
+
+def test_data_list_recipes_and_doctor_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("data", "list", "--json") == 0
+    assert {"multi30k", "wikitext2"} <= {one["name"] for one in told(capsys)["corpora"]}
+    assert heed("recipes", "--json") == 0
+    assert {"demo", "multi30k-en-de"} <= {one["name"] for one in told(capsys)["recipes"]}
+    assert heed("doctor", "--json") == 0
+    assert told(capsys)["torch"]
+
+
+def test_an_unknown_verb_and_an_unknown_run_are_told_kindly(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert heed("trian") == 2
+    assert "Did you mean 'train'?" in capsys.readouterr().err
+    assert heed("translate", trained.parent / "rum", "--json") == 4
+    said = capsys.readouterr()
+    assert said.err == f"error: there is no run folder {trained.parent / 'rum'}\n\nhint: did you mean {trained}?\n"
+    assert json.loads(said.out)["exit_code"] == 4
+
+
+def test_a_wrong_search_option_is_told(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert heed("translate", trained, "-s", "beem=3") == 2
+    assert capsys.readouterr().err == "error: command line: beem: unknown key\n\nhint: did you mean 'beam'?\n"
+
+
+def test_help_and_import_load_neither_torch_nor_numpy() -> None:
+    program = (
+        "import sys, heedful.cli\n"
+        "assert heedful.cli.run(['--help']) == 0 and heedful.cli.run(['train', '--help']) == 0\n"
+        "loaded = {'torch', 'numpy', 'sacrebleu', 'tokenizers'} & set(sys.modules)\n"
+        "assert not loaded, loaded"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

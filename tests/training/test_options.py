@@ -1,0 +1,178 @@
+"""What a run may be told: each option does what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from workshop import heed, write_pairs, write_recipe
+
+from heedful.build import load
+from heedful.training import retention
+from heedful.training.checkpoint import load_tensors
+from heedful.training.compiling import falling_back
+from heedful.training.guard import Guard
+from heedful.training.journey import Journey
+from heedful.training.schedules import SCHEDULES, ScheduleConfig
+
+QUICK = ("training.schedule.rate=1e-2", "training.schedule.name=constant", "training.schedule.warmup=5")
+
+
+def records(run: Path, kind: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if line["kind"] == kind]
+
+
+def model_of(run: Path, step: int) -> dict[str, torch.Tensor]:
+    return load_file(run / "checkpoints" / f"step-{step}" / "model.safetensors")
+
+
+def test_the_loss_falls(tmp_path: Path) -> None:
+    assert heed("train", write_recipe(tmp_path), "training.steps=60", *QUICK, "--run", tmp_path / "run") == 0
+    losses = [line["loss"] for line in records(tmp_path / "run", "train")]
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+
+
+def test_recomputing_activations_changes_no_weight(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path)
+    for name, recompute in (("plain", "false"), ("again", "true")):
+        assert heed("train", recipe, f"training.recompute={recompute}", "--run", tmp_path / name) == 0
+    plain, again = model_of(tmp_path / "plain", 6), model_of(tmp_path / "again", 6)
+    assert all(torch.equal(plain[name], again[name]) for name in plain)
+
+
+def test_accumulating_equals_one_larger_batch(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path)
+    steady = "training.optimiser.epsilon=1e-2"  # or Adam would blow the rounding of a zero gradient up to a whole step
+    once = ("model.dropout=0.0", "training.steps=1", "training.save_every=1", steady, *QUICK)
+    pairs = (tmp_path / "pairs.tsv").read_text().splitlines()
+    (tmp_path / "pairs.tsv").write_text("\n".join([pair for pair in pairs if len(pair.split("\t")[0].split()) == 5]) + "\n")
+    assert heed("train", recipe, *once, "data.batch_tokens=600", "--run", tmp_path / "one") == 0
+    count = len((tmp_path / "pairs.tsv").read_text().splitlines())
+    assert count >= 4
+    parts = f"training.accumulate={count}"
+    assert heed("train", recipe, *once, "data.batch_tokens=6", parts, "--run", tmp_path / "many") == 0
+    one, many = model_of(tmp_path / "one", 1), model_of(tmp_path / "many", 1)
+    for name in one:
+        torch.testing.assert_close(one[name], many[name], atol=1e-5, rtol=1e-4)
+
+
+def test_ema_is_the_recurrence_of_its_weights(tmp_path: Path) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    options = ("training.average=ema", "training.ema_decay=0.5", "training.save_every=1", "training.keep_last=10", *QUICK)
+    assert heed("train", recipe, *options, "training.steps=4", "--run", run) == 0
+    folders = {step: run / "checkpoints" / f"step-{step}" for step in (3, 4)}
+    before, weights, after = (
+        load_tensors(folders[3], "average"), load_tensors(folders[4], "model"), load_tensors(folders[4], "average"),
+    )  # fmt: skip
+    assert after.keys() == weights.keys()
+    for name in after:
+        torch.testing.assert_close(after[name], 0.5 * before[name] + 0.5 * weights[name])
+    used = load(run).system.models[0].state_dict()  # type: ignore[attr-defined]
+    assert all(torch.equal(used[name], load_tensors(retention.resolve(run), "average")[name]) for name in used)
+
+
+def test_the_last_checkpoints_are_averaged_at_the_end(tmp_path: Path) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    options = ("training.average=last", "training.average_count=3", *QUICK)
+    assert heed("train", recipe, *options, "--run", run) == 0
+    names = json.loads((run / "checkpoints" / "average" / "state.json").read_text())["of"]
+    assert len(names) == 3
+    parts = [load_tensors(run / "checkpoints" / name, "model") for name in names]
+    for name, mean in load_tensors(run / "checkpoints" / "average", "model").items():
+        torch.testing.assert_close(mean, sum(part[name] for part in parts) / 3)
+
+
+def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    options = ("training.schedule.rate=1e-12", "training.metric=bleu", "training.patience=2", "training.validate_every=1")
+    assert heed("train", recipe, *options, "training.steps=50", "--run", run) == 0
+    assert len(records(run, "valid")) == 3  # one to be the best, two that are no better
+
+
+def test_a_warm_start_begins_with_the_other_runs_weights(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path)
+    assert heed("train", recipe, *QUICK, "training.steps=3", "--run", tmp_path / "first") == 0
+    init = f"training.init={tmp_path / 'first'}"
+    still = ("training.steps=1", "training.schedule.rate=1e-30")
+    assert heed("train", recipe, *still, init, "--run", tmp_path / "second") == 0
+    first = load_tensors(retention.resolve(tmp_path / "first"), "model")
+    second = model_of(tmp_path / "second", 1)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_warm_start_from_another_shape_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_recipe(tmp_path)
+    assert heed("train", recipe, "training.steps=1", "--run", tmp_path / "first") == 0
+    init = f"training.init={tmp_path / 'first'}"
+    assert heed("train", recipe, "model.dim=32", init, "--run", tmp_path / "second") == 4
+    assert "do not fit the model" in capsys.readouterr().err
+
+
+def test_corpora_are_mixed_by_weight_and_told_apart_by_tags(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path)
+    other = write_pairs(tmp_path / "other.tsv", 20)
+    tables = f'data.train=[{{tsv="{tmp_path / "pairs.tsv"}", tag="<2a>"}}, {{tsv="{other}", tag="<2b>", weight=3.0}}]'
+    text = "\n".join(line for line in recipe.read_text().splitlines() if not line.startswith("train ="))
+    recipe.write_text(text)
+    assert heed("train", recipe, tables, "training.steps=2", "--run", tmp_path / "run") == 0
+    translator = load(tmp_path / "run")
+    ids = translator.system.source_tokenizer.encode("<2b> w1 w2")
+    assert len(ids) == 3
+    assert translator.translate(["<2b> w1 w2"])
+
+
+def test_tensorboard_receives_the_metrics(tmp_path: Path) -> None:
+    assert heed("train", write_recipe(tmp_path), "training.tensorboard=true", "--run", tmp_path / "run") == 0
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_compiler_that_fails_is_announced_once_and_done_without() -> None:
+    said: list[str] = []
+
+    def broken(x: int) -> int:
+        raise torch._dynamo.exc.InternalTorchDynamoError("no compiler\nhere")
+
+    call = falling_back(broken, lambda x: x + 1, said.append)
+    assert [call(1), call(2)] == [2, 3]
+    assert said == ["torch.compile does not work here (no compiler); going on without it"]
+
+
+def test_the_guard_halves_the_scale_before_it_counts_a_bad_update() -> None:
+    guard = Guard(most_bad=1, scale=4.0, scales=True)
+    assert [guard.judge(step, finite=False) for step in (1, 2)] == [False, False]
+    assert guard.scale == 1.0 and guard.bad == []
+    assert guard.judge(3, finite=False) is False and guard.bad == [3]
+    assert guard.judge(4, finite=True)
+
+
+@pytest.mark.parametrize(("step", "rate"), [(1, 1.7469e-7), (100, 1.7469e-5), (4000, 6.9877e-4), (100_000, 1.3975e-4)])
+def test_the_papers_schedule_has_the_papers_values(step: int, rate: float) -> None:
+    config = ScheduleConfig(name="paper", rate=1.0, warmup=4000)
+    assert SCHEDULES["paper"](step, config, 100_000, 512) == pytest.approx(rate, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_rises_to_its_peak_and_never_above(name: str) -> None:
+    config = ScheduleConfig(name=name, rate=1.0, warmup=10)  # type: ignore[arg-type]
+    rates = [SCHEDULES[name](step, config, 100, 1) for step in range(1, 101)]
+    assert rates[:10] == sorted(rates[:10]) and rates[0] > 0
+    assert max(rates) == pytest.approx(rates[9])
+    assert rates[9:] == sorted(rates[9:], reverse=True)
+
+
+def test_the_best_are_ranked_by_the_metric_in_its_direction() -> None:
+    journey = Journey()
+    for step, (value, placed) in enumerate([(3.0, True), (2.0, True), (4.0, False), (1.0, True)], start=1):
+        journey.step = step
+        assert journey.place(value, "loss", keep=2) is placed
+    assert journey.best == [(4, 1.0), (2, 2.0)]
+    assert journey.stale == 0
