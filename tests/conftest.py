@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from hypothesis import settings
 from tiny import PLAIN, VARIANTS, Pairs, Speaker, Variant, make_pairs, tiny_model
 
 torch.set_num_threads(1)  # models this small are three times faster so
+settings.register_profile("heedful", deadline=None, derandomize=True)  # a busy machine is no failure, and a failure repeats
+settings.load_profile("heedful")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,7 +10,9 @@ from functools import cache
 from itertools import product
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
+import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from heedful.models import MODELS
@@ -116,3 +118,15 @@ def forced_log_probability(model: Speaker, source: Tensor, tokens: list[int]) ->
     hidden = model.step(torch.tensor([[START, *tokens]]), state).hidden
     scores = model.project(hidden)[0].log_softmax(-1)  # (time, vocab)
     return float(scores.gather(-1, torch.tensor([*tokens, END])[:, None]).sum())
+
+
+def refused(config: type[Config], **given: Any) -> dict[str, str]:
+    """What the config finds wrong with these values: a sentence for each name."""
+    with pytest.raises(ValidationError) as refusal:
+        config(**given)
+    found: dict[str, str] = {}
+    for error in refusal.value.errors():
+        cause = error.get("ctx", {}).get("error")
+        ours = getattr(cause, "problems", [(".".join(map(str, error["loc"])), error["msg"])])
+        found |= {path: sentence for path, sentence, *_ in ours}
+    return found

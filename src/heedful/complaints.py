@@ -80,8 +80,8 @@ def expectation(kind: str, context: Mapping[str, Any]) -> str:
 def own_words(path: str, error: Exception) -> Iterator[Complaint]:
     """What one of our own validators said: several problems, or one sentence."""
     if isinstance(error, Problems):
-        for name, sentence in error.problems:
-            yield f"{path}.{name}".strip("."), sentence, None
+        for problem in error.problems:
+            yield f"{path}.{problem.path}".strip("."), problem.sentence, problem.suggestion
     else:
         yield path, str(error), None
 

@@ -12,7 +12,7 @@ from pydantic import NonNegativeInt, model_validator
 
 from heedful.data.splits import DataConfig
 from heedful.models import ModelConfig
-from heedful.schema import Config, check
+from heedful.schema import Config, Problem, plain, refuse
 from heedful.search import SearchConfig
 from heedful.settings import Settings, difference, read_settings
 from heedful.tasks import TaskConfig
@@ -37,22 +37,22 @@ class Run(Config):
         problems = []
         if self.model.tie == "all" and not self.tokenizer.shared:
             problems.append(
-                (
+                Problem(
                     "model.tie",
                     "given 'all', but the vocabularies are separate; expected 'output' or 'none' with tokenizer.shared = false",
                 )
             )
         known = ("loss", "perplexity", *self.task.validation_metrics)
         if self.training.metric not in known:
-            problems.append(("training.metric", f"given {self.training.metric!r}, expected one of: {', '.join(known)}"))
+            problems.append(Problem("training.metric", f"given {self.training.metric!r}, expected one of: {', '.join(known)}"))
         if self.model.position == "learned" and self.model.max_positions <= self.data.max_length:
             problems.append(
-                (
+                Problem(
                     "model.max_positions",
                     f"given {self.model.max_positions}, expected more than data.max_length, which is {self.data.max_length}",
                 )
             )
-        check(problems)
+        refuse(problems)
         return self
 
 
@@ -61,12 +61,12 @@ def read_run(path: Path | None, overrides: Sequence[str] = ()) -> Settings[Run]:
 
 
 def as_toml(run: Run) -> str:
-    return write_toml(run.model_dump(mode="json", exclude_none=True))
+    return write_toml(plain(run))
 
 
 def changes(stored: Run, given: Run) -> list[str]:
     """What keeps a run from being continued under another config, a sentence each."""
-    before, now = (run.model_dump(mode="json", exclude_none=True) for run in (stored, given))
+    before, now = plain(stored), plain(given)
     return [
         f"{path}: the run has {old!r}, now given {new!r}"
         for path, old, new in difference(before, now)

@@ -1,41 +1,126 @@
-"""The base of every config: frozen, an unknown key is refused rather than ignored, and all problems are said at once."""
+"""The base of every config: frozen, and an unknown key is refused rather than ignored.
+
+What one field cannot check alone, a `model_validator(mode="after")` checks, and says all it found at once:
+
+    @model_validator(mode="after")
+    def fits(self) -> Self:
+        problems = unused(self, {"window": "attention is 'full'"} if self.attention == "full" else {})
+        if self.dim % self.heads:
+            problems.append(Problem("heads", f"given {self.heads}, expected a divisor of dim = {self.dim}"))
+        refuse(problems)
+        return self
+
+Paths are relative to the config whose validator it is; `settings.py` turns each into its own line of the error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic_core import to_jsonable_python
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-Problem = tuple[str, str]  # the dotted path from this config, and what is wrong there
 
 
 class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+    _unused: frozenset[str] = PrivateAttr(default=frozenset())  # dotted paths that have no effect with the others
+
+
+class Problem(NamedTuple):
+    path: str  # dotted; empty for the whole table
+    sentence: str  # what was given, what was expected
+    suggestion: str | None = None  # the name that was probably meant
 
 
 class Problems(ValueError):
-    """Several problems of one config, raised by its own check."""
+    """Several problems from one validator."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("; ".join(f"{path}: {sentence}" for path, sentence in problems))
-        self.problems = list(problems)
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(f"{problem.path}: {problem.sentence}" for problem in self.problems))
 
 
-def check(problems: Sequence[Problem]) -> None:
-    if problems:
-        raise Problems(problems)
+def refuse(problems: Iterable[Problem]) -> None:
+    """Raise all `problems` together, if there is any."""
+    found = tuple(problems)
+    if found:
+        raise Problems(found)
+
+
+def explicit(config: Config, path: str) -> bool:
+    """Was this field (`window`, or `search.beam` inside a part) set, rather than left at its default?"""
+    owner, name = _owner(config, path)
+    return name in owner.model_fields_set
 
 
 def unused(config: Config, reasons: Mapping[str, str]) -> list[Problem]:
-    """A problem for each of these options that was set, and to something else than it would be anyhow."""
+    """One problem for each field of {path: why it has no effect} that was set all the same.
+
+    The others are remembered, and `plain` leaves them out: what a run stores is what had an effect,
+    so reading it back does not look as if somebody had set them.
+    """
+    config._unused |= frozenset(reasons)
     return [
-        (name, f"given {getattr(config, name)!r}, but it has no effect because {why}; remove it")
-        for name, why in reasons.items()
-        if name in config.model_fields_set and getattr(config, name) != type(config).model_fields[name].default
+        Problem(path, f"given {written(_value(config, path))}, but has no effect because {why}; remove it")
+        for path, why in reasons.items()
+        if explicit(config, path)
     ]
 
 
 def refuse_unused(config: Config, reasons: Mapping[str, str]) -> None:
-    check(unused(config, reasons))
+    refuse(unused(config, reasons))
+
+
+def written(value: object) -> str:
+    """A value as messages show it: Python's repr, except where a TOML file would look different."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "nothing"
+    if isinstance(value, Mapping | BaseModel):
+        return "a table"
+    text = f"[{', '.join(map(written, value))}]" if isinstance(value, list | tuple) else repr(value)
+    return text if len(text) <= 80 else f"{text[:76]} …{text[-1]}"
+
+
+def plain(config: Config) -> dict[str, object]:
+    """The config as nested dicts, lists and scalars, without the fields that have no effect."""
+    tree = {name: _plain(getattr(config, name)) for name in type(config).model_fields}
+    for path in config._unused:
+        _drop(tree, path.split("."))
+    return tree
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Config):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    plain_value: object = to_jsonable_python(value)
+    return plain_value
+
+
+def _drop(tree: object, parts: list[str]) -> None:
+    for part in parts[:-1]:
+        tree = tree.get(part) if isinstance(tree, dict) else None
+    if isinstance(tree, dict):
+        tree.pop(parts[-1], None)
+
+
+def _owner(config: Config, path: str) -> tuple[Config, str]:
+    *parts, name = path.split(".")
+    for part in parts:
+        config = getattr(config, part)
+    assert name in type(config).model_fields, f"{type(config).__name__} has no field {name!r}"
+    return config, name
+
+
+def _value(config: Config, path: str) -> object:
+    owner, name = _owner(config, path)
+    value: object = getattr(owner, name)
+    return value

@@ -1,174 +1,138 @@
-"""A TOML file and dotted overrides become a checked config that knows where each value came from.
+"""Settings: a TOML file and overrides from the command line become one checked config that knows its origins.
 
-    settings = read_settings(Run, Path("recipe.toml"), ["training.steps=200"])
-    settings.config.training.steps       # 200
-    settings.origins["training.steps"]   # "command line"
+    read_settings(Run, Path("recipes/x.toml"), ["training.steps=200"])
+        .config                      the checked Run
+        .origins["training.steps"]   "command line"; "file x.toml:12" and "default" are the others
 
-One error lists all problems, each with where it stands, what was given, what is allowed, and the nearest right name.
+One ConfigError reports all problems, each with its place, its dotted path, what was given and what is allowed.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from heedful.complaints import complaints
 from heedful.errors import ConfigError
-from heedful.schema import Config
-from heedful.toml import write_value
+from heedful.explain import explain, flags_for_numbers
+from heedful.given import Given, Parts, Place, put, read_given
+from heedful.schema import Config, Problem, plain
+from heedful.toml import split_key, write_key, write_value
 
-Checked = TypeVar("Checked", bound=Config)
-COMMAND_LINE = "command line"
+ConfigType = TypeVar("ConfigType", bound=Config)
+
+COMMENT_COLUMN = 60  # `show` aligns the origins, but not further to the right than this
+
+
+@dataclass(frozen=True)
+class Settings(Generic[ConfigType]):
+    config: ConfigType
+    origins: dict[str, str]  # of every dotted leaf of plain(config)
 
 
 class Missing:
     def __repr__(self) -> str:
-        return "(not set)"
+        return "MISSING"
 
 
-MISSING = Missing()
+MISSING = Missing()  # in a difference: this side has no such leaf
 
 
-@dataclass(frozen=True)
-class Settings(Generic[Checked]):
-    config: Checked
-    origins: dict[str, str]  # dotted path -> "default", "recipe.toml:12", "command line"
+def read_settings(schema: type[ConfigType], path: Path | None, overrides: Sequence[str] = ()) -> Settings[ConfigType]:
+    given, malformed = read_given(path, overrides)
+    config, refused = _check(schema, given)
+    problems = [(Place(None), problem) for problem in malformed]
+    problems += [(given.place(_parts(problem.path)), problem) for problem in refused]
+    if config is None or problems:
+        raise _report(path, problems)
+    return Settings(config, {leaf: _origin(given, _parts(leaf)) for leaf in flatten(plain(config))})
 
 
-def read_settings(schema: type[Checked], path: Path | None, overrides: Sequence[str] = ()) -> Settings[Checked]:
-    table, origins = read_file(path) if path is not None else ({}, {})
-    for override in overrides:
-        key, value = split_override(override)
-        put(table, key, parse_value(value))
-        origins = {name: origin for name, origin in origins.items() if not name.startswith(f"{key}.")}
-        origins[key] = COMMAND_LINE
+def show(settings: Settings[ConfigType]) -> list[str]:
+    """One line a leaf, in TOML, with its origin as a comment: `model.dim = 256   # file multi30k.toml:12`."""
+    leaves = flatten(plain(settings.config))
+    lines = {
+        leaf: f"# {leaf} is not set" if value is None else f"{leaf} = {write_value(value)}" for leaf, value in leaves.items()
+    }
+    width = min(max(map(len, lines.values()), default=0), COMMENT_COLUMN)
+    return [f"{line:<{width}}  # {settings.origins[leaf]}" for leaf, line in lines.items()]
+
+
+def difference(a: Mapping[str, object], b: Mapping[str, object]) -> list[tuple[str, object, object]]:
+    """(dotted path, value in a or MISSING, value in b or MISSING) wherever two trees differ; None is as good as missing."""
+    left, right = ({k: v for k, v in flatten(tree).items() if v is not None} for tree in (a, b))
+    pairs = [(leaf, left.get(leaf, MISSING), right.get(leaf, MISSING)) for leaf in {**left, **right}]
+    return [(leaf, before, after) for leaf, before, after in pairs if before != after]
+
+
+def flatten(tree: Mapping[str, object]) -> dict[str, object]:
+    """{dotted path: value} of the leaves: scalars, lists of scalars, and what is empty."""
+    return {write_key(parts): value for parts, value in _leaves(tree, ())}
+
+
+def schema_json(schema: type[Config]) -> str:
+    """JSON Schema, for editors that complete and check TOML."""
+    described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema.model_json_schema()}
+    return json.dumps(described, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _leaves(value: object, path: Parts) -> Iterator[tuple[Parts, object]]:
+    if isinstance(value, list | tuple) and value and all(isinstance(item, Mapping) for item in value):
+        value = {str(index): item for index, item in enumerate(value)}
+    if isinstance(value, Mapping) and (value or not path):
+        for key, item in value.items():
+            yield from _leaves(item, (*path, key))
+    else:
+        yield path, value
+
+
+def _parts(path: str) -> Parts:
+    return split_key(path) or ()
+
+
+def _origin(given: Given, parts: Parts) -> str:
+    found = given.find(parts)
+    if found is None:
+        return "default"
+    place = given.place(found)
+    return f"file {Place(Path(place.path.name), place.line)}" if place.path else str(place)
+
+
+def _check(schema: type[ConfigType], given: Given) -> tuple[ConfigType | None, list[Problem]]:
+    """The config, or the problems. What fails as a TOML value is tried as the text that was typed:
+    `name=2016` is a number to TOML, but a name may look like one."""
+    config, problems = _validate(schema, given.tree)
+    for parts, text in given.overrides.items():
+        if write_key(parts) in {problem.path for problem in problems}:
+            as_text = deepcopy(given.tree)
+            put(as_text, parts, text)
+            retried, remaining = _validate(schema, as_text)
+            if write_key(parts) not in {problem.path for problem in remaining}:
+                config, problems = retried, remaining
+                put(given.tree, parts, text)
+    return config, problems
+
+
+def _validate(schema: type[ConfigType], tree: Mapping[str, object]) -> tuple[ConfigType | None, list[Problem]]:
+    problems = flags_for_numbers(schema, tree)
     try:
-        config = schema.model_validate(table)
+        return schema.model_validate(tree), problems
     except ValidationError as error:
-        raise report(complaints(schema, table, error), path, origins) from error
-    found = {name: origin_of(name, origins) for name, _ in flatten(config.model_dump())}
-    return Settings(config, found)
+        return None, list(dict.fromkeys([*explain(schema, tree, error), *problems]))
 
 
-def report(found: list[tuple[str, str, str | None]], path: Path | None, origins: Mapping[str, str]) -> ConfigError:
-    """All problems as one error: (dotted path, sentence, near miss) each."""
-
-    def where(name: str) -> str:
-        origin = origin_of(name, origins)
-        return origin if origin != "default" else str(path or COMMAND_LINE)
-
-    if len(found) == 1:
-        name, sentence, close = found[0]
-        prefix = f"{name}: " if name else ""
-        return ConfigError(f"{where(name)}: {prefix}{sentence}", hint=f"did you mean {close!r}?" if close else None)
-    lines = [
-        f"\n  {where(name)}: {name}{': ' if name else ''}{sentence}{f'; did you mean {close!r}?' if close else ''}"
-        for name, sentence, close in found
-    ]
-    return ConfigError(f"{len(found)} problems in {path or COMMAND_LINE}:{''.join(lines)}")
-
-
-def read_file(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The table of a file, and for each dotted path the line that sets it."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8: byte {error.start + 1}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
-    lines = dict(line_numbers(text))
-    origins = {}
-    for name, _ in flatten(table):
-        near = next((lines[part] for part in (name, *parents(name)) if part in lines), None)
-        origins[name] = f"{path.name}:{near}" if near is not None else path.name
-    return table, origins
-
-
-def line_numbers(text: str) -> Iterator[tuple[str, int]]:
-    """(dotted path, line) of every plain `key = value` and `[table]`."""
-    section = ""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if head := re.match(r"\s*\[+\s*([\w.-]+)\s*\]+", line):
-            section = f"{head[1]}."
-            yield head[1], number
-        elif key := re.match(r"\s*([\w.-]+)\s*=", line):
-            yield section + key[1], number
-
-
-def split_override(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip() or not value.strip():
-        raise ConfigError(f"override {text!r} was given; expected key=value", hint="for example training.steps=200")
-    return key.strip(), value.strip()
-
-
-def parse_value(text: str) -> Any:
-    """As TOML where it is TOML, else a text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def put(table: dict[str, Any], key: str, value: Any) -> None:
-    """table["a"]["b"] = value for "a.b"; tables on the way are made."""
-    *way, last = key.split(".")
-    for depth, part in enumerate(way):
-        inner = table.setdefault(part, {})
-        if not isinstance(inner, dict):
-            inside = ".".join(way[: depth + 1])
-            raise ConfigError(f"override {key!r} goes inside {inside!r}, which is not a table but {inner!r}")
-        table = inner
-    table[last] = value
-
-
-def flatten(table: Mapping[str, Any], front: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted path, value) of every leaf; a list is a leaf."""
-    for key, value in table.items():
-        if isinstance(value, Mapping) and value:
-            yield from flatten(value, f"{front}{key}.")
-        else:
-            yield f"{front}{key}", value
-
-
-def parents(name: str) -> list[str]:
-    """ "a.b.c" -> ["a.b", "a"]."""
-    parts = name.split(".")
-    return [".".join(parts[:length]) for length in range(len(parts) - 1, 0, -1)]
-
-
-def origin_of(name: str, origins: Mapping[str, str]) -> str:
-    return next((origins[part] for part in (name, *parents(name)) if part in origins), "default")
-
-
-def show(settings: Settings[Any]) -> list[str]:
-    """model.dim = 256    # recipe.toml:12"""
-    values = [(name, value) for name, value in flatten(settings.config.model_dump(mode="json")) if value is not None]
-    texts = [f"{name} = {write_value(value)}" for name, value in values]
-    width = min(max(map(len, texts)), 60)
-    return [f"{text.ljust(width)}  # {settings.origins[name]}" for text, (name, _) in zip(texts, values, strict=True)]
-
-
-def difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    """(dotted path, value here, value there) wherever the two differ."""
-    one, other = dict(flatten(first)), dict(flatten(second))
-    names = [*one, *(name for name in other if name not in one)]
-    return [
-        (name, one.get(name, MISSING), other.get(name, MISSING))
-        for name in names
-        if one.get(name, MISSING) != other.get(name, MISSING)
-    ]
-
-
-def schema_json(schema: type[BaseModel]) -> str:
-    return json.dumps(schema.model_json_schema(), indent=1, sort_keys=True, ensure_ascii=False)
+def _report(path: Path | None, problems: Sequence[tuple[Place, Problem]]) -> ConfigError:
+    """One problem is a sentence with a hint; several are a line each, the file's first, in its order."""
+    ordered = sorted(problems, key=lambda item: (item[0].path is None, item[0].line or 0))
+    lines = [": ".join(filter(None, (str(place), problem.path, problem.sentence))) for place, problem in ordered]
+    hints = [f"did you mean {problem.suggestion!r}?" if problem.suggestion else None for _, problem in ordered]
+    if len(ordered) == 1:
+        return ConfigError(lines[0], hints[0])
+    places = {"on the command line" if place.path is None else f"in {path}": None for place, _ in ordered}
+    listed = [f"  {line}; {hint}" if hint else f"  {line}" for line, hint in zip(lines, hints, strict=True)]
+    return ConfigError("\n".join([f"{len(ordered)} problems {' and '.join(places)}:", *listed]))

@@ -35,7 +35,7 @@ CASES = {
     ),
     "an option without effect": (
         ["model.relative_clip=4"],
-        "command line: model.relative_clip: given 4, but it has no effect because only relative positions are clipped, not "
+        "command line: model.relative_clip: given 4, but has no effect because only relative positions are clipped, not "
         "'sinusoidal'; remove it",
     ),
     "tied embeddings of separate vocabularies": (

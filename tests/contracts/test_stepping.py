@@ -116,3 +116,14 @@ def test_a_clone_branches_from_its_state(model: Speaker, pairs: Pairs) -> None:
     assert_close(here, logits_of(model, pairs)[:, 4:], atol=1e-5, rtol=0)
     branched = pairs._replace(target=torch.cat((pairs.target[:, :4], other), dim=1))
     assert_close(there, logits_of(model, branched)[:, 4:], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_stepping_equals_teacher_forcing_in_half_precision(plain: Speaker, pairs: Pairs, dtype: torch.dtype) -> None:
+    exact = logits_of(plain, pairs)
+    with torch.autocast("cpu", dtype=dtype):
+        whole = logits_of(plain, pairs)
+        stepped, _ = speak(plain, pairs.target, plain.start(pairs.source, pairs.mask, room=7), chunk=3)
+    slack = 0.02 * float(exact.abs().max()) if dtype == torch.float16 else 0.1 * float(exact.abs().max())
+    assert_close(whole.float(), exact, atol=slack, rtol=0)
+    assert_close(stepped.float(), exact, atol=slack, rtol=0)

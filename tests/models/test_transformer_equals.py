@@ -95,7 +95,7 @@ def copy_from_marian(theirs: nn.Module, ours: nn.Module) -> None:
                 continue
             value = torch.cat([given.pop(f"{part}.{kind}") for part in parts])
             into = [ours.get_parameter(f"{place}.{kind}") for place in places]
-            for parameter, piece in zip(into, value.split([len(one) for one in into]), strict=True):
+            for parameter, piece in zip(into, torch.split(value, [len(one) for one in into]), strict=True):
                 parameter.data.copy_(piece)
     assert not given, "every parameter of Marian's layer was copied"
 

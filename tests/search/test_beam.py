@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import exhaustive, log_probability, query, random_tables, table_of
 
+from heedful.nn.rows import States
 from heedful.search import beam_search, greedy
 from heedful.search.hypothesis import Penalty, power, wu
 
@@ -60,7 +61,7 @@ def test_search_does_stop_early() -> None:
     table = table_of({(): [0.1, 0.8, 0.1], (0,): [1.0, 0.0, 0.0], (2,): [0.0, 0.0, 1.0]}, limit=6)
     asked = query(table, [6])
 
-    def counted(tokens: torch.Tensor, states: object) -> tuple[torch.Tensor, object]:
+    def counted(tokens: torch.Tensor, states: States) -> tuple[torch.Tensor, States]:
         nonlocal calls
         calls += 1
         return asked.predict(tokens, states)

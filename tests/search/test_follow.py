@@ -9,10 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import END, log_probability, number, query, random_tables, table_of
+from tables import END, START, log_probability, number, query, random_tables, table_of
 
-from heedful.search import Hypothesis, greedy, sample
-from heedful.search.follow import draw, generator
+from heedful.nn.rows import State
+from heedful.search import Hypothesis, Query, greedy, sample
+from heedful.search.follow import draw
 
 HOT_DOGS, PANCAKES = 0, 2
 I_LIKE_TO_EAT = table_of({(): [0.8, 0.0, 0.2]}, limit=2)
@@ -91,12 +92,20 @@ def test_equal_sources_draw_for_themselves() -> None:
     assert len({tuple(hypothesis.tokens) for hypothesis in drawn(tables, [4] * 50)}) > 5
 
 
-ALIKE = [((0, 1_000_003), (1, 0)), ((4296, 0), (0, 4296 * 1_000_003 - 2**32)), ((0, 1 << 40), (0, 0)), ((0, 1), (1, 0))]
+PAIRS = [((0, 1_000_003), (1, 0)), ((4296, 0), (0, 4296 * 1_000_003 - 2**32)), ((0, 1 << 40), (0, 0)), ((0, 1), (1, 0))]
 
 
-@pytest.mark.parametrize(("one", "other"), ALIKE)
+@pytest.mark.parametrize(("one", "other"), PAIRS, ids=str)
 def test_no_two_seeds_and_sources_share_their_draws(one: tuple[int, int], other: tuple[int, int]) -> None:
-    assert torch.rand(4, generator=generator(*one)).tolist() != torch.rand(4, generator=generator(*other)).tolist()
+    def fair(tokens: torch.Tensor, state: State) -> tuple[torch.Tensor, State]:
+        return torch.zeros(len(tokens), 100), state
+
+    def said(seed: int, name: int) -> list[int]:
+        asked = Query(fair, State(None, None, 0), START, END, torch.tensor([20]), [name])
+        return sample(asked, temperature=1.0, top_k=0, top_p=1.0, seed=seed)[0].tokens
+
+    assert len(said(*one)) > 3
+    assert said(*one) != said(*other)
 
 
 @given(

@@ -24,7 +24,7 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize
 from heedful.nn.rows import State, Step, Tree
 from heedful.nn.taps import Tap
-from heedful.schema import Config, Probability, check, unused
+from heedful.schema import Config, Probability, Problem, refuse, unused
 
 PerLayer = PositiveInt | tuple[PositiveInt, ...]
 
@@ -71,18 +71,20 @@ class TransformerConfig(Config):
         decoder_layers = self.decoder_layers or self.layers
         expected = {"heads": self.layers, "decoder_heads": decoder_layers, "cross_heads": decoder_layers}
         problems = [
-            (name, f"given {list(given)!r}, expected one number or one for each of {expected[name]} layers")
+            Problem(name, f"given {list(given)!r}, expected one number or one for each of {expected[name]} layers")
             for name in expected
             if isinstance(given := getattr(self, name), tuple) and len(given) != expected[name]
         ]
         if not problems and self.head_dim is None:
             most = max(max(counts) for counts in self.head_counts)
             if self.dim % most:
-                problems.append(("heads", f"given {most}, which does not divide dim {self.dim}; or set model.head_dim"))
+                problems.append(Problem("heads", f"given {most}, which does not divide dim {self.dim}; or set model.head_dim"))
         if not problems and self.position == "rotary" and self.size_of_head % 2:
-            problems.append(("position", f"given 'rotary', which needs an even head size, but it is {self.size_of_head}"))
+            problems.append(
+                Problem("position", f"given 'rotary', which needs an even head size, but it is {self.size_of_head}")
+            )
         if self.position == "sinusoidal" and self.dim % 2:
-            problems.append(("dim", f"given {self.dim}, expected an even number for sinusoidal positions"))
+            problems.append(Problem("dim", f"given {self.dim}, expected an even number for sinusoidal positions"))
         idle = {}
         if self.position not in EMBEDDED:
             idle["position_join"] = f"position {self.position!r} adds nothing to the embeddings"
@@ -90,7 +92,7 @@ class TransformerConfig(Config):
             idle["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
         if self.position != "relative":
             idle["relative_clip"] = f"only relative positions are clipped, not {self.position!r}"
-        check([*problems, *unused(self, idle)])
+        refuse([*problems, *unused(self, idle)])
         return self
 
 

@@ -14,7 +14,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 from torch import Tensor
 
 from heedful.nn.rows import States
-from heedful.schema import Config, check, unused
+from heedful.schema import Config, Problem, refuse, unused
 from heedful.search.predict import Predict
 
 
@@ -78,12 +78,12 @@ class SearchConfig(Config):
             idle |= dict.fromkeys(("temperature", "top_k", "top_p", "seed"), f"search.method is {self.method!r}")
         problems = unused(self, idle)
         if self.method == "beam" and self.n_best > self.beam:
-            problems.append(("n_best", f"given {self.n_best}, expected at most the beam, which is {self.beam}"))
+            problems.append(Problem("n_best", f"given {self.n_best}, expected at most the beam, which is {self.beam}"))
         if self.method == "greedy" and self.n_best > 1:
-            problems.append(("n_best", f"given {self.n_best}, but greedy search finds one hypothesis"))
+            problems.append(Problem("n_best", f"given {self.n_best}, but greedy search finds one hypothesis"))
         if self.min_length > self.max_length:
-            problems.append(("min_length", f"given {self.min_length}, expected at most max_length, {self.max_length}"))
+            problems.append(Problem("min_length", f"given {self.min_length}, expected at most max_length, {self.max_length}"))
         if self.top_p > 1:
-            problems.append(("top_p", f"given {self.top_p}, expected a number in (0, 1]"))
-        check(problems)
+            problems.append(Problem("top_p", f"given {self.top_p}, expected a number in (0, 1]"))
+        refuse(problems)
         return self

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
-from heedful.schema import Config, Probability, check, unused
+from heedful.schema import Config, Probability, Problem, refuse, unused
 from heedful.training.optimisers import OptimiserConfig
 from heedful.training.schedules import ScheduleConfig
 
@@ -47,7 +47,7 @@ class TrainingConfig(Config):
         for name, kept in (("last", self.keep_last), ("best", self.keep_best)):
             if self.average == name and kept < self.average_count:
                 problems.append(
-                    (f"keep_{name}", f"given {kept}, expected at least average_count, which is {self.average_count}")
+                    Problem(f"keep_{name}", f"given {kept}, expected at least average_count, which is {self.average_count}")
                 )
-        check(problems)
+        refuse(problems)
         return self

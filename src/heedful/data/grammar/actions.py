@@ -20,13 +20,14 @@ from heedful.data.grammar.spaces import Family, Space, one_of
 
 # What is done to nouns of a kind; and what is felt or owned, which goes without "every day" or "in the park".
 DONE = {
-    "food": "eat buy sell",
-    "dish": "eat cook buy",
+    "food": "eat buy",
+    "dish": "eat buy",
+    "meal": "eat cook",
     "drink": "drink buy",
     "text": "read write",
-    "road": "drive take wash buy",
-    "ride": "take see wait_for sell",
-    "clothes": "wear wash look_for find buy",
+    "road": "drive take buy",
+    "ride": "take see wait_for",
+    "clothes": "wear look_for find buy",
     "object": "see look_for find buy",
     "opening": "open close clean",
     "surface": "clean see",
@@ -46,7 +47,7 @@ FELT = {
     "kin": "love know",
     "parent": "love",
 }
-SHOWN = {"give": "object text", "show": "object clothes", "send": "text object"}
+SHOWN = {"give": "object clothes", "send": "text object"}
 OBLIQUE = {
     ("talk:parlare", Preposition("about", "di")): "person kin text animal",
     ("think:pensare", Preposition("about", "a")): "person parent kin",
@@ -56,7 +57,7 @@ OBLIQUE = {
     ("return", Preposition("from", "da")): "spot inside",
     ("live", Preposition("in", "in")): "inside",
 }
-MOVING = "sleep work run sing dance walk swim laugh cook eat study"
+MOVING = "sleep work run sing dance walk swim cook eat study"
 COMING = "leave arrive wake_up get_up"
 TOUCHING = "see help meet wait_for listen_to look_at look_for find"
 KNOWING = "love know understand"
@@ -135,12 +136,12 @@ def _verbs(keys: str) -> Space[Deed]:
 
 def transitive() -> Iterator[Family]:
     """Anna reads an interesting book every evening"""
-    for table, settings in ((DONE, FULLY), (FELT, BRIEFLY)):
+    for table, circumstances in ((DONE, FULLY), (FELT, BRIEFLY)):
         for kind, keys in table.items():
             verbs = _verbs(keys)
-            for (who, subjects), (what, things), setting in product(SUBJECTS, objects(kind), settings):
-                spaces = subjects, setting.moods, verbs, slot("object", things), setting.extras
-                yield Family(verbs.size * who * what * setting.share, act, spaces)
+            for (who, subjects), (what, things), circumstance in product(SUBJECTS, objects(kind), circumstances):
+                spaces = subjects, circumstance.moods, verbs, slot("object", things), circumstance.extras
+                yield Family(verbs.size * who * what * circumstance.share, act, spaces)
     for kind, (who, subjects) in product(("drink", "clothes"), SUBJECTS):
         for what, things in participants.favourites(kind):
             yield Family(who * what, act, (subjects, participants.MOODS, _verbs("prefer"), slot("object", things)))
@@ -150,16 +151,16 @@ def intransitive() -> Iterator[Family]:
     """My brother never gets up early"""
     for keys, manner in ((MOVING, participants.WELL), (COMING, participants.EARLY)):
         verbs = _verbs(keys)
-        for (who, subjects), setting in product(SUBJECTS, (*FULLY, manner)):
-            spaces = subjects, setting.moods, verbs, setting.extras
-            yield Family(verbs.size * who * setting.share, act, spaces)
+        for (who, subjects), circumstance in product(SUBJECTS, (*FULLY, manner)):
+            spaces = subjects, circumstance.moods, verbs, circumstance.extras
+            yield Family(verbs.size * who * circumstance.share, act, spaces)
 
 
 def idiomatic() -> Iterator[Family]:
     """I take a shower"""
     idioms = one_of(IDIOMS)
-    for (who, subjects), setting in product(SUBJECTS, PLAINLY):
-        yield Family(who * setting.share, act, (subjects, setting.moods, idioms, setting.extras))
+    for (who, subjects), circumstance in product(SUBJECTS, PLAINLY):
+        yield Family(who * circumstance.share, act, (subjects, circumstance.moods, idioms, circumstance.extras))
 
 
 def dative() -> Iterator[Family]:
@@ -176,11 +177,11 @@ def oblique() -> Iterator[Family]:
     """Do they talk about their friends?"""
     for (verb, preposition), kinds in OBLIQUE.items():
         share = 1 / len(kinds.split())
-        settings = BRIEFLY if verb == "live" else PLAINLY
+        circumstances = BRIEFLY if verb == "live" else PLAINLY
         for kind in kinds.split():
-            for (who, subjects), (what, things), setting in product(SUBJECTS, objects(kind, preposition), settings):
-                spaces = subjects, setting.moods, _verbs(verb), slot("oblique", things), setting.extras
-                yield Family(share * who * what * setting.share, act, spaces)
+            for (who, subjects), (what, things), circumstance in product(SUBJECTS, objects(kind, preposition), circumstances):
+                spaces = subjects, circumstance.moods, _verbs(verb), slot("oblique", things), circumstance.extras
+                yield Family(share * who * what * circumstance.share, act, spaces)
 
 
 def _mutual() -> list[tuple[float, Space[Subject], Space[Extra]]]:
@@ -202,11 +203,11 @@ def _mutual() -> list[tuple[float, Space[Subject], Space[Extra]]]:
 
 def clitic() -> Iterator[Family]:
     """Do you wait for her?"""
-    for keys, settings in ((TOUCHING, PLAINLY), (KNOWING, BRIEFLY)):
+    for keys, circumstances in ((TOUCHING, PLAINLY), (KNOWING, BRIEFLY)):
         verbs = _verbs(keys)
-        for (who, subjects, clitics), setting in product(_mutual(), settings):
-            spaces = subjects, setting.moods, verbs, clitics, setting.extras
-            yield Family(verbs.size * who * setting.share, act, spaces)
+        for (who, subjects, clitics), circumstance in product(_mutual(), circumstances):
+            spaces = subjects, circumstance.moods, verbs, clitics, circumstance.extras
+            yield Family(verbs.size * who * circumstance.share, act, spaces)
 
 
 def modal() -> Iterator[Family]:

@@ -15,7 +15,10 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, product
 from typing import Literal, NamedTuple
 
-from heedful.data.grammar.clauses import Clause
+from heedful.data.grammar.actions import IDIOMS, act
+from heedful.data.grammar.clauses import Clause, Mood, adjective_phrase, copula
+from heedful.data.grammar.lexicon import ADJECTIVES
+from heedful.data.grammar.participants import MYSELF
 from heedful.data.grammar.phrases import compose, source_words
 from heedful.data.grammar.rules import families
 from heedful.data.grammar.spaces import Family, Space, shuffled
@@ -127,3 +130,17 @@ def derivations(source: str) -> Iterator[Sentence]:
 def translate_exactly(source: str) -> Sentence | None:
     """The sentence with this source, if the grammar writes it."""
     return next(derivations(source), None)
+
+
+def _examples() -> tuple[Sentence, Sentence]:
+    trendy = next(adjective for adjective in ADJECTIVES["p"] if adjective.english == "trendy")
+    shower = next(idiom for idiom in IDIOMS if "shower" in idiom.clues)
+    being = copula(MYSELF, Mood.STATEMENT, adjective_phrase(trendy, MYSELF.gender, MYSELF.plural, None))
+    return finish(being), finish(act(MYSELF, Mood.STATEMENT, shower))
+
+
+EXAMPLES = _examples()
+LABELS = (
+    *("root", "nsubj", "csubj", "obj", "iobj", "obl", "xcomp", "advcl", "conj"),
+    *("det", "poss", "nummod", "amod", "nmod", "advmod", "neg", "aux", "cop", "case", "mark", "cc", "prt", "expl"),
+)

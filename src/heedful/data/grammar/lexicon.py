@@ -70,71 +70,69 @@ class Name:
 
 _NOUNS = """
 person m    friend=amico/amici boy=ragazzo man/men=uomo/uomini doctor=dottore student=studente teacher=insegnante
-person m    child/children=bambino neighbour=vicino psychologist=psicologo/psicologi actor=attore
-person f    girl=ragazza woman/women=donna actress=attrice nurse=infermiera waitress=cameriera
+person m    child/children=bambino psychologist=psicologo/psicologi actor=attore
+person f    girl=ragazza woman/women=donna actress=attrice nurse=infermiera
 parent m    father=padre grandfather=nonno
 parent f    mother=madre grandmother=nonna
-kin m       brother=fratello son=figlio uncle=zio/zii cousin=cugino
+kin m       brother=fratello son=figlio uncle=zio/zii
 kin f       sister=sorella daughter=figlia aunt=zia
 animal m    cat=gatto dog=cane bird=uccello horse=cavallo squirrel=scoiattolo
-animal f    cow=mucca bee=ape monkey=scimmia
-food m      egg=uovo/uova* tomato=pomodoro lemon=limone sandwich=panino biscuit=biscotto
-food f      apple=mela orange=arancia/arance onion=cipolla cake=torta strawberry=fragola
-dish m      bread=pane rice=riso cheese=formaggio sugar=zucchero
-dish f      meat=carne salad=insalata pasta=pasta
+animal f    cow=mucca bee=ape
+food m      egg=uovo/uova* tomato=pomodoro lemon=limone sandwich=panino
+food f      apple=mela orange=arancia/arance cake=torta
+dish m      bread=pane cheese=formaggio sugar=zucchero
+dish f      salad=insalata
+meal f      meat=carne pasta=pasta soup=zuppa
 drink m     wine=vino milk=latte coffee=caffè tea=tè
-drink f     water=acqua beer=birra
+drink f     water=acqua
 text m      book=libro novel=romanzo article=articolo
-text f      letter=lettera story=storia poem=poesia
-road m      bus=autobus taxi=taxi truck=camion
+text f      letter=lettera story=storia
+road m      bus=autobus taxi=taxi
 road f      car=macchina
 ride m      train=treno plane=aereo
-ride f      boat=barca bicycle=bicicletta
+ride f      boat=barca
 clothes m   hat=cappello coat=cappotto backpack=zaino boot=stivale
-clothes f   shirt=camicia/camicie shoe=scarpa jacket=giacca scarf/scarves=sciarpa
-object m    mirror=specchio clock=orologio umbrella=ombrello knife/knives=coltello phone=telefono flower=fiore gift=regalo
-object f    key=chiave lamp=lampada bottle=bottiglia bag=borsa chair=sedia
-opening m   drawer=cassetto wardrobe=armadio
-opening f   door=porta window=finestra box=scatola suitcase=valigia/valigie
+clothes f   shirt=camicia/camicie shoe=scarpa scarf/scarves=sciarpa
+object m    mirror=specchio clock=orologio umbrella=ombrello knife/knives=coltello phone=telefono flower=fiore
+object f    key=chiave lamp=lampada chair=sedia
+opening m   wardrobe=armadio
+opening f   door=porta window=finestra box=scatola
 surface m   table=tavolo bed=letto sofa=divano
-surface f   desk=scrivania bench=panchina
-inside m    garden=giardino park=parco office=ufficio hotel=albergo hospital=ospedale
-inside f    kitchen=cucina house=casa library=biblioteca city=città square=piazza
+surface f   bench=panchina
+inside m    garden=giardino park=parco office=ufficio hotel=albergo studio/studios=studio
+inside f    kitchen=cucina house=casa city=città
 spot m      restaurant=ristorante museum=museo airport=aeroporto stadium=stadio zoo=zoo/zoo market=mercato
 spot f      station=stazione
-landmark m  bridge=ponte tree=albero river=fiume
-landmark f  church=chiesa school=scuola bank=banca
+landmark m  bridge=ponte tree=albero
+landmark f  church=chiesa school=scuola
 """
 
 # Which things an adjective can be said of: a letter for each class of nouns (see NOUN_LETTERS).
 _ADJECTIVES = """
 before  beautiful=bello:patvcol good=buono:pafdt big=grande:afvol small=piccolo:afvcol new=nuovo:tvcol
 before  old=vecchio:patvcol young=giovane:pa excellent=ottimo:fdt strange=strano:patol
-after   tall=alto:p kind=gentile:p rich=ricco:p famous=famoso:p intelligent=intelligente:pa nice=simpatico:p
+after   tall=alto:p kind=gentile:p rich=ricco:p famous=famoso:p intelligent=intelligente:pa
 after   Italian=italiano:pfdtvc English=inglese:ptv French=francese:pfdtc Spanish=spagnolo:pfdt
-after   trendy=alla_moda:pc elegant=elegante:pco strong=forte:pa
-after   red=rosso:fvcol white=bianco:afvcol black=nero:avcol green=verde:vcol blue=blu:vcol yellow=giallo:fvco
-after   expensive=costoso:dtvco cheap=economico:dtvco heavy=pesante:to empty=vuoto:vo fresh=fresco:fd sweet=dolce:fd
-after   interesting=interessante:t boring=noioso:t difficult=difficile:t long=lungo:tc quiet=tranquillo:l modern=moderno:vl
+after   trendy=alla_moda:pc
+after   red=rosso:fvcol white=bianco:afvcol black=nero:avcol green=verde:vcol blue=blu:vcol
+after   expensive=costoso:dtvco cheap=economico:dtvco empty=vuoto:vo fresh=fresco:fd sweet=dolce:fd
+after   interesting=interessante:t difficult=difficile:t long=lungo:tc modern=moderno:vl
 state   tired=stanco:p happy=felice:p sad=triste:p ready=pronto:p ill=malato:p busy=occupato:p angry=arrabbiato:p
 """
 
 NOUN_LETTERS = {
-    "person": "p", "kin": "p", "parent": "p", "animal": "a", "food": "f", "dish": "d", "drink": "d", "text": "t", "road": "v",
-    "ride": "v", "clothes": "c", "object": "o", "opening": "o", "surface": "o", "inside": "l", "spot": "l", "landmark": "l",
+    "person": "p", "kin": "p", "parent": "p", "animal": "a", "food": "f", "dish": "d", "meal": "d", "drink": "d", "text": "t",
+    "road": "v", "ride": "v", "clothes": "c", "object": "o", "opening": "o", "surface": "o", "inside": "l", "spot": "l",
 }  # fmt: skip
 
-_IRREGULAR_ADJECTIVES: dict[tuple[str, Gender, bool], str] = {
-    ("simpatico", "m", True): "simpatici",
-    ("economico", "m", True): "economici",
-}
+_IRREGULAR_ADJECTIVES: dict[tuple[str, Gender, bool], str] = {("economico", "m", True): "economici"}
 
 _VERBS = """
 eat=mangiare cook=cucinare drink=bere read=leggere write=scrivere drive=guidare take=prendere wear=portare see=vedere
-buy=comprare sell=vendere have=avere want=volere love=amare help=aiutare know=conoscere meet=incontrare find=trovare
-open=aprire close=chiudere clean=pulire* wash=lavare prefer=preferire* understand=capire* study=studiare speak=parlare
-give=dare show=mostrare send=mandare answer=rispondere go=andare return=tornare live=vivere sleep=dormire work=lavorare
-run=correre sing=cantare dance=ballare walk=camminare swim=nuotare laugh=ridere leave=partire arrive=arrivare
+buy=comprare have=avere want=volere love=amare help=aiutare know=conoscere meet=incontrare find=trovare
+open=aprire close=chiudere clean=pulire* prefer=preferire* understand=capire* study=studiare speak=parlare
+give=dare send=mandare answer=rispondere go=andare return=tornare live=vivere sleep=dormire work=lavorare
+run=correre sing=cantare dance=ballare walk=camminare swim=nuotare leave=partire arrive=arrivare
 can=potere must=dovere watch=guardare
 """
 # Verbs with a particle, or whose name here differs from the English word because another verb has it.

@@ -41,7 +41,7 @@ from heedful.data.grammar.spaces import Space, one_of
 STATED = one_of([Mood.STATEMENT, Mood.NEGATIVE])
 MOODS = one_of([Mood.STATEMENT, Mood.NEGATIVE, Mood.QUESTION])
 ALL_MOODS = one_of([Mood.STATEMENT, Mood.NEGATIVE, Mood.QUESTION, Mood.NEVER])
-MASS = ("dish", "drink")
+MASS = ("dish", "meal", "drink")
 
 
 class Thing(NamedTuple):
@@ -277,7 +277,7 @@ MANNERS = _phrases(
 HOURS = _phrases(("early", "presto"), ("late", "tardi"), label="advmod")
 
 
-class Setting(NamedTuple):
+class Circumstance(NamedTuple):
     """A kind of adjunct and the moods that it goes with."""
 
     share: float
@@ -285,11 +285,11 @@ class Setting(NamedTuple):
     moods: Space[Mood]
 
 
-ALONE = Setting(0.55, Space(dict), ALL_MOODS)
-OFTEN = Setting(0.10, slot("adverb", one_of(FREQUENCIES)), MOODS)
-DAILY = Setting(0.14, slot("tail", one_of(TIMES)), MOODS)
-WELL = Setting(0.14, slot("tail", one_of(MANNERS)), MOODS)
-EARLY = Setting(0.14, slot("tail", one_of(HOURS)), MOODS)
-SOMEWHERE = Setting(0.12, slot("tail", PLACES), ALL_MOODS)
-TOGETHER = Setting(0.05, slot("tail", COMPANY), ALL_MOODS)
-WHY = Setting(0.04, Space(dict), one_of([Mood.WHY]))
+ALONE = Circumstance(0.55, Space(dict), ALL_MOODS)
+OFTEN = Circumstance(0.10, slot("adverb", one_of(FREQUENCIES)), MOODS)
+DAILY = Circumstance(0.14, slot("tail", one_of(TIMES)), MOODS)
+WELL = Circumstance(0.14, slot("tail", one_of(MANNERS)), MOODS)
+EARLY = Circumstance(0.14, slot("tail", one_of(HOURS)), MOODS)
+SOMEWHERE = Circumstance(0.12, slot("tail", PLACES), ALL_MOODS)
+TOGETHER = Circumstance(0.05, slot("tail", COMPANY), ALL_MOODS)
+WHY = Circumstance(0.04, Space(dict), one_of([Mood.WHY]))

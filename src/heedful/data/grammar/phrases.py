@@ -29,9 +29,14 @@ class Token(NamedTuple):
 
 class Tree(NamedTuple):
     words: tuple[str, ...]
-    heads: tuple[int, ...]  # -1: the root, which hangs on whatever the phrase becomes a part of
+    steps: tuple[int, ...]  # from each word to its head, 0 at the root: a tree keeps them wherever it is moved
     labels: tuple[str, ...]
     root: int
+
+    @property
+    def heads(self) -> tuple[int, ...]:
+        """The head of each word, -1 for the root."""
+        return tuple([word + step if step else -1 for word, step in enumerate(self.steps)])
 
 
 class Phrase(NamedTuple):
@@ -75,12 +80,12 @@ def fixed(source: str, target: str, label: str = "root") -> Phrase:
 
 def source_only(text: str) -> Phrase:
     """A word that the target leaves out."""
-    return Phrase(Tree((text,), (-1,), ("root",), 0), NOTHING, ())
+    return Phrase(Tree((text,), (0,), ("root",), 0), NOTHING, ())
 
 
 def target_only(text: str) -> Phrase:
     """A word that the source leaves out."""
-    return Phrase(NOTHING, Tree((text,), (-1,), ("root",), 0), ())
+    return Phrase(NOTHING, Tree((text,), (0,), ("root",), 0), ())
 
 
 def labelled(phrase: Phrase, source: str, target: str | None = None) -> Phrase:
@@ -110,8 +115,8 @@ def _elide(tokens: Sequence[Token]) -> list[Token]:
 
 def _grow(tokens: Sequence[Token]) -> Tree:
     root = [token.label for token in tokens].index("root")
-    heads = [-1 if i == root else i + 1 if token.leans else root for i, token in enumerate(tokens)]
-    return Tree(tuple(t.text for t in tokens), tuple(heads), tuple(t.label for t in tokens), root)
+    steps = [1 if token.leans else root - i for i, token in enumerate(tokens)]
+    return Tree(tuple([t.text for t in tokens]), tuple(steps), tuple([t.label for t in tokens]), root)
 
 
 def _complete(links: list[tuple[int, int]], source: Tree, target: Tree) -> Links:
@@ -121,15 +126,15 @@ def _complete(links: list[tuple[int, int]], source: Tree, target: Tree) -> Links
     for i, j in links:
         forward.setdefault(i, []).append(j)
         backward.setdefault(j, []).append(i)
-    more = [(i, j) for i in range(len(source.words)) if i not in forward for j in _of_ancestor(i, source.heads, forward)]
-    more += [(i, j) for j in range(len(target.words)) if j not in backward for i in _of_ancestor(j, target.heads, backward)]
+    more = [(i, j) for i in range(len(source.words)) if i not in forward for j in _of_ancestor(i, source.steps, forward)]
+    more += [(i, j) for j in range(len(target.words)) if j not in backward for i in _of_ancestor(j, target.steps, backward)]
     return tuple(links + more)
 
 
-def _of_ancestor(word: int, heads: Sequence[int], partners: Mapping[int, list[int]]) -> list[int]:
+def _of_ancestor(word: int, steps: Sequence[int], partners: Mapping[int, list[int]]) -> list[int]:
     while word not in partners:
-        word = heads[word]
-        assert word >= 0, "neither a word nor any of those above it is aligned"
+        assert steps[word], "neither a word nor any of those above it is aligned"
+        word += steps[word]
     return partners[word]
 
 
@@ -205,27 +210,26 @@ def compose(frame: Frame, parts: Parts) -> Phrase:
 def _lay(items: Iterable[Item], parts: Parts, side: Literal[0, 1]) -> tuple[Tree, dict[str, int]]:
     """One side of the parts in the order of the items: the tree over all words, and where each part starts."""
     words: list[str] = []
+    steps: list[int] = []
+    labels: list[str] = []
     starts: dict[str, int] = {}
-    roots: dict[str | None, int] = {None: -1}
-    laid: list[tuple[Item, Tree]] = []
-    for item in items:
-        slot = item[0]
+    roots: dict[str, int] = {}
+    for slot, label, _ in items:
         if slot in parts:
             tree = parts[slot][side]
             if tree.words:
                 starts[slot] = start = len(words)
                 roots[slot] = start + tree.root
                 words += tree.words
-                laid.append((item, tree))
-    heads: list[int] = []
-    labels: list[str] = []
-    root = -1
-    for (slot, label, parent), tree in laid:
-        start, outer = starts[slot], roots[parent]
-        heads += [outer if head < 0 else head + start for head in tree.heads]
-        labels += tree.labels
-        if label is not None:
-            labels[roots[slot]] = label
-        if parent is None:
-            root = roots[slot]
-    return Tree(tuple(words), tuple(heads), tuple(labels), root), starts
+                steps += tree.steps
+                labels += tree.labels
+                if label:
+                    labels[start + tree.root] = label
+    top = -1
+    for slot, _, parent in items:
+        if slot in roots:
+            if parent:
+                steps[roots[slot]] = roots[parent] - roots[slot]
+            else:
+                top = roots[slot]
+    return Tree(tuple(words), tuple(steps), tuple(labels), top), starts

@@ -48,7 +48,7 @@ def double() -> Iterator[Family]:
 
 
 PATTERNS: dict[str, tuple[float, Callable[[], Iterator[Family]]]] = {
-    "transitive": (0.30, actions.transitive),
+    "transitive": (0.28, actions.transitive),
     "intransitive": (0.08, actions.intransitive),
     "idiomatic": (0.06, actions.idiomatic),
     "dative": (0.04, actions.dative),
@@ -56,7 +56,7 @@ PATTERNS: dict[str, tuple[float, Callable[[], Iterator[Family]]]] = {
     "clitic": (0.06, actions.clitic),
     "modal": (0.09, actions.modal),
     "questioning": (0.04, actions.questioning),
-    "adjectival": (0.08, states.adjectival),
+    "adjectival": (0.10, states.adjectival),
     "nominal": (0.03, states.nominal),
     "local": (0.04, states.local),
     "feeling": (0.03, states.feeling),

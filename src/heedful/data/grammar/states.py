@@ -22,7 +22,7 @@ from heedful.data.grammar.clauses import (
 )
 from heedful.data.grammar.lexicon import ADJECTIVES, NOUN_LETTERS, NOUNS, STATES, VERBS, Adjective, Verb
 from heedful.data.grammar.nouns import FEW, MANY, NUMBERS, POINTING, POSSESSED, THE, THE_MANY, A, Modifiers, noun_phrase
-from heedful.data.grammar.participants import ONLY_PLAIN, SUBJECTS, Extra, Setting, Thing, noun_subject, slot
+from heedful.data.grammar.participants import ONLY_PLAIN, SUBJECTS, Circumstance, Extra, Thing, noun_subject, slot
 from heedful.data.grammar.phrases import Phrase, fixed
 from heedful.data.grammar.spaces import Family, Space, one_of
 
@@ -106,10 +106,10 @@ def _have(subject: Subject, mood: Mood, feeling: Phrase, extra: Extra) -> Clause
 
 def feeling() -> Iterator[Family]:
     """Are you hungry? The doctor is never in a hurry"""
-    settings = participants.ALONE, participants.WHY, participants.OFTEN, Setting(0.1, TODAY, participants.MOODS)
+    circumstances = participants.ALONE, participants.WHY, participants.OFTEN, Circumstance(0.1, TODAY, participants.MOODS)
     feelings = one_of(FEELINGS)
-    for (who, subjects), setting in product(SUBJECTS, settings):
-        yield Family(who * setting.share, _have, (subjects, setting.moods, feelings, setting.extras))
+    for (who, subjects), circumstance in product(SUBJECTS, circumstances):
+        yield Family(who * circumstance.share, _have, (subjects, circumstance.moods, feelings, circumstance.extras))
 
 
 def _like(liker: Liker, mood: Mood, thing: Thing) -> Clause:
@@ -123,7 +123,7 @@ def _like_to(liker: Liker, mood: Mood, verb: Verb) -> Clause:
 def pleasing() -> Iterator[Family]:
     """She likes cats; Marco doesn't like to dance"""
     likers, moods = one_of(participants.LIKERS), participants.MOODS
-    for kind in ("animal", "food", "dish", "drink", "text", "clothes", "road", "inside"):
+    for kind in ("animal", "food", "dish", "meal", "drink", "text", "clothes", "road", "inside"):
         for share, things in participants.favourite_things(kind):
             yield Family(0.1 * share, _like, (likers, moods, things))
     verbs = [
@@ -144,6 +144,6 @@ def existential() -> Iterator[Family]:
         modifiers: list[Modifiers] = participants.one_adjective(kind) if modified else ONLY_PLAIN
         share = 0.4 if modified else 1.0
         things = Space(participants.thing, NOUNS[kind], [A, *NUMBERS, MANY, FEW], modifiers)
-        if kind in ("object", "food", "clothes"):
+        if kind != "person":
             yield Family(0.5 * share, _exist, (moods, things, participants.SURFACES))
         yield Family(0.5 * share, _exist, (moods, things, participants.PLACES))

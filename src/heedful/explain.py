@@ -1,0 +1,203 @@
+"""What pydantic refused, in our words: one problem for each mistake, with what was given and what was expected.
+
+    model.heads: given 0, expected a whole number > 0
+    training.schedule: given 'cosin', expected one of: constant, cosine; did you mean 'cosine'?
+
+What was expected is read from the type, so that it is complete: also the bound that was not broken is named.
+Where a type is a union, pydantic complains once for each branch. We choose the branch that was meant by the shape of
+the value (a table, a list, or a scalar) and by the table's tag, check against that one alone, and explain what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+from pydantic import Discriminator, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from heedful.errors import nearest
+from heedful.kinds import branches, choices, describe, fields, is_list, is_table, is_union, keys, member, peel, rule
+from heedful.schema import Config, Problem, Problems, written
+from heedful.toml import write_key
+
+ABSENT = object()  # stands for what was given where nothing was
+
+# Where the type alone does not say what was wrong.
+EXPECTED = {
+    "finite_number": "a finite number",
+    "path_not_file": "the path of a file that exists",
+    "path_not_directory": "the path of a folder that exists",
+}
+
+
+class Spot(NamedTuple):
+    """A place in the schema together with what was given there."""
+
+    path: tuple[str, ...]
+    kind: Any
+    given: object
+    schema: Any  # the whole, for finding a key that belongs elsewhere
+
+
+def explain(schema: type[Config], given: Mapping[str, object], error: ValidationError) -> list[Problem]:
+    return _explain(Spot((), schema, given, schema), error)
+
+
+def flags_for_numbers(schema: type[Config], given: Mapping[str, object]) -> list[Problem]:
+    """The places where true or false stands for a number: pydantic would read 1 or 0."""
+    return list(_flags(Spot((), schema, given, schema)))
+
+
+def _flags(spot: Spot) -> Iterator[Problem]:
+    if isinstance(spot.given, bool):
+        kinds = [peel(branch)[0] for branch in branches(spot.kind)]
+        if any(kind in (int, float) for kind in kinds) and not any(kind in (bool, Any) for kind in kinds):
+            yield _unexpected(spot)
+        return
+    chosen = _choose_branch(spot) if is_union(peel(spot.kind)[0]) else spot.kind
+    if isinstance(spot.given, Mapping):
+        parts: Iterable[int | str] = spot.given
+    else:
+        parts = range(len(spot.given)) if isinstance(spot.given, list | tuple) else ()
+    for part in parts:
+        inner, rest = _locate(spot._replace(kind=chosen), [part])
+        if not rest:
+            yield from _flags(inner)
+
+
+def _explain(start: Spot, error: ValidationError) -> list[Problem]:
+    found: dict[Problem, None] = {}  # all branches of a union lead to the same problems: each is said once
+    for item in error.errors(include_url=False):
+        found.update(dict.fromkeys(_explain_item(start, item)))
+    return list(found)
+
+
+def _explain_item(start: Spot, item: ErrorDetails) -> list[Problem]:
+    spot, rest = _locate(start, item["loc"])
+    if spot.given is ABSENT:
+        spot = spot._replace(given=item["input"])
+    if item["type"] == "extra_forbidden" and len(rest) == 1:
+        return [_unknown_key(spot, str(rest[0]))]
+    if len(rest) == 2 and rest[1] == "[key]":
+        return [_unknown_choice(spot, str(rest[0]))]
+    if item["type"] in ("value_error", "assertion_error") and not rest:
+        return _refused(spot, item["ctx"]["error"])
+    if item["type"] == "missing" and not rest:
+        if isinstance(item["loc"][-1], int):  # an item: the list is too short
+            return [_unexpected(_locate(start, item["loc"][:-1])[0])]
+        return [Problem(write_key(spot.path), f"missing, expected {describe(spot.kind)}")]
+    if is_union(peel(spot.kind)[0]):
+        return _explain_union(spot)
+    if item["type"] in EXPECTED:
+        return [Problem(write_key(spot.path), f"given {written(spot.given)}, expected {EXPECTED[item['type']]}")]
+    return [_unexpected(spot)]
+
+
+def _locate(spot: Spot, location: Sequence[int | str]) -> tuple[Spot, Sequence[int | str]]:
+    """Walk along pydantic's location as far as it names keys and items; also what is left of it."""
+    for depth, part in enumerate(location):
+        inner = member(spot.kind, part)
+        if inner is None or location[depth + 1 :] == ("[key]",):
+            return spot, location[depth:]
+        if isinstance(part, int) and isinstance(spot.given, Mapping):
+            spot = spot._replace(kind=inner)  # one table, of which the schema made a list of one
+            continue
+        given: object = ABSENT
+        if isinstance(spot.given, Mapping):
+            given = spot.given.get(str(part), ABSENT)
+        elif isinstance(spot.given, list | tuple) and isinstance(part, int) and part < len(spot.given):
+            given = spot.given[part]
+        spot = spot._replace(path=(*spot.path, str(part)), kind=inner, given=given)
+    return spot, ()
+
+
+def _unexpected(spot: Spot) -> Problem:
+    names = [name for branch in branches(spot.kind) for name in choices(branch)]
+    sentence = f"given {written(spot.given)}, expected {describe(spot.kind)}"
+    return Problem(write_key(spot.path), sentence, _suggest(spot.given, names))
+
+
+def _unknown_key(spot: Spot, name: str) -> Problem:
+    path = (*spot.path, name)
+    names = list(fields(spot.kind))
+    elsewhere = [key for key in keys(spot.schema) if key[-1] == name and key != path]
+    suggestion = _suggest(name, names) or (write_key(elsewhere[0]) if elsewhere else None)
+    sentence = "unknown key" if suggestion else f"unknown key; expected one of: {', '.join(names)}"
+    return Problem(write_key(path), sentence, suggestion)
+
+
+def _unknown_choice(spot: Spot, name: str) -> Problem:
+    """A key that the type of a dict's keys refuses."""
+    kind = get_args(peel(spot.kind)[0])[0]
+    sentence = f"unknown key; expected {describe(kind)}"
+    return Problem(write_key((*spot.path, name)), sentence, _suggest(name, choices(kind)))
+
+
+def _refused(spot: Spot, error: Exception) -> list[Problem]:
+    """The words of a validator of ours, about a whole table or one value."""
+    where = write_key(spot.path)
+    if isinstance(error, Problems):
+        return [each._replace(path=".".join(filter(None, (where, each.path)))) for each in error.problems]
+    sentence = str(error) if isinstance(spot.given, Mapping) else f"given {written(spot.given)}, {error}"
+    return [Problem(where, sentence)]
+
+
+def _explain_union(spot: Spot) -> list[Problem]:
+    chosen = _choose_branch(spot)
+    if isinstance(chosen, Problem):
+        return [chosen]
+    if chosen is not None:
+        try:
+            TypeAdapter(chosen).validate_python(spot.given)
+        except ValidationError as error:
+            return _explain(spot._replace(kind=chosen), error)
+    return [_unexpected(spot)]
+
+
+def _choose_branch(spot: Spot) -> Any:
+    """The branch of a union that was meant; None where there is no telling."""
+    if isinstance(spot.given, Mapping):
+        return _choose_table(spot, spot.given)
+    if isinstance(spot.given, list | tuple):
+        return next(filter(is_list, branches(spot.kind)), None)
+    return None
+
+
+def _choose_table(spot: Spot, given: Mapping[str, object]) -> Any:
+    """The branch that was meant: by its tag, else by how many of its keys were given; or what is wrong with the tag."""
+    tables = list(filter(is_table, branches(spot.kind)))
+    declared = _discriminator(spot.kind)
+    tag = declared or _shared_tag(tables)
+    if tag and (tag in given or declared):
+        named = {name: table for table in tables for name in choices(fields(table).get(tag))}
+        kind: Any = Literal[tuple(named)]
+        if tag not in given:
+            return Problem(write_key((*spot.path, tag)), f"missing, expected {describe(kind)}")
+        if not any(given[tag] == name for name in named):
+            return _unexpected(Spot((*spot.path, tag), kind, given[tag], spot.schema))
+        return named[given[tag]]
+    return max(tables, key=lambda table: len(fields(table).keys() & given.keys()), default=None)
+
+
+def _discriminator(kind: Any) -> str | None:
+    """The tag that a union, or one inside it, declares."""
+    bare, rules = peel(kind)
+    tag = rule(rules, "discriminator")
+    tag = tag.discriminator if isinstance(tag, Discriminator) else tag
+    if isinstance(tag, str):
+        return tag
+    return next(filter(None, map(_discriminator, get_args(bare))), None) if is_union(bare) else None
+
+
+def _shared_tag(tables: Sequence[Any]) -> str | None:
+    """The key whose fixed value tells these tables apart, where they have one without declaring it."""
+    inside = [fields(table) for table in tables]
+    return next((name for name in inside[0] if all(choices(each.get(name)) for each in inside)), None) if inside else None
+
+
+def _suggest(given: object, names: Iterable[object]) -> str | None:
+    if not isinstance(given, str):
+        return None
+    known = [name for name in names if isinstance(name, str)]
+    return nearest(given, known) or nearest(given.lower(), known)

@@ -1,0 +1,167 @@
+"""What was given: the values of a TOML file, changed by `key=value` from the command line, and the place of each.
+
+    training.steps=200   model.heads=[4,4,8]   data.train.source=a.txt   data.train.0.weight=2
+
+A value is read as TOML where it is TOML, else it is the text itself. Nothing is checked against a schema here.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from heedful.errors import ConfigError, nearest
+from heedful.schema import Problem, written
+from heedful.toml import key_lines, split_key, write_key
+
+Parts = tuple[str, ...]  # a dotted path, split
+
+EXAMPLE = "training.steps=200"
+
+
+@dataclass(frozen=True)
+class Place:
+    path: Path | None  # None is the command line
+    line: int | None = None
+
+    def __str__(self) -> str:
+        if self.path is None:
+            return "command line"
+        return f"{self.path}:{self.line}" if self.line else str(self.path)
+
+
+@dataclass(frozen=True)
+class Given:
+    path: Path | None
+    tree: dict[str, object]
+    lines: dict[Parts, int] = field(default_factory=dict)  # of the file's keys
+    overrides: dict[Parts, str] = field(default_factory=dict)  # the texts of the command line
+
+    def place(self, parts: Parts) -> Place:
+        """Where this path, or the nearest table around it, was written."""
+        heads = [parts[:length] for length in range(len(parts), 0, -1)]
+        if any(head in self.overrides for head in heads):
+            return Place(None)
+        for head in heads:
+            if head in self.lines:
+                return Place(self.path, self.lines[head])
+            if any(other[: len(head)] == head for other in self.overrides):
+                return Place(None)
+        return Place(self.path)
+
+    def find(self, parts: Parts) -> Parts | None:
+        """How a path of the checked config was written: shorter where the schema unfolded a value; None if it was not."""
+        tree: object = self.tree
+        found: Parts = ()
+        for part in parts:
+            if isinstance(tree, dict) and part in tree:
+                tree = tree[part]
+            elif isinstance(tree, list) and part.isdigit() and int(part) < len(tree):
+                tree = tree[int(part)]
+            elif isinstance(tree, dict) and part.isdigit():
+                continue  # the schema made a list of this one table
+            else:
+                return None if isinstance(tree, dict) else found
+            found = (*found, part)
+        return found
+
+
+def read_given(path: Path | None, overrides: Sequence[str]) -> tuple[Given, list[Problem]]:
+    """The file with the overrides put in, and what is wrong with the overrides' form."""
+    given = read_file(path) if path else Given(None, {})
+    return given, [problem for text in overrides if (problem := _override(given, text))]
+
+
+def read_file(path: Path) -> Given:
+    try:
+        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+    except FileNotFoundError:
+        close = nearest(path.name, [file.name for file in path.parent.glob("*.toml")])
+        hint = f"did you mean {str(path.with_name(close))!r}?" if close else None
+        raise ConfigError(f"{path}: no such file; expected settings in TOML", hint) from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected settings in TOML") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        byte = error.object[error.start]
+        raise ConfigError(f"{path}:{line}: byte 0x{byte:02x} is not UTF-8; expected settings in TOML") from None
+    try:
+        return Given(path, tomllib.loads(text), key_lines(text))
+    except tomllib.TOMLDecodeError as error:
+        raise _bad_syntax(path, text, str(error)) from None
+
+
+def parse_value(text: str) -> object:
+    """A TOML value where the text is one, else the text itself; a shell leaves [en,de] of ["en","de"]."""
+    try:
+        parsed: dict[str, object] = tomllib.loads(f"value = {text}")
+        if list(parsed) == ["value"]:
+            return parsed["value"]
+    except tomllib.TOMLDecodeError:
+        pass
+    words = re.fullmatch(r"\[([^\[\]{}\"']+)\]", text)
+    return [parse_value(word.strip()) for word in words[1].split(",")] if words else text
+
+
+def put(tree: object, parts: Parts, value: object) -> None:
+    """Set the value at a path, making the tables that are not there yet."""
+    for index, part in enumerate(parts):
+        is_last = index == len(parts) - 1
+        if isinstance(tree, list):
+            tree[int(part)] = value if is_last else tree[int(part)]
+            tree = tree[int(part)]
+        elif isinstance(tree, dict):
+            tree[part] = value if is_last else tree.get(part, {})
+            tree = tree[part]
+
+
+def _override(given: Given, text: str) -> Problem | None:
+    """Put one `key=value` into the tree, or say why it cannot be done."""
+    key, equals, value = (piece.strip() for piece in text.partition("="))
+    parts = split_key(key)
+    if not equals or parts is None or key.startswith("-"):
+        bare = key.lstrip("-")
+        suggestion = f"{bare}={value or 'VALUE'}" if split_key(bare) else None
+        return Problem("", f"given {text!r}, expected key=value, as in {EXAMPLE}", suggestion)
+    if not value:
+        return Problem(key, "given nothing after '=', expected a value")
+    if obstacle := _obstacle(given.tree, parts):
+        blocked, found = obstacle
+        return Problem(key, f"given {value!r}, but {write_key(blocked)} is {found} ({given.place(blocked)})")
+    put(given.tree, parts, parse_value(value))
+    given.overrides[parts] = value
+    return None
+
+
+def _obstacle(tree: object, parts: Parts) -> tuple[Parts, str] | None:
+    """Where on the way to `parts` there is something that holds no such key, and what it is."""
+    for depth, part in enumerate(parts):
+        if isinstance(tree, dict):
+            if part not in tree:
+                return None
+            tree = tree[part]
+        elif isinstance(tree, list):
+            if not part.isdigit() or int(part) >= len(tree):
+                return parts[:depth], f"a list of {len(tree)}, with items numbered from 0"
+            tree = tree[int(part)]
+        else:
+            return parts[:depth], f"{written(tree)}, not a table"
+    return None
+
+
+def _bad_syntax(path: Path, text: str, message: str) -> ConfigError:
+    found = re.fullmatch(r"(?P<reason>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", message)
+    assert found, f"tomllib says it otherwise now: {message!r}"
+    lines = text.splitlines() or [""]
+    line = int(found["line"] or len(lines))
+    column = int(found["column"] or len(lines[-1]) + 1)
+    reason = found["reason"][0].lower() + found["reason"][1:]
+    before, after = lines[line - 1][: column - 1].strip(), lines[line - 1][column - 1 :].partition("#")[0].strip()
+    hint = None
+    if found["reason"] == "Invalid value" and re.fullmatch(r"[A-Za-z./~][^\"']*", after):
+        is_flag = after.lower() in ("true", "false")
+        hint = f"write {before} {after.lower()}" if is_flag else f'text stands in quotes: {before} "{after}"'
+    return ConfigError(f"{path}:{line}:{column}: not valid TOML: {reason}", hint)

@@ -1,0 +1,179 @@
+"""What a type says, in words: `describe(Probability)` is "a number >= 0 and < 1".
+
+Types come wrapped: Annotated[int, Gt(0)], `X | None`, aliases. `peel` takes the wrappings off and keeps their rules;
+`branches`, `choices`, `fields` and `member` look one step inside. All of them take any type and answer with nothing
+where it has no such inside.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import Field, FieldInfo
+
+from heedful.schema import Config, written
+
+NOUNS: dict[Any, tuple[str, str]] = {
+    bool: ("true or false", "true or false"),
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    str: ("a string", "strings"),
+    Path: ("a path", "paths"),
+    Any: ("a value", "values"),
+}
+LISTS = (list, tuple, set, frozenset, Sequence)
+TABLES = (dict, Mapping)
+DEEPEST = 8  # tables inside tables; a config may hold itself
+BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+
+
+def describe(kind: Any, many: bool = False) -> str:
+    """A type in words: "a whole number > 0", "a list of 2 strings", "a number or 'auto'"."""
+    bare, rules = peel(kind)
+    if is_union(bare):
+        return " or ".join(_describe_branch(branch, many) for branch in branches(bare))
+    if names := choices(bare):
+        return f"{'any' if many else 'one'} of: {', '.join(str(name) for name in names)}"
+    if is_list(bare):
+        return f"{'lists' if many else 'a list'} of {_describe_items(bare, rules)}"
+    if is_table(bare):
+        return "tables" if many else "a table"
+    one, several = NOUNS.get(bare, (f"a {getattr(bare, '__name__', 'value')}", "values"))
+    return (several if many else one) + _describe_rules(rules)
+
+
+def peel(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A type without Annotated, `| None` and aliases, and the rules that the wrappings held."""
+    rules: tuple[Any, ...] = ()
+    while True:
+        if get_origin(kind) is Annotated:
+            kind, *more = get_args(kind)
+            rules = (*_unfold(more), *rules)
+        elif hasattr(kind, "__value__"):
+            kind = kind.__value__
+        elif is_union(kind) and len(real := [arg for arg in get_args(kind) if arg is not types.NoneType]) == 1:
+            kind = real[0]
+        else:
+            return kind, rules
+
+
+def rule(rules: Iterable[Any], name: str) -> Any:
+    """The first rule of this name (gt, min_length, discriminator, …), or None."""
+    return next((value for each in rules if (value := getattr(each, name, None)) is not None), None)
+
+
+def branches(kind: Any) -> list[Any]:
+    """The branches of a union, unions inside it included; any other type is its only branch."""
+    bare, _ = peel(kind)
+    if not is_union(bare):
+        return [kind]
+    return [branch for arg in get_args(bare) if arg is not types.NoneType for branch in branches(arg)]
+
+
+def choices(kind: Any) -> list[Any]:
+    """The values of a Literal or an Enum."""
+    bare, _ = peel(kind)
+    if get_origin(bare) is Literal:
+        return list(get_args(bare))
+    return [each.value for each in bare] if isinstance(bare, type) and issubclass(bare, Enum) else []
+
+
+def fields(kind: Any) -> dict[str, Any]:
+    """The types of a config's fields, by the names that one writes."""
+    bare, _ = peel(kind)
+    if not is_config(bare):
+        return {}
+    kinds = {}
+    for name, field in bare.model_fields.items():
+        rules = [*field.metadata, *([Field(discriminator=field.discriminator)] if field.discriminator else [])]
+        kinds[field.alias or name] = Annotated[field.annotation, *rules] if rules else field.annotation
+    return kinds
+
+
+def member(kind: Any, part: int | str) -> Any:
+    """The type of a table's key or a list's item; None where there is no such, or where it depends on the branch."""
+    bare, _ = peel(kind)
+    inside = get_args(bare)
+    if is_config(bare):
+        return fields(bare).get(str(part))
+    if is_table(bare) and inside:
+        return inside[1]
+    if is_list(bare) and inside and isinstance(part, int):
+        return inside[min(part, len(inside) - 1)] if _is_fixed(bare) else inside[0]
+    return None
+
+
+def keys(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every key that a schema has, tables inside tables included."""
+    for branch in branches(kind) if len(path) < DEEPEST else ():
+        for name, inner in fields(branch).items():
+            yield (*path, name)
+            yield from keys(inner, (*path, name))
+
+
+def is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, types.UnionType)
+
+
+def is_config(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Config)
+
+
+def is_table(kind: Any) -> bool:
+    bare, _ = peel(kind)
+    return is_config(bare) or (get_origin(bare) or bare) in TABLES
+
+
+def is_list(kind: Any) -> bool:
+    bare, _ = peel(kind)
+    return (get_origin(bare) or bare) in LISTS
+
+
+def _is_fixed(bare: Any) -> bool:
+    return get_origin(bare) is tuple and Ellipsis not in get_args(bare)
+
+
+def _unfold(rules: Iterable[Any]) -> Iterator[Any]:
+    for each in rules:
+        yield each
+        if isinstance(each, FieldInfo):
+            yield from each.metadata
+
+
+def _describe_branch(kind: Any, many: bool) -> str:
+    names = choices(kind)
+    return " or ".join(written(name) for name in names) if names else describe(kind, many)
+
+
+def _describe_items(bare: Any, rules: Sequence[Any]) -> str:
+    items = [item for item in get_args(bare) if item is not Ellipsis] or [Any]
+    if _is_fixed(bare) and any(item != items[0] for item in items):
+        return f"{len(items)} values: {', '.join(describe(item) for item in items)}"
+    least, most = (len(items),) * 2 if _is_fixed(bare) else (rule(rules, "min_length"), rule(rules, "max_length"))
+    count = ""
+    if least and most is not None:
+        count = f"{least} " if least == most else f"{least} to {most} "
+    elif most is not None:
+        count = f"at most {most} "
+    elif least:
+        count = "one or more " if least == 1 else f"at least {least} "
+    return count + describe(items[0], many=True)
+
+
+def _describe_rules(rules: Sequence[Any]) -> str:
+    bounds = {sign: rule(rules, name) for name, sign in BOUNDS.items()}
+    limits = [f"{sign} {str(bound).removesuffix('.0')}" for sign, bound in bounds.items() if bound is not None]
+    text = f" {' and '.join(limits)}" if limits else ""
+    if (step := rule(rules, "multiple_of")) is not None:
+        text += f" that is a multiple of {step}"
+    if (pattern := rule(rules, "pattern")) is not None:
+        text += f" that matches {pattern!r}"
+    if (least := rule(rules, "min_length")) is not None:
+        text += " that is not empty" if least == 1 else f" of at least {least} characters"
+    if (most := rule(rules, "max_length")) is not None:
+        text += f" of at most {most} characters"
+    return text

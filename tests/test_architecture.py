@@ -1,0 +1,178 @@
+"""Who may import whom: a room knows the rooms below it and none above. Read from the source, lazy imports included."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import heedful
+
+ROOT = Path(heedful.__file__).parent
+LEVELS = [
+    {"errors", "schema"},
+    {"text", "evaluation", "nn"},
+    {"data", "models", "search", "inspection", "training"},
+    {"tasks"},
+    {"config", "build"},
+    {"exchange", "serving", "cli"},
+]
+LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+COMPOSES = LEVEL["build"]  # where a loose module stands that no level names
+NEVER = {
+    "text": {"torch"},
+    "evaluation": {"torch"},
+    "search": {"heedful.models"},
+    "training": {"heedful.models", "heedful.tasks"},
+}
+
+
+def files() -> dict[str, Path]:
+    """Every module by its name; a package goes by the name of its folder."""
+    found = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = files()
+SOME = [name for name in MODULES if name not in ("heedful", "heedful.__main__")]  # the package's own front is above all
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1]
+
+
+def level_of(module: str) -> int:
+    return LEVEL.get(room_of(module), COMPOSES)
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+def named(tree: ast.AST) -> Iterator[str]:
+    """Every module that is imported anywhere below: `from a import b` names a.b where that is a module, else a."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0 and node.module is not None, "imports are absolute"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                yield whole if whole in MODULES else node.module
+
+
+@cache
+def imports(module: str) -> set[str]:
+    return set(named(tree_of(module)))
+
+
+def imports_on_loading(module: str) -> set[str]:
+    """Without those inside functions and those for the type checker."""
+    body: list[ast.stmt] = [node for node in tree_of(module).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return set(named(ast.Module(body, []))) & MODULES.keys()
+
+
+def test_there_is_something_to_check() -> None:
+    assert len(SOME) > 40
+    assert "heedful.nn.rows" in imports("heedful.search.beam")
+    assert "heedful.build" in imports("heedful")  # seen although it is for the type checker
+
+
+def test_every_folder_has_its_level() -> None:
+    assert {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()} <= LEVEL.keys()
+
+
+@pytest.mark.parametrize("room", sorted({room_of(module) for module in SOME}))
+def test_a_room_imports_nothing_from_above(room: str) -> None:
+    wrong = [
+        f"{module} imports {other}"
+        for module in SOME
+        if room_of(module) == room
+        for other in sorted(imports(module))
+        if other in SOME and level_of(other) > level_of(module)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("room", NEVER)
+def test_a_room_never_imports_what_it_must_not_know(room: str) -> None:
+    wrong = [
+        f"{module} imports {other}"
+        for module in SOME
+        if room_of(module) == room
+        for other in sorted(imports(module))
+        for banned in NEVER[room]
+        if f"{other}.".startswith(f"{banned}.")
+    ]
+    assert wrong == []
+
+
+def test_nobody_imports_the_front_of_the_package() -> None:
+    """It names what stands above all rooms; only the command line may ask it something."""
+    assert [module for module in SOME if "heedful" in imports(module) and room_of(module) != "cli"] == []
+
+
+def test_modules_load_in_some_order() -> None:
+    try:
+        order = list(TopologicalSorter({module: imports_on_loading(module) - {module} for module in SOME}).static_order())
+    except CycleError as error:
+        pytest.fail(f"a cycle: {error.args[1]}")
+    assert set(order) >= set(SOME)
+
+
+def test_rooms_load_in_some_order() -> None:
+    rooms: dict[str, set[str]] = {room_of(module): set() for module in SOME}
+    for module in SOME:
+        rooms[room_of(module)] |= {room_of(other) for other in imports(module) if other in SOME} - {room_of(module)}
+    try:
+        list(TopologicalSorter(rooms).static_order())
+    except CycleError as error:
+        pytest.fail(f"a cycle: {error.args[1]}")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_opens_with_its_idea(module: str) -> None:
+    """An empty file has none."""
+    assert not tree_of(module).body or ast.get_docstring(tree_of(module))
+
+
+def heavy(code: str) -> str:
+    """Which of the slow libraries a fresh interpreter has loaded after this code."""
+    telling = f"{code}\nimport sys\nprint([name for name in ('torch', 'numpy') if name in sys.modules], file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", telling], capture_output=True, text=True, check=True, timeout=60)
+    return done.stderr.strip()
+
+
+def test_importing_the_package_loads_neither_torch_nor_numpy() -> None:
+    assert heavy("import heedful") == "[]"
+
+
+@pytest.mark.skipif("heedful.cli" not in MODULES, reason="there is no command line yet")
+def test_asking_for_help_loads_neither_torch_nor_numpy() -> None:
+    asking = """
+import contextlib, io, runpy, sys
+sys.argv = ["heed", "--help"]
+said = io.StringIO()
+with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+    runpy.run_module("heedful", run_name="__main__")
+assert "translate" in said.getvalue(), said.getvalue()
+"""
+    assert heavy(asking) == "[]"
+
+
+def test_public_names_are_sorted_complete_and_there() -> None:
+    assert sorted(heedful.__all__) == list(heedful.__all__)
+    for name in heedful.__all__:
+        assert getattr(heedful, name) is not None
+    with pytest.raises(AttributeError, match="it has: "):
+        heedful.no_such_name  # noqa: B018

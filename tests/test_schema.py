@@ -1,0 +1,97 @@
+"""The base config: what was set explicitly, what has no effect, and several problems from one validator."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Literal, Self
+
+import pytest
+from pydantic import ValidationError, model_validator
+
+from heedful.schema import Config, Problem, Problems, explicit, plain, refuse, refuse_unused, written
+
+
+class Search(Config):
+    kind: Literal["greedy", "beam"] = "greedy"
+    beam: int = 4
+    penalty: float = 1.0
+
+    @model_validator(mode="after")
+    def has_effect(self) -> Self:
+        if self.kind == "greedy":
+            refuse_unused(self, {"beam": "kind is 'greedy'", "penalty": "kind is 'greedy'"})
+        return self
+
+
+class Whole(Config):
+    task: str = "translation"
+    search: Search = Search(kind="beam")
+    folders: tuple[Path, ...] = (Path("a/b"),)
+
+    @model_validator(mode="after")
+    def has_effect(self) -> Self:
+        if self.task == "labels":
+            refuse_unused(self, {"search.penalty": "labels are not searched"})
+        return self
+
+
+def test_only_what_was_set_is_explicit() -> None:
+    whole = Whole(search=Search(kind="beam", beam=4))
+    assert explicit(whole, "search") and explicit(whole, "search.beam")
+    assert not explicit(whole, "task") and not explicit(whole, "search.penalty")
+
+
+def test_what_is_set_without_effect_is_refused_all_at_once() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Search(beam=4, penalty=0.5)
+    error = caught.value.errors()[0]["ctx"]["error"]
+    assert isinstance(error, Problems)
+    assert error.problems == (
+        Problem("beam", "given 4, but has no effect because kind is 'greedy'; remove it"),
+        Problem("penalty", "given 0.5, but has no effect because kind is 'greedy'; remove it"),
+    )
+
+
+def test_a_whole_refuses_what_is_set_without_effect_in_its_parts() -> None:
+    with pytest.raises(ValidationError, match=r"search.penalty: given 2.0, but has no effect because labels"):
+        Whole(task="labels", search=Search(kind="beam", penalty=2.0))
+
+
+def test_what_has_no_effect_is_left_out_of_the_plain_tree_and_of_no_other() -> None:
+    assert plain(Search()) == {"kind": "greedy"}
+    assert plain(Whole(task="labels"))["search"] == {"kind": "beam", "beam": 4}
+    assert plain(Whole())["search"] == {"kind": "beam", "beam": 4, "penalty": 1.0}
+
+
+def test_the_plain_tree_validates_to_the_same_config() -> None:
+    for config in (Whole(), Whole(task="labels"), Whole(search=Search())):
+        assert Whole.model_validate(plain(config)) == config
+    assert plain(Whole())["folders"] == ["a/b"]
+
+
+def test_no_problems_are_not_refused() -> None:
+    refuse([])
+    with pytest.raises(Problems, match="a: wrong; b: too"):
+        refuse([Problem("a", "wrong"), Problem("b", "too")])
+
+
+def test_a_config_is_frozen_and_refuses_unknown_keys() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Search().beam = 3  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="extra"):
+        Search.model_validate({"baem": 3})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        ("a'b", '"a\'b"'),
+        ([1, False, {"a": 1}], "[1, false, a table]"),
+        (None, "nothing"),
+        ("x" * 200, "'" + "x" * 75 + " …'"),
+    ],
+)
+def test_values_are_shown_as_they_are_written(value: object, text: str) -> None:
+    assert written(value) == text
