@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Literal, Self
 
@@ -78,7 +77,7 @@ def test_no_problems_are_not_refused() -> None:
 
 def test_a_config_is_frozen_and_refuses_unknown_keys() -> None:
     with pytest.raises(ValidationError, match="frozen"):
-        Search().beam = 3  # type: ignore[misc]
+        Search().beam = 3
     with pytest.raises(ValidationError, match="extra"):
         Search.model_validate({"baem": 3})
 

@@ -34,7 +34,7 @@ class Attention(Config):
     dropout: Probability = 0.1
     span: Literal["full", "local"] = "full"
     window: PositiveInt = 8
-    sizes: dict[Literal["encoder", "decoder"], PositiveInt] = {}
+    sizes: dict[Literal["encoder", "decoder"], PositiveInt] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def fits(self) -> Self:
@@ -65,7 +65,7 @@ class Data(Config):
     strict: bool = False
     every: PositiveInt | Literal["epoch", "never"] = "epoch"
     unit: Unit = Unit.TOKENS
-    names: Annotated[list[str], Field(min_length=1)] = ["all"]
+    names: list[str] = Field(["all"], min_length=1)
     note: str | None = None
     cache: Path | None = None
 
@@ -152,6 +152,12 @@ WRONG = {
         "[training]\nschedule = 'Cosin'\n",
         [],
         "x.toml:5: training.schedule: given 'Cosin', expected one of: constant, cosine, linear\n\nhint: did you mean 'cosine'?",
+    ),
+    "a choice in capitals": (
+        "",
+        ["training.schedule=LINEAR"],
+        "command line: training.schedule: given 'LINEAR', expected one of: constant, cosine, linear\n\n"
+        "hint: did you mean 'linear'?",
     ),
     "a mistyped choice of an enum": (
         "",
@@ -359,6 +365,7 @@ def test_tables_of_an_untagged_union_are_told_apart_by_their_keys() -> None:
         "corpus={tsv='a', columns=[1]}": (
             "command line: corpus.columns: given [1], expected a list of 2 values: a whole number, a string"
         ),
+        "corpus={tsv='a', columns=[1, 2]}": "command line: corpus.columns.1: given 2, expected a string",
     }.items():
         with pytest.raises(ConfigError) as caught:
             read_settings(Either, None, [override])
@@ -384,11 +391,34 @@ def test_tables_with_an_undeclared_tag_are_told_apart_by_it() -> None:
         ),
         "schedule={kind=[1]}": "command line: schedule.kind: given [1], expected one of: cosine, linear",
         "schedule={slope=9}": ("command line: schedule.slope: given 9, expected a whole number >= 8 that is a multiple of 8"),
-        "schedule=[1]": "command line: schedule: given [1], expected a table or a table or a string",
+        "schedule=[1]": "command line: schedule: given [1], expected a table or a string",
     }.items():
         with pytest.raises(ConfigError) as caught:
             read_settings(Either, None, [override])
         assert str(caught.value) == message
+
+
+def test_a_config_that_holds_itself_is_explained_too() -> None:
+    class Tree(Config):
+        left: Tree | None = None
+        size: PositiveInt = 1
+
+    Tree.model_rebuild(_types_namespace={"Tree": Tree, "PositiveInt": PositiveInt})
+    with pytest.raises(ConfigError) as caught:
+        read_settings(Tree, None, ["left.left.size=0", "left.zzz=1"])
+    assert str(caught.value) == (
+        "2 problems on the command line:\n"
+        "  command line: left.left.size: given 0, expected a whole number > 0\n"
+        "  command line: left.zzz: unknown key; expected one of: left, size"
+    )
+
+
+def test_line_ends_and_byte_order_mark_of_other_systems_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + (CORPUS + "weight = 2 # two\n[training]\nsteps = 30\n").replace("\n", "\r\n").encode())
+    settings = read_settings(Run, path, [])
+    assert settings.origins["data.train.weight"] == "file x.toml:4"
+    assert settings.origins["training.steps"] == "file x.toml:6"
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ the value (a table, a list, or a scalar) and by the table's tag, check against t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import Discriminator, TypeAdapter, ValidationError
@@ -31,6 +31,12 @@ EXPECTED = {
 }
 
 
+class Flag(str):
+    """true or false where a number is wanted: pydantic would read 1 or 0, but refuses a word."""
+
+    __repr__ = str.__str__
+
+
 class Spot(NamedTuple):
     """A place in the schema together with what was given there."""
 
@@ -44,26 +50,29 @@ def explain(schema: type[Config], given: Mapping[str, object], error: Validation
     return _explain(Spot((), schema, given, schema), error)
 
 
-def flags_for_numbers(schema: type[Config], given: Mapping[str, object]) -> list[Problem]:
-    """The places where true or false stands for a number: pydantic would read 1 or 0."""
-    return list(_flags(Spot((), schema, given, schema)))
+def mark_flags(schema: type[Config], given: Mapping[str, object]) -> dict[str, object]:
+    """The same tree with a Flag wherever true or false stands for a number."""
+    marked = _mark(Spot((), schema, given, schema))
+    assert isinstance(marked, dict), "a tree stays a tree"
+    return marked
 
 
-def _flags(spot: Spot) -> Iterator[Problem]:
+def _mark(spot: Spot) -> object:
     if isinstance(spot.given, bool):
         kinds = [peel(branch)[0] for branch in branches(spot.kind)]
-        if any(kind in (int, float) for kind in kinds) and not any(kind in (bool, Any) for kind in kinds):
-            yield _unexpected(spot)
-        return
-    chosen = _choose_branch(spot) if is_union(peel(spot.kind)[0]) else spot.kind
+        is_number = any(kind in (int, float) for kind in kinds) and not any(kind in (bool, str, Any) for kind in kinds)
+        return Flag(written(spot.given)) if is_number else spot.given
+    chosen = spot._replace(kind=_choose_branch(spot) if is_union(peel(spot.kind)[0]) else spot.kind)
     if isinstance(spot.given, Mapping):
-        parts: Iterable[int | str] = spot.given
-    else:
-        parts = range(len(spot.given)) if isinstance(spot.given, list | tuple) else ()
-    for part in parts:
-        inner, rest = _locate(spot._replace(kind=chosen), [part])
-        if not rest:
-            yield from _flags(inner)
+        return {key: _mark_member(chosen, key, value) for key, value in spot.given.items()}
+    if isinstance(spot.given, list | tuple):
+        return [_mark_member(chosen, index, value) for index, value in enumerate(spot.given)]
+    return spot.given
+
+
+def _mark_member(spot: Spot, part: int | str, value: object) -> object:
+    inner, unknown = _locate(spot, [part])
+    return value if unknown else _mark(inner)
 
 
 def _explain(start: Spot, error: ValidationError) -> list[Problem]:

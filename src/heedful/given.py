@@ -77,7 +77,7 @@ def read_given(path: Path | None, overrides: Sequence[str]) -> tuple[Given, list
 
 def read_file(path: Path) -> Given:
     try:
-        text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         close = nearest(path.name, [file.name for file in path.parent.glob("*.toml")])
         hint = f"did you mean {str(path.with_name(close))!r}?" if close else None

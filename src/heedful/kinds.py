@@ -35,7 +35,7 @@ def describe(kind: Any, many: bool = False) -> str:
     """A type in words: "a whole number > 0", "a list of 2 strings", "a number or 'auto'"."""
     bare, rules = peel(kind)
     if is_union(bare):
-        return " or ".join(_describe_branch(branch, many) for branch in branches(bare))
+        return " or ".join(dict.fromkeys(_describe_branch(branch, many) for branch in branches(bare)))
     if names := choices(bare):
         return f"{'any' if many else 'one'} of: {', '.join(str(name) for name in names)}"
     if is_list(bare):

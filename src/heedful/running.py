@@ -24,7 +24,7 @@ from heedful.recipe_book import find_recipe
 from heedful.training import environment, retention, run_folder
 from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import load_state, verifies
-from heedful.training.compiling import compile_model, recompute_blocks
+from heedful.training.compiling import compile_task, recompute_blocks
 from heedful.training.durable import replace_text
 from heedful.training.loop import Outcome, Trainer
 from heedful.training.loop import train as run_to_the_end
@@ -163,7 +163,7 @@ def make_trainer(config: Run, folder: Path, report: CheckReport, device: torch.d
     if config.training.recompute:
         recompute_blocks(model.blocks())  # type: ignore[operator]
     if config.training.compile:
-        compile_model(model, progress.say)
+        compile_task(task, device, progress.say)
     return Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim)
 
 

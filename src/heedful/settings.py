@@ -10,7 +10,7 @@ One ConfigError reports all problems, each with its place, its dotted path, what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +19,8 @@ from typing import Generic, TypeVar
 from pydantic import ValidationError
 
 from heedful.errors import ConfigError
-from heedful.explain import explain, flags_for_numbers
-from heedful.given import Given, Parts, Place, put, read_given
+from heedful.explain import explain, mark_flags
+from heedful.given import Given, Parts, Place, parse_value, put, read_given
 from heedful.schema import Config, Problem, plain
 from heedful.toml import split_key, write_key, write_value
 
@@ -104,26 +104,31 @@ def _origin(given: Given, parts: Parts) -> str:
 
 
 def _check(schema: type[ConfigType], given: Given) -> tuple[ConfigType | None, list[Problem]]:
-    """The config, or the problems. What fails as a TOML value is tried as the text that was typed:
+    """The config, or the problems. A scalar that fails as a TOML value is tried as the text that was typed:
     `name=2016` is a number to TOML, but a name may look like one."""
     config, problems = _validate(schema, given.tree)
     for parts, text in given.overrides.items():
-        if write_key(parts) in {problem.path for problem in problems}:
+        path = write_key(parts)
+        if path in _paths(problems) and not isinstance(parse_value(text), dict | list | str):
             as_text = deepcopy(given.tree)
             put(as_text, parts, text)
             retried, remaining = _validate(schema, as_text)
-            if write_key(parts) not in {problem.path for problem in remaining}:
+            if path not in _paths(remaining):
                 config, problems = retried, remaining
                 put(given.tree, parts, text)
     return config, problems
 
 
+def _paths(problems: Iterable[Problem]) -> set[str]:
+    return {problem.path for problem in problems}
+
+
 def _validate(schema: type[ConfigType], tree: Mapping[str, object]) -> tuple[ConfigType | None, list[Problem]]:
-    problems = flags_for_numbers(schema, tree)
+    marked = mark_flags(schema, tree)
     try:
-        return schema.model_validate(tree), problems
+        return schema.model_validate(marked), []
     except ValidationError as error:
-        return None, list(dict.fromkeys([*explain(schema, tree, error), *problems]))
+        return None, explain(schema, marked, error)
 
 
 def _report(path: Path | None, problems: Sequence[tuple[Place, Problem]]) -> ConfigError:

@@ -165,7 +165,7 @@ def test_config_show_tells_where_each_value_comes_from(tmp_path: Path, capsys: p
     shown = told(capsys)
     assert shown["config"]["model"]["dim"] == 32
     assert shown["origins"]["model.dim"] == "command line"
-    assert shown["origins"]["model.layers"] == "recipe.toml:13"
+    assert shown["origins"]["model.layers"] == "file recipe.toml:13"
     assert shown["origins"]["model.position"] == "default"
 
 

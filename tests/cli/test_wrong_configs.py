@@ -19,11 +19,11 @@ CASES = {
     ),
     "a number out of range": (
         ["training.steps=0"],
-        "command line: training.steps: given 0, expected a number > 0",
+        "command line: training.steps: given 0, expected a whole number > 0",
     ),
     "a text for a number": (
         ["training.steps=many"],
-        "command line: training.steps: given 'many', expected a whole number",
+        "command line: training.steps: given 'many', expected a whole number > 0",
     ),
     "heads that do not divide": (
         ["model.heads=3"],
@@ -40,7 +40,7 @@ CASES = {
     ),
     "tied embeddings of separate vocabularies": (
         ["tokenizer.shared=false"],
-        "{recipe}: model.tie: given 'all', but the vocabularies are separate; expected 'output' or 'none' with "
+        "{recipe}:11: model.tie: given 'all', but the vocabularies are separate; expected 'output' or 'none' with "
         "tokenizer.shared = false",
     ),
     "an unknown metric": (
@@ -49,18 +49,19 @@ CASES = {
     ),
     "no override at all": (
         ["training.steps"],
-        "override 'training.steps' was given; expected key=value\n\nhint: for example training.steps=200",
+        "command line: given 'training.steps', expected key=value, as in training.steps=200\n\n"
+        "hint: did you mean 'training.steps=VALUE'?",
     ),
     "several problems at once": (
         ["model.dmi=32", "search.beam=0", "training.average=last", "training.keep_last=2"],
-        "3 problems in {recipe}:\n"
+        "3 problems on the command line:\n"
         "  command line: model.dmi: unknown key; did you mean 'dim'?\n"
         "  command line: training.keep_last: given 2, expected at least average_count, which is 5\n"
-        "  command line: search.beam: given 0, expected a number > 0",
+        "  command line: search.beam: given 0, expected a whole number > 0",
     ),
     "an override inside a value": (
         ["training.steps.more=1"],
-        "override 'training.steps.more' goes inside 'training.steps', which is not a table but 6",
+        "command line: training.steps.more: given '1', but training.steps is 6, not a table ({recipe}:22)",
     ),
 }
 
@@ -80,7 +81,7 @@ def test_broken_toml_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     recipe = tmp_path / "recipe.toml"
     recipe.write_text("[model]\ndim = = 3\n")
     assert heed("train", recipe) == 2
-    assert capsys.readouterr().err == f"error: {recipe} is not TOML: Invalid value (at line 2, column 7)\n"
+    assert capsys.readouterr().err == f"error: {recipe}:2:7: not valid TOML: invalid value\n"
 
 
 def test_a_missing_recipe_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,4 +93,4 @@ def test_a_problem_in_the_file_names_its_line(tmp_path: Path, capsys: pytest.Cap
     recipe = write_recipe(tmp_path, "clipp = 3\n")
     assert heed("train", recipe) == 2
     line = len(recipe.read_text().splitlines())
-    assert capsys.readouterr().err == f"error: recipe.toml:{line}: training.clipp: unknown key\n\nhint: did you mean 'clip'?\n"
+    assert capsys.readouterr().err == f"error: {recipe}:{line}: training.clipp: unknown key\n\nhint: did you mean 'clip'?\n"

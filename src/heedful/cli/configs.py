@@ -70,8 +70,8 @@ def schema(json: Json = False) -> None:
 
 
 def read(name: str, overrides: list[str] | None) -> Settings[Any]:
-    from heedful.recipe_book import find_recipe
     from heedful.config import read_run
+    from heedful.recipe_book import find_recipe
 
     inside = Path(name) / "config.toml"
     return read_run(inside if inside.is_file() else find_recipe(name), overrides or [])

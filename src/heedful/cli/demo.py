@@ -24,10 +24,10 @@ def demo(
 ) -> None:
     """Train an English to Italian model on the built-in corpus, score it on unseen sentences, and look inside."""
     from heedful.build import examples_of, load
-    from heedful.recipe_book import find_recipe
     from heedful.config import read_run
     from heedful.data.grammar import EXAMPLES
     from heedful.data.splits import splits_of
+    from heedful.recipe_book import find_recipe
     from heedful.running import train_config
     from heedful.training.checkpoint import load_state
 

@@ -21,8 +21,8 @@ def train(
     json: Json = False,
 ) -> None:
     """Train by a recipe; the same command continues a run that was stopped."""
-    from heedful.recipe_book import find_recipe
     from heedful.config import read_run
+    from heedful.recipe_book import find_recipe
     from heedful.running import default_folder, plan_run, train_config
 
     path = find_recipe(recipe)
@@ -97,14 +97,15 @@ def sweep(
     """Train every combination of the given values and print the table; stopped, the same command continues."""
     from itertools import product
 
-    from heedful.recipe_book import find_recipe
     from heedful.config import read_run
+    from heedful.recipe_book import find_recipe
     from heedful.running import train_config
-    from heedful.settings import split_override
 
     path = find_recipe(recipe)
     root = run or Path("runs") / f"sweep-{path.stem}"
-    axes = [(key, values.split(",") if "[" not in values else [values]) for key, values in map(split_override, grid)]
+    axes = [
+        (key, [values] if "[" in values else values.split(",")) for key, _, values in (part.partition("=") for part in grid)
+    ]
     points = [
         [f"{key}={value}" for (key, _), value in zip(axes, chosen, strict=True)] for chosen in product(*(v for _, v in axes))
     ]

@@ -34,10 +34,12 @@ def plan_epoch(
     seed: int,
     epoch: int,
     indices: Index | None = None,
+    rung: int = 1,
 ) -> list[Index]:
     """The batches of an epoch, each an array of indices.
 
     `indices` are the pairs that take part, as `mixture` gives them (a pair may be in it twice); all when not given.
+    With a `rung`, lengths count as if padded to a multiple of it.
     A pair that alone is longer than the budget gets a batch of its own; `over_budget` counts them.
     """
     chosen = np.arange(len(source_lengths)) if indices is None else indices
@@ -46,7 +48,7 @@ def plan_epoch(
     longer = np.maximum(source, target)
     slant = source - target + generator.random(len(chosen)) * JITTER
     order = np.lexsort((np.where(longer % 2 == 0, slant, -slant), longer))
-    starts = cut(longer[order], budget)
+    starts = cut(-(-longer[order] // rung) * rung, budget)
     batches = np.split(chosen[order], starts[1:]) if starts else []
     return [batches[at] for at in generator.permutation(len(batches))]
 

@@ -62,6 +62,7 @@ class DataConfig(Config):
     drop_leaks: bool = False  # leave out of training what is also a source in valid or test
     max_length: PositiveInt = 256  # tokens a side, the end token not counted; longer pairs are counted and left out
     batch_tokens: PositiveInt = 4096  # rows x longest of either side, end token and padding counted
+    rung: PositiveInt = 1  # pad lengths to a multiple of this and fill batches up, so that few shapes occur; 1: never
     prefetch: NonNegativeInt = 4  # batches prepared ahead in the background; 0 prepares each when it is asked for
 
     @model_validator(mode="after")

@@ -34,9 +34,11 @@ def cross_maps(model: Says, source: Tensor, target_in: Tensor) -> list[Tensor]:
         raise ConfigError("this model does not attend to its source, so its words cannot be aligned")
     was_training = model.training
     model.eval()
-    with torch.inference_mode(), record(model, *names) as seen:
-        model.step(target_in, model.start(source, None, room=0))
-    model.train(was_training)
+    try:
+        with torch.inference_mode(), record(model, *names) as seen:
+            model.step(target_in, model.start(source, None, room=0))
+    finally:
+        model.train(was_training)
     return [seen[name][0] for name in names]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.rows import State, Step
@@ -25,4 +25,4 @@ class SequenceModel(Protocol):
 MODELS: dict[str, Any] = {"transformer": Transformer}
 ModelConfig = TransformerConfig
 
-__all__ = ["MODELS", "ModelConfig", "SequenceModel", "nn"]
+__all__ = ["MODELS", "ModelConfig", "SequenceModel"]

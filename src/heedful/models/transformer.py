@@ -75,6 +75,9 @@ class TransformerConfig(Config):
             for name in expected
             if isinstance(given := getattr(self, name), tuple) and len(given) != expected[name]
         ]
+        if isinstance(self.heads, tuple) and self.decoder_heads is None and decoder_layers != self.layers:
+            listed = f"missing; heads are listed for {self.layers} layers, not for {decoder_layers}"
+            problems.append(Problem("decoder_heads", listed))
         if not problems and self.head_dim is None:
             most = max(max(counts) for counts in self.head_counts)
             if self.dim % most:
@@ -202,9 +205,11 @@ def sight(
 def extend(past: Tree, key: Tensor, value: Tensor, filled: int) -> tuple[Tensor, Tensor]:
     """Write new keys and values behind the old ones and return all of them; without buffers there is no past."""
     if past is None:
+        assert filled == 0, "a second step needs buffers: give `start` room for all tokens to come"
         return key, value
     keys, values = past
     end = filled + key.shape[2]
+    assert end <= keys.shape[2], f"room was made for {keys.shape[2]} tokens, but {end} were given"
     keys[:, :, filled:end] = key
     values[:, :, filled:end] = value
     return keys[:, :, :end], values[:, :, :end]
@@ -269,7 +274,7 @@ class Transformer(nn.Module):
         x = self.embed(table, self.encoder_position, source, positions)
         padding = None if source_mask is None else source_mask[:, None, None, :]  # (sources, 1, 1, time)
         mask = padding
-        if 0 < self.config.window < source.shape[1]:
+        if self.config.window > 0 and self.config.window // 2 < source.shape[1] - 1:
             near = masks.window(positions, positions, self.config.window)[:, None]  # (1, 1, time, time)
             mask = near if padding is None else near & padding
         for layer in self.encoder:

@@ -61,8 +61,8 @@ class Heads(nn.Module):
     def __init__(self, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.weights = Tap()  # (rows, heads, query, key)
-        self.found = Tap()  # (rows, heads, query, head_dim)
+        self.weights = Tap()  # (rows, heads, query, key); across: (sources, heads, rows of the source x query, key)
+        self.found = Tap()  # (rows, heads, query, head_dim), likewise
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> Tensor:
         """query (rows, heads, query, head_dim), key and value (rows, heads, key, head_dim) -> as query."""

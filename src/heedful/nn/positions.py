@@ -14,7 +14,7 @@ One instance serves a whole stack; cross-attention has none.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -82,14 +82,27 @@ def sinusoid(positions: Tensor, waves: Tensor) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
-class Sinusoidal(Position):
-    """Vaswani et al., 2017."""
+class Waves(Position):
+    """Schemes of sines and cosines. Their frequencies stay in single precision when a model is cast to half."""
 
     waves: Tensor
 
-    def __init__(self, size: PositionSize) -> None:
+    def __init__(self, size: PositionSize, dim: int) -> None:
         super().__init__(size)
-        self.register_buffer("waves", frequencies(size.dim).float(), persistent=False)
+        self.dim = dim
+        self.register_buffer("waves", frequencies(dim).float(), persistent=False)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.waves = frequencies(self.dim).float().to(self.waves.device)
+        return self
+
+
+class Sinusoidal(Waves):
+    """Vaswani et al., 2017."""
+
+    def __init__(self, size: PositionSize) -> None:
+        super().__init__(size, size.dim)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x + sinusoid(positions, self.waves).to(x.dtype)
@@ -163,14 +176,11 @@ class Buckets(Position):
         return values.permute(0, 3, 1, 2).to(query.dtype)
 
 
-class Rotary(Position):
+class Rotary(Waves):
     """Su et al., 2021: turn each pair of a query or key by position x w_k, so that their product sees the distance."""
 
-    waves: Tensor
-
     def __init__(self, size: PositionSize) -> None:
-        super().__init__(size)
-        self.register_buffer("waves", frequencies(size.head_dim).float(), persistent=False)
+        super().__init__(size, size.head_dim)
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         angles = positions[:, None, :, None].float() * self.waves  # (rows or 1, 1, time, head_dim / 2)

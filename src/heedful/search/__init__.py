@@ -37,12 +37,12 @@ def limits_for(config: SearchConfig, source_lengths: Tensor, prefix_lengths: Ten
 def search(query: Query, config: SearchConfig, prefixes: Sequence[Sequence[int]] | None = None) -> list[list[Hypothesis]]:
     """For each source its hypotheses, best first, by the configured method and constraints."""
     predict, states = query.predict, query.states
-    if config.min_length:
-        predict, states = at_least(predict, config.min_length, query.end), counting(states)
+    if prefixes is not None and any(prefixes):  # innermost: what must be said comes before what should be
+        predict, states = forced(predict), prefixed(states, prefixes, query.limits.device)
     if config.no_repeat:
         predict, states = without_repeats(predict, config.no_repeat), remembering(states)
-    if prefixes is not None and any(prefixes):
-        predict, states = forced(predict), prefixed(states, prefixes, query.limits.device)
+    if config.min_length:
+        predict, states = at_least(predict, config.min_length, query.end), counting(states)
     query = query._replace(predict=predict, states=states)
     if config.method == "beam":
         penalty = PENALTIES[config.penalty](config.length_penalty)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -58,9 +59,8 @@ def sample(query: Query, *, temperature: float, top_k: int, top_p: float, seed: 
     """Draw each token from the distribution, sharpened by a temperature below 1 and cut to its likeliest part."""
     if temperature == 0:
         return greedy(query)
-    draws = torch.stack([torch.rand(int(query.limits.max()), generator=generator(seed, name)) for name in query.names]).to(
-        query.limits.device
-    )  # (sources, time)
+    longest = int(query.limits.max())
+    draws = torch.stack([uniform(seed, name, longest) for name in query.names]).to(query.limits.device)  # (sources, time)
 
     def choose(scores: Tensor, alive: Tensor, time: int) -> Tensor:
         return draw(scores / temperature, draws[alive, time], top_k, top_p)
@@ -68,19 +68,19 @@ def sample(query: Query, *, temperature: float, top_k: int, top_p: float, seed: 
     return follow(query, choose)
 
 
-def draw(scores: Tensor, uniform: Tensor, top_k: int, top_p: float) -> Tensor:
-    """scores (rows, vocab), uniform (rows,) in [0, 1) -> ids (rows,)."""
+def draw(scores: Tensor, chance: Tensor, top_k: int, top_p: float) -> Tensor:
+    """scores (rows, vocab), chance (rows,) in [0, 1) -> ids (rows,)."""
     probability, order = scores.softmax(-1).sort(dim=-1, descending=True, stable=True)
     before = probability.cumsum(-1) - probability  # what the likelier tokens have together
     kept = before < top_p
     if top_k:
         kept[:, top_k:] = False
     reached: Tensor = (probability * kept).cumsum(-1)
-    rank = (reached <= uniform[:, None] * reached[:, -1:]).sum(-1, keepdim=True)
+    rank = (reached <= chance[:, None] * reached[:, -1:]).sum(-1, keepdim=True)
     drawn: Tensor = order.gather(-1, rank.clamp(max=scores.shape[-1] - 1))  # (rows, 1)
     return drawn.squeeze(-1)
 
 
-def generator(seed: int, source: int) -> torch.Generator:
-    """Random numbers of one source: no two (seed, source) share a stream."""
-    return torch.Generator().manual_seed((seed * 1_000_003 + source) % 2**63)
+def uniform(seed: int, source: int, count: int) -> Tensor:
+    """Random numbers in [0, 1) of one source: no two (seed, source) share a stream."""
+    return torch.from_numpy(np.random.Generator(np.random.Philox(key=[seed, source])).random(count, dtype=np.float32))

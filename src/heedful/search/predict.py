@@ -46,6 +46,12 @@ def ensemble(members: Sequence[Predict]) -> Predict:
     return predict
 
 
+def unless_nothing_is_left(scores: Tensor, banned: Tensor) -> Tensor:
+    """Ban what is banned, (rows, vocab), but in a row where nothing else is possible let everything pass."""
+    left = scores.masked_fill(banned, -math.inf)
+    return torch.where((left > -math.inf).any(-1, keepdim=True), left, scores)
+
+
 def at_least(predict: Predict, length: int, end: int) -> Predict:
     """Forbid the end before `length` tokens were said."""
 
@@ -53,7 +59,9 @@ def at_least(predict: Predict, length: int, end: int) -> Predict:
         inner, said = states
         scores, inner = predict(tokens, inner)
         if said.filled < length:
-            scores[:, end] = -math.inf
+            too_early = torch.zeros_like(scores, dtype=torch.bool)
+            too_early[:, end] = True
+            scores = unless_nothing_is_left(scores, too_early)
         return scores, (inner, said._replace(filled=said.filled + 1))
 
     return wrapped
@@ -105,7 +113,7 @@ def without_repeats(predict: Predict, length: int) -> Predict:
             seen = (grams[..., :-1] == last).all(-1)  # (rows, grams): began like the last tokens
             banned = torch.where(seen, 0.0, 1.0).to(scores)
             lowest = torch.ones_like(scores).scatter_reduce(-1, grams[..., -1], banned, "amin")
-            scores = scores.masked_fill(lowest == 0, -math.inf)
+            scores = unless_nothing_is_left(scores, lowest == 0)
         return scores, (inner, State(None, history, said.filled + 1))
 
     return wrapped

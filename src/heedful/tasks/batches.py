@@ -56,6 +56,25 @@ def collate(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], 
     return Batch(tokens, mask, target_in, target_out, sum(len(row) + 1 for row in targets))
 
 
+def fill_up(batch: Batch, budget: int, rung: int, source: Specials, target: Specials) -> Batch:
+    """Pad both sides to the next rung of a ladder of lengths, and the rows to as many as the budget holds of that length.
+
+    Then few shapes occur, and what was compiled or captured for one is used again. Added rows hold an end and no target."""
+    length = -(-max(batch.source.shape[1], batch.target_in.shape[1]) // rung) * rung
+    rows = max(budget // length, batch.source.shape[0])
+
+    def grow(tensor: Tensor, value: int | bool) -> Tensor:
+        missing = (0, length - tensor.shape[1], 0, rows - tensor.shape[0])
+        return torch.nn.functional.pad(tensor, missing, value=value)
+
+    mask = torch.ones_like(batch.source, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
+    mask = grow(mask, False)
+    mask[len(batch.source) :, 0] = True  # a row must have something to look at
+    filled = grow(batch.source, source.pad)
+    filled[len(batch.source) :, 0] = source.end
+    return Batch(filled, mask, grow(batch.target_in, target.pad), grow(batch.target_out, target.pad), batch.tokens)
+
+
 def split_batch(batch: Batch, parts: int, padding: int) -> list[Batch]:
     """The same rows in at most `parts` smaller batches, for memory."""
     if parts == 1:

@@ -16,7 +16,7 @@ from heedful.models import SequenceModel
 from heedful.nn.losses import Loss, cross_entropy, disagreement
 from heedful.schema import Config, Probability, refuse_unused
 from heedful.search import SearchConfig
-from heedful.tasks.batches import Batch, collate, split_batch
+from heedful.tasks.batches import Batch, collate, fill_up, split_batch
 from heedful.tasks.evaluating import Examples, evaluate
 from heedful.tasks.translating import System
 from heedful.training.loop import Fed, Validation
@@ -86,6 +86,7 @@ class Translation:
             seed=self.seed,
             epoch=epoch,
             indices=chosen,
+            rung=self.data.rung,
         )
 
     def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]:
@@ -108,7 +109,10 @@ class Translation:
         else:
             sources = [train.source(i).tolist() for i in indices]
             targets = [train.target(i).tolist() for i in indices]
-        return collate(sources, targets, source.specials, target.specials)
+        batch = collate(sources, targets, source.specials, target.specials)
+        if self.data.rung == 1:
+            return batch
+        return fill_up(batch, self.data.batch_tokens, self.data.rung, source.specials, target.specials)
 
     def count(self, batch: Batch) -> int:
         return batch.tokens
@@ -119,13 +123,26 @@ class Translation:
     def loss(self, model: SequenceModel, batch: Batch) -> Objective:
         """Teacher forcing: all target positions at once, each seeing the gold words before it."""
         batch = batch.to(self.system.device)
-        if self.config.r_drop == 0:
-            logits, losses = forward(model, batch)
-            smoothed, plain = self.cross_entropy(logits, batch.target_out.flatten())
-            return with_model_losses(Objective(smoothed, {"loss": plain}), losses)
-        logits, losses = forward(model, twice(batch))
-        smoothed, plain = self.cross_entropy(logits, batch.target_out.repeat(2, 1).flatten())
-        real = batch.target_out.flatten() != self.system.target_tokenizer.specials.pad
+        return self.objective(model, batch.source, batch.source_mask, batch.target_in, batch.target_out)
+
+    def objective(
+        self, model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor
+    ) -> Objective:
+        """The loss as a function of tensors alone, which can be compiled and captured."""
+        if self.config.r_drop:
+            return self.twice(model, source, source_mask, target_in, target_out)
+        logits, losses = forward(model, source, source_mask, target_in)
+        smoothed, plain = self.cross_entropy(logits, target_out.flatten())
+        return with_model_losses(Objective(smoothed, {"loss": plain}), losses)
+
+    def twice(
+        self, model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor
+    ) -> Objective:
+        """R-Drop: two passes under different dropout, which should agree."""
+        both_masks = None if source_mask is None else source_mask.repeat(2, 1)
+        logits, losses = forward(model, source.repeat(2, 1), both_masks, target_in.repeat(2, 1))
+        smoothed, plain = self.cross_entropy(logits, target_out.repeat(2, 1).flatten())
+        real = target_out.flatten() != self.system.target_tokenizer.specials.pad
         first, second = logits.chunk(2)
         apart = disagreement(first, second, real)
         # Both passes count half, so that the loss is of one batch; alpha is halved with them, as published.
@@ -157,9 +174,11 @@ class Translation:
         return Validation(result.figures, signatures, samples)
 
 
-def forward(model: SequenceModel, batch: Batch) -> tuple[Tensor, dict[str, Loss]]:
+def forward(
+    model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor
+) -> tuple[Tensor, dict[str, Loss]]:
     """Logits (rows x target time, vocab), and what the model's layers want minimised besides."""
-    step = model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0))
+    step = model.step(target_in, model.start(source, source_mask, room=0))
     return model.project(step.hidden.flatten(0, 1)), step.losses
 
 
@@ -169,9 +188,3 @@ def with_model_losses(objective: Objective, losses: dict[str, Loss]) -> Objectiv
     for loss in losses.values():
         total = total + loss.total / loss.count * count
     return Objective(Loss(total, count), objective.report | losses)
-
-
-def twice(batch: Batch) -> Batch:
-    mask = None if batch.source_mask is None else batch.source_mask.repeat(2, 1)
-    source, target_in, target_out = (t.repeat(2, 1) for t in (batch.source, batch.target_in, batch.target_out))
-    return Batch(source, mask, target_in, target_out, 2 * batch.tokens)

@@ -9,11 +9,15 @@ import torch
 from torch import nn
 
 
-def compile_model(model: nn.Module, announce: Callable[[str], None]) -> None:
-    """Compile a model's `start` and `step` in place; lengths may vary without compiling again."""
-    for name in ("start", "step"):
-        plain = getattr(model, name)
-        setattr(model, name, falling_back(torch.compile(plain, dynamic=True), plain, announce))
+def compile_task(task: Any, device: torch.device, announce: Callable[[str], None]) -> None:
+    """Compile a task's objective in place. On a GPU its kernels are captured too, a graph for each shape that occurs."""
+    plain = task.objective
+    torch._dynamo.config.cache_size_limit = 64
+    if device.type == "cuda":
+        quick = torch.compile(plain, dynamic=False, mode="reduce-overhead")
+    else:
+        quick = torch.compile(plain, dynamic=True)
+    task.objective = falling_back(quick, plain, announce)
 
 
 def falling_back(quick: Callable[..., Any], plain: Callable[..., Any], announce: Callable[[str], None]) -> Callable[..., Any]:
