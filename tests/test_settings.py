@@ -1,48 +1,31 @@
-"""Reading settings: values, origins, and the whole text of what is said about wrong ones, over a toy schema."""
+"""Reading settings: values, origins, what is shown, stored and compared."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 from collections.abc import Callable
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_validator
 
-from heedful.errors import ConfigError
-from heedful.given import parse_value
-from heedful.schema import Config, Probability, Problem, plain, refuse, unused
+from heedful.schema import Config, plain, refuse_unused
 from heedful.settings import MISSING, Settings, difference, flatten, read_settings, schema_json, show
 from heedful.toml import write_toml
 
 
-class Unit(Enum):
-    TOKENS = "tokens"
-    ROWS = "rows"
-
-
 class Attention(Config):
     family: Literal["attention"] = "attention"
-    dim: PositiveInt = 64
     heads: PositiveInt | list[PositiveInt] = 4
-    position: Literal["none", "learned", "rotary"] = "rotary"
-    dropout: Probability = 0.1
     span: Literal["full", "local"] = "full"
     window: PositiveInt = 8
-    sizes: dict[Literal["encoder", "decoder"], PositiveInt] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def fits(self) -> Self:
-        problems = unused(self, {"window": "model.span is 'full'"} if self.span == "full" else {})
-        for heads in self.heads if isinstance(self.heads, list) else [self.heads]:
-            if self.dim % heads:
-                problems.append(Problem("heads", f"given {heads}, expected a divisor of dim = {self.dim}"))
-        refuse(problems)
+    def has_effect(self) -> Self:
+        if self.span == "full":
+            refuse_unused(self, {"window": "model.span is 'full'"})
         return self
 
 
@@ -64,24 +47,16 @@ class Data(Config):
     valid: Annotated[tuple[Corpus, ...], BeforeValidator(lambda v: [v] if isinstance(v, dict) else v)] = ()
     strict: bool = False
     every: PositiveInt | Literal["epoch", "never"] = "epoch"
-    unit: Unit = Unit.TOKENS
-    names: list[str] = Field(["all"], min_length=1)
+    names: tuple[str, ...] = ("all",)
     note: str | None = None
     cache: Path | None = None
 
 
 class Training(Config):
     steps: PositiveInt = 100
-    warmup: NonNegativeInt = 10
+    warmup: PositiveInt = 10
     rate: PositiveFloat = 1e-3
     schedule: Literal["constant", "cosine", "linear"] = "constant"
-
-    @field_validator("warmup")
-    @classmethod
-    def even(cls, value: int) -> int:
-        if value % 2:
-            raise ValueError("expected an even number")
-        return value
 
 
 class Run(Config):
@@ -89,12 +64,6 @@ class Run(Config):
     data: Data
     training: Training = Training()
     seed: int = 1
-
-    @model_validator(mode="after")
-    def adds_up(self) -> Self:
-        if self.training.warmup > self.training.steps:
-            raise ValueError("training.warmup is longer than training.steps")
-        return self
 
 
 Read = Callable[..., Settings[Run]]
@@ -110,328 +79,6 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
         return read_settings(Run, Path("x.toml"), overrides)
 
     return write_and_read
-
-
-WRONG = {
-    "a wrong number": ("[training]\nsteps = 0\n", [], "x.toml:5: training.steps: given 0, expected a whole number > 0"),
-    "a fraction": ("", ["seed=1.5"], "command line: seed: given 1.5, expected a whole number"),
-    "out of both bounds": (
-        "",
-        ["model={family='attention', dropout=1}"],
-        "command line: model.dropout: given 1, expected a number >= 0 and < 1",
-    ),
-    "an infinite number": ("", ["training.rate=inf"], "command line: training.rate: given inf, expected a finite number"),
-    "a flag for a number": (
-        "[training]\nsteps = true\n",
-        [],
-        "x.toml:5: training.steps: given true, expected a whole number > 0",
-    ),
-    "a flag in a list of numbers": (
-        "[model]\nfamily = 'attention'\nheads = [4, true]\n",
-        [],
-        "x.toml:6: model.heads.1: given true, expected a whole number > 0",
-    ),
-    "a number for a flag": ("", ["data.strict=2"], "command line: data.strict: given 2, expected true or false"),
-    "a mistyped key": (
-        "[model]\nfamily = 'attention'\npostion = 'none'\n",
-        [],
-        "x.toml:6: model.postion: unknown key\n\nhint: did you mean 'position'?",
-    ),
-    "a mistyped table": ("", ["modle.dim=8"], "command line: modle: unknown key\n\nhint: did you mean 'model'?"),
-    "a key of another table": (
-        "",
-        ["steps=3"],
-        "command line: steps: unknown key\n\nhint: did you mean 'training.steps'?",
-    ),
-    "a key like no other": (
-        "[training]\nzzz = 1\n",
-        [],
-        "x.toml:5: training.zzz: unknown key; expected one of: steps, warmup, rate, schedule",
-    ),
-    "a mistyped choice": (
-        "[training]\nschedule = 'Cosin'\n",
-        [],
-        "x.toml:5: training.schedule: given 'Cosin', expected one of: constant, cosine, linear\n\nhint: did you mean 'cosine'?",
-    ),
-    "a choice in capitals": (
-        "",
-        ["training.schedule=LINEAR"],
-        "command line: training.schedule: given 'LINEAR', expected one of: constant, cosine, linear\n\n"
-        "hint: did you mean 'linear'?",
-    ),
-    "a mistyped choice of an enum": (
-        "",
-        ["data.unit=token"],
-        "command line: data.unit: given 'token', expected one of: tokens, rows\n\nhint: did you mean 'tokens'?",
-    ),
-    "a mistyped choice beside a number": (
-        "",
-        ["data.every=epoc"],
-        "command line: data.every: given 'epoc', expected a whole number > 0 or 'epoch' or 'never'\n\n"
-        "hint: did you mean 'epoch'?",
-    ),
-    "a mistyped key of a dict": (
-        "",
-        ["model.family=attention", "model.sizes.encodr=3"],
-        "command line: model.sizes.encodr: unknown key; expected one of: encoder, decoder\n\nhint: did you mean 'encoder'?",
-    ),
-    "neither branch of a union": (
-        "",
-        ["model={family='attention', heads='many'}"],
-        "command line: model.heads: given 'many', expected a whole number > 0 or a list of whole numbers > 0",
-    ),
-    "an item of a list": (
-        "[model]\nfamily = 'attention'\nheads = [\n  4,\n  0,\n]\n",
-        [],
-        "x.toml:6: model.heads.1: given 0, expected a whole number > 0",
-    ),
-    "no tag": ("[model]\ndim = 8\n", [], "x.toml:4: model.family: missing, expected one of: attention, recurrent"),
-    "a mistyped tag": (
-        "[model]\nfamily = 'recurent'\n",
-        [],
-        "x.toml:5: model.family: given 'recurent', expected one of: attention, recurrent\n\nhint: did you mean 'recurrent'?",
-    ),
-    "a key missing in the tagged table": (
-        "[model]\nfamily = 'recurrent'\n",
-        [],
-        "x.toml:4: model.dim: missing, expected a whole number > 0",
-    ),
-    "a key of the other tagged table": (
-        "[model]\nfamily = 'recurrent'\ndim = 8\nheads = 2\n",
-        [],
-        "x.toml:7: model.heads: unknown key; expected one of: family, dim, cell",
-    ),
-    "a scalar for a table": ("", ["training=3"], "command line: training: given 3, expected a table"),
-    "a scalar for a table or a list of them": (
-        "",
-        ["data.train=3"],
-        "command line: data.train: given 3, expected a table or a list of tables",
-    ),
-    "a table for a scalar": ("", ["seed.x=3"], "command line: seed: given a table, expected a whole number"),
-    "a string for a list": (
-        "",
-        ["data.names=en"],
-        "command line: data.names: given 'en', expected a list of one or more strings",
-    ),
-    "an empty list": (
-        "",
-        ["data.names=[]"],
-        "command line: data.names: given [], expected a list of one or more strings",
-    ),
-    "a list too short": (
-        "languages = ['en']\n",
-        [],
-        "x.toml:4: data.train.languages: given ['en'], expected a list of 2 strings",
-    ),
-    "a list too long": (
-        "languages = ['en', 'de', 'it']\n",
-        [],
-        "x.toml:4: data.train.languages: given ['en', 'de', 'it'], expected a list of 2 strings",
-    ),
-    "one table where the schema makes a list of it": (
-        "[data.valid]\nsource = 3\ntarget = 'b'\n",
-        [],
-        "x.toml:5: data.valid.source: given 3, expected a string",
-    ),
-    "a validator of one field": (
-        "",
-        ["training.warmup=3"],
-        "command line: training.warmup: given 3, expected an even number",
-    ),
-    "a validator of the whole": ("", ["training.steps=4"], "x.toml: training.warmup is longer than training.steps"),
-    "an option without effect": (
-        "[model]\nfamily = 'attention'\nwindow = 8\n",
-        [],
-        "x.toml:6: model.window: given 8, but has no effect because model.span is 'full'; remove it",
-    ),
-    "no equals sign": (
-        "",
-        ["seed"],
-        "command line: given 'seed', expected key=value, as in training.steps=200\n\nhint: did you mean 'seed=VALUE'?",
-    ),
-    "dashes": (
-        "",
-        ["--seed=3"],
-        "command line: given '--seed=3', expected key=value, as in training.steps=200\n\nhint: did you mean 'seed=3'?",
-    ),
-    "no key": ("", ["=3"], "command line: given '=3', expected key=value, as in training.steps=200"),
-    "no value": ("", ["seed="], "command line: seed: given nothing after '=', expected a value"),
-    "through a scalar": (
-        "",
-        ["data.train.source.name=c.txt"],
-        "command line: data.train.source.name: given 'c.txt', but data.train.source is 'a.txt', not a table (x.toml:2)",
-    ),
-    "through a scalar of the command line": (
-        "",
-        ["seed=3", "seed.x=4"],
-        "command line: seed.x: given '4', but seed is 3, not a table (command line)",
-    ),
-    "an item that is not there": (
-        "",
-        ["data.names=[a]", "data.names.1=b"],
-        "command line: data.names.1: given 'b', but data.names is a list of 1, with items numbered from 0 (command line)",
-    ),
-    "text without quotes": (
-        "weight = much # or not\n",
-        [],
-        'x.toml:4:10: not valid TOML: invalid value\n\nhint: text stands in quotes: weight = "much"',
-    ),
-    "a capital": ("[data]\nstrict = True\n", [], "x.toml:5:10: not valid TOML: invalid value\n\nhint: write strict = true"),
-    "an open heading": (
-        "[model\ndim = 3\n",
-        [],
-        "x.toml:4:7: not valid TOML: expected ']' at the end of a table declaration",
-    ),
-    "an open string": ('note = """\n', [], "x.toml:4:11: not valid TOML: unterminated string"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_one_problem_is_one_sentence(name: str, read: Read) -> None:
-    text, overrides, message = WRONG[name]
-    with pytest.raises(ConfigError) as caught:
-        read(CORPUS + text, *overrides)
-    assert str(caught.value) == message
-    assert caught.value.exit_code == 2
-
-
-def test_all_problems_are_listed_in_the_order_of_the_file_and_then_of_the_command_line(read: Read) -> None:
-    text = """seed = "x"
-[model]
-family = "attention"
-dim = 30
-heads = [4, 3, 7]
-window = 8
-[training]
-schedule = "cosin"
-rate = 0
-stepps = 3
-[[data.train]]
-source = "a.txt"
-[[data.train]]
-source = "b.txt"
-target = "c.txt"
-wieght = 2
-"""
-    with pytest.raises(ConfigError) as caught:
-        read(text, "training.warmup=3", "nonsense", "data.strict=maybe", "data.every=0")
-    assert (
-        str(caught.value)
-        == """13 problems in x.toml and on the command line:
-  x.toml:1: seed: given 'x', expected a whole number
-  x.toml:5: model.heads: given 4, expected a divisor of dim = 30
-  x.toml:5: model.heads: given 7, expected a divisor of dim = 30
-  x.toml:6: model.window: given 8, but has no effect because model.span is 'full'; remove it
-  x.toml:8: training.schedule: given 'cosin', expected one of: constant, cosine, linear; did you mean 'cosine'?
-  x.toml:9: training.rate: given 0, expected a number > 0
-  x.toml:10: training.stepps: unknown key; did you mean 'steps'?
-  x.toml:11: data.train.0.target: missing, expected a string
-  x.toml:16: data.train.1.wieght: unknown key; did you mean 'weight'?
-  command line: given 'nonsense', expected key=value, as in training.steps=200; did you mean 'nonsense=VALUE'?
-  command line: data.strict: given 'maybe', expected true or false
-  command line: data.every: given 0, expected a whole number > 0 or 'epoch' or 'never'
-  command line: training.warmup: given 3, expected an even number"""
-    )
-
-
-def test_without_a_file_what_is_missing_is_missing_on_the_command_line() -> None:
-    with pytest.raises(ConfigError) as caught:
-        read_settings(Run, None, [])
-    assert str(caught.value) == "command line: data: missing, expected a table"
-    with pytest.raises(ConfigError) as caught:
-        read_settings(Run, None, ["data.train.weight=2"])
-    assert str(caught.value) == (
-        "2 problems on the command line:\n"
-        "  command line: data.train.source: missing, expected a string\n"
-        "  command line: data.train.target: missing, expected a string"
-    )
-
-
-def test_tables_of_an_untagged_union_are_told_apart_by_their_keys() -> None:
-    class Files(Config):
-        source: str
-        target: str
-
-    class Table(Config):
-        tsv: str
-        columns: tuple[int, str] = (0, "x")
-
-    class Either(Config):
-        corpus: Files | Table
-
-    for override, message in {
-        "corpus={tsv='a', column=[1, 2]}": "command line: corpus.column: unknown key\n\nhint: did you mean 'columns'?",
-        "corpus={target='a'}": "command line: corpus.source: missing, expected a string",
-        "corpus={tsv='a', columns=[1]}": (
-            "command line: corpus.columns: given [1], expected a list of 2 values: a whole number, a string"
-        ),
-        "corpus={tsv='a', columns=[1, 2]}": "command line: corpus.columns.1: given 2, expected a string",
-    }.items():
-        with pytest.raises(ConfigError) as caught:
-            read_settings(Either, None, [override])
-        assert str(caught.value) == message
-
-
-def test_tables_with_an_undeclared_tag_are_told_apart_by_it() -> None:
-    class Cosine(Config):
-        kind: Literal["cosine"] = "cosine"
-        peak: float = 1.0
-
-    class Linear(Config):
-        kind: Literal["linear"] = "linear"
-        slope: Annotated[int, Field(ge=8, multiple_of=8)] = 8
-
-    class Either(Config):
-        schedule: Cosine | Linear | str = "none"
-
-    for override, message in {
-        "schedule={kind='linear', peak=3}": "command line: schedule.peak: unknown key; expected one of: kind, slope",
-        "schedule={kind='linaer'}": (
-            "command line: schedule.kind: given 'linaer', expected one of: cosine, linear\n\nhint: did you mean 'linear'?"
-        ),
-        "schedule={kind=[1]}": "command line: schedule.kind: given [1], expected one of: cosine, linear",
-        "schedule={slope=9}": ("command line: schedule.slope: given 9, expected a whole number >= 8 that is a multiple of 8"),
-        "schedule=[1]": "command line: schedule: given [1], expected a table or a string",
-    }.items():
-        with pytest.raises(ConfigError) as caught:
-            read_settings(Either, None, [override])
-        assert str(caught.value) == message
-
-
-def test_a_config_that_holds_itself_is_explained_too() -> None:
-    class Tree(Config):
-        left: Tree | None = None
-        size: PositiveInt = 1
-
-    Tree.model_rebuild(_types_namespace={"Tree": Tree, "PositiveInt": PositiveInt})
-    with pytest.raises(ConfigError) as caught:
-        read_settings(Tree, None, ["left.left.size=0", "left.zzz=1"])
-    assert str(caught.value) == (
-        "2 problems on the command line:\n"
-        "  command line: left.left.size: given 0, expected a whole number > 0\n"
-        "  command line: left.zzz: unknown key; expected one of: left, size"
-    )
-
-
-def test_line_ends_and_byte_order_mark_of_other_systems_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
-    path.write_bytes(b"\xef\xbb\xbf" + (CORPUS + "weight = 2 # two\n[training]\nsteps = 30\n").replace("\n", "\r\n").encode())
-    settings = read_settings(Run, path, [])
-    assert settings.origins["data.train.weight"] == "file x.toml:4"
-    assert settings.origins["training.steps"] == "file x.toml:6"
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("multi30k.toml").write_bytes(b"seed = 1\nnote = '\xe9'\n")
-    for name, message in {
-        "multi3k.toml": "multi3k.toml: no such file; expected settings in TOML\n\nhint: did you mean 'multi30k.toml'?",
-        "multi30k.toml": "multi30k.toml:2: byte 0xe9 is not UTF-8; expected settings in TOML",
-        ".": ".: cannot be read (Is a directory); expected settings in TOML",
-    }.items():
-        with pytest.raises(ConfigError) as caught:
-            read_settings(Run, Path(name), [])
-        assert str(caught.value) == message
 
 
 def test_an_override_does_what_one_means(read: Read) -> None:
@@ -454,18 +101,7 @@ def test_an_override_does_what_one_means(read: Read) -> None:
     assert (config.training.rate, config.training.schedule) == (1e-4, "cosine")
     assert config.data.train == Corpus(source="other/c.txt", target="b.txt", languages=("en", "no"))
     assert (config.data.strict, config.data.every, config.data.cache) == (True, 12, Path("a = b"))
-    assert (config.data.note, config.data.names) == ("1.10", ["2017-01-01"])
-
-
-@given(st.text(min_size=1))
-def test_a_value_is_what_toml_says_or_else_the_text_or_a_list_of_words(text: str) -> None:
-    value = parse_value(text)
-    try:
-        expected = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        assert value == text or isinstance(value, list)
-    else:
-        assert value == expected["value"] or len(expected) > 1 or value != value
+    assert (config.data.note, config.data.names) == ("1.10", ("2017-01-01",))
 
 
 def test_every_leaf_knows_where_it_came_from(read: Read) -> None:

@@ -130,10 +130,10 @@ o = 1
 [[l]]
 m = 2
 [[l.p]]
-q = """x"""""
+q = """x"""" # "[
 r = 1
 '''
-    assert tomllib.loads(text)["l"][1] == {"m": 2, "p": [{"q": 'x""', "r": 1}]}
+    assert tomllib.loads(text)["l"][1] == {"m": 2, "p": [{"q": 'x"', "r": 1}]}
     assert key_lines(text) == {
         ("a",): 2,
         ("c",): 5,

@@ -130,8 +130,9 @@ def _unexpected(spot: Spot) -> Problem:
 def _unknown_key(spot: Spot, name: str) -> Problem:
     path = (*spot.path, name)
     names = list(fields(spot.kind))
-    elsewhere = [key for key in keys(spot.schema) if key[-1] == name and key != path]
-    suggestion = _suggest(name, names) or (write_key(elsewhere[0]) if elsewhere else None)
+    # A key without its table, as in steps=200, is most likely the one key of that name somewhere below.
+    below = {key for key in keys(spot.schema) if key[-1] == name} if not spot.path else set()
+    suggestion = _suggest(name, names) or (write_key(below.pop()) if len(below) == 1 else None)
     sentence = "unknown key" if suggestion else f"unknown key; expected one of: {', '.join(names)}"
     return Problem(write_key(path), sentence, suggestion)
 

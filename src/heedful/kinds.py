@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from annotated_types import Len
 from pydantic.fields import Field, FieldInfo
 
 from heedful.schema import Config, written
@@ -153,15 +154,19 @@ def _describe_items(bare: Any, rules: Sequence[Any]) -> str:
     items = [item for item in get_args(bare) if item is not Ellipsis] or [Any]
     if _is_fixed(bare) and any(item != items[0] for item in items):
         return f"{len(items)} values: {', '.join(describe(item) for item in items)}"
-    least, most = (len(items),) * 2 if _is_fixed(bare) else (rule(rules, "min_length"), rule(rules, "max_length"))
-    count = ""
+    size = [Len(len(items), len(items))] if _is_fixed(bare) else rules
+    return f"{_describe_length(size)} {describe(items[0], many=True)}".lstrip()
+
+
+def _describe_length(rules: Sequence[Any]) -> str:
+    least, most = rule(rules, "min_length"), rule(rules, "max_length")
     if least and most is not None:
-        count = f"{least} " if least == most else f"{least} to {most} "
-    elif most is not None:
-        count = f"at most {most} "
-    elif least:
-        count = "one or more " if least == 1 else f"at least {least} "
-    return count + describe(items[0], many=True)
+        return f"{least}" if least == most else f"{least} to {most}"
+    if most is not None:
+        return f"at most {most}"
+    if least:
+        return "one or more" if least == 1 else f"at least {least}"
+    return ""
 
 
 def _describe_rules(rules: Sequence[Any]) -> str:
@@ -172,8 +177,6 @@ def _describe_rules(rules: Sequence[Any]) -> str:
         text += f" that is a multiple of {step}"
     if (pattern := rule(rules, "pattern")) is not None:
         text += f" that matches {pattern!r}"
-    if (least := rule(rules, "min_length")) is not None:
-        text += " that is not empty" if least == 1 else f" of at least {least} characters"
-    if (most := rule(rules, "max_length")) is not None:
-        text += f" of at most {most} characters"
+    if length := _describe_length(rules):
+        text += f" of {length} characters"
     return text

@@ -26,6 +26,12 @@ class Batch(NamedTuple):
     target_out: Tensor  # (rows, target time)
     tokens: int  # real tokens of target_out
 
+    def pin(self) -> Batch:
+        """In memory from which a GPU copies by itself."""
+        mask = None if self.source_mask is None else self.source_mask.pin_memory()
+        source, target_in, target_out = (tensor.pin_memory() for tensor in (self.source, self.target_in, self.target_out))
+        return Batch(source, mask, target_in, target_out, self.tokens)
+
     def to(self, device: torch.device) -> Batch:
         mask = None if self.source_mask is None else self.source_mask.to(device, non_blocking=True)
         source, target_in, target_out = (

@@ -97,7 +97,8 @@ class Translation:
         while True:
             plan = self.plan(epoch)
             for place in range(cursor, len(plan)):
-                yield Fed(self.batch(plan[place], epoch), epoch, place + 1)
+                batch = self.batch(plan[place], epoch)
+                yield Fed(batch.pin() if self.system.device.type == "cuda" else batch, epoch, place + 1)
             epoch, cursor = epoch + 1, 0
 
     def batch(self, indices: Index, epoch: int) -> Batch:

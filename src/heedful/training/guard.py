@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
+
 from heedful.errors import DivergedError
 
 WINDOW = 100  # updates
@@ -21,6 +24,19 @@ class Guard:
     scales: bool = False
     good: int = 0  # updates since the scale last moved
     bad: list[int] = field(default_factory=list)  # the steps that were skipped, within the window
+    unread: list[tuple[int, Tensor]] = field(default_factory=list)  # (step, 1 if it was skipped), still on the GPU
+
+    def note(self, step: int, bad: Tensor) -> None:
+        """An update whose outcome is not known yet."""
+        self.unread.append((step, bad))
+
+    def settle(self) -> None:
+        """Read all outcomes at once, and judge them."""
+        if self.unread:
+            steps, flags = zip(*self.unread, strict=True)
+            self.unread = []
+            for step, bad in zip(steps, torch.stack(flags).tolist(), strict=True):
+                self.judge(step, finite=bad == 0)
 
     def judge(self, step: int, *, finite: bool) -> bool:
         """Whether to apply this update; raises DivergedError when too many were not finite."""

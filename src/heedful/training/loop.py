@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from heedful.errors import ConfigError, Interrupted
 from heedful.nn.losses import Loss
@@ -113,7 +113,7 @@ class Trainer:
         folder = self.checkpoints / "average"
         return checkpoint.verifies(folder) and checkpoint.load_state(folder).get("step") == self.journey.step
 
-    def update(self, fed: Sequence[Fed]) -> tuple[dict[str, Loss], float, float]:
+    def update(self, fed: Sequence[Fed]) -> tuple[dict[str, Loss], Tensor, float]:
         """One update from these batches: what to tell, the gradient's norm, the learning rate."""
         step = self.journey.step + 1
         rate = SCHEDULES[self.config.schedule.name](step, self.config.schedule, self.config.steps, self.dim)
@@ -124,12 +124,12 @@ class Trainer:
         told = gradient_with_splitting(
             self.model, gradients, batches, self.splits, seed=self.seed, step=step, scale=self.guard.scale
         )
-        norm, applied = apply(self.model, self.optimiser, self.guard, self.config, step)
-        if applied and self.average is not None:
+        norm = apply(self.model, self.optimiser, self.guard, self.config, step)
+        if self.average is not None:
             self.average.update(self.model)
         self.journey.step, self.journey.epoch, self.journey.cursor = step, fed[-1].epoch, fed[-1].cursor
         self.journey.tokens += sum(self.task.count(batch) for batch in batches)
-        return told, float(norm), rate
+        return told, norm, rate
 
     def loss(self, batch: Any) -> Objective:
         precision = PRECISIONS[self.config.precision]
@@ -151,6 +151,7 @@ class Trainer:
         return placed
 
     def save(self) -> Path:
+        self.guard.settle()
         self.journey.guard = self.guard.as_dict()
         tensors = {"model": self.model.state_dict(), "optimiser": optimiser_tensors(self.optimiser, self.model)}
         if self.average is not None:
@@ -196,6 +197,8 @@ def train(trainer: Trainer, progress: Progress) -> Outcome:
 def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> None:
     """What happens once in a while between two updates; the last one began at the given time."""
     step, config = trainer.journey.step, trainer.config
+    if step % config.report_every == 0:
+        trainer.guard.settle()
     last = step == config.steps
     placed = trainer.validate(progress) if last or step % config.validate_every == 0 else False
     trainer.journey.seconds += time.monotonic() - began

@@ -31,12 +31,6 @@ class Objective(NamedTuple):
     report: dict[str, Loss]
 
 
-class Update(NamedTuple):
-    report: dict[str, Loss]  # detached
-    norm: Tensor  # () of the gradient, before it was cut
-    applied: bool
-
-
 class Splits:
     """Which updates had to be cut into parts for memory: a file, so that a resumed run cuts them alike."""
 
@@ -72,7 +66,7 @@ def backward(
         (objective.minimise.total * (scale / max(count, 1))).backward()  # type: ignore[no-untyped-call]
         for name, loss in objective.report.items():
             before = told.get(name)
-            total, tokens = loss.total.detach(), loss.count.detach()
+            total, tokens = loss.total.detach().clone(), loss.count.clone()  # a captured graph writes over its results
             told[name] = Loss(total, tokens) if before is None else Loss(before.total + total, before.count + tokens)
     return told
 
@@ -102,19 +96,24 @@ def gradient_with_splitting(
         splits.note(step, parts)
 
 
-def apply(
-    model: nn.Module, optimiser: torch.optim.Optimizer, guard: Guard, config: TrainingConfig, step: int
-) -> tuple[Tensor, bool]:
-    """Cut the gradient, and unless something is not finite let the optimiser step: (norm, whether it did)."""
+def apply(model: nn.Module, optimiser: torch.optim.Optimizer, guard: Guard, config: TrainingConfig, step: int) -> Tensor:
+    """Cut the gradient and let the optimiser step, unless something is not finite; returns the gradient's norm.
+
+    On a GPU nobody waits for the answer: the optimiser's kernel itself leaves everything as it was, and the guard is told
+    later. Only fp16, whose scale depends on it, must know at once."""
     parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if guard.scale != 1:
         torch._foreach_div_(gradients, guard.scale)
     norm = nn.utils.get_total_norm(gradients)
-    applied = guard.judge(step, finite=bool(norm.isfinite()))
-    if applied:
-        if config.clip:
-            nn.utils.clip_grads_with_norm_(parameters, config.clip, norm)
+    if config.clip:
+        nn.utils.clip_grads_with_norm_(parameters, config.clip, norm)
+    if norm.device.type == "cuda" and not guard.scales:
+        bad = (~norm.isfinite()).float()
+        optimiser.found_inf = bad  # type: ignore[attr-defined]
+        optimiser.step()
+        guard.note(step, bad)
+    elif guard.judge(step, finite=bool(norm.isfinite())):
         optimiser.step()
     optimiser.zero_grad(set_to_none=True)
-    return norm, applied
+    return norm

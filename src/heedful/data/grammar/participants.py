@@ -9,6 +9,7 @@ from functools import cache
 from itertools import permutations, product
 from typing import NamedTuple
 
+from heedful.data.grammar import italian
 from heedful.data.grammar.clauses import Liker, Mood, Subject, always_said, named_liker, pronoun
 from heedful.data.grammar.lexicon import ADJECTIVES, NAMES, NOUN_LETTERS, NOUNS, Name, Noun
 from heedful.data.grammar.nouns import (
@@ -65,23 +66,27 @@ NAMED = [always_said(name_phrase(name), 2, name.gender) for name in NAMES]
 WHO = always_said(fixed("who", "chi"), 2, "m")
 
 
-def _company(words: str, italian: str, person: int) -> Subject:
-    return always_said(fixed(words, italian), person, "m")
+def _and(name: Name) -> str:
+    return italian.with_euphony("e", name.text)
+
+
+def _with_me(name: Name) -> Subject:
+    """Anna and I: io e Anna"""
+    phrase = fixed(f"{name.text}=a and:cc=b I:conj=c", f"io=c {_and(name)}:cc=b {name.text}:conj=a")
+    return always_said(phrase, 3, "m")
+
+
+def _with_you(name: Name) -> Subject:
+    return always_said(fixed(f"you and:cc {name.text}:conj", f"tu {_and(name)}:cc {name.text}:conj"), 4, "m")
 
 
 def _pair(first: Name, second: Name) -> Subject:
-    joint = "ed" if second.text.startswith("E") else "e"
-    phrase = fixed(f"{first.text}=a and:cc=b {second.text}:conj=c", f"{first.text}=a {joint}:cc=b {second.text}:conj=c")
+    phrase = fixed(f"{first.text} and:cc {second.text}:conj", f"{first.text} {_and(second)}:cc {second.text}:conj")
     return always_said(phrase, 5, "f" if first.gender == second.gender == "f" else "m")
 
 
-WITH_ME = [
-    _company(f"{n.text}=a and:cc=b I:conj=c", f"io=c e{'d' * (n.text[0] == 'E')}:cc=b {n.text}:conj=a", 3) for n in NAMES
-]
-WITH_YOU = [
-    _company("you two:nummod", "voi due:nummod", 4),
-    *(_company(f"you and:cc {n.text}:conj", f"tu e{'d' * (n.text[0] == 'E')}:cc {n.text}:conj", 4) for n in NAMES),
-]
+WITH_ME = [_with_me(name) for name in NAMES]
+WITH_YOU = [always_said(fixed("you two:nummod", "voi due:nummod"), 4, "m"), *map(_with_you, NAMES)]
 PAIRS = [_pair(first, second) for first, second in permutations(NAMES, 2)]
 
 
@@ -147,7 +152,6 @@ def slot(name: str, space: Space[Phrase]) -> Space[Extra]:
 
 
 # --- objects
-
 
 Choices = list[tuple[float, list[Determiner], list[Modifiers]]]  # share, determiners, adjectives
 

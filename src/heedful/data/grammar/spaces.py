@@ -81,6 +81,6 @@ def shuffled(index: int, size: int, key: int) -> int:
     while True:
         for _ in range(3):
             index = (index + key & mask) * 0x9E3779B97F4A7C15 & mask
-            index |= index >> half
+            index ^= index >> half
         if index < size:
             return index

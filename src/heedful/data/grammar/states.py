@@ -48,8 +48,8 @@ def _be(subject: Subject, mood: Mood, adjective: Adjective, degree: Wording | No
 
 
 def _gradable(adjectives: list[Adjective]) -> list[Adjective]:
-    """Nobody is too Italian."""
-    return [adjective for adjective in adjectives if adjective.english.islower()]
+    """Nobody is too Italian, and nothing is very excellent."""
+    return [a for a in adjectives if a.english.islower() and a.english != "excellent"]
 
 
 def adjectival() -> Iterator[Family]:
