@@ -28,6 +28,7 @@ class Attention(Config):
     dropout: Probability = 0.1
     span: Literal["full", "local"] = "full"
     window: PositiveInt = 8
+    note: str | None = None
     sizes: dict[Literal["encoder", "decoder"], PositiveInt] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -134,8 +135,8 @@ WRONG = {
     "a mistyped table": ("", ["modle.dim=8"], "command line: modle: unknown key\n\nhint: did you mean 'model'?"),
     "a key of several other tables": (
         "",
-        ["source=a.txt"],
-        "command line: source: unknown key; expected one of: model, data, training, seed",
+        ["note=x"],
+        "command line: note: unknown key; expected one of: model, data, training, seed",
     ),
     "a key of another table": (
         "",
@@ -370,9 +371,9 @@ def test_a_config_that_holds_itself_is_explained_too() -> None:
 
     Tree.model_rebuild(_types_namespace={"Tree": Tree, "PositiveInt": PositiveInt})
     with pytest.raises(ConfigError) as caught:
-        read_settings(Tree, None, ["left.left.size=0", "left.zzz=1"])
+        read_settings(Tree, None, ["left.left.size=0", "zzz=1"])
     assert str(caught.value) == (
         "2 problems on the command line:\n"
         "  command line: left.left.size: given 0, expected a whole number > 0\n"
-        "  command line: left.zzz: unknown key; expected one of: left, size"
+        "  command line: zzz: unknown key; expected one of: left, size"
     )
