@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from heedful.build import Translator
 
-GOLD = 200  # validation sentences that choose the layer whose attention is drawn
+GOLD = 100  # validation sentences that choose the heads whose attention is drawn
 
 
 def demo(
@@ -38,7 +38,7 @@ def demo(
     test = examples_of(splits_of(config.data).test, config.data.max_ratio)
     result = translator.evaluate(test, ("exact_match", "bleu"))
     exact, bleu = result.figures["exact_match"], result.figures["bleu"]
-    layer, error = best_layer(translator)
+    heads, error = best_heads(translator)
     if json:
         words = [{"source": one.source, "translation": text} for one, text in zip(EXAMPLES, told(translator), strict=True)]
         found = {"exact_match": exact, "bleu": bleu, "train_seconds": round(seconds, 1), "alignment_error_rate": error}
@@ -47,8 +47,10 @@ def demo(
     talk("")
     print(f"{len(test.sources)} unseen sentences: exact match {exact:.1f}%, BLEU {bleu:.1f}; trained in {seconds:.0f} s")
     for sentence in EXAMPLES:
-        print(f"\n{portrait(translator, sentence.source, layer)}")
-    print(f"\nDarker: looked at more when that word was said (decoder layer {layer + 1}; alignment error rate {error:.1%}).")
+        print(f"\n{portrait(translator, sentence.source, heads)}")
+    print(
+        f"\nDarker: looked at more when that word was said, by the {len(heads)} heads that align best (error rate {error:.1%})."
+    )
     talk(f"\nGo on:  echo 'the cat sees the old house' | .venv/bin/heed translate {run}")
 
 
@@ -58,42 +60,36 @@ def told(translator: Translator) -> list[str]:
     return translator.translate([sentence.source for sentence in EXAMPLES])
 
 
-def portrait(translator: Translator, source: str, layer: int) -> str:
+def portrait(translator: Translator, source: str, heads: list[int]) -> str:
     """A sentence, its translation, and which words were looked at, as a picture."""
     from heedful.inspection.pictures import draw
 
     (target,) = translator.translate([source])
-    return (
-        f"{source}  ->  {target}\n\n{draw(word_attention(translator, source, target, layer), source.split(), target.split())}"
-    )
+    picture = draw(word_attention(translator, source, target)[heads].mean(0), source.split(), target.split())
+    return f"{source}  ->  {target}\n\n{picture}"
 
 
-def word_attention(translator: Translator, source: str, target: str, layer: int) -> Tensor:
-    """(target words, source words)."""
-    from heedful.inspection.alignment import attention_between, between_words
+def word_attention(translator: Translator, source: str, target: str) -> Tensor:
+    """Of every head: (layers x heads, target words, source words)."""
+    import torch
+
+    from heedful.inspection.alignment import between_words, cross_maps
     from heedful.tasks.translating import collate_one
 
     system = translator.system
     source_ids, target_ids = system.source_tokenizer.encode(source), system.target_tokenizer.encode(target)
-    weights = attention_between(translator.model, collate_one(system, source_ids, target_ids), layer)
-    weights = weights[: len(target_ids), : len(source_ids)]
-    return between_words(weights, system.source_tokenizer.word_of(source_ids), system.target_tokenizer.word_of(target_ids))
+    maps = torch.cat(cross_maps(translator.model, *collate_one(system, source_ids, target_ids)))
+    maps = maps[:, : len(target_ids), : len(source_ids)]  # without the ends
+    words = system.source_tokenizer.word_of(source_ids), system.target_tokenizer.word_of(target_ids)
+    return torch.stack([between_words(weights, *words) for weights in maps])
 
 
-def best_layer(translator: Translator) -> tuple[int, float]:
-    """The decoder layer whose attention agrees best with the grammar's own alignments, and its error rate."""
+def best_heads(translator: Translator) -> tuple[list[int], float]:
+    """The heads whose attention agrees best with the grammar's own alignments, and their error rate."""
     from heedful.data.grammar import generate
-    from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
-    from heedful.inspection.alignment import cross_maps, links
-    from heedful.tasks.translating import collate_one
+    from heedful.evaluation.word_alignment import Alignment
+    from heedful.inspection.alignment import choose_heads
 
     gold = list(generate("valid", GOLD))
-    references = [Alignment(one.alignment, one.alignment) for one in gold]
-    ids = translator.system.source_tokenizer.encode(gold[0].source), translator.system.target_tokenizer.encode(gold[0].target)
-    layers = len(cross_maps(translator.model, *collate_one(translator.system, *ids)))
-    rates = []
-    for layer in range(layers):
-        found = [links(word_attention(translator, one.source, one.target, layer)) for one in gold]
-        rates.append((alignment_error_rate(found, references).value, layer))
-    rate, layer = min(rates)
-    return layer, rate
+    maps = [word_attention(translator, one.source, one.target) for one in gold]
+    return choose_heads(maps, [Alignment(one.alignment, one.alignment) for one in gold])

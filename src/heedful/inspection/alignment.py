@@ -5,6 +5,7 @@ The maps come from one forced pass over the finished translation, not from insid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError
+from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
 from heedful.nn.rows import State, Step
 from heedful.nn.taps import record, taps
 
@@ -58,6 +60,24 @@ def between_words(weights: Tensor, source_words: Sequence[int], target_words: Se
     source = nn.functional.one_hot(torch.tensor(source_words)).to(weights)  # (source pieces, source words)
     target = nn.functional.one_hot(torch.tensor(target_words)).to(weights)  # (target pieces, target words)
     return target.T @ weights @ source / target.sum(0)[:, None]
+
+
+def choose_heads(maps: Sequence[Tensor], gold: Sequence[Alignment]) -> tuple[list[int], float]:
+    """The set of heads whose mean aligns best, grown one by one as long as the error rate falls, and that rate.
+
+    maps: for each sentence (heads, target words, source words)."""
+
+    def rate(heads: list[int]) -> float:
+        return alignment_error_rate([links(one[heads].mean(0)) for one in maps], gold).value
+
+    chosen: list[int] = []
+    lowest = math.inf
+    while rest := [head for head in range(len(maps[0])) if head not in chosen]:
+        error, head = min((rate([*chosen, head]), head) for head in rest)
+        if error >= lowest:
+            break
+        lowest, chosen = error, [*chosen, head]
+    return chosen, lowest
 
 
 def links(weights: Tensor) -> set[tuple[int, int]]:

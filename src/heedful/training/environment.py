@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -15,10 +15,17 @@ BITS = ("torch", "threads", "device")  # a change in one of these may change bit
 
 def describe() -> dict[str, str]:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
-    found = {name: version(name) for name in PACKAGES}
+    found = {name: installed(name) for name in PACKAGES}
     found |= {"python": platform.python_version(), "threads": str(torch.get_num_threads()), "device": device}
     commit = commit_here()
     return found if commit is None else found | {"commit": commit}
+
+
+def installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        return "not installed"
 
 
 def differences(earlier: dict[str, str]) -> list[str]:
