@@ -17,10 +17,10 @@ import heedful
 ROOT = Path(heedful.__file__).parent
 LEVELS = [
     {"errors", "schema"},
-    {"text", "evaluation", "nn"},
+    {"settings", "text", "evaluation", "nn"},
     {"data", "models", "search", "inspection", "training"},
     {"tasks"},
-    {"config", "build"},
+    {"config", "build", "card", "planning", "recipe_book", "running"},
     {"exchange", "serving", "cli"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

@@ -15,9 +15,9 @@ from heedful.models import ModelConfig
 from heedful.schema import Config, Problem, plain, refuse
 from heedful.search import SearchConfig
 from heedful.settings import Settings, difference, read_settings
+from heedful.settings.toml import write_toml
 from heedful.tasks import TaskConfig
 from heedful.text.tokenizer import TokenizerConfig
-from heedful.toml import write_toml
 from heedful.training.config import TrainingConfig
 
 MAY_DIFFER = ("training.steps", "training.save_every", "training.validate_every")  # when a run is continued

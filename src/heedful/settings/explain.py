@@ -17,9 +17,9 @@ from pydantic import Discriminator, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from heedful.errors import nearest
-from heedful.kinds import branches, choices, describe, fields, is_list, is_table, is_union, keys, member, peel, rule
 from heedful.schema import Config, Problem, Problems, written
-from heedful.toml import write_key
+from heedful.settings.kinds import branches, choices, describe, fields, is_list, is_table, is_union, keys, member, peel, rule
+from heedful.settings.toml import write_key
 
 ABSENT = object()  # stands for what was given where nothing was
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.toml import WIDTH, key_lines, split_key, write_key, write_toml, write_value
+from heedful.settings.toml import WIDTH, key_lines, split_key, write_key, write_toml, write_value
 
 keys = st.text(min_size=0, max_size=6) | st.sampled_from(["a", "b", "a-b", "1", "a.b", 'q"q', "x y"])
 scalars = (

@@ -12,8 +12,8 @@ import pytest
 from annotated_types import Interval, Len
 from pydantic import Field, NonNegativeFloat, PositiveInt, StrictBool
 
-from heedful.kinds import describe
 from heedful.schema import Config, Probability
+from heedful.settings.kinds import describe
 
 
 class Colour(Enum):

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, model_v
 
 from heedful.schema import Config, plain, refuse_unused
 from heedful.settings import MISSING, Settings, difference, flatten, read_settings, schema_json, show
-from heedful.toml import write_toml
+from heedful.settings.toml import write_toml
 
 
 class Attention(Config):

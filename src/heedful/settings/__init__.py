@@ -19,10 +19,10 @@ from typing import Generic, TypeVar
 from pydantic import ValidationError
 
 from heedful.errors import ConfigError
-from heedful.explain import explain, mark_flags
-from heedful.given import Given, Parts, Place, parse_value, put, read_given
 from heedful.schema import Config, Problem, plain
-from heedful.toml import split_key, write_key, write_value
+from heedful.settings.explain import explain, mark_flags
+from heedful.settings.given import Given, Parts, Place, parse_value, put, read_given
+from heedful.settings.toml import split_key, write_key, write_value
 
 ConfigType = TypeVar("ConfigType", bound=Config)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from heedful.errors import ConfigError, nearest
 from heedful.schema import Problem, written
-from heedful.toml import key_lines, split_key, write_key
+from heedful.settings.toml import key_lines, split_key, write_key
 
 Parts = tuple[str, ...]  # a dotted path, split
 

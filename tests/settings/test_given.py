@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import ConfigError
-from heedful.given import parse_value, read_file
 from heedful.schema import Config
 from heedful.settings import read_settings
+from heedful.settings.given import parse_value, read_file
 
 
 class Corpus(Config):
