@@ -1,18 +1,26 @@
 #!/usr/bin/env bash
-# Train variants of a Multi30k recipe side by side on one GPU and score each on test2016: NAME:OVERRIDE,OVERRIDE …
-# usage: multi30k.sh RECIPE OUTPUT NAME:key=value,key=value …
+# Train variants of a recipe side by side on one GPU and score each on its test set, cased and lower-cased.
+# usage: multi30k.sh RECIPE OUTPUT NAME:key=value,key=value …      ("+" in a value stands for a comma)
 set -u
 recipe=$1 output=$2; shift 2
 for variant in "$@"; do
-  name=${variant%%:*} overrides=${variant#*:}
+  name=${variant%%:*} overrides=${variant#*:}; overrides=${overrides//,/ }
   ( began=$(date +%s)
-    python3 -m heedful train "$recipe" ${overrides//,/ } --run "/tmp/runs/$name" > "$output/$name.log" 2>&1
+    python3 -m heedful train "$recipe" ${overrides//+/,} --run "/tmp/runs/$name" > "/tmp/$name.log" 2>&1
     took=$(( $(date +%s) - began ))
-    python3 -m heedful evaluate "/tmp/runs/$name" --metrics bleu,chrf --bootstrap 0 --json > "$output/$name.json" 2>> "$output/$name.log"
-    python3 - "$output/$name.json" "$name" $took <<'PY'
-import json, sys
-found = json.load(open(sys.argv[1])); found["train_seconds"] = int(sys.argv[3])
-json.dump(found, open(sys.argv[1], "w")); print(sys.argv[2], sys.argv[3], "s", {k: round(v["value"], 2) for k, v in found.get("scores", {}).items()}, found.get("checkpoint"), flush=True)
+    for case in "" --lowercase; do
+      python3 -m heedful evaluate "/tmp/runs/$name" --metrics bleu,chrf $case --json > "/tmp/$name$case.json" 2>> "/tmp/$name.log"
+    done
+    python3 - "/tmp/$name" "$output/$name.json" "$recipe" "$overrides" $took <<'PY'
+import datetime, json, sys
+import torch
+base, output, recipe, overrides, took = sys.argv[1:]
+cased, lower = (json.load(open(base + case + ".json")) for case in ("", "--lowercase"))
+found = {"recipe": recipe, "overrides": overrides.split(), "scores": cased["scores"], "lowercased": lower["scores"], "loss": cased["loss"],
+         "sentences": cased["sentences"], "tokenizer": cased["tokenizer"], "train_seconds": int(took), "checkpoint": cased["checkpoint"].split("/")[-1],
+         "machine": torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU", "torch": torch.__version__, "date": datetime.date.today().isoformat()}
+json.dump(found, open(output, "w"), indent=1)
+print(output.split("/")[-1], took, "s", {k: round(v["value"], 2) for k, v in found["scores"].items()}, {k: round(v["value"], 2) for k, v in found["lowercased"].items()}, flush=True)
 PY
   ) &
 done
