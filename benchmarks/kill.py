@@ -104,7 +104,7 @@ def killed_run(recipe: Path, run: Path, kills: int, draw: random.Random, longest
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "kill.json")
     options = parser.parse_args()
@@ -114,7 +114,7 @@ def main() -> None:
         began = time.monotonic()
         finish(recipe, folder / "whole")
         seconds = time.monotonic() - began
-        moments = killed_run(recipe, folder / "killed", options.kills, random.Random(options.seed), longest=seconds * 0.6)
+        moments = killed_run(recipe, folder / "killed", options.kills, random.Random(options.seed), longest=seconds * 0.2)
         whole, killed = (fingerprint(folder / run, options.steps) for run in ("whole", "killed"))
     result = {
         "kills": len(moments),

@@ -19,9 +19,13 @@ from heedful.data.report import CheckReport
 from heedful.data.sources import CorpusConfig, files_of
 from heedful.data.splits import splits_of
 from heedful.data.store import JoinedStore
-from heedful.errors import CheckpointError, ConfigError, lookup
+from heedful.errors import CheckpointError, ConfigError, DataError, lookup
 from heedful.models import MODELS, SequenceModel
+from heedful.schema import plain
 from heedful.search import SearchConfig
+from heedful.search.hypothesis import OPTIONS_OF
+from heedful.settings import read_settings
+from heedful.settings.toml import write_value
 from heedful.tasks import TASKS
 from heedful.tasks.evaluating import Evaluation, Examples, How, Scored, evaluate, score_pairs
 from heedful.tasks.translating import System, Translation, translate
@@ -40,6 +44,8 @@ def choose_device(name: str | None = None) -> torch.device:
     if name is None:
         return torch.device("cuda" if there["cuda"] else "cpu")
     kind = name.split(":")[0]
+    if kind == "gpu":
+        raise ConfigError("device 'gpu' was asked for; expected one of: cpu, cuda, mps", hint="did you mean 'cuda'?")
     if not lookup(kind, there, "device"):
         known = ", ".join(kind for kind, found in there.items() if found)
         raise ConfigError(f"device {name!r} was asked for, but this machine has: {known}")
@@ -75,6 +81,8 @@ def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     if shared.exists():
         tokenizer = Tokenizer.load(shared)
         return tokenizer, tokenizer
+    if not (folder / "source.tokenizer.json").exists():
+        return Tokenizer.load(shared), Tokenizer.load(shared)  # says that it is missing
     return Tokenizer.load(folder / "source.tokenizer.json"), Tokenizer.load(folder / "target.tokenizer.json")
 
 
@@ -134,9 +142,14 @@ class Translator:
     def model(self) -> SequenceModel:
         return self.system.models[0]
 
-    def search(self, changed: dict[str, Any]) -> SearchConfig:
-        """The run's search with some options changed."""
-        return SearchConfig.model_validate(self.run.search.model_dump(exclude_defaults=True) | changed)
+    def search(self, changes: Sequence[str] = ()) -> SearchConfig:
+        """The run's search with some options changed ("beam=5"); another method begins with its own defaults."""
+        method = next((change.partition("=")[2] for change in changes if change.startswith("method=")), self.run.search.method)
+        own = plain(self.run.search)
+        if method != self.run.search.method:
+            own = {name: value for name, value in own.items() if name not in OPTIONS_OF.get(self.run.search.method, ())}
+        kept = [f"{name}={write_value(value)}" for name, value in own.items() if value is not None]
+        return read_settings(SearchConfig, None, [*kept, *changes]).config
 
     def translate(self, lines: Sequence[str], **search: Any) -> list[str]:
         """The best translation of each line; options of `SearchConfig` may be given by name."""
@@ -144,7 +157,11 @@ class Translator:
 
     def translations(self, lines: Iterable[str], **search: Any) -> Iterator[Translation]:
         """As `translate`, one by one, with scores and n-best candidates."""
-        return translate(self.system, lines, self.search(search))
+        if isinstance(lines, str):
+            raise ConfigError(
+                f"one text was given, {lines!r:.40}; expected a list of texts", hint="put it into brackets: [text]"
+            )
+        return translate(self.system, lines, self.search(as_changes(search)))
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored | None]:
         return score_pairs(self.system, sources, targets)
@@ -153,7 +170,12 @@ class Translator:
         self, examples: Examples, metrics: Sequence[str] = ("bleu", "chrf"), how: How | None = None, **search: Any
     ) -> Evaluation:
         """Loss, perplexity and metrics on (sources, references); options of `SearchConfig` may be given by name."""
-        return evaluate(self.system, examples, self.search(search), metrics, how=how)
+        return evaluate(self.system, examples, self.search(as_changes(search)), metrics, how=how)
+
+
+def as_changes(options: dict[str, Any]) -> list[str]:
+    """{"beam": 5} -> ["beam=5"]."""
+    return [f"{name}={write_value(value)}" for name, value in options.items()]
 
 
 def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: str | None = None) -> Translator:
@@ -161,13 +183,22 @@ def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: 
     path = Path(folder)
     chosen = retention.resolve(path, checkpoint)
     run_folder.read_facts(path)
-    run = read_run(path / "config.toml").config
-    tokenizers = load_tokenizers(path)
+    run, tokenizers = read_folder(path)
     model = make_model(run, len(tokenizers[0]), len(tokenizers[1]))
     put_weights(model, inference_weights(chosen), chosen)
     where = choose_device(device)
     model = model.to(where).eval()
     return Translator(run, make_system(run, [model], tokenizers, where), chosen)
+
+
+def read_folder(path: Path) -> tuple[Run, tuple[Tokenizer, Tokenizer]]:
+    """The config and the tokenizers of a run; without them it cannot be used."""
+    try:
+        return read_run(path / "config.toml").config, load_tokenizers(path)
+    except (ConfigError, DataError) as error:
+        raise CheckpointError(
+            f"run folder {path} is damaged: {error.args[0]}", hint="restore the file from a copy, or train the run again"
+        ) from error
 
 
 def load_ensemble(folders: Sequence[Path], checkpoint: str | None = None, device: str | None = None) -> Translator:

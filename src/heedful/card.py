@@ -6,16 +6,17 @@ from pathlib import Path
 
 from heedful.config import Run
 from heedful.training import retention, run_folder
+from heedful.training.checkpoint import load_state
 from heedful.training.loop import Trainer
 
 
 def model_card(config: Run, folder: Path, trainer: Trainer) -> str:
     facts = run_folder.read_facts(folder)
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
-    best = retention.best_folder(folder / "checkpoints")
-    figures = "\n".join(
-        f"| {name} | {value:.4g} | {trainer.signatures.get(name, '')} |" for name, value in trainer.metrics.items()
-    )
+    best = retention.resolve(folder)
+    state = load_state(best)
+    signatures = {name: f"`{signature}`".replace("|", "\\|") for name, signature in state["signatures"].items()}
+    figures = "\n".join(f"| {name} | {value:.4g} | {signatures.get(name, '')} |" for name, value in state["metrics"].items())
     data = "\n".join(f"| {name} | `{digest}` |" for name, digest in facts["data"].items())
     versions = ", ".join(f"{name} {version}" for name, version in facts["environment"].items())
     return f"""# {folder.name}
@@ -26,13 +27,13 @@ A {config.model.family} for {config.task.name}: {parameters:,} parameters, {conf
 ```python
 import heedful
 
-translator = heedful.load("{folder.name}")
+translator = heedful.load("{folder}")
 translator.translate(["…"])
 ```
 
 ## Validation
 
-At the last step; `best` is {best.name if best else "not set"}.
+Of `{best.name}`, which is used unless another checkpoint is named.
 
 | figure | value | signature |
 |---|---|---|

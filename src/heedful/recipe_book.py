@@ -21,9 +21,11 @@ def all_recipes() -> dict[str, Path]:
 
 
 def find_recipe(name: str) -> Path:
-    """A file of that name, or the recipe that we bring under it."""
+    """A file of that name, the config of a run folder, or the recipe that we bring under it."""
     if Path(name).is_file():
         return Path(name)
+    if (Path(name) / "config.toml").is_file():
+        return Path(name) / "config.toml"
     known = all_recipes()
     if name in known:
         return known[name]

@@ -26,7 +26,7 @@ from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import load_state, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
 from heedful.training.durable import replace_text
-from heedful.training.loop import Outcome, Trainer
+from heedful.training.loop import Outcome, Trainer, outcome
 from heedful.training.loop import train as run_to_the_end
 from heedful.training.progress import Progress
 
@@ -53,6 +53,7 @@ def default_folder(config: Run, recipe: Path) -> Path:
 def train_config(config: Run, folder: Path, *, device: str | None = None, console: Console | None = None) -> Outcome:
     """As `train`, for a config that was read already."""
     console = console or Console(stderr=True, highlight=False)
+    where = build.choose_device(device)
     refuse_strangers(folder)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
@@ -71,10 +72,10 @@ def train_config(config: Run, folder: Path, *, device: str | None = None, consol
         else:
             note_data(config, folder)
         replace_text(folder / "config.toml", as_toml(config))
-        trainer = make_trainer(config, folder, report, build.choose_device(device), progress)
-        outcome = run_to_the_end(trainer, progress)
+        trainer = make_trainer(config, folder, report, where, progress)
+        done = run_to_the_end(trainer, progress)
         replace_text(folder / "README.md", model_card(config, folder, trainer))
-        return outcome
+        return done
 
 
 def refuse_strangers(folder: Path) -> None:
@@ -92,7 +93,7 @@ def refuse_changes(stored: Run, config: Run, folder: Path) -> None:
         listed = "".join(f"\n  {line}" for line in different)
         raise ConfigError(
             f"{folder} was begun with another config:{listed}",
-            hint="continue with the config it has, or give this one a folder of its own with --run",
+            hint=f"`heed train {folder}` continues with the config it has; --run gives this one a folder of its own",
         )
 
 
@@ -101,18 +102,16 @@ def finished(config: Run, folder: Path) -> Outcome | None:
     newest, _ = retention.newest(folder / "checkpoints")
     if newest is None:
         return None
-    state = load_state(newest)
-    journey = state["journey"]
+    journey = load_state(newest)["journey"]
     patience = config.training.patience
     if journey["step"] < config.training.steps and not 0 < patience <= journey["stale"]:
         return None
     average = folder / "checkpoints" / "average"
-    if config.training.average in ("last", "best"):
-        if not verifies(average) or load_state(average)["step"] != journey["step"]:
-            return None
-        state["metrics"] = load_state(average)["metrics"]
-    best = (int(journey["best"][0][0]), float(journey["best"][0][1])) if journey["best"] else None
-    return Outcome(journey["step"], state["metrics"], best, journey["seconds"], already_done=True)
+    if config.training.average in ("last", "best") and (
+        not verifies(average) or load_state(average)["step"] != journey["step"]
+    ):
+        return None
+    return outcome(folder, already_done=True)
 
 
 def note_data(config: Run, folder: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from workshop import heed, write_recipe
 
 from heedful.build import load
+from heedful.errors import ConfigError
 
 
 @pytest.fixture(scope="session")
@@ -142,7 +143,7 @@ def test_sweep_trains_the_grid_and_prints_a_table(tmp_path: Path, capsys: pytest
     assert heed("sweep", recipe, *grid, "--run", tmp_path / "sweep", "--json") == 0
     rows = told(capsys)["runs"]
     assert [(row["model.norm"], row["training.steps"]) for row in rows] == [
-        ("pre", "2"), ("pre", "3"), ("post", "2"), ("post", "3"),
+        ("pre", 2), ("pre", 3), ("post", 2), ("post", 3),
     ]  # fmt: skip
     assert all(row["loss"] > 0 for row in rows)
     assert len(list((tmp_path / "sweep").glob("*/checkpoints"))) == 4
@@ -173,7 +174,7 @@ def test_config_diff_and_schema(trained: Path, capsys: pytest.CaptureFixture[str
     capsys.readouterr()
     assert heed("config", "diff", trained.parent / "recipe.toml", trained, "--json") == 0
     found = {one["key"]: (one["first"], one["second"]) for one in told(capsys)["differences"]}
-    assert found["training.steps"] == ("6", "40")
+    assert found["training.steps"] == (6, 40)
     assert heed("config", "schema") == 0
     assert "training" in told(capsys)["properties"]
 
@@ -221,3 +222,65 @@ def test_help_and_import_load_neither_torch_nor_numpy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_another_method_drops_the_options_of_the_runs_own(trained: Path, tmp_path: Path) -> None:
+    import shutil
+
+    run = tmp_path / "run"
+    shutil.copytree(trained, run, symlinks=True)
+    config = (run / "config.toml").read_text()
+    assert "beam = 4" in config
+    (run / "config.toml").write_text(config.replace("beam = 4", "beam = 7"))
+    translator = load(run)
+    assert translator.search(["n_best=7"]).beam == 7
+    assert translator.search(["method=greedy"]).method == "greedy"
+    assert translator.search(["method=sample", "seed=3"]).seed == 3
+    assert translator.translate(["w1 w2"], method="greedy") == translator.translate(["w1 w2"], beam=1)
+    with pytest.raises(ConfigError, match="did you mean 'beam'"):
+        translator.translate(["w1"], baem=2)
+    with pytest.raises(ConfigError, match="expected a list of texts"):
+        translator.translate("w1 w2")
+
+
+def test_lines_before_a_broken_one_are_translated(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.txt").write_bytes(b"w1 w2\nw3\nw\xff4\nw5\n")
+    capsys.readouterr()
+    assert heed("translate", trained, tmp_path / "in.txt") == 3
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 2
+    assert said.err.startswith(f"error: {tmp_path / 'in.txt'} line 3: byte 2 is not UTF-8")
+
+
+def test_an_output_that_cannot_be_written_is_told_before_the_work(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert heed("evaluate", trained, "--output", trained) == 2
+    assert "cannot be written: Is a directory" in capsys.readouterr().err
+
+
+def test_a_damaged_run_folder_is_a_checkpoint_error_with_a_way_out(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shutil
+
+    run = tmp_path / "run"
+    shutil.copytree(trained, run, symlinks=True)
+    (run / "tokenizer.json").unlink()
+    capsys.readouterr()
+    assert heed("translate", run) == 4
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: run folder {run} is damaged: ") and "tokenizer.json" in said
+    assert said.endswith("hint: restore the file from a copy, or train the run again\n")
+
+
+def test_every_listing_is_told_to_people_too(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    for command in (
+        ("data", "list"),
+        ("recipes",),
+        ("doctor",),
+        ("config", "show", trained),
+        ("config", "diff", "demo", trained),
+    ):
+        assert heed(*command) == 0
+        assert len(capsys.readouterr().out.splitlines()) > 2, command

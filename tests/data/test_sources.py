@@ -155,7 +155,8 @@ BROKEN: dict[str, tuple[dict[str, object], dict[str, bytes], str]] = {
     "no folder": (
         {"folder": "nowhere", "languages": ("en", "de")},
         {},
-        "there is no folder 'nowhere'\n\nhint: `heed data list` names the public corpora, `heed data get NAME` fetches one",
+        "there is no folder 'nowhere' here, in ./data or in $HEED_DATA (not set)\n\n"
+        "hint: `heed data list` names the public corpora, `heed data get NAME` fetches one",
     ),
 }
 

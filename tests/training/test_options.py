@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from safetensors.torch import load_file
 from workshop import heed, write_pairs, write_recipe
 
 from heedful.build import load
-from heedful.training import retention
+from heedful.tasks.translation import Translation
+from heedful.training import loop, retention
 from heedful.training.checkpoint import load_tensors
 from heedful.training.compiling import falling_back
 from heedful.training.guard import Guard
@@ -176,3 +179,44 @@ def test_the_best_are_ranked_by_the_metric_in_its_direction() -> None:
         assert journey.place(value, "loss", keep=2) is placed
     assert journey.best == [(4, 1.0), (2, 2.0)]
     assert journey.stale == 0
+
+
+class StopsLater:
+    """Asks to stop when it was looked at so many times."""
+
+    def __init__(self, patience: int) -> None:
+        self.patience = patience
+
+    @property
+    def asked(self) -> bool:
+        self.patience -= 1
+        return self.patience < 0
+
+
+def test_an_average_does_not_depend_on_when_somebody_stopped_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = write_recipe(tmp_path)
+    options = ("training.average=last", "training.average_count=3", "training.validate_every=6", *QUICK)
+    assert heed("train", recipe, *options, "--run", tmp_path / "whole") == 0
+    for patience in (0, 1, 1):
+        monkeypatch.setattr(loop, "stop_requests", partial(nullcontext, StopsLater(patience)))
+        assert heed("train", recipe, *options, "--run", tmp_path / "stopped") == 75
+    monkeypatch.undo()
+    assert heed("train", recipe, *options, "--run", tmp_path / "stopped") == 0
+    whole, stopped = (load_tensors(tmp_path / run / "checkpoints" / "average", "model") for run in ("whole", "stopped"))
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
+def test_the_best_average_keeps_a_copy_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    losses = iter([3.0, 2.0, 1.0, 2.5, 2.4])  # the third is the first average
+    monkeypatch.setattr(Translation, "validate", lambda self, model: loop.Validation({"loss": next(losses)}, {}, []))
+    options = ("training.average=last", "training.average_count=2", *QUICK)
+    assert heed("train", recipe, *options, "--run", run) == 0
+    assert retention.resolve(run).name == "average-6"
+    before = load_tensors(retention.resolve(run), "model")
+    assert heed("average", run, "--last", "1") == 0
+    assert heed("train", recipe, *options, "training.steps=9", "--run", run) == 0
+    assert next(losses, None) is None, "it was validated and averaged once more"
+    assert retention.resolve(run).name == "average-6"
+    after = load_tensors(retention.resolve(run), "model")
+    assert all(torch.equal(before[name], after[name]) for name in before)

@@ -68,7 +68,7 @@ def test_a_flipped_bit_is_noticed_and_the_checkpoint_before_is_used(tmp_path: Pa
     assert heed("train", recipe, "training.steps=6", "--run", run) == 0
     said = capsys.readouterr().err
     assert "step-4" in said and "model.safetensors" in said
-    assert "continuing from step 3" in said  # the best so far, saved when it was validated
+    assert "continuing from step 2" in said
     assert heed("train", recipe, "training.steps=6", "--run", tmp_path / "whole") == 0
     assert weights(run, 6) == weights(tmp_path / "whole", 6)
 
@@ -109,7 +109,7 @@ def test_another_config_is_refused_with_the_difference(tmp_path: Path, capsys: p
     assert heed("train", recipe, "model.dim=32", "training.validate_every=5", "--run", run) == 2
     assert capsys.readouterr().err == (
         f"error: {run} was begun with another config:\n  model.dim: the run has 16, now given 32\n\n"
-        "hint: continue with the config it has, or give this one a folder of its own with --run\n"
+        f"hint: `heed train {run}` continues with the config it has; --run gives this one a folder of its own\n"
     )
 
 

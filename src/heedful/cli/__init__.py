@@ -63,7 +63,9 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     try:
-        return app(arguments, standalone_mode=False) or 0
+        code = app(arguments, standalone_mode=False) or 0
+        sys.stdout.flush()
+        return code
     except HeedfulError as error:
         return complain(str(error.args[0]), error.hint, error.exit_code, arguments)
     except UsageError as error:
@@ -84,6 +86,8 @@ def usage(error: BaseException) -> str | None:
 
 
 def complain(message: str, hint: str | None, code: int, arguments: list[str]) -> int:
+    if not message:  # the help was shown already
+        return code
     print(f"error: {message}", file=sys.stderr)
     if hint:
         print(f"\nhint: {hint}", file=sys.stderr)

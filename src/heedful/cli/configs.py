@@ -55,9 +55,24 @@ def diff(
     one, other = (read(name, None).config.model_dump(mode="json", exclude_none=True) for name in (first, second))
     found = difference(one, other)
     if json:
-        put({"differences": [{"key": key, "first": str(a), "second": str(b)} for key, a, b in found]})
+        rows = [{"key": key, "first": known(a), "second": known(b)} for key, a, b in found]
+        put({"differences": rows})
     elif found:
-        print(table([("key", first, second), *((key, str(a), str(b)) for key, a, b in found)]))
+        print(table([("key", first, second), *((key, spell(a), spell(b)) for key, a, b in found)]))
+
+
+def known(value: Any) -> Any:
+    """A value for JSON; what is not set is null."""
+    from heedful.settings import MISSING
+
+    return None if value is MISSING else value
+
+
+def spell(value: Any) -> str:
+    """A value as a recipe would have it."""
+    from heedful.settings.toml import write_value
+
+    return "(not set)" if known(value) is None else write_value(value)
 
 
 @app.command()

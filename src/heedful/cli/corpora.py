@@ -21,8 +21,8 @@ def list_all(json: Json = False) -> None:
     if json:
         put({"corpora": found})
         return
-    head = ("name", "task", "here", "licence")
-    print(table([head, *([str(one[key]) for key in head] for one in found)]))
+    rows = [(str(one["name"]), str(one["task"]), "yes" if one["here"] else "no", str(one["terms"])) for one in found]
+    print(table([("name", "task", "here", "terms"), *rows]))
 
 
 @app.command()
@@ -38,7 +38,11 @@ def get(
     from heedful.data.fetch import get as get_corpus
 
     fetched = get_corpus(name, destination, source)
-    put({key: str(value) for key, value in asdict(fetched).items()}) if json else talk(str(fetched))
+    if json:
+        put(asdict(fetched) | {"folder": str(fetched.folder)})
+    else:
+        print(fetched.folder)
+        talk(f"{len(fetched.files)} files from {fetched.origin}; data.folder={fetched.folder} reads them")
 
 
 @app.command()

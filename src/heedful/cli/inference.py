@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -37,7 +36,7 @@ def translate(
 
     translator = load_all(run, together, checkpoint, device)
     begun = None if prefixes is None else read_texts(prefixes)
-    config = translator.search(search_options(search))
+    config = translator.search(search or [])
     if files:
         lines = (line for file in files for line in read_texts(file))
         translations = translate_lines(translator.system, lines, config, begun)
@@ -74,21 +73,24 @@ def evaluate(
     """Translate a test set and score it: sacreBLEU's metrics with signatures and intervals, loss and perplexity."""
     from heedful.evaluation.significance import compare
     from heedful.tasks.evaluating import How
+    from heedful.tasks.evaluating import evaluate as evaluate_system
 
     translator = load_all(run, together, checkpoint, device)
     examples = examples_for(translator, source, reference, split)
     names = metric_names(metrics)
     how = How(lowercase or None, tokenise, bootstrap)
-    result = translator.evaluate(examples, names, how, **search_options(search))
-    if output is not None:
-        output.write_text("".join(f"{line}\n" for line in result.translations), encoding="utf-8")
+    config = translator.search(search or [])
+    with opened(output) as file:  # before the work is done, not after it
+        result = evaluate_system(translator.system, examples, config, names, how=how)
+        file.writelines(f"{line}\n" for line in result.translations)
     found: dict[str, Any] = {"sentences": len(examples.sources), "left_out_of_loss": result.left_out}
     found |= {"loss": result.figures["loss"], "perplexity": result.figures["perplexity"]}
     found["scores"] = {name: plain(score) for name, score in result.scores.items()}
     found["tokenizer"] = translator.system.target_tokenizer.description
     found["checkpoint"] = str(translator.checkpoint)
     if against is not None:
-        other = load_all(against, None, checkpoint, device).evaluate(examples, names, how, **search_options(search))
+        rival = load_all(against, None, checkpoint, device)
+        other = evaluate_system(rival.system, examples, rival.search(search or []), names, how=how)
         found["comparison"] = {
             name: plain(compare(other.translations, result.translations, examples.references, metric=name)) for name in names
         }
@@ -127,13 +129,17 @@ def load_all(run: Path, together: list[Path] | None, checkpoint: str | None, dev
     return load_ensemble([run, *together], checkpoint, device) if together else load(run, checkpoint, device)
 
 
-def search_options(given: Iterable[str] | None) -> dict[str, Any]:
-    """["beam=5"] -> {"beam": 5}, checked as a config is."""
-    from heedful.search import SearchConfig
-    from heedful.settings import read_settings
+def opened(path: Path | None) -> TextIO:
+    """The file to write to; nowhere if none is wanted."""
+    import os
 
-    settings = read_settings(SearchConfig, None, list(given or []))
-    return settings.config.model_dump(include=settings.config.model_fields_set)
+    from heedful.errors import ConfigError
+
+    try:
+        return open(path or os.devnull, "w", encoding="utf-8")  # noqa: PTH123
+    except OSError as error:
+        sentence = f"--output: {path} cannot be written: {error.strerror}"
+        raise ConfigError(sentence, hint="name a file in a folder that exists") from error
 
 
 def examples_for(translator: Translator, source: Path | None, reference: Path | None, split: str) -> Any:

@@ -33,16 +33,15 @@ def train(
             table([("figure", "value"), *((k.replace("_", " "), spell(k, v)) for k, v in facts.items())])
         )
         return
-    folder = run or default_folder(config, path)
+    folder = run or (path.parent if path.name == "config.toml" else default_folder(config, path))
     outcome = train_config(config, folder, device=device)
     if json:
-        best = None if outcome.best is None else {"step": outcome.best[0], config.training.metric: outcome.best[1]}
         put(
             {
                 "run": str(folder),
                 "step": outcome.step,
                 "metrics": outcome.metrics,
-                "best": best,
+                "best": outcome.best,
                 "seconds": round(outcome.seconds, 3),
                 "already_done": outcome.already_done,
             }
@@ -100,21 +99,21 @@ def sweep(
     from heedful.config import read_run
     from heedful.recipe_book import find_recipe
     from heedful.running import train_config
+    from heedful.settings.given import parse_value
 
     path = find_recipe(recipe)
     root = run or Path("runs") / f"sweep-{path.stem}"
-    axes = [
-        (key, [values] if "[" in values else values.split(",")) for key, _, values in (part.partition("=") for part in grid)
-    ]
-    points = [
-        [f"{key}={value}" for (key, _), value in zip(axes, chosen, strict=True)] for chosen in product(*(v for _, v in axes))
-    ]
-    configs = [read_run(path, point).config for point in points]  # all are checked before the first is trained
-    rows = []
+    pairs = [part.partition("=") for part in grid]
+    axes = [(key, [values] if values[:1] in ("[", "{") else values.split(",")) for key, _, values in pairs]
+    points = [dict(zip((key for key, _ in axes), chosen, strict=True)) for chosen in product(*(values for _, values in axes))]
+    configs = [read_run(path, [f"{key}={value}" for key, value in point.items()]).config for point in points]  # all, first
+    varied = [key for key, values in axes if len(values) > 1]
+    rows: list[dict[str, Any]] = []
     for point, config in zip(points, configs, strict=True):
-        talk(f"--- {' '.join(point)}")
-        outcome = train_config(config, root / "_".join(point).replace("/", "-"), device=device)
-        rows.append({**dict(part.split("=", 1) for part in point), **outcome.metrics})
+        name = "_".join(f"{key}={point[key]}".replace("/", "-") for key in varied) or "run"
+        talk(f"--- {name}")
+        outcome = train_config(config, root / name, device=device)
+        rows.append({key: parse_value(point[key]) for key in varied} | outcome.metrics)
     if json:
         put({"runs": rows})
     else:

@@ -6,7 +6,7 @@
     folder             a folder of <split>.<language>[.gz] files
     builtin            sentences written by the built-in grammar
 
-Relative paths are looked up from the working directory, then from $HEED_DATA. What a pair must be like to be
+Relative paths are looked up from the working directory, then from ./data, then from $HEED_DATA. What a pair must be like to be
 trained on is said in `pairs.py`; here a file whose form is broken is an error that names the file and the line.
 """
 
@@ -120,12 +120,12 @@ def title_of(corpus: CorpusConfig) -> str:
 
 
 def find_path(name: str) -> Path:
-    """`name` from the working directory or, when it is not there, from $HEED_DATA when it is there."""
+    """`name` from the working directory, or else from ./data or $HEED_DATA if it is there."""
     path = Path(name).expanduser()
-    root = os.environ.get("HEED_DATA")
-    if not path.is_absolute() and not path.exists() and root and (Path(root) / path).exists():
-        return Path(root) / path
-    return path
+    if path.is_absolute() or path.exists():
+        return path
+    roots = [Path("data"), *([Path(os.environ["HEED_DATA"])] if os.environ.get("HEED_DATA") else [])]
+    return next((root / path for root in roots if (root / path).exists()), path)
 
 
 def splits_in(folder: str, languages: tuple[str, str]) -> dict[str, tuple[Path, Path]]:
@@ -133,7 +133,7 @@ def splits_in(folder: str, languages: tuple[str, str]) -> dict[str, tuple[Path, 
     path = find_path(folder)
     if not path.is_dir():
         root = os.environ.get("HEED_DATA")
-        tried = f" here or in $HEED_DATA ({root})" if root and not path.is_absolute() else ""
+        tried = f" here, in ./data or in $HEED_DATA ({root or 'not set'})" if not path.is_absolute() else ""
         raise DataError(
             f"{path} is a file; expected a folder" if path.exists() else f"there is no folder {str(path)!r}{tried}",
             hint="`heed data list` names the public corpora, `heed data get NAME` fetches one",

@@ -51,6 +51,9 @@ def power(alpha: float) -> Penalty:
 PENALTIES: dict[str, Callable[[float], Penalty]] = {"wu": wu, "power": power}
 
 
+OPTIONS_OF = {"beam": ("beam", "penalty", "length_penalty"), "sample": ("temperature", "top_k", "top_p", "seed")}
+
+
 class SearchConfig(Config):
     """Beam search as in the paper: beam 4, alpha 0.6, at most 50 tokens more than the source has."""
 
@@ -71,12 +74,8 @@ class SearchConfig(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> SearchConfig:
-        idle = {}
-        if self.method != "beam":
-            idle = dict.fromkeys(("beam", "penalty", "length_penalty"), f"search.method is {self.method!r}")
-        if self.method != "sample":
-            idle |= dict.fromkeys(("temperature", "top_k", "top_p", "seed"), f"search.method is {self.method!r}")
-        problems = unused(self, idle)
+        others = [name for method, names in OPTIONS_OF.items() if method != self.method for name in names]
+        problems = unused(self, dict.fromkeys(others, f"search.method is {self.method!r}"))
         if self.method == "beam" and self.n_best > self.beam:
             problems.append(Problem("n_best", f"given {self.n_best}, expected at most the beam, which is {self.beam}"))
         if self.method == "greedy" and self.n_best > 1:

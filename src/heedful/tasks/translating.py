@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.split_text import rejoin, split_for
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, HeedfulError
 from heedful.inspection.alignment import attention_between
 from heedful.models import SequenceModel
 from heedful.search import Hypothesis, Query, SearchConfig, ensemble, limits_for, predictor, search
@@ -75,8 +75,23 @@ def translate(
     system: System, lines: Iterable[str], config: SearchConfig, prefixes: Iterable[str] | None = None
 ) -> Iterator[Translation]:
     """Translations in the order of the lines."""
-    source = iter(lines)
-    return translate_chunks(system, iter(lambda: list(islice(source, GATHER)), []), config, prefixes)
+    return translate_chunks(system, gathered(lines), config, prefixes)
+
+
+def gathered(lines: Iterable[str]) -> Iterator[list[str]]:
+    """So many lines at a time; when the lines break off with an error, those before it come first."""
+    chunk: list[str] = []
+    try:
+        for line in lines:
+            chunk.append(line)
+            if len(chunk) == GATHER:
+                yield chunk
+                chunk = []
+    except HeedfulError:
+        yield chunk
+        raise
+    if chunk:
+        yield chunk
 
 
 def translate_chunks(

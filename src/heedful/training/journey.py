@@ -7,6 +7,10 @@ from dataclasses import asdict, dataclass, field
 SMALLER_IS_BETTER = ("loss", "perplexity", "ter")
 
 
+def better(value: float, than: float, metric: str) -> bool:
+    return value < than if metric in SMALLER_IS_BETTER else value > than
+
+
 @dataclass
 class Journey:
     step: int = 0  # updates done
@@ -21,7 +25,7 @@ class Journey:
     def place(self, value: float, metric: str, keep: int) -> bool:
         """Note a validation; whether it is among the best `keep` so far."""
         sign = 1 if metric in SMALLER_IS_BETTER else -1
-        improved = not self.best or sign * value < sign * self.best[0][1]
+        improved = not self.best or better(value, self.best[0][1], metric)
         self.stale = 0 if improved else self.stale + 1
         ranked = sorted([*self.best, (self.step, value)], key=lambda entry: (sign * entry[1], entry[0]))[:keep]
         placed = (self.step, value) in ranked

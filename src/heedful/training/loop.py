@@ -21,8 +21,9 @@ from heedful.nn.losses import Loss
 from heedful.training import checkpoint, environment, retention
 from heedful.training.averaging import RunningAverage, mean_of
 from heedful.training.config import TrainingConfig
+from heedful.training.durable import remove
 from heedful.training.guard import Guard
-from heedful.training.journey import Journey
+from heedful.training.journey import Journey, better
 from heedful.training.metrics_log import cut_metrics
 from heedful.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser
 from heedful.training.progress import Progress
@@ -61,8 +62,8 @@ class Task(Protocol):
 
 class Outcome(NamedTuple):
     step: int
-    metrics: dict[str, float]  # of the last validation
-    best: tuple[int, float] | None
+    best: str  # the checkpoint that is used unless another is named
+    metrics: dict[str, float]  # its own
     seconds: float
     already_done: bool
 
@@ -104,8 +105,7 @@ class Trainer:
         cut_metrics(self.run / "metrics.jsonl", self.journey.step)
         for change in environment.differences(state["environment"]):
             progress.say(f"{change}; bits may differ from an uninterrupted run")
-        if not self.average_is_current():
-            self.point_best()  # a kill may have come between a checkpoint and its link
+        self.point_best()  # a kill may have come between a checkpoint and its link
         progress.say(f"continuing from step {self.journey.step}")
 
     def average_is_current(self) -> bool:
@@ -139,16 +139,22 @@ class Trainer:
 
     def validate(self, progress: Progress) -> bool:
         """Score the model (or its running average) on the validation data; whether it is among the best."""
-        self.model.eval()
         with self.average.in_place(self.model) if self.average else nullcontext():
-            validation = self.task.validate(self.model)
-        self.metrics, self.signatures = validation.figures, validation.signatures
+            samples = self.score()
+        placed = self.journey.place(self.metrics[self.config.metric], self.config.metric, self.config.keep_best)
+        best = "  (best so far)" if self.journey.stale == 0 else ""
+        progress.validated(self.journey.step, self.metrics, samples, remark=best)
+        return placed
+
+    def score(self) -> list[str]:
+        """Validate the weights that the model has now; returns samples to show."""
+        self.model.eval()
+        validation = self.task.validate(self.model)
         self.model.train()
+        self.metrics, self.signatures = validation.figures, validation.signatures
         if self.config.metric not in self.metrics:
             raise ConfigError(f"training.metric: given {self.config.metric!r}, expected one of: {', '.join(self.metrics)}")
-        placed = self.journey.place(self.metrics[self.config.metric], self.config.metric, self.config.keep_best)
-        progress.validated(self.journey.step, self.metrics, validation.samples, best=self.journey.stale == 0)
-        return placed
+        return validation.samples
 
     def save(self) -> Path:
         self.guard.settle()
@@ -164,13 +170,30 @@ class Trainer:
         }
         folder = checkpoint.save(self.checkpoints, self.journey.step, tensors, state)
         self.point_best()
-        best_steps = [step for step, _ in self.journey.best]
-        retention.prune(self.checkpoints, keep_last=self.config.keep_last, best_steps=best_steps)
+        regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if on_grid(step, self.config)]
+        kept = [*regular[-self.config.keep_last :], *(step for step, _ in self.journey.best)]
+        retention.prune(self.checkpoints, keep_last=1, best_steps=kept)
         return folder
 
+    def best_average(self) -> tuple[Path, float] | None:
+        """The average of checkpoints that is the best so far, if one is, and its figure."""
+        folder = retention.best_folder(self.checkpoints)
+        if folder is None or not folder.name.startswith("average-") or not checkpoint.verifies(folder):
+            return None
+        return folder, checkpoint.load_state(folder)["metrics"][self.config.metric]
+
     def point_best(self) -> None:
-        if self.journey.best and (self.checkpoints / f"step-{self.journey.best[0][0]}").is_dir():
-            retention.point_best(self.checkpoints, f"step-{self.journey.best[0][0]}")
+        """Let `best` name the best checkpoint of a step, unless an average is still better."""
+        if not self.journey.best:
+            return
+        step, value = self.journey.best[0]
+        average = self.best_average()
+        if average is not None and not better(value, average[1], self.config.metric):
+            return
+        if (self.checkpoints / f"step-{step}").is_dir():
+            retention.point_best(self.checkpoints, f"step-{step}")
+            if average is not None:
+                remove(average[0])
 
 
 def train(trainer: Trainer, progress: Progress) -> Outcome:
@@ -190,8 +213,15 @@ def train(trainer: Trainer, progress: Progress) -> Outcome:
                 pause(trainer, progress, stop, began)
         if config.average in ("last", "best") and not trainer.average_is_current():
             average(trainer, progress)
-    best = journey.best[0] if journey.best else None
-    return Outcome(journey.step, trainer.metrics, best, journey.seconds, already_done)
+    return outcome(trainer.run, already_done=already_done)
+
+
+def outcome(run: Path, *, already_done: bool) -> Outcome:
+    """What a run folder holds."""
+    newest, chosen = retention.resolve(run, "last"), retention.resolve(run)
+    journey = checkpoint.load_state(newest)["journey"]
+    metrics = checkpoint.load_state(chosen)["metrics"]
+    return Outcome(journey["step"], chosen.name, metrics, journey["seconds"], already_done)
 
 
 def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> None:
@@ -210,6 +240,11 @@ def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> Non
         )
 
 
+def on_grid(step: int, config: TrainingConfig) -> bool:
+    """Whether a run that nobody stopped saves at this step."""
+    return step % config.save_every == 0 or step == config.steps
+
+
 def out_of_patience(trainer: Trainer) -> bool:
     return 0 < trainer.config.patience <= trainer.journey.stale
 
@@ -217,20 +252,24 @@ def out_of_patience(trainer: Trainer) -> bool:
 def average(trainer: Trainer, progress: Progress) -> None:
     """Write the mean of the last or best checkpoints, and let it be the best if validation says so."""
     config, journey = trainer.config, trainer.journey
-    if config.average == "last":
-        folders = retention.steps(trainer.checkpoints)[-config.average_count :]
+    if config.average == "last":  # those on the grid: when somebody pressed Ctrl-C must not matter
+        regular = [f for f in retention.steps(trainer.checkpoints) if on_grid(int(f.name.removeprefix("step-")), config)]
+        folders = regular[-config.average_count :]
     else:
         folders = [trainer.checkpoints / f"step-{step}" for step, _ in journey.best[: config.average_count]]
     weights = mean_of(folders)
-    best_before = list(journey.best)
     trainer.model.load_state_dict(weights)
-    trainer.validate(progress)
-    state = {
-        "step": journey.step,
-        "of": [folder.name for folder in folders],
-        "metrics": trainer.metrics,
-        "signatures": trainer.signatures,
-    }
+    samples = trainer.score()
+    value = trainer.metrics[config.metric]
+    kept = trainer.best_average()
+    improved = better(value, kept[1] if kept else journey.best[0][1], config.metric)
+    of = [folder.name for folder in folders]
+    remark = f"  the average of {', '.join(of)}{' (best so far)' if improved else ''}"
+    progress.validated(journey.step, trainer.metrics, samples, remark=remark, kind="average")
+    state = {"step": journey.step, "of": of, "metrics": trainer.metrics, "signatures": trainer.signatures}
+    if improved:  # `best` has a copy of its own, which the next average will not write over
+        folder = checkpoint.save_named(trainer.checkpoints, f"average-{journey.step}", {"model": weights}, state)
+        retention.point_best(trainer.checkpoints, folder.name)
+        if kept is not None and kept[0] != folder:
+            remove(kept[0])
     checkpoint.save_named(trainer.checkpoints, "average", {"model": weights}, state)
-    if journey.best != best_before and journey.stale == 0:
-        retention.point_best(trainer.checkpoints, "average")

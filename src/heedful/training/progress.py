@@ -59,10 +59,10 @@ class Progress:
         self.sums = {}
         self.since = time.monotonic()
 
-    def validated(self, step: int, metrics: dict[str, float], samples: list[str], *, best: bool) -> None:
-        self.write(step, "valid", metrics)
+    def validated(self, step: int, metrics: dict[str, float], samples: list[str], *, remark: str, kind: str = "valid") -> None:
+        self.write(step, kind, metrics)
         figures = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        self.say(f"step {step}  valid  {figures}{'  (best so far)' if best else ''}")
+        self.say(f"step {step}  valid  {figures}{remark}")
         for sample in samples:
             self.say(f"  {sample}")
 

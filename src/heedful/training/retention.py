@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 def steps(checkpoints: Path) -> list[Path]:
     """The folders of all steps, oldest first, whole or not."""
     found = checkpoints.glob("step-*") if checkpoints.is_dir() else ()
-    return sorted((path for path in found if STEP.fullmatch(path.name) and path.is_dir()), key=_number)
+    return sorted((path for path in found if STEP.fullmatch(path.name) and path.is_dir()), key=number)
 
 
 def newest(checkpoints: Path) -> tuple[Path | None, list[str]]:
@@ -49,12 +49,16 @@ def newest(checkpoints: Path) -> tuple[Path | None, list[str]]:
 
 def resolve(run: Path, which: str | None = None) -> Path:
     """The folder of "best", "last", "average" or "step-N"; None is the best, else the newest that verifies."""
+    if run.is_file():
+        raise CheckpointError(f"{run} is a file; expected a run folder")
     if not run.is_dir():
         close = nearest(run.name, (path.name for path in run.parent.iterdir())) if run.parent.is_dir() else None
         hint = f"did you mean {run.parent / close}?" if close else None
         raise CheckpointError(f"there is no run folder {run}", hint=hint)
     checkpoints = run / "checkpoints"
     best = best_folder(checkpoints)
+    if best is None and (checkpoints / BEST).is_symlink():
+        logger.warning("the best checkpoint of %s, %s, is gone", run, (checkpoints / BEST).readlink())
     if which in (None, BEST) and best is not None:
         return best
     if which in (None, LAST):
@@ -112,7 +116,7 @@ def _candidates(checkpoints: Path) -> list[Path]:
     """Newest first: each step's folder, then the one it was replacing when a process died."""
     current = steps(checkpoints)
     aside = [path for path in checkpoints.glob(f"step-*{REPLACED}") if STEP.fullmatch(path.name.removesuffix(REPLACED))]
-    return sorted([*current, *aside], key=_number, reverse=True)
+    return sorted([*current, *aside], key=number, reverse=True)
 
 
 def _standing(checkpoints: Path, name: str) -> Path | None:
@@ -120,7 +124,7 @@ def _standing(checkpoints: Path, name: str) -> Path | None:
     return next((path for end in ("", REPLACED) if (path := checkpoints / (name + end)).is_dir()), None)
 
 
-def _number(folder: Path) -> int:
+def number(folder: Path) -> int:
     match = STEP.match(folder.name)
     assert match is not None, f"{folder} is not the folder of a step"
     return int(match[1])
