@@ -80,9 +80,9 @@ def multi30k() -> str:
     head = ["Multi30k test2016", "seeds", "BLEU, cased", "BLEU, lower-cased", "chrF", "seconds"]
     signature = first["scores"]["bleu"]["signature"]
     return (
-        f"## Multi30k\n\nThe recipe multi30k-en-de, single models, beam 5, on one {first['machine']} shared by five runs, compilation "
-        f"and validation included, {first['date']}. The test set was not used for tuning or stopping. Signature: "
-        f"`{signature}`.\n\n`bash benchmarks/multi30k.sh multi30k-en-de OUTPUT en-de-1:seed=1,{','.join(first['overrides'][:3])} …`\n"
+        f"## Multi30k\n\nThe recipe multi30k-en-de, single models, beam 5, on one {first['machine']} shared by five runs, "
+        f"compilation and validation included, {first['date']}. Settings were chosen on the validation set. Signature: "
+        f"`{signature}`.\n\n`bash benchmarks/multi30k.sh multi30k-en-de OUTPUT NAME:seed=1,{','.join(first['overrides'][:3])}`\n"
         f"\n{table(head, rows)}\n"
     )
 
@@ -91,9 +91,10 @@ def survival() -> str:
     found = read("kill.json")
     same = all(found["identical"].values())
     return (
-        f"## Killed and continued\n\n{found['kills']} times SIGKILL at random moments of a run of {found['steps']} steps, each time "
-        f"the same command again: weights, optimiser, running average and metrics {'are bit-identical to' if same else 'DIFFER from'} "
-        f"those of a run that was never stopped ({found['date']}).\n\n`python benchmarks/kill.py`\n"
+        f"## Killed and continued\n\n{found['kills']} times SIGKILL at random moments of runs of {found['steps']} steps, each "
+        "time the same command again: weights, optimiser, running average and metrics "
+        f"{'are bit-identical to' if same else 'DIFFER from'} those of a run that was never stopped ({found['date']}).\n"
+        "\n`python benchmarks/kill.py`\n"
     )
 
 
