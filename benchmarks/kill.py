@@ -116,7 +116,8 @@ def main() -> None:
         seconds = time.monotonic() - began
         whole = fingerprint(folder / "whole", options.steps)
         identical = dict.fromkeys(whole, True)
-        draw, moments, runs = random.Random(options.seed), [], 0
+        draw, runs = random.Random(options.seed), 0
+        moments: list[float] = []
         while len(moments) < options.kills:  # a run that finished too soon is followed by another
             runs += 1
             run = folder / f"killed-{runs}"

@@ -78,11 +78,11 @@ def multi30k() -> str:
         )
     first = next(iter(runs.values()))[0]
     head = ["Multi30k test2016", "seeds", "BLEU, cased", "BLEU, lower-cased", "chrF", "seconds"]
-    signature = first["scores"]["bleu"]["signature"]
+    signature, overrides = first["scores"]["bleu"]["signature"], ",".join(first["overrides"][:3])
     return (
         f"## Multi30k\n\nThe recipe multi30k-en-de, single models, beam 5, on one {first['machine']} shared by five runs, "
         f"compilation and validation included, {first['date']}. Settings were chosen on the validation set. Signature: "
-        f"`{signature}`.\n\n`bash benchmarks/multi30k.sh multi30k-en-de OUTPUT NAME:seed=1,{','.join(first['overrides'][:3])}`\n"
+        f"`{signature}`.\n\n`bash benchmarks/multi30k.sh multi30k-en-de OUTPUT NAME:seed=1,{overrides}`\n"
         f"\n{table(head, rows)}\n"
     )
 

@@ -32,11 +32,15 @@ def test_a_failed_replacement_leaves_the_old_content(tmp_path: Path, monkeypatch
 
 
 def test_a_disk_that_cannot_flush_folders_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
     def refusing(descriptor: int) -> None:
+        asked.append(descriptor)
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
     monkeypatch.setattr(os, "fsync", refusing)
     sync_folder(tmp_path)
+    assert len(asked) == 1
 
 
 def test_removing_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:

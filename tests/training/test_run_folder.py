@@ -62,8 +62,8 @@ def test_a_forked_worker_does_not_keep_the_lock_of_a_killed_trainer(tmp_path: Pa
         process.kill()
         process.wait()
         os.kill(child, 0)  # it lives on
-        with lock(tmp_path / "run"):
-            pass
+        with lock(tmp_path / "run") as run:
+            assert run == RunFolder(tmp_path / "run")
 
 
 def test_the_lock_is_free_again_afterwards_even_after_an_error(tmp_path: Path) -> None:
