@@ -144,9 +144,9 @@ class Translator:
 
     def search(self, changes: Sequence[str] = ()) -> SearchConfig:
         """The run's search with some options changed ("beam=5"); another method begins with its own defaults."""
-        method = next((change.partition("=")[2] for change in changes if change.startswith("method=")), self.run.search.method)
+        given = dict(change.split("=", 1) for change in changes if "=" in change)
         own = plain(self.run.search)
-        if method != self.run.search.method:
+        if given.get("method", self.run.search.method).strip("\"'") != self.run.search.method:
             own = {name: value for name, value in own.items() if name not in OPTIONS_OF.get(self.run.search.method, ())}
         kept = [f"{name}={write_value(value)}" for name, value in own.items() if value is not None]
         return read_settings(SearchConfig, None, [*kept, *changes]).config

@@ -1,6 +1,8 @@
 """A run from its recipe to its folder: begin it, continue it, or say that it is finished.
 
-outcome = train("recipes/translation/demo.toml", ["training.steps=200"], run="runs/mine")
+    outcome = train("demo", ["training.steps=200"], run="runs/mine")
+
+The order matters: the data is checked before anything is written, and the lock is held from the first look to the last.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def test_another_method_drops_the_options_of_the_runs_own(trained: Path, tmp_pat
     assert "beam = 4" in config
     (run / "config.toml").write_text(config.replace("beam = 4", "beam = 7"))
     translator = load(run)
-    assert translator.search(["n_best=7"]).beam == 7
+    assert translator.search(["n_best=7"]).beam == translator.search(['method="beam"']).beam == 7
     assert translator.search(["method=greedy"]).method == "greedy"
     assert translator.search(["method=sample", "seed=3"]).seed == 3
     assert translator.translate(["w1 w2"], method="greedy") == translator.translate(["w1 w2"], beam=1)

@@ -1,6 +1,8 @@
 """From a model's predictions to hypotheses: one function, whatever the method.
 
-hypotheses = search(model, state, config, specials, source_lengths)
+    search(query, config) -> for each source its hypotheses, best first
+
+A query says how to go on (`predict`), from which states, and how far.
 """
 
 from __future__ import annotations
