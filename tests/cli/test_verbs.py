@@ -108,8 +108,9 @@ def test_evaluate_agrees_with_the_validation_of_training(trained: Path, capsys: 
 
 def test_evaluate_against_itself_finds_no_difference(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    assert heed("evaluate", trained, "--against", trained, "--metrics", "bleu", "--json") == 0
+    assert heed("evaluate", trained, "--against", trained, "--metrics", "bleu", "--lowercase", "--json") == 0
     comparison = told(capsys)["comparison"]["bleu"]
+    assert "case:lc" in comparison["system"]["signature"]
     assert comparison["difference"] == 0
     assert comparison["p_randomisation"] == 1
 

@@ -71,6 +71,7 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Translate a test set and score it: sacreBLEU's metrics with signatures and intervals, loss and perplexity."""
+    from heedful.evaluation.metrics import Options
     from heedful.evaluation.significance import compare
     from heedful.tasks.evaluating import How
     from heedful.tasks.evaluating import evaluate as evaluate_system
@@ -92,7 +93,16 @@ def evaluate(
         rival = load_all(against, None, checkpoint, device)
         other = evaluate_system(rival.system, examples, rival.search(search or []), names, how=how)
         found["comparison"] = {
-            name: plain(compare(other.translations, result.translations, examples.references, metric=name)) for name in names
+            name: plain(
+                compare(
+                    other.translations,
+                    result.translations,
+                    examples.references,
+                    metric=name,
+                    options=Options(how.lowercase, tokenise if name == "bleu" else None),
+                )
+            )
+            for name in names
         }
     put(found) if json else print(readable(found))
 
