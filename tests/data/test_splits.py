@@ -134,3 +134,9 @@ def test_a_missing_folder_is_a_data_error(tmp_path: Path) -> None:
 def test_configs_and_the_catalogue_load_without_numpy() -> None:
     code = "import sys, heedful.data.splits, heedful.data.fetch; sys.exit('numpy' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_test_set_that_comes_with_other_training_data_is_not_used() -> None:
+    own = CorpusConfig(tsv="mine.tsv")
+    assert splits_of(DataConfig(builtin=True)).test
+    assert splits_of(DataConfig(builtin=True, train=(own,), valid=(own,))).test == ()

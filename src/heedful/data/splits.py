@@ -97,7 +97,8 @@ class Splits(NamedTuple):
 
 
 def splits_of(data: DataConfig) -> Splits:
-    """The corpora of each split; there is none for test when the folder has no file whose name begins with it."""
+    """The corpora of each split; there is none for test when the folder has no file whose name begins with it, or when
+    train is given apart and test is not."""
     return Splits(*(corpora_of(data, split) for split in SPLITS))
 
 
@@ -105,6 +106,8 @@ def corpora_of(data: DataConfig, split: str) -> tuple[CorpusConfig, ...]:
     typed: tuple[CorpusConfig, ...] | None = getattr(data, split)
     if typed is not None:
         return tuple(named(corpus, split) for corpus in typed)
+    if split == "test" and data.train is not None:
+        return ()  # another corpus's test set would judge a model of this one
     if data.builtin:
         return (CorpusConfig(builtin=True, split=split, count=getattr(data.counts or Counts(), split)),)
     if data.folder is None or data.languages is None:
