@@ -2,16 +2,16 @@
 # Train variants of a recipe side by side on one GPU and score each on its test set, cased and lower-cased.
 # usage: multi30k.sh RECIPE OUTPUT NAME:key=value,key=value …      ("+" in a value stands for a comma)
 set -u
-recipe=$1 output=$2; shift 2
+recipe=$1 output=$2 work=$(mktemp -d); shift 2
 for variant in "$@"; do
   name=${variant%%:*} overrides=${variant#*:}; overrides=${overrides//,/ }
   ( began=$(date +%s)
-    python3 -m heedful train "$recipe" ${overrides//+/,} --run "/tmp/runs/$name" > "/tmp/$name.log" 2>&1
+    python3 -m heedful train "$recipe" ${overrides//+/,} --run "$work/runs/$name" > "$work/$name.log" 2>&1
     took=$(( $(date +%s) - began ))
     for case in "" --lowercase; do
-      python3 -m heedful evaluate "/tmp/runs/$name" --metrics bleu,chrf $case --json > "/tmp/$name$case.json" 2>> "/tmp/$name.log"
+      python3 -m heedful evaluate "$work/runs/$name" --metrics bleu,chrf $case --json > "$work/$name$case.json" 2>> "$work/$name.log"
     done
-    python3 - "/tmp/$name" "$output/$name.json" "$recipe" "$overrides" $took <<'PY'
+    python3 - "$work/$name" "$output/$name.json" "$recipe" "$overrides" $took <<'PY'
 import datetime, json, sys
 import torch
 base, output, recipe, overrides, took = sys.argv[1:]
