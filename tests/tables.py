@@ -5,12 +5,13 @@ Beginnings are numbered: the empty one is 0, and beginning b followed by token t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from heedful.nn.rows import State, States
-from heedful.search import Hypothesis, Query
+from heedful.search import Group, Hypothesis, Predict, SearchConfig, search_group
 from heedful.search.hypothesis import Penalty
 
 START, END = 99, 1
@@ -43,14 +44,31 @@ def number(beginning: Sequence[int], vocab: int) -> int:
 def predict(tokens: Tensor, state: States) -> tuple[Tensor, States]:
     table: Tensor = state.memory  # (sources, beginnings, vocab)
     vocab, beam = table.shape[-1], len(tokens) // len(table)
-    index = torch.zeros(len(tokens), dtype=torch.long) if state.past is None else state.past * vocab + tokens[:, -1] + 1
+    follows = state.past * vocab + tokens[:, -1] + 1
+    index = torch.where(tokens[:, -1] == START, 0, follows).clamp(max=table.shape[1] - 1)
     source = torch.arange(len(table)).repeat_interleave(beam)
-    return table[source, index], State(table, index, state.filled + 1)
+    return table[source, index], State(table, index)
 
 
-def query(table: Tensor, limits: Sequence[int], names: Sequence[int] | None = None) -> Query:
+def group(
+    table: Tensor,
+    limits: Sequence[int],
+    names: Sequence[int] | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
+) -> Group:
     names = range(len(table)) if names is None else names
-    return Query(predict, State(table, None, 0), START, END, torch.tensor(limits), names)
+    state = State(table, torch.zeros(len(table), dtype=torch.long))
+    return Group(state, torch.tensor(limits), names, prefixes or [[]] * len(table))
+
+
+def find(asked: Group, predict: Predict = predict, **options: Any) -> list[list[Hypothesis]]:
+    """Search by `SearchConfig(**options)`."""
+    return search_group(predict, asked, SearchConfig(**options), start=START, end=END)
+
+
+def straight(asked: Group) -> list[Hypothesis]:
+    """Greedy search."""
+    return [best for (best,) in find(asked, method="greedy")]
 
 
 def log_probability(table: Tensor, tokens: Sequence[int]) -> float:

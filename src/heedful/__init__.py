@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from heedful.evaluation.metrics import bleu, chrf, ter
     from heedful.nn.taps import ablate, patch, record
     from heedful.running import train
-    from heedful.search import SearchConfig, beam_search
+    from heedful.search import SearchConfig, search
     from heedful.tasks.translating import translate
 
 HOMES = {
@@ -27,12 +27,12 @@ HOMES = {
     "SearchConfig": "heedful.search",
     "Translator": "heedful.build",
     "ablate": "heedful.nn.taps",
-    "beam_search": "heedful.search",
     "bleu": "heedful.evaluation.metrics",
     "chrf": "heedful.evaluation.metrics",
     "load": "heedful.build",
     "patch": "heedful.nn.taps",
     "record": "heedful.nn.taps",
+    "search": "heedful.search",
     "ter": "heedful.evaluation.metrics",
     "train": "heedful.running",
     "translate": "heedful.tasks.translating",
@@ -43,12 +43,12 @@ __all__ = [
     "SearchConfig",
     "Translator",
     "ablate",
-    "beam_search",
     "bleu",
     "chrf",
     "load",
     "patch",
     "record",
+    "search",
     "ter",
     "train",
     "translate",

@@ -7,6 +7,13 @@ from tiny import PAD, WORDS, Pairs, Speaker, logits_of
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from heedful.nn.experts import Experts
+
+
+def slack(model: Speaker) -> float:
+    """None; but an expert multiplies as many tokens at once as there are for it, and rounds accordingly."""
+    return 1e-6 if any(isinstance(module, Experts) for module in model.modules()) else 0.0
+
 
 @torch.inference_mode()
 def test_a_later_token_cannot_change_earlier_logits(model: Speaker, pairs: Pairs) -> None:
@@ -15,7 +22,7 @@ def test_a_later_token_cannot_change_earlier_logits(model: Speaker, pairs: Pairs
         target = pairs.target.clone()
         target[:, time] = torch.where(target[:, time] == WORDS[0], WORDS[1], WORDS[0])
         after = logits_of(model, pairs._replace(target=target))
-        assert torch.equal(after[:, :time], before[:, :time])
+        assert_close(after[:, :time], before[:, :time], atol=slack(model), rtol=0)
         assert not torch.allclose(after[:, time], before[:, time])
 
 
@@ -23,7 +30,7 @@ def test_the_gradient_to_later_tokens_is_exactly_zero(model: Speaker, pairs: Pai
     embedded: list[Tensor] = []
 
     def keep(module: nn.Module, given: tuple[Tensor, ...], vectors: Tensor) -> None:
-        if given[0] is pairs.target:
+        if given[0].data_ptr() == pairs.target.data_ptr():
             embedded.append(vectors)
 
     hooks = [module.register_forward_hook(keep) for module in model.modules() if isinstance(module, nn.Embedding)]
@@ -58,7 +65,7 @@ def test_a_sentence_alone_is_what_it_is_among_others(model: Speaker, pairs: Pair
 def test_what_stands_in_the_padding_changes_nothing(model: Speaker, pairs: Pairs) -> None:
     other = torch.where(pairs.mask, pairs.source, WORDS[3])
     assert not torch.equal(other, pairs.source)
-    assert torch.equal(logits_of(model, pairs._replace(source=other)), logits_of(model, pairs))
+    assert_close(logits_of(model, pairs._replace(source=other)), logits_of(model, pairs), atol=slack(model), rtol=0)
 
 
 @torch.inference_mode()

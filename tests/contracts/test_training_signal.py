@@ -8,7 +8,7 @@ from tiny import END, SPEAKING, START, VOCAB, Pairs, Speaker, logits_of, tiny_co
 from torch.nn import functional
 
 from heedful.models import MODELS
-from heedful.search import Query, greedy, predictor
+from heedful.search import Group, SearchConfig, predictor, search_group
 
 
 def test_every_parameter_receives_a_gradient(model: Speaker, pairs: Pairs) -> None:
@@ -34,6 +34,6 @@ def test_one_batch_is_learnt_by_heart_and_translated_back(family: str, pairs: Pa
         adam.step()
     model.eval()
     with torch.inference_mode():
-        state = model.start(pairs.source, pairs.mask, room=10)
-        said = greedy(Query(predictor(model), state, START, END, torch.full((3,), 10), range(3)))
-    assert [hypothesis.tokens for hypothesis in said] == pairs.target.tolist()
+        group = Group(model.start(pairs.source, pairs.mask, room=10), torch.full((3,), 10), range(3), [[]] * 3)
+        said = search_group(predictor(model), group, SearchConfig(method="greedy"), start=START, end=END)
+    assert [best.tokens for (best,) in said] == pairs.target.tolist()

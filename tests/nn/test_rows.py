@@ -2,44 +2,123 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from heedful.nn.rows import State, clone, each_state, map_tree, select_rows, select_sources
+from heedful.nn.rows import State, claim, clone, each_state, forget, map_tree, place, renew, select_rows, select_sources, widen
 
 
 def state() -> State:
     """Two sources, two rows each; every tensor says who it belongs to."""
     memory = {"layers": [(torch.tensor([0, 1]), torch.tensor([10, 11]))], "mask": None}
-    return State(memory, {"buffers": [None, torch.tensor([0, 1, 10, 11])]}, filled=5)
+    past = {"buffers": [None, torch.tensor([0, 1, 10, 11])]}
+    written = [torch.tensor([[0, 1, 2, 3], [10, 11, 12, 13]])]  # (source, slot)
+    mine = torch.tensor([[1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 0, 0], [1, 0, 0, 1]]).bool()  # (row, slot)
+    return State(memory, past, written, mine, filled=4)
 
 
-def test_rows_are_selected_in_the_past_and_not_in_the_memory() -> None:
+def test_rows_move_with_what_is_theirs_and_what_was_written_stays() -> None:
     chosen = select_rows(state(), torch.tensor([1, 1, 3, 2]))
     assert chosen.past["buffers"][1].tolist() == [1, 1, 11, 10]
     assert chosen.past["buffers"][0] is None
+    assert chosen.mine is not None
+    assert chosen.mine.int().tolist() == [[0, 1, 0, 1], [0, 1, 0, 1], [1, 0, 0, 1], [1, 0, 0, 0]]
     assert chosen.memory["layers"][0][1].tolist() == [10, 11]
-    assert chosen.filled == 5
+    assert chosen.written[0].tolist() == [[0, 1, 2, 3], [10, 11, 12, 13]]
+    assert chosen.filled == 4
+
+
+def test_rows_begin_alike() -> None:
+    wide = widen(state(), beam=2)
+    assert wide.past["buffers"][1].tolist() == [0, 0, 1, 1, 10, 10, 11, 11]
+    assert wide.mine is not None and len(wide.mine) == 8
+    assert wide.written[0].tolist() == [[0, 1, 2, 3], [10, 11, 12, 13]]
 
 
 def test_sources_are_selected_with_all_their_rows() -> None:
     chosen = select_sources(state(), torch.tensor([1, 1, 0]), beam=2)
     assert [part.tolist() for part in chosen.memory["layers"][0]] == [[1, 1, 0], [11, 11, 10]]
     assert chosen.past["buffers"][1].tolist() == [10, 11, 10, 11, 0, 1]
-    assert chosen.filled == 5
+    assert chosen.written[0][:, 0].tolist() == [10, 10, 0]
+    assert chosen.mine is not None
+    assert chosen.mine[:, 3].int().tolist() == [0, 1, 0, 1, 0, 1]
 
 
 def test_an_ensemble_is_selected_member_by_member_however_deep() -> None:
     members = (state(), (state(), state()._replace(filled=7)))
     first, (second, third) = select_rows(members, torch.tensor([3, 2, 1, 0]))
     assert [member.past["buffers"][1].tolist() for member in (first, second, third)] == [[11, 10, 1, 0]] * 3
-    assert [member.filled for member in (first, second, third)] == [5, 5, 7]
+    assert [member.filled for member in (first, second, third)] == [4, 4, 7]
+
+
+def test_a_newcomer_takes_all_that_belonged_to_its_place() -> None:
+    new = State({"layers": [(torch.tensor([7]), torch.tensor([17]))], "mask": None}, {"buffers": [None, torch.tensor([70])]})
+    old = (state(), state())
+    place(old, (new, new), torch.tensor([1]), beam=2)
+    for member in old:
+        assert [part.tolist() for part in member.memory["layers"][0]] == [[0, 7], [10, 17]]
+        assert member.past["buffers"][1].tolist() == [0, 1, 70, 70]
+        assert member.mine is not None
+        assert member.mine.int().tolist() == [[1, 0, 1, 0], [0, 1, 0, 1], [0, 0, 0, 0], [0, 0, 0, 0]]
+        assert member.filled == 4
+
+
+def test_a_newcomer_with_a_prompt_brings_it_along_and_a_shorter_memory_is_filled_up() -> None:
+    old = state()._replace(memory=torch.full((2, 3), 5), reserved=2)
+    past, said = {"buffers": [None, torch.tensor([70])]}, [torch.tensor([[6, 7]])]
+    prompt = State(torch.tensor([[8, 9]]), past, said, torch.ones(1, 2).bool())
+    place(old, prompt, torch.tensor([0]), beam=2)
+    assert old.memory.tolist() == [[8, 9, 0], [5, 5, 5]]
+    assert old.written[0].tolist() == [[6, 7, 0, 0], [10, 11, 12, 13]]
+    assert old.mine is not None and old.mine[:2].int().tolist() == [[1, 1, 0, 0]] * 2
+
+
+def test_a_source_longer_than_its_place_is_refused() -> None:
+    with pytest.raises(AssertionError, match="does not fit"):
+        place(State(torch.zeros(1, 2), None), State(torch.zeros(1, 3), None), torch.tensor([0]), beam=1)
+
+
+def test_forgetting_shifts_what_was_written_and_whose_it_is_but_no_prompt() -> None:
+    after = forget((state(), state()._replace(reserved=1)), slots=2)
+    assert after[0].written[0][:, :2].tolist() == [[2, 3], [12, 13]]
+    assert after[0].mine[:, :2].int().tolist() == [[1, 0], [0, 1], [0, 0], [0, 1]]
+    assert after[1].written[0][:, :2].tolist() == [[0, 3], [10, 13]]
+    assert [member.filled for member in after] == [2, 2]
+
+
+def test_tokens_get_slots_of_their_own_behind_the_prompt_and_in_turn() -> None:
+    blank = State(None, None, None, torch.zeros(4, 7, dtype=torch.bool), filled=3)
+    real = torch.tensor([[1, 1], [1, 0], [0, 1], [1, 1]]).bool()
+    mine, slots = claim(blank, 2, real, real)
+    assert slots == slice(3, 7)
+    expected = [[1, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 1, 1]]
+    assert mine[:, 3:].int().tolist() == expected and not mine[:, :3].any()
+    turning = State(None, None, None, torch.ones(4, 7, dtype=torch.bool), filled=torch.tensor(5), reserved=1)
+    mine, slots = claim(turning, 2, real, real)
+    assert isinstance(slots, torch.Tensor) and slots.tolist() == [5, 6, 1, 2]
+    assert mine[:, [5, 6, 1, 2]].int().tolist() == expected
+    with pytest.raises(AssertionError, match="room was made for 7 tokens, but 8 were given"):
+        claim(blank._replace(filled=4), 2, real, None)
+
+
+def test_a_later_state_can_be_copied_into_the_tensors_of_an_earlier_one() -> None:
+    old = (state()._replace(filled=torch.tensor(4)), state())
+    tensors = [old[0].mine, old[0].past["buffers"][1], old[0].filled]
+    new = select_rows(old, torch.tensor([1, 0, 3, 2]))
+    renew(old, (new[0]._replace(filled=new[0].filled + 2), new[1]))
+    assert old[0].mine is tensors[0] and old[0].mine.equal(new[0].mine)
+    assert old[0].past["buffers"][1] is tensors[1] and tensors[1].tolist() == [1, 0, 11, 10]
+    assert old[0].filled is tensors[2] and int(tensors[2]) == 6
 
 
 def test_a_clone_has_its_own_past_and_shares_the_memory() -> None:
     original = state()
     copy = clone(original)
     copy.past["buffers"][1][0] = 99
+    copy.written[0][0, 0] = 99
+    copy.mine[0, 1] = True
     assert original.past["buffers"][1].tolist() == [0, 1, 10, 11]
+    assert original.written[0][0, 0] == 0 and original.mine is not None and not original.mine[0, 1]
     assert copy.memory is original.memory
 
 
@@ -52,4 +131,4 @@ def test_a_tree_keeps_its_shape() -> None:
 
 def test_each_state_is_visited_however_deep() -> None:
     counted = each_state(lambda one: one._replace(filled=one.filled + 1), (state(), (state(), state()._replace(filled=7))))
-    assert (counted[0].filled, counted[1][0].filled, counted[1][1].filled) == (6, 6, 8)
+    assert (counted[0].filled, counted[1][0].filled, counted[1][1].filled) == (5, 5, 8)

@@ -8,11 +8,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import END, log_probability, query, random_tables
+from tables import END, START, find, group, log_probability, predict, random_tables, straight
 from torch import Tensor
 
-from heedful.search import Hypothesis, SearchConfig, beam_search, greedy, limits_for, search
-from heedful.search.hypothesis import wu
+from heedful.search import Hypothesis, SearchConfig, limits_for, search_group
 
 METHODS: list[dict[str, Any]] = [
     {"method": "greedy"},
@@ -25,7 +24,7 @@ SEEDS = st.integers(0, 10**6)
 def run(tables: Tensor, config: SearchConfig, prefixes: list[list[int]] | None = None) -> list[list[Hypothesis]]:
     lengths = torch.tensor([0 if prefixes is None else len(prefixes[source]) for source in range(len(tables))])
     limits = limits_for(config, torch.ones(len(tables), dtype=torch.long), lengths)
-    return search(query(tables, limits.tolist()), config, prefixes)
+    return search_group(predict, group(tables, limits.tolist(), prefixes=prefixes), config, start=START, end=END)
 
 
 def test_limits_follow_the_source_within_bounds() -> None:
@@ -38,8 +37,8 @@ def test_limits_follow_the_source_within_bounds() -> None:
 
 def test_a_method_is_what_its_name_says() -> None:
     tables = random_tables(3, vocab=4, limit=4, seed=1)
-    assert run(tables, SearchConfig(method="greedy", max_length=3)) == [[h] for h in greedy(query(tables, [4] * 3))]
-    expected = beam_search(query(tables, [4] * 3), beam=3, penalty=wu(0.9), n_best=2)
+    assert run(tables, SearchConfig(method="greedy", max_length=3)) == [[h] for h in straight(group(tables, [4] * 3))]
+    expected = find(group(tables, [4] * 3), beam=3, length_penalty=0.9, n_best=2)
     assert run(tables, SearchConfig(beam=3, n_best=2, length_penalty=0.9, max_length=3)) == expected
 
 
@@ -110,8 +109,8 @@ def test_several_samples_of_a_source_are_drawn_for_themselves_and_repeatably() -
     assert [len(hypotheses) for hypotheses in found] == [30, 30]
     assert all(len({tuple(h.tokens) for h in hypotheses}) > 8 for hypotheses in found)
     assert run(tables, config) == found
-    alone = search(query(tables[1:], limits_for(config, torch.ones(1).long(), torch.zeros(1).long()).tolist(), [1]), config)
-    assert alone[0] == found[1]
+    alone = group(tables[1:], limits_for(config, torch.ones(1).long(), torch.zeros(1).long()).tolist(), [1])
+    assert search_group(predict, alone, config, start=START, end=END) == [found[1]]
 
 
 def test_the_end_is_no_word_of_a_hypothesis() -> None:

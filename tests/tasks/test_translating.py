@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from workshop import heed, write_recipe
 
-from heedful.build import Translator, load
+from heedful.build import Translator, load_translator
 from heedful.data.texts import arriving
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
@@ -17,7 +17,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     folder = tmp_path_factory.mktemp("translating")
     recipe = write_recipe(folder)
     assert heed("train", recipe, "training.steps=2", "data.max_length=10", "--run", folder / "run") == 0
-    return load(folder / "run")
+    return load_translator(folder / "run")
 
 
 def test_a_long_line_is_translated_sentence_by_sentence_and_joined(translator: Translator) -> None:

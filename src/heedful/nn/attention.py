@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from heedful.nn import kernels
 from heedful.nn.linear import linear
 from heedful.nn.taps import Tap
 
@@ -46,8 +47,14 @@ def attention_weights(query: Tensor, key: Tensor, sight: Sight) -> Tensor:
 
 
 def fused(query: Tensor, key: Tensor, value: Tensor, sight: Sight, dropout: float) -> Tensor:
-    """The same sum by torch's fused kernel."""
+    """The same sum by a fused kernel."""
     mask, causal = sight.mask, sight.causal
+    if sight.bias is None and not causal and not dropout and kernels.fits_short_attention(query, key, value):
+        return kernels.short_attention(query, key, value, mask)
+    if query.device.type == "cpu" and query.dtype is not torch.float32 and torch.is_grad_enabled():
+        wide = Sight(mask, causal, None if sight.bias is None else sight.bias.float())
+        with torch.autocast("cpu", enabled=False):  # its backward pass in half precision takes three times as long
+            return fused(query.float(), key.float(), value.float(), wide, dropout).to(query.dtype)
     if sight.bias is not None:
         mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril() if causal else mask
         causal = False
@@ -61,7 +68,7 @@ class Heads(nn.Module):
     def __init__(self, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.weights = Tap()  # (rows, heads, query, key); across: (sources, heads, rows of the source x query, key)
+        self.weights = Tap()  # (rows, heads, query, key); while searching (sources, heads, rows of the source x query, key)
         self.found = Tap()  # (rows, heads, query, head_dim), likewise
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> Tensor:
@@ -114,7 +121,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Queries from one sequence; keys and values from another, made once per source and shared by its rows."""
+    """Queries from one sequence; keys and values from another, made once per source."""
 
     def __init__(self, dim: int, heads: int, head_dim: int, dropout: float) -> None:
         super().__init__()
@@ -130,13 +137,9 @@ class CrossAttention(nn.Module):
         return split_heads(key, self.heads), split_heads(value, self.heads)
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """x (rows, time, dim), key and value as remembered, mask (sources, 1, 1, key) -> (rows, time, dim).
-
-        The rows of a source stand where time stands, so that the memory is read once for all of them."""
-        beam = x.shape[0] // key.shape[0]
-        query = split_heads(self.query(x.reshape(key.shape[0], -1, x.shape[-1])), self.heads)
-        found = join_heads(self.look(query, key, value, Sight(mask)))  # (sources, beam x time, heads x head_dim)
-        out: Tensor = self.out(found.reshape(key.shape[0] * beam, -1, found.shape[-1]))
+        """x (sources, time, dim), key and value as remembered, mask (sources, 1, 1, key) -> (sources, time, dim)."""
+        found = self.look(split_heads(self.query(x), self.heads), key, value, Sight(mask))
+        out: Tensor = self.out(join_heads(found))
         return out
 
     if TYPE_CHECKING:

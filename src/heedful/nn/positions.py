@@ -78,7 +78,7 @@ def frequencies(dim: int) -> Tensor:
 
 def sinusoid(positions: Tensor, waves: Tensor) -> Tensor:
     """PE[p, 2k] = sin(p w_k), PE[p, 2k+1] = cos(p w_k): (rows, time), (dim / 2,) -> (rows, time, dim)."""
-    angles = positions[..., None].to(waves.dtype) * waves  # (rows, time, dim / 2)
+    angles = positions[..., None] * waves  # (rows, time, dim / 2)
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 

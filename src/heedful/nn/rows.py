@@ -1,22 +1,28 @@
-"""What a decoder remembers, and the only two things that search does to it.
+"""What a decoder remembers, and what search does to it.
 
-A state has two trees of tensors (dictionaries, lists and tuples of tensors or None):
+Hypotheses are rows, row = source x beam + k. A state has three trees of tensors (dictionaries, lists and tuples of tensors
+or None), which differ in what happens when hypotheses change places:
 
-    memory   first axis: the source.  What was read; it exists once, however many hypotheses share it.
-    past     first axis: the row, row = source x beam + k.  What was said so far.
+    memory    (source, …)        What was read. It exists once, however many hypotheses share it.
+    past      (row, …)           What a row knows. It moves with the hypothesis.
+    written   (source, slot, …)  What the rows of a source wrote, each into slots of its own. It never moves: `mine` does,
+                                 (row, slot), which says in what slots the hypothesis of a row stands.
 
-`filled` counts the slots of the past's time axis that hold something; it is the same for all rows. Rows that began
-later, or whose prompt was shorter, mark their unused slots as not held.
+So re-ordering a beam copies no cache: a row looks at all that its source's rows wrote and sees what is its own. Everybody
+writes into the same slots at the same time, `filled` on; who came later owns none of the earlier ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from heedful.nn.kernels import write_both
 from heedful.nn.losses import Loss
 
 Tree = Any  # dict | list | tuple | Tensor | None, nested
@@ -25,7 +31,10 @@ Tree = Any  # dict | list | tuple | Tensor | None, nested
 class State(NamedTuple):
     memory: Tree
     past: Tree
-    filled: int
+    written: Tree = None
+    mine: Tensor | None = None  # (rows, slots)
+    filled: int | Tensor = 0  # the next slot; a tensor () where steps are captured, and then slots are used in turn
+    reserved: int = 0  # slots at the beginning that hold what was read (a prompt); they are never used again
 
 
 class Step(NamedTuple):
@@ -55,9 +64,22 @@ def each_state(function: Callable[[State], State], states: States) -> States:
     return function(states) if isinstance(states, State) else tuple(each_state(function, state) for state in states)
 
 
+def of_rows(state: State, function: Callable[[Tensor], Tensor]) -> State:
+    return state._replace(past=map_tree(function, state.past), mine=None if state.mine is None else function(state.mine))
+
+
+def of_sources(state: State, function: Callable[[Tensor], Tensor]) -> State:
+    return state._replace(memory=map_tree(function, state.memory), written=map_tree(function, state.written))
+
+
 def select_rows(states: States, index: Tensor) -> States:
-    """New row r is old row index[r] (the number of rows may change); the sources stay."""
-    return each_state(lambda s: s._replace(past=map_tree(lambda x: x.index_select(0, index), s.past)), states)
+    """New row r is old row index[r], of the same source."""
+    return each_state(lambda state: of_rows(state, lambda x: x.index_select(0, index)), states)
+
+
+def widen(states: States, beam: int) -> States:
+    """From one row a source to `beam` rows, which begin alike."""
+    return each_state(lambda state: of_rows(state, lambda x: x.repeat_interleave(beam, 0)), states)
 
 
 def select_sources(states: States, sources: Tensor, beam: int) -> States:
@@ -65,12 +87,137 @@ def select_sources(states: States, sources: Tensor, beam: int) -> States:
     rows = (sources[:, None] * beam + torch.arange(beam, device=sources.device)).flatten()  # (new sources x beam,)
 
     def select(state: State) -> State:
-        memory = map_tree(lambda x: x.index_select(0, sources), state.memory)
-        return State(memory, map_tree(lambda x: x.index_select(0, rows), state.past), state.filled)
+        kept = of_sources(state, lambda x: x.index_select(0, sources))
+        return of_rows(kept, lambda x: x.index_select(0, rows))
 
     return each_state(select, states)
 
 
+def place(states: States, arriving: States, sources: Tensor, beam: int) -> None:
+    """Put newly started sources, one row each, where `sources` tells, over what stood there.
+
+    What is shorter than its place (a source, a prompt) is filled up with zeros, which mean: nothing here."""
+    if not isinstance(states, State):
+        for state, new in zip(states, arriving, strict=True):
+            place(state, new, sources, beam)
+        return
+    rows = (sources[:, None] * beam + torch.arange(beam, device=sources.device)).flatten()
+    new = of_rows(arriving, lambda x: x.repeat_interleave(beam, 0))
+    for old_tree, new_tree, index in (
+        (states.memory, new.memory, sources),
+        (states.past, new.past, rows),
+        (states.written, new.written, sources),
+    ):
+        overwrite(old_tree, new_tree, index)
+    if states.mine is not None:
+        overwrite(states.mine, states.mine.new_zeros(len(rows), 0) if new.mine is None else new.mine, rows)
+
+
+def overwrite(old: Tree, new: Tree, index: Tensor) -> None:
+    """old[index] = new, for every tensor; where nothing is new nothing changes."""
+    if old is None or new is None:
+        return
+    if isinstance(old, Tensor):
+        missing = [old.shape[axis] - new.shape[axis] for axis in range(1, old.dim())]
+        assert min(missing, default=0) >= 0, f"{tuple(new.shape)} does not fit into {tuple(old.shape)}"
+        if any(missing):
+            new = functional.pad(new, [size for gap in reversed(missing) for size in (0, gap)])
+        old.index_copy_(0, index, new.to(old.dtype))
+    elif isinstance(old, dict):
+        for key in old:
+            overwrite(old[key], new[key], index)
+    else:
+        for one, other in zip(old, new, strict=True):
+            overwrite(one, other, index)
+
+
+def renew(states: States, new: States) -> None:
+    """Copy a later state into the tensors of an earlier one: captured steps always read and write the same places."""
+    if not isinstance(states, State):
+        for state, later in zip(states, new, strict=True):
+            renew(state, later)
+        return
+    for old_tree, new_tree in zip(states, new, strict=True):
+        copy_tree(old_tree, new_tree)
+
+
+def copy_tree(old: Tree, new: Tree) -> None:
+    if isinstance(old, Tensor):
+        if old is not new:
+            old.copy_(new)
+    elif isinstance(old, dict):
+        for key in old:
+            copy_tree(old[key], new[key])
+    elif isinstance(old, list | tuple):
+        for one, other in zip(old, new, strict=True):
+            copy_tree(one, other)
+
+
+def forget(states: States, slots: int) -> States:
+    """Free the oldest slots, which nobody owns any more."""
+
+    def drop(state: State) -> State:
+        def shift(x: Tensor) -> Tensor:
+            x[:, state.reserved : x.shape[1] - slots] = x[:, state.reserved + slots :].clone()
+            return x
+
+        if state.mine is None:
+            return state
+        return state._replace(written=map_tree(shift, state.written), mine=shift(state.mine), filled=state.filled - slots)
+
+    return each_state(drop, states)
+
+
+def claim(state: State, beam: int, tokens: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor | slice]:
+    """Give each new token a slot: `mine` with the new slots marked, in place, and which slots they are.
+
+    tokens (rows, time); real (rows, time): which of them count, None: all. Without a `mine` there is no past, and the new
+    slots are all there is."""
+    mine, filled, first = state.mine, state.filled, state.reserved
+    rows, time = tokens.shape
+    own = own_slots(rows, beam, time, tokens.device)
+    if real is not None:
+        own = own & real.repeat(1, beam)
+    if mine is None:
+        return own, slice(0, beam * time)
+    if isinstance(filled, Tensor):
+        slots = first + (filled - first + torch.arange(beam * time, device=tokens.device)) % (mine.shape[1] - first)
+        return mine.index_copy_(1, slots, own), slots
+    end = filled + beam * time
+    assert end <= mine.shape[1], f"room was made for {mine.shape[1]} tokens, but {end} were given"
+    mine[:, filled:end] = own
+    return mine, slice(filled, end)
+
+
+@lru_cache(maxsize=16)
+def own_slots(rows: int, beam: int, time: int, device: torch.device) -> Tensor:
+    """(rows, beam x time): row k of a source has the k-th part of the new slots."""
+    with torch.inference_mode(False):  # whoever asks first, others may want gradients
+        own = torch.eye(beam, dtype=torch.bool, device=device).repeat_interleave(time, 1)
+        return own.repeat(rows // beam, 1)
+
+
+def write(buffer: Tensor, slots: Tensor | slice, new: Tensor) -> Tensor:
+    """Write new things (source, new slots, …) into a buffer (source, slot, …); returns what has been written so far."""
+    if isinstance(slots, slice):
+        buffer[:, slots] = new
+        return buffer[:, : slots.stop]
+    return buffer.index_copy_(1, slots, new)
+
+
+def write_pair(buffers: tuple[Tensor, Tensor], slots: Tensor | slice, new: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """As `write`, for keys and values at once."""
+    if isinstance(slots, slice):
+        return write(buffers[0], slots, new[0]), write(buffers[1], slots, new[1])
+    write_both(*buffers, slots, *new)
+    return buffers
+
+
 def clone(states: States) -> States:
     """A copy to branch from: a state is consumed by its use."""
-    return each_state(lambda s: State(s.memory, map_tree(Tensor.clone, s.past), s.filled), states)
+
+    def copy(state: State) -> State:
+        state = of_rows(state, Tensor.clone)
+        return state._replace(written=map_tree(Tensor.clone, state.written))
+
+    return each_state(copy, states)

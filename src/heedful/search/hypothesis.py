@@ -7,32 +7,18 @@ Both the log-probability and the length count the end token. A penalty that grow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
-from torch import Tensor
 
-from heedful.nn.rows import States
 from heedful.schema import Config, Problem, refuse, unused
-from heedful.search.predict import Predict
 
 
 class Hypothesis(NamedTuple):
     tokens: list[int]  # without start and end
     score: float
     log_probability: float
-
-
-class Query(NamedTuple):
-    """What to search: how to go on, from where, and how far."""
-
-    predict: Predict
-    states: States  # one row a source
-    start: int
-    end: int
-    limits: Tensor  # (sources,) at most so many tokens, the end counted; the last one must be the end
-    names: Sequence[int]  # one number a source, its own wherever it stands; random draws go by it
 
 
 Penalty = Callable[[int], float]
@@ -71,6 +57,15 @@ class SearchConfig(Config):
     top_p: PositiveFloat = 1.0  # draw among the likeliest that together have this probability
     seed: NonNegativeInt = 0  # of the draws
     replace_unknown: bool = False  # put the source word that was looked at in place of an unknown word
+
+    @property
+    def rows(self) -> int:
+        """How many rows a source has while it is searched."""
+        return {"beam": self.beam, "greedy": 1, "sample": self.n_best}[self.method]
+
+    @property
+    def judge(self) -> Penalty:
+        return PENALTIES[self.penalty](self.length_penalty if self.method == "beam" else 0.0)
 
     @model_validator(mode="after")
     def _fits_together(self) -> SearchConfig:

@@ -16,7 +16,7 @@ from heedful.errors import DataError
 from heedful.evaluation.metrics import METRICS, Score, perplexity
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch, collate
-from heedful.tasks.translating import System, autocast, batches_of, translate
+from heedful.tasks.translating import System, batches_of, translate
 
 
 class Examples(NamedTuple):
@@ -49,15 +49,14 @@ def token_scores(system: System, batch: Batch) -> Tensor:
     """log p of each target token, (rows, target time); an ensemble's is that of the mean probability."""
     batch = batch.to(system.device)
     target = batch.target_out[..., None]
-    with autocast(system):
-        members = [
-            model.project(model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).hidden)
-            .float()
-            .log_softmax(-1)
-            .gather(-1, target)
-            .squeeze(-1)
-            for model in system.models
-        ]
+    members = [
+        model.project(model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).hidden)
+        .float()
+        .log_softmax(-1)
+        .gather(-1, target)
+        .squeeze(-1)
+        for model in system.models
+    ]
     return torch.stack(members).logsumexp(0) - math.log(len(members))
 
 
@@ -71,7 +70,7 @@ def score_pairs(system: System, sources: Sequence[str], targets: Sequence[str]) 
     found: list[Scored | None] = [None] * len(sources)
     specials = system.source_tokenizer.specials, system.target_tokenizer.specials
     order = sorted(fits, key=lambda i: lengths[i], reverse=True)
-    for chosen in batches_of(order, lambda i: lengths[i], system.batch_tokens, rows=1):
+    for chosen in batches_of(order, lambda i: lengths[i], min(system.batch_tokens, 2**14)):
         batch = collate([source_ids[i] for i in chosen], [target_ids[i] for i in chosen], *specials)
         scores = token_scores(system, batch).cpu().double()
         real = batch.target_out != specials[1].pad

@@ -9,8 +9,7 @@ the model was trained for is split at sentence ends and joined again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,7 +20,8 @@ from heedful.data.split_text import rejoin, split_for
 from heedful.errors import ConfigError, HeedfulError
 from heedful.inspection.alignment import attention_between
 from heedful.models import SequenceModel
-from heedful.search import Hypothesis, Query, SearchConfig, ensemble, limits_for, predictor, search
+from heedful.nn.rows import States
+from heedful.search import Answer, Engines, Group, Hypothesis, Query, SearchConfig, ensemble, limits_for, predictor, search
 from heedful.tasks.batches import collate, source_tensors
 from heedful.text.tokenizer import Tokenizer
 
@@ -35,12 +35,18 @@ class System:
     target_tokenizer: Tokenizer
     device: torch.device
     max_length: int = 256  # tokens of a source
-    batch_tokens: int = 4096
-    precision: torch.dtype = torch.float32
+    engines: Engines = field(default_factory=dict, compare=False, repr=False)  # searches captured on a GPU
 
     def __post_init__(self) -> None:
         if not self.models:
             raise ConfigError("a system needs at least one model, but was given none")
+
+    @property
+    def batch_tokens(self) -> int:
+        """How many tokens to work on at a time: enough to keep the machine busy, no more than fit into its memory."""
+        if self.device.type != "cuda":
+            return 2**13
+        return 2**15 * max(1, torch.cuda.get_device_properties(self.device).total_memory >> 34)  # for every 16 GiB
 
 
 GATHER = 2048  # lines that are sorted by length together
@@ -151,50 +157,97 @@ def join(found: list[list[Candidate]], parts: list[str]) -> list[Candidate]:
 
 
 def search_all(system: System, pieces: Sequence[Piece], config: SearchConfig) -> list[list[Candidate]]:
-    """Candidates of each piece, searched in batches of like length under the token budget."""
+    """Candidates of each piece; those of like length are searched together, the longest first."""
     found: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, [])] for _ in pieces]
-    order = sorted((i for i, piece in enumerate(pieces) if piece.ids), key=lambda i: len(pieces[i].ids), reverse=True)
-    rows = config.beam if config.method == "beam" else config.n_best
-    for batch in batches_of(order, lambda i: len(pieces[i].ids) + 1, system.batch_tokens, rows):
-        chosen = [pieces[i] for i in batch]
-        for i, hypotheses in zip(batch, search_batch(system, chosen, config), strict=True):
+    place = {piece.name: i for i, piece in enumerate(pieces)}
+    ordered = sorted((piece for piece in pieces if piece.ids), key=lambda piece: len(piece.ids), reverse=True)
+    for alike in of_like_length(ordered):
+        for name, hypotheses in search_pieces(system, alike, config):
+            i = place[name]
             found[i] = [candidate(system, hypothesis) for hypothesis in hypotheses]
             if config.replace_unknown:
                 found[i] = [replace_unknown(system, pieces[i], one) for one in found[i]]
     return found
 
 
-def batches_of(order: Sequence[int], length: Callable[[int], int], budget: int, rows: int) -> Iterator[list[int]]:
+def of_like_length(ordered: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """Cut where a piece is less than half as long as the first: what is searched together takes the room of the longest."""
+    start = 0
+    for at, piece in enumerate(ordered):
+        if 2 * (len(piece.ids) + 1) < len(ordered[start].ids) + 1:
+            yield list(ordered[start:at])
+            start = at
+    if start < len(ordered):
+        yield list(ordered[start:])
+
+
+def batches_of(order: Sequence[int], length: Callable[[int], int], budget: int) -> Iterator[list[int]]:
     """Longest first: each batch is as many as fit, one at least."""
     start = 0
     while start < len(order):
-        count = max(1, budget // (length(order[start]) * rows))
+        count = max(1, budget // length(order[start]))
         yield list(order[start : start + count])
         start += count
 
 
 @torch.inference_mode()
-def search_batch(system: System, pieces: Sequence[Piece], config: SearchConfig) -> list[list[Hypothesis]]:
-    source, mask = source_tensors([piece.ids for piece in pieces], system.source_tokenizer.specials)
-    source, mask = source.to(system.device), None if mask is None else mask.to(system.device)
-    lengths = torch.tensor([len(piece.ids) for piece in pieces])
-    begun = torch.tensor([len(piece.prefix) for piece in pieces])
-    limits = limits_for(config, lengths, begun).to(system.device)
-    room = int(limits.max())
-    with autocast(system):
-        states = tuple(model.start(source, mask, room=room) for model in system.models)
-        members = [predictor(model) for model in system.models]
-        alone = len(members) == 1
-        specials = system.target_tokenizer.specials
-        query = Query(
-            members[0] if alone else ensemble(members),
-            states[0] if alone else states,
-            specials.start,
-            specials.end,
-            limits,
-            [piece.name for piece in pieces],
-        )
-        return search(query, config, [piece.prefix for piece in pieces])
+def search_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig) -> Iterator[Answer]:
+    """Answers as they are found; pieces wait until there is room for them."""
+    lengths, begun = (torch.tensor([len(getattr(piece, part)) for piece in pieces]) for part in ("ids", "prefix"))
+    limits = limits_for(config, lengths, begun)
+    can_say = [model.longest for model in system.models if model.longest is not None]
+    if can_say:
+        limits = limits.clamp(max=min(can_say))
+    capacity = max(1, system.batch_tokens // ((len(pieces[0].ids) + 1) * config.rows))
+    width, longest, prefix = len(pieces[0].ids) + 1, int(limits.max()), int(begun.max())
+    captures = system.device.type == "cuda"
+    if captures:  # few shapes, so that what was captured for one is used again
+        capacity = min(capacity, 2 ** (len(pieces) - 1).bit_length())
+        width, longest, prefix = upward(width, 16), upward(longest, 32), upward(prefix, 16)
+    more = len(pieces) > capacity
+    arrived = 0
+
+    def start(source: Tensor, mask: Tensor | None, slots: int) -> States:
+        source, mask = source.to(system.device), None if mask is None else mask.to(system.device)
+        states = tuple(model.start(source, mask, room=slots) for model in system.models)
+        return states[0] if len(states) == 1 else states
+
+    def blank(slots: int) -> States:
+        source = torch.full((capacity, width), system.source_tokenizer.specials.end)
+        return start(source, torch.ones_like(source, dtype=torch.bool), slots)
+
+    def arrive(count: int, slots: int) -> Group | None:
+        nonlocal arrived
+        chosen = slice(arrived, arrived + count)
+        arrived += count
+        if not pieces[chosen]:
+            return None
+        source, mask = source_tensors([piece.ids for piece in pieces[chosen]], system.source_tokenizer.specials)
+        if mask is None and (more or captures):
+            mask = torch.ones_like(source, dtype=torch.bool)  # those who come later may need one
+        names, prefixes = [piece.name for piece in pieces[chosen]], [piece.prefix for piece in pieces[chosen]]
+        return Group(start(source, mask, slots), limits[chosen].to(system.device), names, prefixes)
+
+    members = [predictor(model) for model in system.models]
+    specials = system.target_tokenizer.specials
+    query = Query(
+        members[0] if len(members) == 1 else ensemble(members),
+        arrive,
+        specials.start,
+        specials.end,
+        capacity,
+        longest,
+        prefix,
+        more,
+        width,
+        blank if captures else None,
+        system.device,
+    )
+    yield from search(query, config, system.engines)
+
+
+def upward(number: int, rung: int) -> int:
+    return -(-number // rung) * rung
 
 
 def candidate(system: System, hypothesis: Hypothesis) -> Candidate:
@@ -228,9 +281,3 @@ def append(text: str, more: str) -> str:
 def collate_one(system: System, source: list[int], target: list[int]) -> tuple[Tensor, Tensor]:
     batch = collate([source], [target], system.source_tokenizer.specials, system.target_tokenizer.specials)
     return batch.source.to(system.device), batch.target_in.to(system.device)
-
-
-def autocast(system: System) -> torch.autocast | nullcontext[None]:
-    if system.precision is torch.float32:
-        return nullcontext()
-    return torch.autocast(system.device.type, system.precision)

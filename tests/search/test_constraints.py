@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import END, START, exhaustive, log_probability, predict, query, random_tables
+from tables import START, exhaustive, find, group, log_probability, predict, random_tables
 from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.nn.rows import State
-from heedful.search import Hypothesis, Query, beam_search, ensemble, greedy
+from heedful.search import Group, Hypothesis, ensemble
 from heedful.search.hypothesis import wu
-from heedful.search.predict import at_least, counting, forced, prefixed, remembering, without_repeats
 
 LIMIT = 4
 SEEDS = st.integers(0, 10**6)
@@ -24,13 +22,8 @@ SEEDS = st.integers(0, 10**6)
 
 def ranked(tables: Tensor, *, shortest: int = 0, no_repeat: int = 0) -> list[list[Hypothesis]]:
     """All that the constraints allow, by a beam as wide as the space."""
-    asked = query(tables, [LIMIT] * len(tables))
-    step, states = asked.predict, asked.states
-    if shortest:
-        step, states = at_least(step, shortest, END), counting(states)
-    if no_repeat:
-        step, states = without_repeats(step, no_repeat), remembering(states)
-    return beam_search(asked._replace(predict=step, states=states), beam=40, penalty=wu(0.6), n_best=40)
+    asked = group(tables, [LIMIT] * len(tables))
+    return find(asked, beam=40, n_best=40, min_length=shortest, no_repeat=no_repeat)
 
 
 def repeats(tokens: list[int], length: int) -> bool:
@@ -60,8 +53,8 @@ def test_no_n_gram_comes_twice_in_a_long_path(length: int) -> None:
     def stubborn(tokens: Tensor, state: State) -> tuple[Tensor, State]:
         return wishes.expand(len(tokens), -1), state
 
-    step, states = without_repeats(stubborn, length), remembering(State(None, None, 0))
-    (said,) = greedy(Query(step, states, START, END, torch.tensor([4 * length + 1]), [0]))
+    asked = Group(State(None, None), torch.tensor([4 * length + 1]), [0], [[]])
+    ((said,),) = find(asked, stubborn, method="greedy", no_repeat=length)
     assert len(said.tokens) == 4 * length
     assert not repeats(said.tokens, length)
     for time in range(len(said.tokens)):  # and each token is the likeliest that was allowed
@@ -69,21 +62,12 @@ def test_no_n_gram_comes_twice_in_a_long_path(length: int) -> None:
         assert all(repeats([*said.tokens[:time], word], length) for word in better)
 
 
-def test_the_start_is_part_of_no_n_gram() -> None:
-    scores, _ = without_repeats(lambda tokens, state: (torch.zeros(1, 3), state), 1)(
-        torch.tensor([[2]]), remembering(State(None, None, 0))
-    )
-    assert scores.isfinite().all()
-
-
 @given(seed=SEEDS, data=st.data())
 def test_a_forced_prefix_is_kept_and_paid_for(seed: int, data: st.DataObject) -> None:
     tables = random_tables(3, vocab=4, limit=LIMIT, seed=seed)
     words = st.lists(st.sampled_from([0, 2, 3]), max_size=LIMIT - 1)
     prefixes = [data.draw(words) for _ in range(3)]
-    asked = query(tables, [LIMIT] * 3)
-    states = prefixed(asked.states, prefixes, torch.device("cpu"))
-    answers = beam_search(asked._replace(predict=forced(predict), states=states), beam=40, penalty=wu(0.6), n_best=40)
+    answers = find(group(tables, [LIMIT] * 3, prefixes=prefixes), beam=40, n_best=40)
     for table, prefix, found in zip(tables, prefixes, answers, strict=True):
         expected = [h for h in exhaustive(table, LIMIT, wu(0.6)) if h.tokens[: len(prefix)] == prefix]
         assert expected
@@ -94,7 +78,7 @@ def test_a_forced_prefix_is_kept_and_paid_for(seed: int, data: st.DataObject) ->
 def test_an_ensemble_means_its_members_probabilities() -> None:
     first, second = random_tables(2, vocab=4, limit=LIMIT, seed=1), random_tables(2, vocab=4, limit=LIMIT, seed=2)
     together = ensemble([predict, predict])
-    scores, _ = together(torch.full((2, 1), START), (State(first, None, 0), State(second, None, 0)))
+    scores, _ = together(torch.full((2, 1), START), tuple(group(table, [1, 1]).states for table in (first, second)))
     assert_close(scores.exp(), (first[:, 0].exp() + second[:, 0].exp()) / 2)
 
 
@@ -102,23 +86,20 @@ def test_an_ensemble_searches_as_the_mean_of_its_tables_would() -> None:
     """For tables the mean of the members is again a table."""
     members = [random_tables(3, vocab=4, limit=LIMIT, seed=seed) for seed in (1, 2, 3)]
     mean = torch.stack([member.exp() for member in members]).mean(0).log()
-    asked = query(mean, [4, 3, 4])
-    expected = beam_search(asked, beam=3, penalty=wu(0.6), n_best=3)
-    states = tuple(State(member, None, 0) for member in members)
-    found = beam_search(asked._replace(predict=ensemble([predict] * 3), states=states), beam=3, penalty=wu(0.6), n_best=3)
+    asked = group(mean, [4, 3, 4])
+    expected = find(asked, beam=3, n_best=3)
+    states = tuple(group(member, [4, 3, 4]).states for member in members)
+    found = find(asked._replace(states=states), ensemble([predict] * 3), beam=3, n_best=3)
     for ours, theirs in zip(found, expected, strict=True):
         assert [h.tokens for h in ours] == [h.tokens for h in theirs]
         assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], abs=1e-5)
 
 
-def test_wrappers_wrap_each_other_and_ensembles() -> None:
+def test_constraints_hold_together_and_for_ensembles() -> None:
     tables = random_tables(2, vocab=4, limit=LIMIT, seed=8)
-    asked = query(tables, [LIMIT] * 2)
-    step, states = ensemble([predict, predict]), (asked.states, asked.states)
-    step, states = at_least(step, 2, END), counting(states)
-    step, states = without_repeats(step, 1), remembering(states)
-    step, states = forced(step), prefixed(states, [[3], []], torch.device("cpu"))
-    answers = beam_search(asked._replace(predict=step, states=states), beam=3, penalty=wu(0.6), n_best=3)
+    asked = group(tables, [LIMIT] * 2, prefixes=[[3], []])
+    both = ensemble([predict, predict])
+    answers = find(asked._replace(states=(asked.states, asked.states)), both, beam=3, n_best=3, min_length=2, no_repeat=1)
     for table, prefix, found in zip(tables, [[3], []], answers, strict=True):
         assert found
         for hypothesis in found:
@@ -126,12 +107,3 @@ def test_wrappers_wrap_each_other_and_ensembles() -> None:
             assert len(hypothesis.tokens) >= 2
             assert not any(a == b for a, b in pairwise(hypothesis.tokens))
             assert hypothesis.log_probability == pytest.approx(log_probability(table, hypothesis.tokens), abs=1e-5)
-
-
-def test_the_end_is_forbidden_until_enough_was_said() -> None:
-    step, states = at_least(lambda tokens, state: (torch.zeros(1, 3), state), 2, END), counting(State(None, None, 0))
-    ends = []
-    for _ in range(4):
-        scores, states = step(torch.tensor([[0]]), states)
-        ends.append(float(scores[0, END]))
-    assert ends == [-math.inf, -math.inf, 0.0, 0.0]

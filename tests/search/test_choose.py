@@ -9,11 +9,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import END, START, log_probability, number, query, random_tables, table_of
+from tables import END, find, group, log_probability, number, random_tables, straight, table_of
 
 from heedful.nn.rows import State
-from heedful.search import Hypothesis, Query, greedy, sample
-from heedful.search.follow import draw
+from heedful.search import Group, Hypothesis
+from heedful.search.choose import draw
 
 HOT_DOGS, PANCAKES = 0, 2
 I_LIKE_TO_EAT = table_of({(): [0.8, 0.0, 0.2]}, limit=2)
@@ -29,12 +29,13 @@ def drawn(
     top_p: float = 1.0,
     seed: int = 0,
 ) -> list[Hypothesis]:
-    return sample(query(table, limits, names), temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    options: dict[str, Any] = {"method": "sample", "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    return [best for (best,) in find(group(table, limits, names), **options)]
 
 
 def test_greedy_takes_the_likeliest_token_at_every_step() -> None:
     tables = random_tables(5, vocab=4, limit=4, seed=1)
-    for table, hypothesis in zip(tables, greedy(query(tables, [4, 3, 2, 1, 4])), strict=True):
+    for table, hypothesis in zip(tables, straight(group(tables, [4, 3, 2, 1, 4])), strict=True):
         said = [*hypothesis.tokens, END]
         for time, token in enumerate(said[:-1]):
             assert token == int(table[number(said[:time], 4)].argmax())
@@ -44,7 +45,7 @@ def test_greedy_takes_the_likeliest_token_at_every_step() -> None:
 def test_no_hypothesis_is_longer_than_its_limit() -> None:
     tables = random_tables(5, vocab=4, limit=4, seed=1)
     tables[..., END] = -20.0
-    assert [len(h.tokens) for h in greedy(query(tables, [4, 3, 2, 1, 4]))] == [3, 2, 1, 0, 3]
+    assert [len(h.tokens) for h in straight(group(tables, [4, 3, 2, 1, 4]))] == [3, 2, 1, 0, 3]
     assert [len(h.tokens) for h in drawn(tables, [4, 3, 2, 1, 4])] == [3, 2, 1, 0, 3]
 
 
@@ -68,7 +69,7 @@ def test_a_sample_reports_the_probability_that_the_model_gives_it_at_any_tempera
 @pytest.mark.parametrize("changes", [{"temperature": 0.0}, {"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-3}], ids=str)
 def test_cut_to_the_likeliest_token_sampling_is_greedy(changes: dict[str, Any]) -> None:
     tables = random_tables(20, vocab=4, limit=4, seed=3)
-    assert [h.tokens for h in drawn(tables, [4] * 20, **changes)] == [h.tokens for h in greedy(query(tables, [4] * 20))]
+    assert [h.tokens for h in drawn(tables, [4] * 20, **changes)] == [h.tokens for h in straight(group(tables, [4] * 20))]
 
 
 def test_a_seed_repeats_its_samples_and_another_does_not() -> None:
@@ -101,8 +102,8 @@ def test_no_two_seeds_and_sources_share_their_draws(one: tuple[int, int], other:
         return torch.zeros(len(tokens), 100), state
 
     def said(seed: int, name: int) -> list[int]:
-        asked = Query(fair, State(None, None, 0), START, END, torch.tensor([20]), [name])
-        return sample(asked, temperature=1.0, top_k=0, top_p=1.0, seed=seed)[0].tokens
+        asked = Group(State(None, None), torch.tensor([20]), [name], [[]])
+        return find(asked, fair, method="sample", seed=seed)[0][0].tokens
 
     assert len(said(*one)) > 3
     assert said(*one) != said(*other)

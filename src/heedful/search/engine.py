@@ -1,0 +1,233 @@
+"""The loop of every search: let sources in, take steps, and let out those that are done.
+
+Sources that are done leave and waiting ones take their places, so that one long sentence does not hold up a batch. On a GPU
+the step, from the last tokens to the next ones, is captured once and replayed: then Python only watches who is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.nn.kernels import blockwise, log_total
+from heedful.nn.rows import State, States, forget, map_tree, place, renew, select_rows, select_sources, widen
+from heedful.search import quick
+from heedful.search.choose import BLOCK, Allowed, branch, sample
+from heedful.search.constraints import constrain, must_end
+from heedful.search.frontier import begin, blank, harvest, keep, note, seat
+from heedful.search.hypothesis import Hypothesis, SearchConfig
+from heedful.search.predict import Predict
+
+SPARE = 32  # steps for which slots are kept beyond the longest hypothesis, so that old ones are seldom cleared away
+MOST_ENGINES = 4  # captured ones that are kept: each holds the caches of its sources
+LOOK_EVERY = 4  # steps of a captured search between two looks at who is done: each look waits for the GPU
+
+
+class Group(NamedTuple):
+    """Sources that begin together."""
+
+    states: States  # one row a source
+    limits: Tensor  # (sources,) at most so many tokens, the end counted
+    names: Sequence[int]  # one number a source, its own wherever it stands; answers and random draws go by it
+    prefixes: Sequence[Sequence[int]]  # what each must begin with
+
+
+Arrive = Callable[[int, int], Group | None]  # how many sources at most, slots for what they will write -> sources, if any
+
+
+class Query(NamedTuple):
+    """What to search: how to go on, with whom, and how far."""
+
+    predict: Predict
+    arrive: Arrive  # the longest source comes first
+    start: int
+    end: int
+    capacity: int  # sources at a time
+    longest: int  # no limit is larger
+    prefix: int = 0  # no prefix is longer
+    more: bool = False  # whether not all arrive at once
+    width: int = 0  # tokens of the longest source that will come; told where steps are captured
+    blank: Callable[[int], States] | None = None  # slots -> states as wide as can be; where given, steps are captured
+    device: torch.device = torch.device("cpu")
+
+
+Answer = tuple[int, list[Hypothesis]]  # a source's name and what was found for it
+Engines = dict[Any, "Engine"]  # captured ones by their shape, to be used again: a query like an earlier one needs no capture
+
+
+def search(query: Query, config: SearchConfig, engines: Engines | None = None) -> Iterator[Answer]:
+    """Every source's hypotheses, as soon as they are known."""
+    engine = ready(query, config, {} if engines is None else engines)
+    while engine.busy:
+        for _ in range(LOOK_EVERY if engine.captures else 1):
+            engine.step()
+        yield from engine.answers()
+
+
+def ready(query: Query, config: SearchConfig, engines: Engines) -> Engine:
+    """An engine that has let the first sources in."""
+    if query.blank is None:
+        return Engine(query, config)
+    shape = (config, query.capacity, query.width, query.longest, query.prefix)
+    engine = engines.pop(shape, None) or Engine(query, config)
+    engines[shape] = engine  # now the youngest
+    while len(engines) > MOST_ENGINES:
+        del engines[next(iter(engines))]
+    engine.begin(query)
+    return engine
+
+
+class Engine:
+    """What lives through a search."""
+
+    def __init__(self, query: Query, config: SearchConfig) -> None:
+        self.query, self.config, self.beam = query, config, config.rows
+        self.captures, self.waiting = query.blank is not None, query.more
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.steps = 0
+        group = None
+        if query.blank is not None:
+            self.states, count, device = widen(query.blank(self.slots()), self.beam), query.capacity, query.device
+        else:
+            group = query.arrive(query.capacity, self.slots())
+            assert group is not None, "there is nothing to search"
+            self.states, count, device = widen(group.states, self.beam), len(group.limits), group.limits.device
+        judged = [config.judge(max(length, 1)) for length in range(query.longest + 1)]
+        self.penalty = torch.tensor(judged, device=device)  # (longest + 1,)
+        if self.captures:
+            self.states = own(self.states, device)
+        self.frontier = blank(count, query.longest, query.prefix, config, device)
+        self.names: list[int | None] = [None] * count  # whose place it is
+        self.since = [0] * count  # the first slot of each source
+        if group is not None:
+            self.let_in(group, list(range(count)))
+
+    def begin(self, query: Query) -> None:
+        """Answer another query of the same shape."""
+        self.query, self.waiting = query, True
+        self.frontier.done.fill_(True)
+        self.refill(list(range(query.capacity)))
+        self.waiting = query.more
+
+    def slots(self) -> int:
+        """For what the rows of a source write: all that they may say, and some to spare where others take their place.
+
+        Captured steps use the slots in turn and need none to spare."""
+        return (self.query.longest + (SPARE if self.query.more and not self.captures else 0)) * self.beam
+
+    @property
+    def busy(self) -> bool:
+        return any(name is not None for name in self.names)
+
+    def let_in(self, group: Group, where: Sequence[int]) -> None:
+        device = group.limits.device
+        new = begin(self.config, group.limits, group.names, group.prefixes, self.query.start, self.query.longest)
+        seat(self.frontier, new, torch.tensor(where, device=device))
+        for at, name in zip(where, group.names, strict=True):
+            self.names[at] = name
+
+    def step(self) -> None:
+        """Say one more token in every row."""
+        self.steps += 1
+        if self.graph is not None:
+            self.graph.replay()
+            return
+        if self.captures and self.steps > 2:  # the first steps have warmed everything up
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+                self.take_step()
+            self.graph.replay()
+            return
+        self.take_step()
+
+    def take_step(self) -> None:
+        frontier, config = self.frontier, self.config
+        logits, states = self.query.predict(frontier.last.view(-1, 1), self.states)
+        if quick.fits(logits, frontier, config):
+            row = quick.advance(frontier, logits, config, self.query.end, self.penalty)
+        else:
+            row = self.advance(logits)
+        if config.method == "beam" and self.beam > 1:
+            sources = torch.arange(len(row), device=row.device)[:, None]
+            states = select_rows(states, (sources * self.beam + row).flatten())
+        if self.captures:
+            renew(self.states, states)
+        else:
+            self.states = states
+
+    def advance(self, logits: Tensor) -> Tensor:
+        """Choose what comes next and note it; returns which row each beginning goes on from, (sources, beam)."""
+        frontier, config, end = self.frontier, self.config, self.query.end
+        largest, parts = blockwise(logits, BLOCK)  # (rows, blocks) each
+        normalise = log_total(largest, parts)
+        logits, largest = constrain(logits, largest, frontier, config, end)
+        allowed = Allowed(must_end(frontier), end)
+        if config.method == "sample":
+            choice = sample(frontier, logits, normalise, allowed, config)
+        else:
+            choice = branch(frontier, logits, largest, normalise, allowed)
+        note(frontier, *choice, choice.places(frontier, config, end), self.penalty, config.n_best)
+        return choice.row
+
+    def answers(self) -> Iterator[Answer]:
+        """Of the sources that are done; others take their places."""
+        flags = self.frontier.done.tolist()
+        done = [i for i, name in enumerate(self.names) if name is not None and flags[i]]
+        if done:
+            for i, hypotheses in zip(done, harvest(self.frontier, done, self.config), strict=True):
+                name = self.names[i]
+                assert name is not None
+                self.names[i] = None
+                yield name, hypotheses
+        free = [i for i, name in enumerate(self.names) if name is None]
+        if free and self.waiting and len(free) >= max(1, len(self.names) // (2 if self.captures else 8)):
+            self.refill(free)
+        elif not self.captures and not self.waiting and len(free) >= max(1, len(self.names) // 8) and self.busy:
+            self.shrink()
+        if not self.captures:
+            self.clear_away()
+
+    def refill(self, free: list[int]) -> None:
+        group = self.query.arrive(len(free), 0)
+        if group is None:
+            self.waiting = False
+            return
+        where = free[: len(group.limits)]
+        place(self.states, group.states, torch.tensor(where, device=group.limits.device), self.beam)
+        self.let_in(group, where)
+        filled = 0 if self.captures else slots_used(self.states)  # captured steps use their slots in turn
+        for at in where:
+            self.since[at] = filled
+
+    def shrink(self) -> None:
+        """Nobody waits: go on with those who are still there."""
+        kept = [i for i, name in enumerate(self.names) if name is not None]
+        index = torch.tensor(kept, device=self.frontier.done.device)
+        self.states = select_sources(self.states, index, self.beam)
+        self.frontier = keep(self.frontier, index)
+        self.names, self.since = [self.names[i] for i in kept], [self.since[i] for i in kept]
+
+    def clear_away(self) -> None:
+        """Free the slots of those who have left, once they are many."""
+        unused = min((since for since, name in zip(self.since, self.names, strict=True) if name is not None), default=0)
+        if unused >= SPARE // 2 * self.beam:
+            self.states = forget(self.states, unused)
+            self.since = [since - unused for since in self.since]
+
+
+def slots_used(states: States) -> int:
+    """Of the states that have slots; all of them are filled alike."""
+    if isinstance(states, State):
+        return 0 if states.mine is None else int(states.filled) - states.reserved
+    return max(map(slots_used, states))
+
+
+def own(states: States, device: torch.device) -> States:
+    """States whose tensors are nobody else's, with the next slot as a tensor that a captured step can advance."""
+    if isinstance(states, State):
+        memory = map_tree(Tensor.clone, states.memory)
+        return states._replace(memory=memory, filled=torch.tensor(int(states.filled), device=device))
+    return tuple(own(state, device) for state in states)

@@ -1,0 +1,130 @@
+"""The engine: two stages find what one would, and a captured step does what a plain one does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tables import END, START, group, predict, random_tables
+from tiny import END as STOP
+from tiny import START as GO
+from tiny import Pairs, Speaker
+from torch.testing import assert_close
+
+from heedful.nn.kernels import blockwise
+from heedful.search import Engines, Group, Hypothesis, Query, SearchConfig, predictor, search, search_group
+from heedful.search.choose import BLOCK, Allowed, Choice, best
+from heedful.search.engine import ready
+
+
+def found(logits: torch.Tensor, before: torch.Tensor, count: int, must_end: Sequence[int] = ()) -> Choice:
+    forced = torch.zeros(len(logits), dtype=torch.bool)
+    forced[list(must_end)] = True
+    return best(logits, before, blockwise(logits, BLOCK)[0], Allowed(forced, END), count)
+
+
+@given(seed=st.integers(0, 10**6), beam=st.integers(1, 5), extra=st.integers(1, 300))
+def test_the_best_of_a_large_vocabulary_are_found_in_two_stages(seed: int, beam: int, extra: int) -> None:
+    draws = torch.Generator().manual_seed(seed)
+    logits = torch.randn(2 * beam, 500 + extra, generator=draws)
+    before = torch.randn(2, beam, generator=draws)
+    scores, row, token = found(logits, before, beam)
+    expected = (logits.view(2, beam, -1) + before[..., None]).flatten(1).topk(beam)
+    assert_close(scores, expected.values)
+    assert torch.equal(row * logits.shape[1] + token, expected.indices)
+
+
+@pytest.mark.parametrize("other", [0, 4 * BLOCK])
+def test_the_last_block_may_be_short_and_others_may_hold_nothing(other: int) -> None:
+    logits = torch.full((1, 4 * BLOCK + 3), -float("inf"))
+    logits[0, other], logits[0, 4 * BLOCK + 2] = 1.0, 2.0
+    scores, _, token = found(logits, torch.zeros(1, 1), 3)
+    assert scores.tolist() == [[2.0, 1.0, -float("inf")]]
+    assert token[0, :2].tolist() == [4 * BLOCK + 2, other]
+
+
+def test_a_row_that_must_end_offers_nothing_else() -> None:
+    logits = torch.randn(2, 3 * BLOCK, generator=torch.Generator().manual_seed(1))
+    scores, row, token = found(logits, torch.tensor([[0.0, -1.0]]), 3, must_end=[0])
+    ends = [END if k == 0 else None for k in row[0].tolist()]
+    assert all(end in (None, said) for end, said in zip(ends, token[0].tolist(), strict=True))
+    assert scores[0].max() == max(float(logits[0, END]), float(logits[1].max()) - 1)
+    last = found(logits, torch.tensor([[0.0, -1.0]]), 3, must_end=[0, 1]).scores[0]
+    assert last[2] == -float("inf")
+    assert_close(last[:2].sort().values, torch.stack((logits[0, END], logits[1, END] - 1)).sort().values)
+
+
+class Replayed:
+    """Stands for a captured graph: the same step again, on the same tensors."""
+
+    def __init__(self, take_step: Callable[[], None]) -> None:
+        self.replay = take_step
+
+
+METHODS: list[dict[str, Any]] = [{"method": "greedy"}, {"beam": 3, "n_best": 2}, {"method": "sample", "n_best": 2}]
+
+
+@pytest.mark.parametrize("options", METHODS, ids=str)
+def test_a_captured_search_finds_what_a_plain_one_finds(plain: Speaker, pairs: Pairs, options: dict[str, Any]) -> None:
+    """Captured steps write to the same tensors for ever, and who is done is only looked at once in a while."""
+    config = SearchConfig(min_length=2, **options)
+
+    def asked(slots: int) -> Group:
+        return Group(plain.start(pairs.source, pairs.mask, room=slots), torch.tensor([8, 6, 7]), [0, 1, 2], [[]] * 3)
+
+    def arriving() -> Callable[[int, int], Group | None]:
+        groups = iter([asked(0)])
+        return lambda count, slots: next(groups, None)
+
+    with torch.inference_mode():
+        expected = search_group(predictor(plain), asked(24), config, start=GO, end=STOP)
+        wide = torch.ones_like(pairs.mask[:1]).repeat(4, 1)  # one place too many
+        source = pairs.source[:1].repeat(4, 1)
+        query = Query(predictor(plain), arriving(), GO, STOP, 4, 8, width=6, blank=lambda s: plain.start(source, wide, room=s))
+        engines: Engines = {}
+        engine = ready(query, config, engines)
+        engine.graph = Replayed(engine.take_step)  # type: ignore[assignment]
+        for again in (False, True):
+            if again:  # the same engine, with whatever the first search left in it
+                query = query._replace(arrive=arriving())
+                assert ready(query, config, engines) is engine
+            answers: dict[int, list[Hypothesis]] = {}
+            while engine.busy:
+                for _ in range(4):
+                    engine.step()
+                answers |= dict(engine.answers())
+            check(answers, expected)
+
+
+def check(answers: dict[int, list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    assert sorted(answers) == list(range(len(expected)))
+    for name, found in enumerate(expected):
+        assert [h.tokens for h in answers[name]] == [h.tokens for h in found]
+        assert [h.score for h in answers[name]] == pytest.approx([h.score for h in found], abs=1e-5)
+
+
+def test_a_long_sentence_does_not_hold_up_the_others() -> None:
+    """Twelve sources, two places: the steps that are taken are about half of what all of them need."""
+    tables = random_tables(12, vocab=4, limit=6, seed=3)
+    tables[0, :, END] = -30.0  # never ends by itself
+    names = iter(range(12))
+    calls = 0
+
+    def arrive(count: int, slots: int) -> Group | None:
+        chosen = [name for _, name in zip(range(count), names, strict=False)]
+        return group(tables[chosen], [6] * len(chosen), chosen) if chosen else None
+
+    def counted(tokens: torch.Tensor, states: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return predict(tokens, states)
+
+    query = Query(counted, arrive, START, END, capacity=2, longest=6, more=True)
+    answers = dict(search(query, SearchConfig(method="greedy")))
+    lengths = [len(answers[name][0].tokens) + 1 for name in range(12)]
+    assert lengths[0] == 6
+    assert sum(lengths) / 2 <= calls <= sum(lengths) / 2 + max(lengths)
