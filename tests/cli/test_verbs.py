@@ -106,6 +106,20 @@ def test_evaluate_agrees_with_the_validation_of_training(trained: Path, capsys: 
     assert whole["scores"]["bleu"]["signature"].startswith("nrefs:1|bs:1000")
 
 
+def test_translating_in_another_precision_says_nearly_the_same(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scores = {}
+    for precision in ("fp32", "bf16", "int8"):
+        capsys.readouterr()
+        assert heed("evaluate", trained, "--precision", precision, "--metrics", "bleu", "--json") == 0
+        found = told(capsys)
+        assert found["precision"] == precision
+        scores[precision] = found["loss"]
+    assert scores["bf16"] == pytest.approx(scores["fp32"], rel=0.02) and scores["bf16"] != scores["fp32"]
+    assert scores["int8"] == pytest.approx(scores["fp32"], rel=0.02) and scores["int8"] != scores["fp32"]
+    assert heed("evaluate", trained, "--precision", "int9") == 2
+    assert "did you mean 'int8'?" in capsys.readouterr().err
+
+
 def test_evaluate_against_itself_finds_no_difference(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert heed("evaluate", trained, "--against", trained, "--metrics", "bleu", "--lowercase", "--json") == 0

@@ -1,18 +1,22 @@
-"""Label smoothing equals torch's in value and gradient, and the other conventions equal their sum written out."""
+"""Label smoothing equals torch's in value and gradient, the other conventions equal their sum written out, and the loss
+that never holds all logits equals the one that does."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
+import torch.utils._python_dispatch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
-from heedful.nn.losses import WISHES, cross_entropy, disagreement
+from heedful.nn import losses
+from heedful.nn.losses import WISHES, Loss, cross_entropy, disagreement, projected_cross_entropy
 
 PADDING = 3
 TRENDY = [  # "I am trendy": what a model thinks of alla, sono, io, doccia, moda, <eos>
@@ -143,6 +147,104 @@ def test_large_logits_do_not_overflow() -> None:
     loss, plain = cross_entropy(logits, torch.tensor([1]), padding=PADDING, smoothing=0.1)
     assert float(plain.total) == pytest.approx(2e4)
     assert torch.autograd.grad(loss.total, logits)[0].isfinite().all()
+
+
+def projected(tokens: int, vocab: int = 23, spread: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+    """Hidden states, a readout's weight, and targets of which some are padding."""
+    target = torch.randint(0, vocab, (tokens,))
+    target[1::4] = PADDING
+    return spread * torch.randn(tokens, 6, requires_grad=True), torch.randn(vocab, 6, requires_grad=True), target
+
+
+def slopes(loss: Loss, *inputs: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(loss.total / loss.count, inputs)
+
+
+@pytest.mark.parametrize("share", WISHES)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunk", [1, 23 * 4, 23 * 7, 2**21])
+@pytest.mark.parametrize("spread", [0.1, 30.0])
+def test_chunks_of_any_size_give_the_loss_of_the_whole(
+    share: str, smoothing: float, chunk: int, spread: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(losses, "CHUNK", chunk)
+    hidden, weight, target = projected(19, spread=spread)
+    ours = projected_cross_entropy(hidden, weight, target, padding=PADDING, smoothing=smoothing, share=share)
+    whole = cross_entropy(hidden @ weight.T, target, padding=PADDING, smoothing=smoothing, share=share)
+    for mine, expected in zip(ours, whole, strict=True):
+        assert_close(mine.total, expected.total, atol=1e-3, rtol=1e-5)
+        assert mine.count == expected.count
+    assert_close(slopes(ours[0], hidden, weight), slopes(whole[0], hidden, weight), atol=1e-5, rtol=1e-4)
+
+
+def test_in_double_precision_the_projected_loss_is_torchs() -> None:
+    hidden, weight, target = (x.double() if x.is_floating_point() else x for x in projected(40))
+    loss, plain = projected_cross_entropy(hidden, weight, target, padding=PADDING, smoothing=0.1)
+    torchs = functional.cross_entropy(hidden @ weight.T, target, ignore_index=PADDING, label_smoothing=0.1)
+    assert_close(loss.total / loss.count, torchs, atol=1e-13, rtol=1e-13)
+    assert_close(slopes(loss, hidden, weight), torch.autograd.grad(torchs, (hidden, weight)), atol=1e-13, rtol=1e-12)
+    assert not plain.total.requires_grad
+
+
+def test_a_projected_loss_of_nothing_but_padding_is_nothing() -> None:
+    hidden, weight, _ = projected(4)
+    loss, _ = projected_cross_entropy(hidden, weight, torch.full((4,), PADDING), padding=PADDING, smoothing=0.1)
+    assert (loss.total.item(), int(loss.count)) == (0, 0)
+    assert not any(slope.any() for slope in torch.autograd.grad(loss.total, (hidden, weight)))
+
+
+def test_a_projected_loss_may_be_asked_twice_and_teach_only_one_side() -> None:
+    hidden, weight, target = projected(9)
+    loss, _ = projected_cross_entropy(hidden, weight, target, padding=PADDING)
+    (first,) = torch.autograd.grad(2 * loss.total, weight, retain_graph=True)
+    (second,) = torch.autograd.grad(loss.total, weight)
+    assert torch.equal(first, 2 * second)
+    frozen, _ = projected_cross_entropy(hidden, weight.detach(), target, padding=PADDING)
+    whole, _ = cross_entropy(hidden @ weight.detach().T, target, padding=PADDING)
+    assert_close(slopes(frozen, hidden), slopes(whole, hidden))
+
+
+def test_a_projected_loss_without_gradients_is_the_same() -> None:
+    hidden, weight, target = projected(9)
+    loss, plain = projected_cross_entropy(hidden, weight, target, padding=PADDING, smoothing=0.1)
+    with torch.inference_mode():
+        read, read_plain = projected_cross_entropy(hidden, weight, target, padding=PADDING, smoothing=0.1)
+    assert torch.equal(read.total, loss.total)
+    assert torch.equal(read_plain.total, plain.total)
+    assert not read.total.requires_grad
+
+
+def test_under_autocast_the_products_are_halved_and_the_sums_are_not() -> None:
+    hidden, weight, target = projected(200, vocab=50)
+    with torch.autocast("cpu", torch.bfloat16):
+        half, _ = projected_cross_entropy(hidden, weight, target, padding=PADDING, smoothing=0.1)
+        logits = functional.linear(hidden, weight)
+        whole, _ = cross_entropy(logits, target, padding=PADDING, smoothing=0.1)
+    assert logits.dtype == torch.bfloat16
+    assert half.total.dtype == torch.float32
+    assert_close(half.total, whole.total, atol=0, rtol=1e-4)
+    full, _ = projected_cross_entropy(hidden, weight, target, padding=PADDING, smoothing=0.1)
+    assert not torch.equal(half.total, full.total)
+    for mine, expected in zip(slopes(half, hidden, weight), slopes(full, hidden, weight), strict=True):
+        assert mine.dtype == torch.float32
+        assert float((mine - expected).norm() / expected.norm()) < 0.01
+
+
+def test_the_logits_of_the_whole_batch_are_never_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "CHUNK", 1000)
+    hidden, weight, target = projected(400, vocab=100)
+    held: list[int] = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            held.extend(tensor.numel() for tensor in (out if isinstance(out, tuple) else (out,)) if isinstance(tensor, Tensor))
+            return out
+
+    with Watch():  # type: ignore[no-untyped-call]
+        loss, _ = projected_cross_entropy(hidden, weight, target, padding=PADDING, smoothing=0.1)
+        slopes(loss, hidden, weight)
+    assert max(held) == max(hidden.numel(), 1000)
 
 
 def test_disagreement_is_the_mean_of_both_divergences() -> None:

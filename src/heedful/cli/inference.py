@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, put, table, talk
+from heedful.cli.output import Checkpoint, Device, Json, Precision, put, table, talk
 
 if TYPE_CHECKING:
     from heedful.build import Translator
@@ -25,6 +25,7 @@ def translate(
     together: Together = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
+    precision: Precision = "fp32",
     json: Json = False,
 ) -> None:
     """Translate lines, in their order, as they come."""
@@ -34,7 +35,7 @@ def translate(
     from heedful.tasks.translating import GATHER, translate_chunks
     from heedful.tasks.translating import translate as translate_lines
 
-    translator = load_all(run, together, checkpoint, device)
+    translator = load_all(run, together, checkpoint, device).at(precision)
     begun = None if prefixes is None else read_texts(prefixes)
     config = translator.search(search or [])
     if files:
@@ -68,15 +69,22 @@ def evaluate(
     together: Together = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
+    precision: Precision = "fp32",
     json: Json = False,
 ) -> None:
     """Translate a test set and score it: sacreBLEU's metrics with signatures and intervals, loss and perplexity."""
+    from heedful.build import load, load_ensemble
+    from heedful.cli.writing import judge
     from heedful.evaluation.metrics import Options
     from heedful.evaluation.significance import compare
     from heedful.tasks.evaluating import How
     from heedful.tasks.evaluating import evaluate as evaluate_system
 
-    translator = load_all(run, together, checkpoint, device)
+    translator: Any = load_ensemble([run, *together], checkpoint, device) if together else load(run, checkpoint, device)
+    if translator.run.task.name != "translation":
+        judge(translator, split, json)
+        return
+    translator = translator.at(precision)
     examples = examples_for(translator, source, reference, split)
     names = metric_names(metrics)
     how = How(lowercase or None, tokenise, bootstrap)
@@ -88,9 +96,9 @@ def evaluate(
     found |= {"loss": result.figures["loss"], "perplexity": result.figures["perplexity"]}
     found["scores"] = {name: plain(score) for name, score in result.scores.items()}
     found["tokenizer"] = translator.system.target_tokenizer.description
-    found["checkpoint"] = str(translator.checkpoint)
+    found["checkpoint"], found["precision"] = str(translator.checkpoint), precision
     if against is not None:
-        rival = load_all(against, None, checkpoint, device)
+        rival = load_all(against, None, checkpoint, device).at(precision)
         other = evaluate_system(rival.system, examples, rival.search(search or []), names, how=how)
         found["comparison"] = {
             name: plain(
@@ -134,9 +142,9 @@ def score(
 
 
 def load_all(run: Path, together: list[Path] | None, checkpoint: str | None, device: str | None) -> Translator:
-    from heedful.build import load, load_ensemble
+    from heedful.build import load_ensemble, load_translator
 
-    return load_ensemble([run, *together], checkpoint, device) if together else load(run, checkpoint, device)
+    return load_ensemble([run, *together], checkpoint, device) if together else load_translator(run, checkpoint, device)
 
 
 def opened(path: Path | None) -> TextIO:

@@ -7,12 +7,14 @@ pre-norm    x <- x + dropout(f(norm(x)))        GPT-2, ViT; one more norm ends t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.nn.dropout import Dropout
+from heedful.nn.kernels import add_norm
 from heedful.nn.linear import linear
 
 
@@ -23,8 +25,7 @@ class PostNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
-        out: Tensor = self.norm(x + self.dropout(function(x)))
-        return out
+        return add_norm(x, self.dropout(function(x)), self.norm.weight, self.norm.bias, self.norm.eps)
 
     @staticmethod
     def last(dim: int) -> nn.Module:
@@ -92,9 +93,14 @@ class SwiGLU(nn.Module):
         __call__ = forward
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": functional.relu, "gelu": functional.gelu}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": functional.relu,
+    "gelu": functional.gelu,
+    "gelu_tanh": partial(functional.gelu, approximate="tanh"),  # as published with GPT
+}
 FEED_FORWARDS: dict[str, type[FeedForward] | type[SwiGLU]] = {
     "relu": FeedForward,
     "gelu": FeedForward,
+    "gelu_tanh": FeedForward,
     "swiglu": SwiGLU,
 }

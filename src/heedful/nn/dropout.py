@@ -19,8 +19,9 @@ def keep_mask(x: Tensor, probability: float) -> Tensor:
     """A tensor of x's shape holding 0 with the given probability and 1 / (1 - probability) otherwise."""
     draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
-    kept = bits >= min(round(probability * STEPS) - STEPS // 2, STEPS // 2 - 1)
-    return kept.to(x.dtype).mul_(1 / (1 - probability))
+    least = min(round(probability * STEPS) - STEPS // 2, STEPS // 2 - 1)
+    kept = torch.ge(bits, least, out=torch.empty_like(x))  # 1 or 0 at once, without a pass over booleans
+    return kept.mul_(1 / (1 - probability))
 
 
 class Dropout(nn.Module):
