@@ -75,7 +75,7 @@ def test_ema_is_the_recurrence_of_its_weights(tmp_path: Path) -> None:
     assert after.keys() == weights.keys()
     for name in after:
         torch.testing.assert_close(after[name], 0.5 * before[name] + 0.5 * weights[name])
-    used = load(run).system.models[0].state_dict()  # type: ignore[attr-defined]
+    used = load(run).model.state_dict()
     assert all(torch.equal(used[name], load_tensors(retention.resolve(run), "average")[name]) for name in used)
 
 

@@ -20,6 +20,7 @@ from heedful.errors import ConfigError, Interrupted
 from heedful.nn.losses import Loss
 from heedful.training import checkpoint, environment, retention
 from heedful.training.averaging import RunningAverage, mean_of
+from heedful.training.capture import captured, into_graphs
 from heedful.training.config import TrainingConfig
 from heedful.training.durable import remove
 from heedful.training.guard import Guard
@@ -29,7 +30,15 @@ from heedful.training.optimisers import make_optimiser, optimiser_tensors, resto
 from heedful.training.progress import Progress
 from heedful.training.schedules import SCHEDULES
 from heedful.training.signals import Stop, stop_requests
-from heedful.training.update import PRECISIONS, Gradients, Objective, Splits, apply, gradient_with_splitting
+from heedful.training.update import (
+    PRECISIONS,
+    Gradients,
+    Objective,
+    Splits,
+    accumulate_plainly,
+    apply,
+    gradient_with_splitting,
+)
 
 
 class Fed(NamedTuple):
@@ -81,6 +90,9 @@ class Trainer:
             self.guard.scale = 2.0**15
         self.journey = Journey()
         self.splits = Splits(run / "splits.jsonl")
+        device = next(model.parameters()).device
+        quick = config.capture and device.type == "cuda"
+        self.accumulate = captured(model, self.loss, device, into_graphs()) if quick else accumulate_plainly(self.loss)
         self.metrics: dict[str, float] = {}  # of the last validation
         self.signatures: dict[str, str] = {}
 
@@ -119,7 +131,7 @@ class Trainer:
         rate = SCHEDULES[self.config.schedule.name](step, self.config.schedule, self.config.steps, self.dim)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
-        gradients = Gradients(self.loss, self.task.split, self.task.count)
+        gradients = Gradients(self.accumulate, self.task.split, self.task.count)
         batches = [one.batch for one in fed]
         told = gradient_with_splitting(
             self.model, gradients, batches, self.splits, seed=self.seed, step=step, scale=self.guard.scale

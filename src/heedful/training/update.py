@@ -45,10 +45,24 @@ class Splits:
             file.write(json.dumps({"step": step, "parts": parts}) + "\n")
 
 
-class Gradients(NamedTuple):
-    """How to get them: the loss of a part, the parts of a batch, and how its loss is counted."""
+Accumulate = Callable[[Any, Any], dict[str, Loss]]  # a batch and what to multiply its loss by -> what to tell people
 
-    loss: Callable[[Any], Objective]
+
+def accumulate_plainly(loss: Callable[[Any], Objective]) -> Accumulate:
+    """Add the gradients of a batch's loss to those that the parameters have."""
+
+    def accumulate(batch: Any, factor: float | Tensor) -> dict[str, Loss]:
+        objective = loss(batch)
+        (objective.minimise.total * factor).backward()  # type: ignore[no-untyped-call]
+        return {name: Loss(loss.total.detach(), loss.count) for name, loss in objective.report.items()}
+
+    return accumulate
+
+
+class Gradients(NamedTuple):
+    """How to get them: those of a part, the parts of a batch, and how its loss is counted."""
+
+    accumulate: Accumulate
     split: Callable[[Any, int], Sequence[Any]]
     count: Callable[[Any], int]
 
@@ -62,11 +76,9 @@ def backward(
     told: dict[str, Loss] = {}
     for number, piece in enumerate(pieces):
         seed_part(seed, step, number)
-        objective = gradients.loss(piece)
-        (objective.minimise.total * (scale / max(count, 1))).backward()  # type: ignore[no-untyped-call]
-        for name, loss in objective.report.items():
+        for name, loss in gradients.accumulate(piece, scale / max(count, 1)).items():
             before = told.get(name)
-            total, tokens = loss.total.detach().clone(), loss.count.clone()  # a captured graph writes over its results
+            total, tokens = loss.total.clone(), loss.count.clone()  # a captured graph writes over its results
             told[name] = Loss(total, tokens) if before is None else Loss(before.total + total, before.count + tokens)
     return told
 
@@ -115,5 +127,5 @@ def apply(model: nn.Module, optimiser: torch.optim.Optimizer, guard: Guard, conf
         guard.note(step, bad)
     elif guard.judge(step, finite=bool(norm.isfinite())):
         optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
+    optimiser.zero_grad(set_to_none=not config.capture)  # captured gradients keep their place
     return norm
