@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from heedful.data.batching import END, cut, mixture, over_budget, padding, plan_epoch
+from heedful.data.batching import END, JITTER, cut, mixture, over_budget, padding, plan_epoch
 from heedful.data.pairs import pairs
 from heedful.data.sources import CorpusConfig
 
@@ -45,6 +46,32 @@ def test_batches_are_cut_as_one_would_by_hand(lengths: list[int], budget: int) -
         if not starts or (at - starts[-1] + 1) * length > budget:
             starts.append(at)
     assert cut(np.array(lengths, np.int64), budget) == starts
+
+
+@given(lengths=LENGTHS, seed=st.integers(0, 9), chosen=st.lists(st.integers(0, 10**6), max_size=150))
+def test_a_plan_sorts_by_both_keys(lengths: list[tuple[int, int]], seed: int, chosen: list[int]) -> None:
+    """Against one sort of the whole corpus by the longer side and, among equals, by source - target with its noise."""
+    source, target = columns(lengths)
+    indices = np.array([index % len(lengths) for index in chosen] if lengths else [], np.int64)
+    plan = plan_epoch(source, target, budget=100, seed=seed, epoch=0, indices=indices)
+    noise = np.random.default_rng(np.random.SeedSequence((seed, 0))).random(len(indices)) * JITTER
+    longer = np.maximum(source, target)[indices] + END
+    slant = source[indices] - target[indices] + noise
+    order = indices[np.lexsort((np.where(longer % 2 == 0, slant, -slant), longer))].tolist()
+    for batch in plan:
+        begins = [at for at in range(len(order)) if order[at : at + len(batch)] == batch.tolist()]
+        assert begins
+    assert sum(map(len, plan)) == len(order)
+
+
+def test_a_plan_needs_little_more_room_than_its_indices() -> None:
+    source, target = np.random.default_rng(0).integers(1, 60, (2, 200_000)).astype(np.int32)
+    tracemalloc.start()
+    plan = plan_epoch(source, target, budget=8192, seed=0, epoch=0)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert sum(map(len, plan)) == 200_000
+    assert peak < 32 * 200_000, "8 bytes an index, 8 its noise, 4 its length, and what sorting takes"
 
 
 def test_a_plan_is_a_function_of_seed_and_epoch() -> None:

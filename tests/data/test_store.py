@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import time
+import tracemalloc
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -16,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import heedful.data.encode
-from heedful.data.encode import StoreOptions, cache_folder, open_store
+from heedful.data.encode import StoreOptions, cache_folder, open_store, without
+from heedful.data.pairs import Pair
 from heedful.data.sources import CorpusConfig
-from heedful.data.store import MANIFEST, JoinedStore, PairStore
+from heedful.data.store import MANIFEST, JoinedStore, PairStore, lengths_between
 from heedful.errors import DataError
 
 
@@ -104,6 +106,28 @@ def test_dropped_lines_are_left_out(tmp_path: Path) -> None:
     store = open_store(write(tmp_path, numbered(6)), (letters, letters), dropped=np.array([2, 5]), cache=tmp_path)
     assert store.lines.tolist() == [1, 3, 4, 6]
     assert len(store.overlong) == 0
+
+
+@given(dropped=st.sets(st.integers(1, 40)), lines=st.sets(st.integers(1, 50)))
+def test_without_leaves_out_the_dropped_lines_and_no_others(dropped: set[int], lines: set[int]) -> None:
+    kept = without(np.array(sorted(dropped), np.int64), (Pair(line, "a", "b") for line in sorted(lines)))
+    assert [pair.line for pair in kept] == sorted(lines - dropped)
+
+
+def test_leaving_out_a_million_lines_takes_a_byte_for_each() -> None:
+    dropped = np.arange(1, 1_000_001)
+    tracemalloc.start()
+    assert list(without(dropped, [Pair(7, "a", "b"), Pair(1_000_001, "a", "b")])) == [Pair(1_000_001, "a", "b")]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3_000_000
+
+
+def test_lengths_are_differences_of_offsets_however_far_those_have_come() -> None:
+    offsets = np.array([0, 3, 3, 2**40, 2**40 + 7], np.int64)
+    assert lengths_between(offsets[[0, 1, 2]]).tolist() == [3, 0]
+    assert lengths_between(offsets[[3, 4]]).tolist() == [7]
+    assert lengths_between(offsets[[3, 4]]).dtype == np.int32
 
 
 def test_the_tag_is_part_of_the_source(tmp_path: Path) -> None:

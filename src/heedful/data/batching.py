@@ -14,6 +14,7 @@ Then the row is cut into batches, and the batches are shuffled.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,14 +43,21 @@ def plan_epoch(
     With a `rung`, lengths count as if padded to a multiple of it.
     A pair that alone is longer than the budget gets a batch of its own; `over_budget` counts them.
     """
-    chosen = np.arange(len(source_lengths)) if indices is None else indices
+    source, target = (lengths if indices is None else lengths[indices] for lengths in (source_lengths, target_lengths))
+    longer, difference = np.maximum(source, target) + END, np.subtract(source, target, dtype=np.int32)
+    del source, target
     generator = np.random.default_rng(np.random.SeedSequence((seed, epoch)))
-    source, target = source_lengths[chosen].astype(np.int64) + END, target_lengths[chosen].astype(np.int64) + END
-    longer = np.maximum(source, target)
-    slant = source - target + generator.random(len(chosen)) * JITTER
-    order = np.lexsort((np.where(longer % 2 == 0, slant, -slant), longer))
-    starts = cut(-(-longer[order] // rung) * rung, budget)
-    batches = np.split(chosen[order], starts[1:]) if starts else []
+    noise = generator.random(len(longer))
+    order = np.argsort(longer, kind="stable")
+    longer = longer[order]
+    ends = [*np.flatnonzero(np.diff(longer)) + 1, len(longer)] if len(longer) else []
+    for begin, end in pairwise([0, *ends]):  # those of one m, so that only their keys need room
+        alike = order[begin:end]
+        slant = difference[alike] + noise[alike] * JITTER
+        alike[:] = alike[np.argsort(slant if longer[begin] % 2 == 0 else -slant, kind="stable")]
+    del noise, difference
+    starts = cut(-(-longer // rung) * rung, budget)
+    batches = np.split(order if indices is None else indices[order], starts[1:]) if starts else []
     return [batches[at] for at in generator.permutation(len(batches))]
 
 
@@ -100,4 +108,6 @@ def mixture(sizes: Sequence[int], weights: Sequence[float], *, seed: int, epoch:
             parts.append(order[begin:end] + offset)
             first += end - begin
         offset += size
+    if len(parts) == 1:
+        return parts[0]  # not copied
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -77,8 +77,7 @@ def open_store(
     key = key_of(corpus, encoders, options, dropped)
     store = find_store(root / key)
     if store is None:
-        leave_out = frozenset(dropped.tolist())
-        kept = (pair for pair in pairs(corpus, max_ratio=options.max_ratio) if pair.line not in leave_out)
+        kept = without(dropped, pairs(corpus, max_ratio=options.max_ratio))
         store = make_store(root / key, kept, encoders, options)
     if len(store) == 0:
         raise DataError(
@@ -87,6 +86,14 @@ def open_store(
             hint="raise data.max_length, or choose a tokenizer with a larger vocabulary",
         )
     return store
+
+
+def without(dropped: NDArray[np.int64], kept: Iterable[Pair]) -> Iterator[Pair]:
+    """The pairs whose line is not among the dropped; one byte a line, where a set would take sixty for each number."""
+    marks = np.zeros(int(dropped.max(initial=-1)) + 1, bool)
+    marks[dropped] = True
+    is_dropped = marks.tobytes()
+    return (pair for pair in kept if pair.line >= len(is_dropped) or not is_dropped[pair.line])
 
 
 def cache_folder() -> Path:

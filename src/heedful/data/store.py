@@ -43,8 +43,8 @@ class PairStore:
         self._target_ids = map_array(folder / "target.values", target_type)  # (target tokens,)
         self._source_offsets = map_array(folder / "source.offsets", "int64")  # (pairs + 1,)
         self._target_offsets = map_array(folder / "target.offsets", "int64")  # (pairs + 1,)
-        self.source_lengths = np.diff(self._source_offsets).astype(np.int32)  # (pairs,)
-        self.target_lengths = np.diff(self._target_offsets).astype(np.int32)  # (pairs,)
+        self.source_lengths = lengths_between(self._source_offsets)  # (pairs,)
+        self.target_lengths = lengths_between(self._target_offsets)  # (pairs,)
         self.lines = map_array(folder / "lines", "int64")  # (pairs,)
         self.overlong = map_array(folder / "overlong", "int64")  # (pairs left out,)
         self._text: NDArray[Any] | None = None
@@ -76,8 +76,8 @@ class JoinedStore:
         self.stores = tuple(stores)
         self.sizes = tuple(len(store) for store in stores)
         self._ends = np.cumsum(self.sizes)
-        self.source_lengths = np.concatenate([store.source_lengths for store in stores])
-        self.target_lengths = np.concatenate([store.target_lengths for store in stores])
+        self.source_lengths = joined([store.source_lengths for store in stores])
+        self.target_lengths = joined([store.target_lengths for store in stores])
         self.overlong = sum(len(store.overlong) for store in stores)
 
     def __len__(self) -> int:
@@ -101,10 +101,21 @@ class JoinedStore:
         return self.stores[number], int(index - self._ends[number] + self.sizes[number])
 
 
+def joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
+    """One after the other; a lone one as it is, not copied."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
 def map_array(path: Path, kind: str) -> NDArray[Any]:
     if path.stat().st_size == 0:  # nothing cannot be mapped
         return np.zeros(0, kind)
     return np.asarray(np.memmap(path, dtype=kind, mode="r"))  # a plain view: indexing a memmap is slow
+
+
+def lengths_between(offsets: NDArray[np.int64]) -> NDArray[np.int32]:
+    """offsets[i + 1] - offsets[i]; written into place, since the differences as they come would be twice as large."""
+    lengths = np.empty(len(offsets) - 1, np.int32)
+    return np.subtract(offsets[1:], offsets[:-1], out=lengths, casting="unsafe")
 
 
 def write_manifest(folder: Path, about: dict[str, Any]) -> None:
