@@ -1,0 +1,113 @@
+"""Cost as work grows: time and memory of a training step against sequence length, model size and batch, and the speed of
+data preparation against the size of the corpus.
+
+    python benchmarks/scaling.py                                    all parts -> JSON, and PNG if matplotlib is installed
+    python benchmarks/scaling.py --parts length,data --quick
+    python benchmarks/scaling.py --parts data --most-pairs 10000000
+    python benchmarks/scaling.py --draw benchmarks/results/scaling_cpu.json
+
+    length   every kind of SEQUENCE_LAYERS, causal, 32 … 8192 tokens, beside the paper's table of complexity
+    size     the Transformer from dim 64 to the paper's big model
+    batch    one Transformer, 1 … 256 rows
+    data     generated pairs: learning a vocabulary, checking, encoding, planning an epoch
+
+What a step is and how it is measured: scaling_steps.py; data: scaling_data.py. Work grows until one step takes longer than
+--seconds or more memory than --gigabytes; where that happened is told. Parts that are not measured now stay in the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import tempfile
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+from scaling_data import QUICK_PAIRS, against_pairs
+from scaling_steps import PARTS, SHAPES, Meter
+
+HERE = Path(__file__).parent
+
+
+def options() -> argparse.Namespace:
+    known = [*PARTS, "data"]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", type=lambda text: text.split(","), default=known, help=",".join(known))
+    parser.add_argument("--quick", action="store_true", help="tiny shapes: seconds, to see that all works")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=int, default=1, help="of a CPU")
+    parser.add_argument("--seconds", type=float, default=10.0, help="a step that takes longer is the last one")
+    parser.add_argument("--gigabytes", type=float, default=4.0, help="likewise")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--most-pairs", type=int, default=1_000_000, help="10000000 takes ten times as long")
+    parser.add_argument("--corpora", type=Path, help="a folder that keeps the generated pairs for another time")
+    parser.add_argument("--output", type=Path, help="benchmarks/results/scaling_<device>.json unless said")
+    parser.add_argument("--pictures", type=Path, default=HERE.parent / "docs" / "pictures", help="a folder")
+    parser.add_argument("--draw", type=Path, help="measure nothing, draw what this file holds")
+    given = parser.parse_args()
+    unknown = [part for part in given.parts if part not in known]
+    if unknown:
+        parser.error(f"unknown part {unknown[0]!r}; expected some of: {', '.join(known)}")
+    return given
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
+    torch.manual_seed(0)
+    torch.set_num_threads(given.threads)
+    os.environ["RAYON_NUM_THREADS"] = str(given.threads)  # of the tokenizer, in the processes that prepare data
+    device = torch.device(given.device)
+    meter = Meter(device, given.seconds, given.gigabytes * 1e9, given.repetitions)
+    shapes = SHAPES["quick" if given.quick else given.device]
+    cpu = f"{platform.system()} {platform.machine()}, {given.threads} thread{'s' if given.threads > 1 else ''}"
+    where = {
+        "machine": f"{cpu if device.type == 'cpu' else torch.cuda.get_device_name()}, {meter.precision}".replace("torch.", ""),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "date": date.today().isoformat(),
+    }
+    found: dict[str, Any] = {name: where | part(shapes, meter) for name, part in PARTS.items() if name in given.parts}
+    if "data" in given.parts:
+        with tempfile.TemporaryDirectory() as folder:
+            most = QUICK_PAIRS if given.quick else given.most_pairs
+            found["data"] = where | {"machine": cpu} | against_pairs(most, given.corpora or Path(folder))
+    return found
+
+
+def complexity_table(found: dict[str, Any]) -> str:
+    """The paper's table and what was measured, a line for each kind."""
+    lines = [f"{'layer':<16}{'operations':<12}{'expected':>9}{'time':>9}{'memory':>9}  up to"]
+    for name, kind in found["kinds"].items():
+        measured = [f"n^{power:.2f}" if power is not None else "-" for power in kind["exponent"].values()]
+        longest = f"{kind['points'][-1]['value']:,}" if kind["points"] else "-"
+        why = f", where {kind['stopped']}" if kind["stopped"] else ""
+        expected = f"n^{kind['expected_exponent']:g}"
+        lines.append(f"{name:<16}{kind['cost']:<12}{expected:>9}{measured[0]:>9}{measured[1]:>9}  {longest}{why}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    given = options()
+    if given.draw:
+        found = json.loads(given.draw.read_text())
+    else:
+        output = given.output or HERE / "results" / f"scaling_{given.device}.json"
+        found = (json.loads(output.read_text()) if output.exists() else {}) | measure(given)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(found, indent=1) + "\n")
+    if "length" in found:
+        print(complexity_table(found["length"]))
+    try:
+        from scaling_pictures import draw
+    except ModuleNotFoundError as missing:
+        print(f"no pictures: {missing.name} is not installed; draw them elsewhere with --draw FILE")
+    else:
+        for path in draw(found, given.pictures):
+            print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Data preparation as `heed train` does it, against the number of pairs; each corpus in a process of its own.
+
+    python benchmarks/scaling_data.py PAIRS.tsv           one corpus: seconds and peak memory of each stage, as JSON
+
+    learn     a BPE vocabulary, from a million pairs at most
+    check     read every line, find duplicates and leaks
+    encode    text -> token store
+    open      the finished store, every byte compared with its manifest
+    plan      one epoch of batches of 4096 tokens
+
+The peak is of the whole process, torch loaded, as it is in training. `core_seconds` add up what all cores did for it: on a
+machine that others use too they say more than the seconds on the clock.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+import memory
+import torch  # noqa: F401  (counted, since training has it loaded)
+
+from heedful.data.batching import Index, Lengths, mixture, plan_epoch
+from heedful.data.check import check_corpora
+from heedful.data.encode import open_store
+from heedful.data.grammar import generate
+from heedful.data.pairs import pairs
+from heedful.data.sources import CorpusConfig
+from heedful.data.splits import Splits
+from heedful.data.store import PairStore
+from heedful.text.learning import train_tokenizer
+from heedful.text.tokenizer import TokenizerConfig
+
+VOCAB, BUDGET, LEARNT_FROM = 8000, 4096, 1_000_000
+PAIRS = (10_000, 100_000, 1_000_000, 10_000_000)
+QUICK_PAIRS = 500
+Result = TypeVar("Result")
+
+
+def against_pairs(most: int, corpora: Path) -> dict[str, Any]:
+    """Corpora of up to `most` pairs; each is the beginning of the next, whose later sentences are longer."""
+    points = []
+    for count in [count for count in PAIRS if count < most] + [most]:
+        path = corpora / f"pairs-{count}.tsv"
+        generated = None if path.exists() else write_pairs(path, count)
+        child = subprocess.run([sys.executable, __file__, path], stdout=subprocess.PIPE, check=True, text=True)
+        found = json.loads(child.stdout)
+        stages = found["stages"]
+        found["generate_core_seconds"] = generated
+        found["sentences_per_second"] = round(2 * count / stages["encode"]["core_seconds"], 1)
+        found["peak_bytes"] = max(stage["peak_bytes"] for stage in stages.values())
+        points.append({"value": count, **found})
+        told = "  ".join(
+            f"{name} {one['core_seconds']:.1f} s, {one['peak_bytes'] / 1e6:.0f} MB" for name, one in stages.items()
+        )
+        print(f"data: {count:,} pairs  {told}", file=sys.stderr)
+    return {"points": points}
+
+
+def write_pairs(path: Path, count: int) -> float:
+    """The seconds that the grammar took."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".part")
+    began = time.process_time()
+    with unfinished.open("w", encoding="utf-8") as stream:
+        stream.writelines(f"{pair.source}\t{pair.target}\n" for pair in generate("train", count))
+    unfinished.rename(path)
+    return round(time.process_time() - began, 2)
+
+
+def prepare(corpus: CorpusConfig) -> dict[str, Any]:
+    stages: dict[str, dict[str, float]] = {}
+    start = memory.fresh()
+
+    def timed(name: str, work: Callable[[], Result]) -> Result:
+        memory.fresh()
+        began, began_core = time.perf_counter(), time.process_time()
+        result = work()
+        seconds, core_seconds = time.perf_counter() - began, time.process_time() - began_core
+        stages[name] = {"seconds": round(seconds, 4), "core_seconds": round(core_seconds, 4), "peak_bytes": memory.peak()}
+        return result
+
+    def text() -> Iterator[str]:
+        for pair in islice(pairs(corpus), LEARNT_FROM):
+            yield from (pair.source, pair.target)
+
+    tokenizer = timed("learn", lambda: train_tokenizer(TokenizerConfig(vocab=VOCAB), text()))
+    report = timed("check", lambda: check_corpora(Splits((corpus,), (), ())))
+    with tempfile.TemporaryDirectory() as folder:
+
+        def store() -> PairStore:
+            return open_store(corpus, (tokenizer, tokenizer), dropped=report.dropped("train")[0], cache=Path(folder))
+
+        timed("encode", store)
+        encoded = timed("open", store)
+        lengths = encoded.source_lengths, encoded.target_lengths
+        batches = timed("plan", lambda: plan(*lengths))
+    tokens = sum(int(side.sum()) for side in lengths)
+    return {"start_bytes": start, "stages": stages, "tokens": tokens, "batches": len(batches)}
+
+
+def plan(source_lengths: Lengths, target_lengths: Lengths) -> list[Index]:
+    everything = mixture([len(source_lengths)], [1.0], seed=1, epoch=0)
+    return plan_epoch(source_lengths, target_lengths, budget=BUDGET, seed=1, epoch=0, indices=everything)
+
+
+if __name__ == "__main__":
+    print(json.dumps(prepare(CorpusConfig(tsv=sys.argv[1]))))

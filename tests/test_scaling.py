@@ -1,0 +1,173 @@
+"""The benchmark of growing work: what it measures is what happened, and a quick run leaves a whole result behind."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import memory
+import pytest
+import scaling
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scaling_steps import MODELS, Meter, exponent_of, weights_of
+
+from heedful.nn.sequence_layers import SEQUENCE_LAYERS
+
+CPU = torch.device("cpu")
+MEGABYTE = 2**20
+
+
+def holding(megabytes: int) -> Callable[[], None]:
+    """A step that needs so much memory."""
+
+    def step() -> None:
+        torch.ones(megabytes * MEGABYTE, dtype=torch.uint8)
+
+    return step
+
+
+def meter(seconds: float = 10.0, gigabytes: float = 4.0) -> Meter:
+    return Meter(CPU, seconds, gigabytes * 1e9, repetitions=2)
+
+
+@given(power=st.floats(-1, 3), factor=st.floats(0.01, 100))
+def test_the_exponent_of_a_power_law_is_its_power(power: float, factor: float) -> None:
+    points = [{"value": 2.0**k, "seconds": factor * 2.0 ** (k * power)} for k in range(3, 9)]
+    points[0]["seconds"] = 77.0  # only the last ones count
+    assert exponent_of(points, "seconds") == pytest.approx(power, abs=0.006)
+    assert exponent_of(points[:1], "seconds") is None
+
+
+def test_memory_is_what_a_step_takes_each_time_anew() -> None:
+    for megabytes in (60, 20, 120):
+        assert meter().bytes(holding(megabytes)) == pytest.approx(megabytes * MEGABYTE, rel=0.1)
+
+
+def test_the_peak_is_seen_after_it_has_gone() -> None:
+    before = memory.fresh()
+    holding(50)()
+    assert memory.peak() - before > 45 * MEGABYTE
+    assert memory.fresh() - before < 25 * MEGABYTE
+
+
+def test_work_grows_until_a_step_takes_too_much() -> None:
+    sizes = (1, 20, 80, 300)
+    found = meter(gigabytes=0.05).grow((size, partial(holding, size)) for size in sizes)
+    assert [point["value"] for point in found["points"]] == [1, 20, 80]
+    assert found["stopped"] == "a step took more than 0.05 GB"
+    found = meter(seconds=0.0).grow((size, partial(holding, size)) for size in sizes)
+    assert [point["value"] for point in found["points"]] == [1]
+    assert found["stopped"] == "a step took more than 0 s"
+
+
+def test_work_stops_growing_where_there_is_no_memory_left() -> None:
+    def full() -> Callable[[], None]:
+        raise torch.OutOfMemoryError
+
+    found = meter().grow([(1, lambda: holding(1)), (1024, full), (2048, full)])
+    assert [point["value"] for point in found["points"]] == [1]
+    assert found["stopped"] == "no memory left at 1,024"
+
+
+def test_the_base_model_has_the_weights_of_the_paper() -> None:
+    """Each of six layers: 4 d^2 + 8 d^2 to read, 8 d^2 + 8 d^2 to say, with biases and norms."""
+    dim, layers = 512, 6
+    attention, feed_forward, norm = 4 * (dim * dim + dim), 8 * dim * dim + 5 * dim, 2 * dim
+    expected = layers * (3 * attention + 2 * feed_forward + 5 * norm)
+    assert weights_of(MODELS["base"], vocab=100) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A quick run of every part; drawing where matplotlib is installed."""
+    folder = tmp_path_factory.mktemp("scaling")
+    given = [
+        "--quick",
+        "--device",
+        "cpu",
+        "--repetitions",
+        "1",
+        "--output",
+        str(folder / "out.json"),
+        "--pictures",
+        str(folder),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["scaling.py", *given])
+        scaling.main()
+    return folder
+
+
+def test_a_quick_run_measures_every_kind_of_layer_and_every_part(run: Path) -> None:
+    found = json.loads((run / "out.json").read_text())
+    assert found.keys() == {"length", "size", "batch", "data"}
+    assert found["length"]["kinds"].keys() == SEQUENCE_LAYERS.keys()
+    for name, kind in found["length"]["kinds"].items():
+        assert [point["value"] for point in kind["points"]] == [8, 16, 32]
+        assert all(point["seconds"] > 0 and point["bytes"] >= 0 for point in kind["points"])
+        assert kind["expected_exponent"] == (2 if kind["cost"].startswith("n^2") else 1), name
+        assert kind["stopped"] is None
+    assert found["size"]["names"] == ["d8", "d16"]
+    assert [point["value"] for point in found["batch"]["points"]] == [1, 2, 4]
+    (point,) = found["data"]["points"]
+    assert point["value"] == 500 and point["batches"] > 0 and point["tokens"] > 1000
+    assert list(point["stages"]) == ["learn", "check", "encode", "open", "plan"]
+    assert all(part["torch"] == torch.__version__ and part["date"] for part in found.values())
+
+
+def test_the_table_of_complexity_has_a_line_for_each_kind(run: Path) -> None:
+    lines = scaling.complexity_table(json.loads((run / "out.json").read_text())["length"]).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [*SEQUENCE_LAYERS]
+
+
+def test_a_part_that_is_not_measured_again_stays_and_all_can_be_drawn_later(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    again = tmp_path / "again.json"
+    again.write_text(json.dumps({"batch": json.loads((run / "out.json").read_text())["batch"]}))
+    small = ["--parts", "size", "--quick", "--device", "cpu", "--repetitions", "1"]
+    monkeypatch.setattr(sys, "argv", ["scaling.py", *small, "--output", str(again), "--pictures", str(tmp_path)])
+    scaling.main()
+    assert json.loads(again.read_text()).keys() == {"batch", "size"}
+    drawn = sorted(path.name for path in tmp_path.glob("*.png"))
+    assert drawn == ["scaling-batch.png", "scaling-size.png"]
+    monkeypatch.setattr(sys, "argv", ["scaling.py", "--draw", str(run / "out.json"), "--pictures", str(tmp_path / "later")])
+    scaling.main()
+    pictures = sorted((tmp_path / "later").iterdir())
+    assert [path.name for path in pictures] == [f"scaling-{part}.png" for part in ("batch", "data", "length", "size")]
+    assert all(path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000 for path in pictures)
+
+
+def test_what_was_too_little_to_be_measured_is_drawn_without(run: Path, tmp_path: Path) -> None:
+    pictures = pytest.importorskip("scaling_pictures")
+    found = json.loads((run / "out.json").read_text())
+    for part in (*found["length"]["kinds"].values(), found["size"], found["batch"]):
+        part["points"] = [point | {"bytes": 0} for point in part["points"]]
+        part["exponent"]["bytes"] = None
+    found["length"]["kinds"]["gru"] |= {"points": [], "stopped": "no memory left at 8"}
+    assert len(list(pictures.draw(found, tmp_path))) == 4
+
+
+def test_an_unknown_part_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["scaling.py", "--parts", "length,widht"])
+    with pytest.raises(SystemExit):
+        scaling.main()
+    assert "unknown part 'widht'; expected some of: length, size, batch, data" in capsys.readouterr().err
+
+
+@given(heights=st.lists(st.floats(0, 1), min_size=1, max_size=9), gap=st.floats(0.01, 0.1))
+def test_names_at_line_ends_keep_apart_and_keep_their_order(heights: list[float], gap: float) -> None:
+    pictures = pytest.importorskip("scaling_pictures")
+    heights.sort()
+    moved = pictures.apart(heights, gap)
+    assert len(moved) == len(heights)
+    assert all(after - before >= gap - 1e-9 for before, after in pairwise(moved))
+    if all(after - before >= gap for before, after in pairwise(heights)):
+        assert moved == pytest.approx(heights)
