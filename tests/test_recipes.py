@@ -1,31 +1,77 @@
-"""Every recipe trains two steps, as it stands but for a smaller batch; a recipe for data that is not here is skipped."""
+"""Every recipe trains two steps, as it stands but for its size; a recipe for data that is not here is skipped.
+
+A recipe for a folder trains on its validation set here: learning a vocabulary from all of a corpus takes minutes."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from workshop import heed
 
 from heedful.config import read_run
+from heedful.data.sources import files_of
+from heedful.data.splits import splits_of
 from heedful.recipe_book import all_recipes, header
 
 SMALL = ("training.steps=2", "training.validate_every=2", "task.validation_sentences=2", "data.batch_tokens=256")
+NARROW = ("model.dim=32", "model.feed_forward=64")
 
 
 @pytest.mark.parametrize("name", all_recipes())
 def test_the_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config = read_run(all_recipes()[name]).config
-    if config.data.folder is not None and not os.environ.get("HEED_DATA"):
-        pytest.skip(f"{name} needs the corpus {config.data.folder!r}: set HEED_DATA")
-    fewer = ("data.counts={train=500, valid=5, test=5}",) if config.data.builtin else ()
+    data = read_run(all_recipes()[name]).config.data
+    if data.form != "pairs":
+        {"text": text_recipe_runs, "labelled": labelled_recipe_runs}[data.form](name, tmp_path, capsys)
+        return
+    fewer = ["data.counts={train=500, valid=5, test=5}"] if data.builtin else []
+    if data.folder is not None:
+        if not os.environ.get("HEED_DATA"):
+            pytest.skip(f"{name} needs the corpus {data.folder!r}: set HEED_DATA")
+        assert all(file.is_file() for split in splits_of(data) for corpus in split for file in files_of(corpus))
+        sides = ", ".join(f'"{language}"' for language in data.languages or ())
+        fewer = [f'data.train={{folder="{data.folder}", languages=[{sides}], split="valid"}}', *NARROW]
     assert heed("train", name, *SMALL, *fewer, "--run", tmp_path / "run", "--json") == 0
     assert json.loads(capsys.readouterr().out)["step"] == 2
 
 
+def labelled_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the weights that it begins with."""
+    (tmp_path / "some.tsv").write_text("0\tsome words of text\n1\tother words\n" * 20)
+    model: Any = read_run(all_recipes()[name]).config.model
+    elsewhere = [f'data.{split}="{tmp_path / "some.tsv"}"' for split in ("train", "valid", "test")]
+    narrow = [f"model.dim={8 * model.heads}", "model.layers=1", 'training.init=""']
+    assert heed("train", name, *SMALL[:2], *elsewhere, *narrow, "--run", tmp_path / "run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 2
+
+
+def text_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "some.txt").write_text("some words of text\n" * 200)
+    one = f'{{file="{tmp_path / "some.txt"}"}}'
+    model: Any = read_run(all_recipes()[name]).config.model
+    elsewhere = [f"data={{form='text', train={one}, valid={one}, block=8, batch=2}}".replace("'", '"')]
+    narrow = [f"model.dim={8 * model.heads}", "model.layers=1", "task.sample_length=4"]
+    assert heed("train", name, *SMALL[:2], *elsewhere, *narrow, "--run", tmp_path / "run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 2
+
+
 @pytest.mark.parametrize("name", all_recipes())
-def test_the_header_says_what_it_is_for(name: str) -> None:
+def test_the_header_says_what_it_is_for_and_a_result_where_and_when(name: str) -> None:
     told = header(all_recipes()[name])
-    assert told["purpose"] and told["machine"]
+    assert told["purpose"]
+    assert len({bool(told[field]) for field in ("result", "machine", "minutes", "date")}) == 1
+
+
+def test_a_recipe_without_a_result_is_listed_as_not_measured_yet(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "new.toml").write_text("# purpose: something new\n")
+    (tmp_path / "old.toml").write_text("# purpose: something old\n# result: 12.3 BLEU\n# machine: a laptop\n")
+    monkeypatch.setattr("heedful.recipe_book.recipe_folder", lambda: tmp_path)
+    assert heed("recipes") == 0
+    _, new, old = capsys.readouterr().out.splitlines()
+    assert "not measured yet" in new and "something new" in new
+    assert "12.3 BLEU" in old and "a laptop" in old and "not measured" not in old

@@ -47,17 +47,22 @@ def loss_of(logits: Tensor, target_out: Tensor, pad: int) -> Tensor:
     )
 
 
-def marian(size: Size, pad: int = 0) -> Peer:
+def marian_model(size: Size, pad: int = 0, start: int = 1, end: int = 2) -> nn.Module:
     from transformers import MarianConfig, MarianMTModel
 
     config = MarianConfig(
         vocab_size=size.vocab, d_model=size.dim, encoder_layers=size.layers, decoder_layers=size.layers,
         encoder_attention_heads=size.heads, decoder_attention_heads=size.heads, encoder_ffn_dim=size.hidden,
         decoder_ffn_dim=size.hidden, dropout=size.dropout, attention_dropout=0.0, activation_dropout=0.0,
-        activation_function="relu", pad_token_id=pad, decoder_start_token_id=1, eos_token_id=2, forced_eos_token_id=2,
+        activation_function="relu", pad_token_id=pad, decoder_start_token_id=start, eos_token_id=end, forced_eos_token_id=end,
         scale_embedding=True, max_position_embeddings=512,
     )  # fmt: skip
-    model = MarianMTModel(config)
+    made: nn.Module = MarianMTModel(config)
+    return made
+
+
+def marian(size: Size, pad: int = 0) -> Peer:
+    model = marian_model(size, pad)
 
     def objective(source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor) -> Tensor:
         out: Any = model(input_ids=source, attention_mask=source_mask, decoder_input_ids=target_in, use_cache=False)

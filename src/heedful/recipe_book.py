@@ -1,12 +1,21 @@
-"""Recipes: small TOML files whose header says purpose, machine, minutes, result and date."""
+"""Recipes: small TOML files whose header says what they are for and, once it was measured, what they reached and where.
+
+# purpose: Multi30k image descriptions, English to German
+# result: 39.91 BLEU, mean of 3 seeds
+# machine: … minutes: … date: … options: … signature: …        a line each
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import tomllib
 from pathlib import Path
 
 from heedful.errors import ConfigError, nearest
 
-FIELDS = ("purpose", "machine", "minutes", "result", "date")
+MEASURED = ("result", "machine", "minutes", "date", "options", "signature")  # options: what was added to the recipe
+FIELDS = ("purpose", *MEASURED)
 
 
 def recipe_folder() -> Path:
@@ -46,3 +55,9 @@ def header(path: Path) -> dict[str, str]:
         if colon and name.lower() in found:
             found[name.lower()] = text.strip()
     return found
+
+
+def settings_digest(path: Path) -> str:
+    """SHA-256 of what a recipe sets, comments aside: a result belongs to a recipe as long as this stays the same."""
+    settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

@@ -19,14 +19,15 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="model.dim=256 …")
 
 def recipes(json: Json = False) -> None:
     """The recipes that come with the toolkit, and what they reached."""
-    from heedful.recipe_book import FIELDS, all_recipes, header
+    from heedful.recipe_book import all_recipes, header
 
     found = [{"name": name, **header(path)} for name, path in all_recipes().items()]
     if json:
         put({"recipes": found})
         return
-    head = ("name", *FIELDS)
-    print(table([head, *([one[field] for field in head] for one in found)]))
+    head = ("name", "result", "machine", "minutes", "date", "purpose")
+    rows = [one | {"result": one["result"] or "not measured yet"} for one in found]
+    print(table([head, *([one[field] for field in head] for one in rows)]))
 
 
 @app.command()

@@ -1,0 +1,138 @@
+"""Three ways to say what a Transformer of ours says: our search, Hugging Face's `generate`, CTranslate2.
+
+Each takes the model and gives a function from sources to hypotheses, all ids; the search is told by our own config.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+
+from heedful.models.transformer import Transformer
+from heedful.nn.precision import prepared
+from heedful.search import Engines, Group, Hypothesis, Query, SearchConfig, States, limits_for, predictor, search
+from heedful.tasks.batches import source_tensors
+from heedful.text.specials import Specials
+from peers.weights import for_ctranslate2, for_hugging_face
+
+Sources = Sequence[Sequence[int]]  # ids without the end
+Said = list[list[list[int]]]  # for each source its hypotheses, best first, as ids without the end
+Decoder = Callable[[Sources, SearchConfig], Said]
+
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
+def heedful(model: Transformer, specials: Specials, precision: str, device: torch.device) -> Decoder:
+    """All sources at once; on a GPU the steps are captured, and the next call of the same shape needs no capture."""
+    ready = prepared(model, precision, device)
+    engines: Engines | None = {} if device.type == "cuda" else None
+
+    def decode(sources: Sources, config: SearchConfig) -> Said:
+        found = search_together(ready, specials, sources, config, device=device, engines=engines)
+        return [[one.tokens for one in hypotheses] for hypotheses in found]
+
+    return decode
+
+
+@torch.inference_mode()
+def search_together(
+    model: Transformer,
+    specials: Specials,
+    sources: Sources,
+    config: SearchConfig,
+    *,
+    device: torch.device,
+    engines: Engines | None = None,
+) -> list[list[Hypothesis]]:
+    """All sources at once; steps are captured where there are engines to keep them."""
+    source, mask = source_tensors(sources, specials)
+    if mask is None and engines is not None:
+        mask = torch.ones_like(source, dtype=torch.bool)  # the next sources may need one
+    source, mask = source.to(device), None if mask is None else mask.to(device)
+    lengths = torch.tensor([len(row) for row in sources])
+    limits = limits_for(config, lengths, torch.zeros_like(lengths)).to(device)
+
+    def start(slots: int) -> States:
+        return model.start(source, mask, room=slots)
+
+    query = Query(
+        predictor(model),
+        lambda count, slots: Group(start(slots), limits, range(len(sources)), [[]] * len(sources)),
+        specials.start,
+        specials.end,
+        capacity=len(sources),
+        longest=int(limits.max()),
+        width=source.shape[1],
+        blank=None if engines is None else start,
+        device=device,
+    )
+    answers = dict(search(query, config, engines))
+    return [answers[name] for name in range(len(sources))]
+
+
+def hf(model: Transformer, specials: Specials, precision: str, device: torch.device) -> Decoder:
+    from transformers import GenerationConfig
+
+    theirs: Any = for_hugging_face(model, specials).to(device, TYPES[precision])
+
+    @torch.inference_mode()
+    def decode(sources: Sources, config: SearchConfig) -> Said:
+        source, mask = source_tensors(sources, specials)
+        held = torch.ones_like(source) if mask is None else mask.long()
+        judged = {"length_penalty": alpha(config)} if config.method == "beam" else {}
+        how = GenerationConfig(
+            num_beams=config.rows, num_return_sequences=config.n_best, max_new_tokens=config.max_length, do_sample=False,
+            pad_token_id=specials.pad, eos_token_id=specials.end, decoder_start_token_id=specials.start, **judged,
+        )  # fmt: skip
+        said = theirs.generate(source.to(device), attention_mask=held.to(device), generation_config=how)
+        rows = [until_end(row[1:], specials.end) for row in said.tolist()]
+        return [rows[at : at + config.n_best] for at in range(0, len(rows), config.n_best)]
+
+    return decode
+
+
+def until_end(tokens: list[int], end: int) -> list[int]:
+    return tokens[: tokens.index(end)] if end in tokens else tokens
+
+
+def ct2(model: Transformer, specials: Specials, precision: str, device: torch.device) -> Decoder:
+    """With as many threads as torch has."""
+    from ctranslate2 import Translator
+
+    kind = {"fp32": "float32", "int8": "int8"}[precision]
+    with tempfile.TemporaryDirectory() as folder:
+        for_ctranslate2(model, specials, Path(folder))
+        theirs = Translator(
+            folder, device=device.type, compute_type=kind, intra_threads=torch.get_num_threads(), inter_threads=1
+        )
+
+    def decode(sources: Sources, config: SearchConfig) -> Said:
+        found = theirs.translate_batch(
+            [[str(token) for token in (*row, specials.end)] for row in sources], beam_size=config.rows,
+            num_hypotheses=config.n_best, length_penalty=alpha(config), min_decoding_length=0,
+            max_decoding_length=config.max_length,
+        )  # fmt: skip
+        return [[[int(token) for token in tokens] for tokens in one.hypotheses] for one in found]
+
+    return decode
+
+
+def alpha(config: SearchConfig) -> float:
+    """Of length ^ alpha, by which the peers divide."""
+    if config.method == "beam" and config.penalty != "power":
+        raise SystemExit(f"the peers have no length penalty {config.penalty!r}; expected 'power'")
+    return config.length_penalty if config.method == "beam" else 0.0
+
+
+DECODERS: dict[str, Callable[[Transformer, Specials, str, torch.device], Decoder]] = {
+    "heedful": heedful,
+    "hf": hf,
+    "ct2": ct2,
+}

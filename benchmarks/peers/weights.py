@@ -1,0 +1,178 @@
+"""The weights of our Transformer in other people's models, so that each runs the same network.
+
+    for_hugging_face    Marian where we normalise after a block, Pegasus where before it: else the two are one program
+    for_ctranslate2     a model folder; its words are our ids, written out
+
+Both take the positions as a table and have biases wherever we do. What they cannot be is refused.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+from torch import Tensor, nn
+
+from heedful.models.transformer import Transformer
+from heedful.nn.blocks import FeedForward
+from heedful.nn.positions import Position
+from heedful.text.specials import Specials
+
+POSITIONS = 512  # of a scheme that has no end
+
+
+class Part(NamedTuple):
+    """A matrix of ours, or one of the equal parts of its rows."""
+
+    name: str
+    place: int = 0
+    parts: int = 1
+
+
+ENCODER = {
+    "self_attn.q_proj": Part("attention.project", 0, 3),
+    "self_attn.k_proj": Part("attention.project", 1, 3),
+    "self_attn.v_proj": Part("attention.project", 2, 3),
+    "self_attn.out_proj": Part("attention.out"),
+    "self_attn_layer_norm": Part("attention_residual.norm"),
+    "fc1": Part("feed_forward.rise"),
+    "fc2": Part("feed_forward.fall"),
+    "final_layer_norm": Part("feed_forward_residual.norm"),
+}
+DECODER = ENCODER | {
+    "encoder_attn.q_proj": Part("cross.query"),
+    "encoder_attn.k_proj": Part("cross.memory", 0, 2),
+    "encoder_attn.v_proj": Part("cross.memory", 1, 2),
+    "encoder_attn.out_proj": Part("cross.out"),
+    "encoder_attn_layer_norm": Part("cross_residual.norm"),
+}
+
+
+def refuse_strangers(model: Transformer) -> None:
+    config, blocks = model.config, [*model.encoder, *model.decoder]
+    heads = {count for counts in config.head_counts for count in counts}
+    wrong = [
+        sentence
+        for sentence, found in {
+            f"tie is {config.tie!r}, not 'all'": config.tie != "all",
+            f"position is {config.position!r}, neither 'sinusoidal' nor 'learned'": config.position
+            not in ("sinusoidal", "learned"),
+            "positions are not added": config.position_join != "sum",
+            "feed-forward layers are not two plain maps": any(type(block.feed_forward) is not FeedForward for block in blocks),
+            "layers differ in heads": len(heads) > 1,
+            "heads are not dim / heads wide": config.size_of_head * max(heads) != config.dim,
+            "attention is restricted": config.window > 0,
+        }.items()
+        if found
+    ]
+    if wrong:
+        raise SystemExit(f"the peers have no such model: {'; '.join(wrong)}")
+
+
+def position_table(model: Transformer, position: Position) -> Tensor:
+    """(positions, dim): what each position adds."""
+    count = POSITIONS if position.limit is None else position.limit
+    with torch.no_grad():
+        return position.embed(torch.zeros(1, count, model.config.dim), torch.arange(count)[None])[0]
+
+
+def for_hugging_face(model: Transformer, specials: Specials) -> nn.Module:
+    """On the CPU, in single precision, for inference."""
+    from transformers import MarianConfig, MarianMTModel, PegasusConfig, PegasusForConditionalGeneration
+
+    refuse_strangers(model)
+    model = on_cpu(model)
+    config, weights = model.config, model.state_dict()
+    sizes = {"attention_heads": config.head_counts[0][0], "ffn_dim": config.feed_forward}
+    tables = {side: position_table(model, getattr(model, f"{side}_position")) for side in ("encoder", "decoder")}
+    options: dict[str, Any] = dict(
+        vocab_size=len(model.target_embedding.weight), d_model=config.dim, encoder_layers=len(model.encoder),
+        decoder_layers=len(model.decoder), activation_function=config.activation, scale_embedding=config.scale_embeddings,
+        max_position_embeddings=len(tables["encoder"]), pad_token_id=specials.pad, eos_token_id=specials.end,
+        decoder_start_token_id=specials.start, forced_eos_token_id=None,
+        **{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()},
+    )  # fmt: skip
+    theirs: nn.Module = (
+        MarianMTModel(MarianConfig(**options))
+        if config.norm == "post"
+        else PegasusForConditionalGeneration(PegasusConfig(**options))
+    )
+    given = dict(theirs.named_parameters())  # one matrix is both embeddings and the output
+
+    def take(name: str, value: Tensor) -> None:
+        given.pop(name).data.copy_(value)
+
+    take("model.shared.weight", weights["target_embedding.weight"])
+    for side, places in (("encoder", ENCODER), ("decoder", DECODER)):
+        take(f"model.{side}.embed_positions.weight", tables[side])
+        for kind in ("weight", "bias"):
+            if config.norm == "pre":
+                take(f"model.{side}.layer_norm.{kind}", weights[f"{side}_last.{kind}"])
+            for layer in range(len(getattr(model, side))):
+                for name, part in places.items():
+                    whole = weights[f"{side}.{layer}.{part.name}.{kind}"]
+                    take(f"model.{side}.layers.{layer}.{name}.{kind}", whole.chunk(part.parts)[part.place])
+    assert not given, f"nothing was given to {', '.join(given)}"
+    return theirs.eval()
+
+
+def for_ctranslate2(model: Transformer, specials: Specials, folder: Path) -> Path:
+    """Fill a folder that ctranslate2.Translator opens; what it computes in is chosen there."""
+    from ctranslate2.specs import TransformerSpec, common_spec
+
+    refuse_strangers(model)
+    model = on_cpu(model)
+    config = model.config
+    activation = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}[config.activation]
+    spec = TransformerSpec.from_config(
+        (len(model.encoder), len(model.decoder)), config.head_counts[0][0], pre_norm=config.norm == "pre", activation=activation
+    )
+    table = model.target_embedding.weight.detach().numpy()
+    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = spec.decoder.projection.weight = table
+    for side in ("encoder", "decoder"):
+        theirs = getattr(spec, side)
+        theirs.scale_embeddings = config.scale_embeddings
+        theirs.position_encodings.encodings = position_table(model, getattr(model, f"{side}_position")).numpy()
+        if config.norm == "pre":
+            give_norm(theirs.layer_norm, getattr(model, f"{side}_last"))
+        for layer, block in zip(theirs.layer, getattr(model, side), strict=True):
+            attention = [("self_attention", [block.attention.project, block.attention.out], block.attention_residual)]
+            if side == "decoder":
+                cross = block.cross
+                attention.append(("attention", [cross.query, cross.memory, cross.out], block.cross_residual))
+            for name, maps, residual in attention:
+                into = getattr(layer, name)
+                give_norm(into.layer_norm, residual.norm)
+                for linear, ours in zip(into.linear, maps, strict=True):
+                    give_linear(linear, ours)
+            give_norm(layer.ffn.layer_norm, block.feed_forward_residual.norm)
+            give_linear(layer.ffn.linear_0, block.feed_forward.rise)
+            give_linear(layer.ffn.linear_1, block.feed_forward.fall)
+    words = [str(index) for index in range(len(table))]
+    spec.register_source_vocabulary(words)
+    spec.register_target_vocabulary(words)
+    spec.config.unk_token, spec.config.eos_token = words[specials.unk], words[specials.end]
+    spec.config.bos_token = spec.config.decoder_start_token = words[specials.start]
+    spec.validate()
+    spec.optimize()
+    spec.save(str(folder))
+    return folder
+
+
+def give_linear(theirs: Any, ours: nn.Linear) -> None:
+    theirs.weight, theirs.bias = ours.weight.detach().numpy(), ours.bias.detach().numpy()
+
+
+def give_norm(theirs: Any, ours: nn.LayerNorm) -> None:
+    theirs.gamma, theirs.beta = ours.weight.detach().numpy(), ours.bias.detach().numpy()
+
+
+def on_cpu(model: Transformer) -> Transformer:
+    """A copy of its own, in single precision."""
+    copy = Transformer(model.config, len(model.target_embedding.weight), len(model.target_embedding.weight))
+    copy.load_state_dict(model.state_dict())
+    return copy.eval()
