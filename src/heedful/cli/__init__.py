@@ -14,7 +14,7 @@ import traceback
 
 import typer
 
-from heedful.cli import configs, corpora, demo, inference, training
+from heedful.cli import configs, corpora, demo, inference, training, vectors, writing
 from heedful.errors import HeedfulError
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer brings its own click, whose names it does not all pass on
@@ -48,8 +48,11 @@ app.command()(training.train)
 app.command()(inference.translate)
 app.command()(inference.evaluate)
 app.command()(inference.score)
+app.command()(writing.generate)
 app.command()(training.average)
 app.command()(training.sweep)
+app.command()(vectors.vectors)
+app.command()(vectors.neighbours)
 app.add_typer(corpora.app, name="data")
 app.command()(configs.recipes)
 app.add_typer(configs.app, name="config")

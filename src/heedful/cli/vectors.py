@@ -1,0 +1,130 @@
+"""heed vectors, neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from heedful.cli.output import Checkpoint, Json, put, table, talk
+
+if TYPE_CHECKING:
+    from heedful.text.tokenizer import Tokenizer
+    from heedful.vectors.table import Vectors
+
+Side = Annotated[Literal["source", "target"], typer.Option(help="Of a run: whose tokens.")]
+
+
+def vectors(
+    texts: Annotated[list[Path], typer.Argument(help="Text files, plain or .gz.")],
+    output: Annotated[Path, typer.Option(help="The file to write: .txt or .vec for text, .safetensors for exact numbers.")],
+    dim: Annotated[int, typer.Option(min=1, help="Numbers to a vector.")] = 100,
+    window: Annotated[int, typer.Option(min=1, help="How far a word's neighbours may be.")] = 5,
+    negatives: Annotated[int, typer.Option(min=1, help="Noise words to a pair.")] = 5,
+    epochs: Annotated[int, typer.Option(min=1, help="How often the text is read.")] = 5,
+    min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often are left out.")] = 5,
+    subsample: Annotated[float, typer.Option(min=0.0, help="More frequent words are thinned out; 0: none.")] = 1e-4,
+    rate: Annotated[float, typer.Option(min=1e-6, help="The learning rate at the start; it falls to nothing.")] = 0.05,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 1,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Read the text without case.")] = False,
+    tokenizer: Annotated[Path | None, typer.Option(help="A run whose tokens get vectors, instead of the text's words.")] = None,
+    side: Side = "source",
+    json: Json = False,
+) -> None:
+    """Learn word vectors from text: skip-gram with negative sampling."""
+    import time
+
+    from heedful.vectors.files import check_output, save_vectors
+    from heedful.vectors.progress import VectorsProgress
+    from heedful.vectors.tokens import encode_text
+    from heedful.vectors.training import VectorsConfig, train_vectors
+
+    check_output(output)
+    config = VectorsConfig(
+        dim=dim,
+        window=window,
+        negatives=negatives,
+        epochs=epochs,
+        min_count=min_count,
+        subsample=subsample,
+        rate=rate,
+        seed=seed,
+    )
+    cutting = tokenizer_of(tokenizer, side, lowercase) if tokenizer else words_of(texts, min_count, lowercase)
+    tokens = encode_text(lines_of(texts), cutting)
+    talk(f"{tokens.total:,} tokens in {cutting.description}")
+    begun = time.monotonic()
+    progress = VectorsProgress(tokens.total, epochs)
+    try:
+        made = train_vectors(tokens, cutting, config, progress.tell)
+    finally:
+        progress.close()
+    seconds = time.monotonic() - begun
+    save_vectors(made, output)
+    talk(f"{output}: {len(made.words):,} vectors of {made.dim} numbers, {seconds:.1f} s")
+    if json:
+        figures = {"output": str(output), "words": len(made.words), "dim": made.dim, "tokens": tokens.total}
+        speed = tokens.total * epochs / seconds
+        put(figures | {"loss": progress.loss, "seconds": round(seconds, 3), "words_per_second": round(speed)})
+
+
+def lines_of(texts: list[Path]) -> Iterator[str]:
+    from heedful.data.texts import read_texts
+
+    return (line for path in texts for line in read_texts(path))
+
+
+def words_of(texts: list[Path], min_count: int, lowercase: bool) -> Tokenizer:
+    """The words of the texts, signs apart, as a tokenizer of kind "words" has them."""
+    from heedful.text import TokenizerConfig, train_tokenizer
+
+    options = TokenizerConfig(kind="words", vocab=2**31, min_frequency=min_count, lowercase=lowercase)
+    return train_tokenizer(options, lines_of(texts))
+
+
+def tokenizer_of(run: Path, side: Literal["source", "target"], lowercase: bool) -> Tokenizer:
+    from heedful.build import read_folder
+    from heedful.errors import ConfigError
+
+    if lowercase:
+        raise ConfigError("--lowercase has no effect with --tokenizer: the run's tokenizer says how text is read")
+    return read_folder(run)[1][side == "target"]
+
+
+def neighbours(
+    words: Annotated[list[str], typer.Argument(help="Words, or sums of them: king - man + woman.")],
+    vectors: Annotated[Path, typer.Option(help="A file of vectors, or a run whose embedding is looked at.")],
+    count: Annotated[int, typer.Option(min=1, help="How many neighbours.")] = 10,
+    side: Side = "source",
+    checkpoint: Checkpoint = None,
+    json: Json = False,
+) -> None:
+    """Which words have the nearest vectors, by cosine."""
+    from heedful.vectors.table import neighbours as nearest_words
+    from heedful.vectors.table import parse_queries, spell_query
+
+    queries = parse_queries(words)
+    known = vectors_of(vectors, side, checkpoint)
+    found = [(spell_query(query), nearest_words(known, query, count)) for query in queries]
+    if json:
+        put({"queries": [{"query": query, "neighbours": [near._asdict() for near in nears]} for query, nears in found]})
+    else:
+        print("\n\n".join(table([(query, "cosine"), *((n.word, f"{n.cosine:.3f}") for n in nears)]) for query, nears in found))
+
+
+def vectors_of(path: Path, side: Literal["source", "target"], checkpoint: str | None) -> Vectors:
+    """Of a file, or of a trained model's embedding."""
+    from heedful.vectors.files import load_vectors
+
+    if not path.is_dir():
+        return load_vectors(path)
+    from heedful.build import load
+    from heedful.vectors.placing import embedding_of
+    from heedful.vectors.table import Vectors
+    from heedful.vectors.tokens import token_names
+
+    loaded = load(path, checkpoint, device="cpu")
+    tokenizer = loaded.system.source_tokenizer if side == "source" else loaded.system.target_tokenizer
+    return Vectors(token_names(tokenizer), embedding_of(loaded.model, side).weight.detach().float())

@@ -1,0 +1,130 @@
+"""Vectors in a file. The name says which kind:
+
+    .txt .vec      the text format of word2vec, which most tools read:   count dim
+                                                                         word 0.1 -0.2 …
+    .safetensors   the numbers bit for bit in the tensor "vectors", the words as a JSON list in the metadata
+
+Text is written with nine digits, which are enough to give back the same 32 bits; it is also read gzipped (.txt.gz) and without
+its first line, as GloVe leaves it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from heedful.data.lines import read_lines, unreadable
+from heedful.errors import ConfigError, DataError
+from heedful.training.durable import temporary_beside
+from heedful.vectors.table import Vectors
+
+Kind = TypeVar("Kind")
+
+
+def check_output(path: Path) -> None:
+    """Refuse a name that nothing could be written to, before hours are spent."""
+    kind_of(path, WRITERS)
+    if not path.absolute().parent.is_dir():
+        raise ConfigError(f"--output {path}: the folder {path.parent} does not exist", hint=f"mkdir -p {path.parent}")
+
+
+def kind_of(path: Path, kinds: Mapping[str, Kind]) -> Kind:
+    for suffix, kind in kinds.items():
+        if path.name.endswith(suffix):
+            return kind
+    raise ConfigError(f"{path} is no name of a vectors file; expected one that ends in {', '.join(kinds)}")
+
+
+def save_vectors(vectors: Vectors, path: Path) -> None:
+    """Whole or not at all."""
+    write = kind_of(path, WRITERS)
+    temporary = temporary_beside(path)
+    try:
+        write(temporary, vectors)
+        temporary.replace(path)
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, vectors: Vectors) -> None:
+    odd = next((word for word in vectors.words if not word or " " in word or "\n" in word), None)
+    if odd is not None:
+        raise DataError(f"the word {odd!r} cannot stand in a text of vectors", hint="write to a name that ends in .safetensors")
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(f"{len(vectors.words)} {vectors.dim}\n")
+        for word, row in zip(vectors.words, vectors.values, strict=True):
+            file.write(f"{word} {' '.join(f'{value:.9g}' for value in row.tolist())}\n")
+
+
+def write_safetensors(path: Path, vectors: Vectors) -> None:
+    save_file({"vectors": vectors.values.contiguous()}, path, {"words": json.dumps(list(vectors.words), ensure_ascii=False)})
+
+
+def load_vectors(path: Path) -> Vectors:
+    return kind_of(path, READERS)(path)
+
+
+def read_text(path: Path) -> Vectors:
+    words, rows = [], []
+    promised, dim = None, 0
+    for number, line in enumerate(read_lines(path), start=1):
+        head = line.split()
+        if number == 1 and len(head) == 2 and all(part.isdigit() for part in head):
+            promised, dim = map(int, head)
+            continue
+        word, row = parse_line(line, f"{path} line {number}")
+        dim = dim or len(row)
+        if len(row) != dim:
+            raise DataError(f"{path} line {number} has {len(row)} numbers; expected {dim}")
+        words.append(word)
+        rows.append(row)
+    if not rows or promised not in (None, len(rows)):
+        expected = "some" if promised is None else f"{promised:,}, as its first line says"
+        raise DataError(f"{path} holds {len(rows):,} vectors; expected {expected}", hint="copy it again: it may be cut off")
+    return Vectors(words, torch.from_numpy(np.stack(rows)))
+
+
+def parse_line(line: bytes, place: str) -> tuple[str, NDArray[np.float32]]:
+    word, _, numbers = line.rstrip(b" ").partition(b" ")
+    try:
+        return word.decode(), np.array(numbers.split(b" "), np.float32)
+    except ValueError as error:
+        raise DataError(f"{place} is not a word and its numbers, one space apart: {line[:40]!r}") from error
+
+
+def read_safetensors(path: Path) -> Vectors:
+    try:
+        with safe_open(path, "pt") as file:
+            words: list[str] = json.loads(file.metadata()["words"])
+            values = file.get_tensor("vectors")
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (SafetensorError, TypeError, KeyError, ValueError) as error:
+        raise DataError(f"{path} is not a file of vectors ({error})", hint="heed vectors writes such files") from error
+    if len(words) != len(values):
+        raise DataError(f"{path} is damaged: {len(words):,} words and {len(values):,} vectors")
+    return Vectors(words, values)
+
+
+WRITERS: dict[str, Callable[[Path, Vectors], None]] = {
+    ".txt": write_text,
+    ".vec": write_text,
+    ".safetensors": write_safetensors,
+}
+READERS: dict[str, Callable[[Path], Vectors]] = {
+    ".txt": read_text,
+    ".vec": read_text,
+    ".txt.gz": read_text,
+    ".vec.gz": read_text,
+    ".safetensors": read_safetensors,
+}

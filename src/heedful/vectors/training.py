@@ -1,0 +1,69 @@
+"""Learning word vectors from a text: epochs of updates at a rate that falls in a line.
+
+The same text, config and number of threads give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from heedful.errors import DataError
+from heedful.nn.losses import Loss
+from heedful.schema import Config
+from heedful.text.tokenizer import Tokenizer
+from heedful.vectors import skipgram
+from heedful.vectors.sampling import batches, choose_words
+from heedful.vectors.table import Vectors
+from heedful.vectors.tokens import Tokens, token_names
+
+TELL_EVERY = 64  # batches; the loss is computed on these alone
+SLOWEST = 1e-4  # of the rate, at the end
+
+
+class VectorsConfig(Config):
+    dim: PositiveInt = 100
+    window: PositiveInt = 5  # how far a word's neighbours may be
+    negatives: PositiveInt = 5  # noise words to a pair
+    epochs: PositiveInt = 5
+    min_count: PositiveInt = 5  # rarer words are left out
+    subsample: NonNegativeFloat = 1e-4  # words that are more frequent are thinned out; 0: none
+    rate: PositiveFloat = 0.05
+    seed: NonNegativeInt = 1
+
+
+class Told(NamedTuple):
+    """How far training is."""
+
+    epoch: int  # from 0
+    done: float  # of all epochs
+    rate: float
+    loss: Loss  # of one batch
+
+
+def train_vectors(
+    tokens: Tokens, tokenizer: Tokenizer, config: VectorsConfig, tell: Callable[[Told], None] = lambda told: None
+) -> Vectors:
+    """Vectors of the tokens that are frequent enough; special tokens have none."""
+    vocabulary = choose_words(tokens.counts, config.min_count, tuple(tokenizer.specials))
+    if len(vocabulary.ids) < 2:
+        raise DataError(
+            f"{len(vocabulary.ids)} words occur {config.min_count} times; expected at least two",
+            hint="lower --min-count, or give more text",
+        )
+    generator = torch.Generator().manual_seed(config.seed)
+    tables = skipgram.new_tables(len(vocabulary.ids), config.dim, generator)
+    options = {"window": config.window, "negatives": config.negatives}
+    for epoch in range(config.epochs):
+        shown = batches(tokens, vocabulary, generator, **options, subsample=config.subsample)
+        for number, (batch, part) in enumerate(shown):
+            done = (epoch + part) / config.epochs
+            rate = config.rate * max(1.0 - done, SLOWEST)
+            if number % TELL_EVERY == 0:
+                tell(Told(epoch, done, rate, skipgram.loss(tables, batch)))
+            skipgram.update(tables, batch, rate)
+    names = token_names(tokenizer)
+    return Vectors([names[id] for id in vocabulary.ids], tables.inner)

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from workshop import heed, write_recipe
+
+from heedful.build import load
+from heedful.text import Tokenizer
+from heedful.vectors.files import load_vectors
+from heedful.vectors.placing import place_vectors
+from heedful.vectors.tokens import token_names
+
+TEXT = "The dog sees the cat.\nThe hen sees the cat.\n" * 40
+QUICK = ("--dim", "8", "--epochs", "1", "--subsample", "0")
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    assert heed("train", write_recipe(folder), "--run", folder / "run", "training.steps=2", "--device", "cpu") == 0
+    return folder / "run"
+
+
+def test_words_of_a_text_get_vectors(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = text.with_name("v.txt")
+    assert heed("vectors", text, "--output", output, "--lowercase", "--json", *QUICK) == 0
+    told = json.loads(capsys.readouterr().out)
+    made = load_vectors(output)
+    assert set(made.words) == {"the", "dog", "sees", "cat", "￭.", "hen"} and made.words[0] == "the"
+    assert told["words"] == 6 and told["dim"] == 8 == made.dim and told["tokens"] == 80 * 6
+    assert torch.isfinite(made.values).all()
+
+
+def test_the_same_command_writes_the_same_file_from_several_texts(text: Path) -> None:
+    first, second = text.with_name("a.safetensors"), text.with_name("b.safetensors")
+    for output in (first, second):
+        assert heed("vectors", text, text, "--output", output, *QUICK) == 0
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_vectors_of_a_runs_tokens_fill_its_embedding(run: Path, tmp_path: Path) -> None:
+    text, output = tmp_path / "t.txt", tmp_path / "v.safetensors"
+    text.write_text("w1 w2 w3\nw3 w2 w1 stranger\n" * 10)
+    assert heed("vectors", text, "--output", output, "--tokenizer", run, "--dim", "16", "--epochs", "1") == 0
+    made = load_vectors(output)
+    names = token_names(Tokenizer.load(run / "tokenizer.json"))
+    assert sorted(made.words) == ["w1", "w2", "w3"]
+    assert place_vectors(torch.nn.Embedding(len(names), 16), names, made) == 3
+
+
+def test_neighbours_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "v.vec").write_text("4 2\nking 1 1\nman 0 1\nqueen 1 0\napple -1 0\n")
+    assert heed("neighbours", "king", "-", "man", "apple", "--count", "2", "--vectors", tmp_path / "v.vec") == 0
+    assert capsys.readouterr().out == (
+        "king - man  cosine\nqueen       0.924\napple       -0.924\n\napple  cosine\nman    0.000\nking   -0.707\n"
+    )
+    assert heed("neighbours", "king", "--vectors", tmp_path / "v.vec", "--count", "1", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["queries"][0]["neighbours"] == [{"word": "man", "cosine": pytest.approx(0.5**0.5)}]
+
+
+def test_neighbours_in_the_embedding_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("neighbours", "w1", "--vectors", run, "--count", "3", "--json") == 0
+    told = json.loads(capsys.readouterr().out)["queries"][0]["neighbours"]
+    table = load(run, device="cpu").model.target_embedding.weight.detach()
+    names = token_names(Tokenizer.load(run / "tokenizer.json"))
+    cosines = torch.cosine_similarity(table, table[names.index("w1")][None])
+    expected = [names[row] for row in cosines.argsort(descending=True).tolist() if names[row] != "w1"]
+    assert [near["word"] for near in told] == expected[:3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("neighbours", "kign", "--vectors", "v.vec"), 3, "unknown word 'kign'"),
+        (("neighbours", "king", "--vectors", "none.vec"), 3, "none.vec does not exist"),
+        (("neighbours", "king", "+", "--vectors", "v.vec"), 2, "a word is missing at the end"),
+        (("vectors", "v.vec", "--output", "v.bin"), 2, "is no name of a vectors file"),
+        (("vectors", "none.txt", "--output", "o.txt"), 3, "none.txt does not exist"),
+        (("vectors", "v.vec", "--output", "o.txt", "--dim", "0"), 2, "--dim"),
+        (("vectors", "v.vec", "--output", "o.txt", "--tokenizer", "nowhere"), 4, "nowhere"),
+    ],
+)
+def test_mistakes_are_said_in_a_sentence(
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("v.vec").write_text("2 2\nking 1 1\nman 0 1\n")
+    assert heed(*arguments) == code
+    assert said in capsys.readouterr().err
+    assert not Path("o.txt").exists()

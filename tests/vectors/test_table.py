@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from heedful.errors import ConfigError, DataError
+from heedful.vectors.table import Term, Vectors, neighbours, parse_queries, spell_query
+
+ROYAL = Vectors(
+    ["king", "man", "woman", "queen", "apple", "▁pear"],
+    torch.tensor([[1.0, 1, 0], [0, 1, 0], [0, 0, 2], [1, 0, 1.2], [-1, 0, 0], [-5, 0.1, 0]]),
+)
+
+
+def test_neighbours_are_ordered_by_the_cosine_and_leave_the_word_out() -> None:
+    found = neighbours(ROYAL, [Term(1.0, "king")], 10)
+    expected = {
+        word: float(ROYAL.values[0] @ ROYAL.values[row]) / float(ROYAL.values[0].norm() * ROYAL.values[row].norm())
+        for row, word in enumerate(ROYAL.words)
+        if word != "king"
+    }
+    assert [near.word for near in found] == sorted(expected, key=lambda word: -expected[word])
+    assert all(math.isclose(near.cosine, expected[near.word], abs_tol=1e-6) for near in found)
+
+
+def test_an_analogy_is_a_sum_of_unit_vectors() -> None:
+    best = neighbours(ROYAL, [Term(1.0, "king"), Term(-1.0, "man"), Term(1.0, "woman")], 1)[0]
+    king, man, woman, queen = torch.nn.functional.normalize(ROYAL.values[:4], dim=1)
+    wanted = king - man + woman
+    assert best.word == "queen"
+    assert math.isclose(best.cosine, float(wanted @ queen / wanted.norm()), abs_tol=1e-6)
+
+
+def test_a_piece_is_found_by_the_word_that_it_begins() -> None:
+    assert ROYAL.row_of("pear") == ROYAL.row_of("▁pear") == 5
+
+
+def test_an_unknown_word_is_refused_with_the_nearest_spelling() -> None:
+    with pytest.raises(DataError) as refusal:
+        neighbours(ROYAL, [Term(1.0, "quen")])
+    assert str(refusal.value) == (
+        "unknown word 'quen'; expected one of the 6 words that have vectors\n\nhint: did you mean 'queen'?"
+    )
+
+
+def test_queries_are_words_and_signed_sums_of_them() -> None:
+    read = [spell_query(query) for query in parse_queries(["king", "-", "man", "+", "woman", "pear", "apple - man"])]
+    assert read == ["king - man + woman", "pear", "apple - man"]
+    assert parse_queries(["a - b"]) == [[Term(1.0, "a"), Term(-1.0, "b")]]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["-", "man"], "'-' has no word before it in '- man'"),
+        (["king", "-", "+", "man"], "'+' has no word before it in 'king - + man'"),
+        (["king", "-"], "a word is missing at the end of 'king -'"),
+        ([" "], "a word is missing at the end of ' '"),
+    ],
+)
+def test_half_a_sum_is_refused(given: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        parse_queries(given)
+    assert refusal.value.args[0] == message

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import io
+import random
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from heedful.errors import DataError
+from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
+from heedful.vectors.progress import VectorsProgress
+from heedful.vectors.table import Term, Vectors, neighbours
+from heedful.vectors.tokens import encode_text, token_names
+from heedful.vectors.training import Told, VectorsConfig, train_vectors
+
+CLASSES = {
+    "noun": ["dog", "cat", "horse", "goat", "hen"],
+    "verb": ["sees", "hears", "follows", "finds"],
+    "place": ["garden", "forest", "village", "harbour"],
+    "time": ["today", "tomorrow", "often", "never"],
+    "adjective": ["old", "young", "red", "quiet"],
+}
+TEMPLATES = [
+    "the adjective noun verb a noun",
+    "a noun verb the noun in the place",
+    "time the noun verb the adjective noun",
+    "in the adjective place a noun verb the noun time",
+    "the noun in the place verb nobody time",
+    "who verb the adjective noun ?",
+]
+SMALL = VectorsConfig(dim=32, window=2, negatives=5, epochs=4, min_count=1, subsample=1e-2)
+
+
+def sentences(count: int) -> list[str]:
+    """Templates whose words are drawn from classes: words of a class are interchangeable."""
+    draw = random.Random(3)
+    chosen = (draw.choice(TEMPLATES).split() for _ in range(count))
+    return [" ".join(draw.choice(CLASSES[part]) if part in CLASSES else part for part in parts) for parts in chosen]
+
+
+def words_tokenizer(lines: list[str]) -> Tokenizer:
+    return train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), lines)
+
+
+@pytest.fixture(scope="module")
+def learnt() -> Vectors:
+    lines = sentences(4000)
+    tokenizer = words_tokenizer(lines)
+    return train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL)
+
+
+def test_a_words_nearest_neighbour_is_one_that_it_could_be_exchanged_for(learnt: Vectors) -> None:
+    checked = 0
+    for members in CLASSES.values():
+        for word in members:
+            nearest = neighbours(learnt, [Term(1.0, word)], len(members) - 1)
+            assert {near.word for near in nearest} == set(members) - {word}
+            checked += 1
+    assert checked == 21
+
+
+def test_words_of_one_class_are_nearer_than_others_in_nearly_every_comparison(learnt: Vectors) -> None:
+    """The area under the curve that tells pairs of a class from pairs of two, by cosine; 0.9 was asked for."""
+    kinds = [(word, kind) for kind, members in CLASSES.items() for word in members]
+    rows = [learnt.row_of(word) for word, _ in kinds]
+    cosines = learnt.units[rows] @ learnt.units[rows].T
+    pairs = [(i, j) for i in range(len(kinds)) for j in range(i)]
+    same = np.array([float(cosines[i, j]) for i, j in pairs if kinds[i][1] == kinds[j][1]])
+    other = np.array([float(cosines[i, j]) for i, j in pairs if kinds[i][1] != kinds[j][1]])
+    assert len(same) == 34
+    assert (same[:, None] > other).mean() >= 0.99
+
+
+def test_words_that_share_contexts_only_in_pairs_find_their_twins() -> None:
+    """Twenty pairs; of each pair either word is drawn, always between the same two neighbours."""
+    draw = random.Random(5)
+    lines = [f"left{i} twin{i}{draw.choice('ab')} right{i}" for i in (draw.randrange(20) for _ in range(8000))]
+    tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), lines)
+    made = train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL)
+    right = [neighbours(made, [Term(1.0, f"twin{i}a")], 1)[0].word == f"twin{i}b" for i in range(20)]
+    assert sum(right) == 20
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
+    lines = sentences(200)
+    tokenizer = words_tokenizer(lines)
+    tokens = encode_text(lines, tokenizer)
+    first, second = (train_vectors(tokens, tokenizer, SMALL).values for _ in range(2))
+    other = train_vectors(tokens, tokenizer, SMALL.model_copy(update={"seed": 2})).values
+    assert torch.equal(first, second) and not torch.equal(first, other)
+
+
+def test_the_loss_falls_and_the_rate_falls_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.vectors.training.TELL_EVERY", 1)
+    lines = sentences(3000)
+    tokenizer = words_tokenizer(lines)
+    told: list[Told] = []
+    train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL, told.append)
+    assert len(told) >= 40
+    means = [float(one.loss.total / one.loss.count) for one in told]
+    assert abs(means[0] - 6 * np.log(2)) < 1e-3  # zero u: every product is 0
+    assert np.mean(means[-10:]) < 0.8 * means[0]
+    for one in told:
+        assert one.rate == pytest.approx(SMALL.rate * (1 - one.done))
+
+
+def test_without_subsampling_a_text_of_two_words_stays_within_numbers() -> None:
+    lines = ["a b"] * 5000
+    tokenizer = words_tokenizer(lines)
+    made = train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL.model_copy(update={"subsample": 0.0}))
+    assert made.words == ["a", "b"] and float(made.values.abs().max()) < 10
+
+
+@pytest.mark.parametrize("kind", ["characters", "words", "bpe", "unigram", "bytes"])
+def test_tokens_of_every_kind_of_tokenizer_have_names_of_their_own(kind: str) -> None:
+    lines = ["two men, 10 dogs (don't) run.", "a café — ‘déjà vu’ — in the U.S. and more men and dogs"] * 3
+    tokenizer = train_tokenizer(TokenizerConfig.model_validate({"kind": kind} | ROOM.get(kind, {})), lines, ["<2de>"])
+    names = token_names(tokenizer)
+    assert len(names) == len(tokenizer) == len(set(names))
+    assert names[tokenizer.specials.pad] == "<pad>"
+    tokens = encode_text(lines, tokenizer)
+    assert tokens.total == sum(len(tokenizer.encode(line)) for line in lines)
+    made = train_vectors(tokens, tokenizer, SMALL)
+    assert set(made.words) <= set(names) and len(made.words) == (tokens.counts > 0).sum() - (tokens.counts[3] > 0)
+
+
+ROOM = {"bpe": {"vocab": 100}, "unigram": {"vocab": 60}, "bytes": {"vocab": 300}}
+
+
+def test_a_long_text_is_encoded_in_parts_to_the_same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = sentences(100)
+    tokenizer = words_tokenizer(lines)
+    whole = encode_text(lines, tokenizer)
+    monkeypatch.setattr("heedful.vectors.tokens.CHARACTERS", 100)
+    parts = encode_text(iter(lines), tokenizer)
+    assert np.array_equal(whole.ids, parts.ids) and np.array_equal(whole.counts, parts.counts)
+    assert (whole.ids == -1).sum() == 100
+
+
+def test_text_without_enough_words_is_refused() -> None:
+    lines = sentences(5)
+    tokenizer = words_tokenizer(lines)
+    with pytest.raises(DataError, match=r"0 words occur 900 times; expected at least two"):
+        train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL.model_copy(update={"min_count": 900}))
+    with pytest.raises(DataError, match="holds no word"):
+        encode_text(["", " "], tokenizer)
+
+
+def test_off_a_terminal_every_epoch_is_one_line() -> None:
+    lines = sentences(300)
+    tokenizer = words_tokenizer(lines)
+    tokens = encode_text(lines, tokenizer)
+    console = Console(file=io.StringIO(), record=True, width=80)
+    progress = VectorsProgress(tokens.total, SMALL.epochs, console)
+    train_vectors(tokens, tokenizer, SMALL, progress.tell)
+    progress.close()
+    said = console.export_text().splitlines()
+    assert [line.split()[:2] for line in said] == [["epoch", str(number)] for number in (1, 2, 3, 4)]
+    assert all(line.endswith("k words/s") for line in said)
