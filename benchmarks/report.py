@@ -1,4 +1,4 @@
-"""Write docs/results.md from benchmarks/results: every figure there comes from a file here.
+"""Write docs/results.md from benchmarks/results, and the headers of recipes: every figure there comes from a file here.
 
 python benchmarks/report.py
 """
@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 from pathlib import Path
 from typing import Any
+
+from headers import update_recipes
+from quality_rows import Row, bleu, mean, quality_rows
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -58,32 +62,106 @@ def training_cpu() -> str:
     )
 
 
-def multi30k() -> str:
-    runs: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted((RESULTS / "multi30k").glob("*.json")):
-        runs.setdefault(path.stem.rsplit("-", 1)[0], []).append(json.loads(path.read_text()))
-    rows = []
-    for pair, seeds in runs.items():
-        cased = [one["scores"]["bleu"]["value"] for one in seeds]
-        lower = [one["lowercased"]["bleu"]["value"] for one in seeds]
-        rows.append(
-            [
-                pair.replace("-", " -> "),
-                str(len(seeds)),
-                f"{statistics.mean(cased):.2f} ({', '.join(f'{value:.2f}' for value in cased)})",
-                f"{statistics.mean(lower):.2f}",
-                f"{statistics.mean(one['scores']['chrf']['value'] for one in seeds):.2f}",
-                f"{statistics.mean(one['train_seconds'] for one in seeds):.0f}",
-            ]
-        )
-    first = next(iter(runs.values()))[0]
-    head = ["Multi30k test2016", "seeds", "BLEU, cased", "BLEU, lower-cased", "chrF", "seconds"]
-    signature, overrides = first["scores"]["bleu"]["signature"], ",".join(first["overrides"][:3])
+def quality() -> str:
+    found = quality_rows(RESULTS / "quality")
+    if not found:
+        return ""
+    head = ["data", "seeds", "BLEU, cased", "lower-cased", "chrF", "seconds", "HF Marian", "difference", "machine", "date"]
+    signatures = sorted({one["scores"]["bleu"]["signature"] for row in found for one in row.seeds})
     return (
-        f"## Multi30k\n\nThe recipe multi30k-en-de, single models, beam 5, on one {first['machine']} shared by five runs, "
-        f"compilation and validation included, {first['date']}. Settings were chosen on the validation set. Signature: "
-        f"`{signature}`.\n\n`bash benchmarks/multi30k.sh multi30k-en-de OUTPUT NAME:seed=1,{overrides}`\n"
-        f"\n{table(head, rows)}\n"
+        "## Quality\n\nSingle models on the test sets of their data: the mean of the seeds and each of them. Seconds are "
+        "those of the whole training, data, compilation and validation included, on a machine that several runs shared. "
+        "Settings were chosen on the validation sets. HF Marian is a model of the same size and tokenizer, trained by "
+        "`benchmarks/peers/translation.py` for the seconds in brackets; of several the one with the best validation BLEU. "
+        f"Signature: {' and '.join(f'`{signature}`' for signature in signatures)}.\n\n`python benchmarks/quality.py --help`\n"
+        f"\n{table(head, [cells(row) for row in found])}\n"
+    )
+
+
+def cells(row: Row) -> list[str]:
+    each = f" ({', '.join(f'{bleu(one):.2f}' for one in row.seeds)})" if len(row.seeds) > 1 else ""
+    return [
+        f"{row.data}, {row.source} -> {row.target}",
+        str(len(row.seeds)),
+        f"{mean(row.seeds):.2f}{each}",
+        f"{mean(row.seeds, 'lowercased'):.2f}",
+        f"{statistics.mean(one['scores']['chrf']['value'] for one in row.seeds):.2f}",
+        f"{statistics.mean(one['train_seconds'] for one in row.seeds):.0f}",
+        f"{bleu(row.peer):.2f} ({row.peer['train_seconds']:.0f} s)" if row.peer else "",
+        f"{mean(row.seeds) - bleu(row.peer):+.2f}" if row.peer else "",
+        ", ".join(sorted({one["machine"] for one in row.seeds})),
+        ", ".join(sorted({one["date"] for one in row.seeds})),
+    ]
+
+
+def decoding() -> str:
+    """One table for each part that was measured."""
+    known = {
+        "decode_gpu.json": "Decoding on a GPU",
+        "decode_cpu.json": "Decoding on two CPU cores",
+        "decode_file_gpu.json": "A file from text to text, on a GPU",
+        "decode_file_cpu.json": "A file from text to text, on two CPU cores",
+    }
+    return "\n".join(decoded(name, title) for name, title in known.items() if (RESULTS / name).exists())
+
+
+def decoded(name: str, title: str) -> str:
+    found = read(name)
+    head = ["", "system", "tokens/s", "sentences/s", "first call, s", "BLEU", "times as fast as"]
+    rows = [
+        [
+            one["row"],
+            one["system"],
+            f"{one['tokens_per_second']:,.0f}",
+            f"{one['sentences_per_second']:,.1f}",
+            f"{one['first_call_seconds']:.2f}",
+            f"{one['bleu']:.2f}" if "bleu" in one else "",
+            ", ".join(f"{peer} {ratio:.2f}" for peer, ratio in one["ratio"].items() if not peer.startswith("heedful")),
+        ]
+        for one in found["rows"]
+    ]
+    text = (
+        "Base size (d512, 6 + 6 layers, vocabulary 37,000), the same random weights in all systems, sources of 32 tokens, 64 "
+        "new tokens a row."
+    )
+    if "file" in found:
+        same, plain = found["file"]["same_as_heedful_fp32"], found["file"]["plain"]
+        text = (
+            f"The {found['file']['sentences']:,} sentences of Multi30k test2016 with the weights of one trained model, beam 5; "
+            "HF in sorted batches of 250. Of ours in fp32 "
+            f"{plain['same']} of {plain['compared']} are those of a search of one sentence at a time, {plain['ties']} tie, "
+            f"{len(plain['different'])} differ; the same as ours in fp32 are: "
+            + ", ".join(f"{system} {share:.1%}" for system, share in same.items() if system != "heedful fp32")
+            + "."
+        )
+    part = "file" if "file" in found else "gpu" if "gpu" in name else "cpu"
+    return (
+        f"## {title}\n\n{text} Medians of alternating blocks; the first call, with capture or packing, is told apart. "
+        f"{found['machine']}, torch {found['torch']}, {found['date']}.\n"
+        f"\n`python benchmarks/decode.py --parts {part} --output FILE`\n\n{table(head, rows)}\n"
+    )
+
+
+def first_good_model() -> str:
+    found = read("time_to_bleu.json")
+    return (
+        "## Time to a good model\n\nMulti30k English to German, from the command to the end of training, with imports, data, "
+        f"vocabulary, capture and validation: {found['seconds']:.1f} s to {found['scores']['bleu']['value']:.2f} BLEU on "
+        f"test2016 ({found['machine']}, {found['date']}; a peer on the same data reached 36.9 in 326 s).\n"
+        "\n`python benchmarks/time_to_bleu.py`\n"
+    )
+
+
+def scaling() -> str:
+    found = read("scaling_cpu.json")["length"]
+    pictures = [
+        f"![{name}](pictures/scaling-{name}.png)"
+        for name in ("length", "size", "batch", "data")
+        if (ROOT / "docs" / "pictures" / f"scaling-{name}.png").exists()
+    ]
+    return (
+        f"## Cost as work grows\n\nOne CPU thread, torch {found['torch']}, {found['date']}; the layers are those of "
+        "docs/concepts/sequence-layers.md.\n\n`python benchmarks/scaling.py`\n\n" + "\n".join(pictures) + "\n"
     )
 
 
@@ -99,10 +177,13 @@ def survival() -> str:
 
 
 def main() -> None:
-    parts = [training_gpu(), training_cpu(), multi30k(), survival()]
-    text = "# Results\n\nWritten by `python benchmarks/report.py` from `benchmarks/results`.\n\n" + "\n".join(parts)
+    parts = [training_gpu(), training_cpu(), decoding(), quality(), first_good_model(), scaling(), survival()]
+    written = "\n".join(part for part in parts if part)
+    text = f"# Results\n\nWritten by `python benchmarks/report.py` from `benchmarks/results`.\n\n{written}"
     (ROOT / "docs" / "results.md").write_text(text)
     print(text)
+    for said in update_recipes(RESULTS / "quality"):
+        print(said, file=sys.stderr)
 
 
 if __name__ == "__main__":
