@@ -19,6 +19,7 @@ from heedful.models import MODELS
 from heedful.models.transformer import Transformer
 from heedful.nn.blocks import NORMS
 from heedful.nn.positions import EMBEDDED, POSITIONS
+from heedful.nn.scores import SCOPES, SCORES
 from heedful.schema import Config
 
 Speaker = Transformer  # to the type checker; every family that says something has its start, step and project
@@ -28,9 +29,18 @@ PAD, START, END = 0, 1, 2
 WORDS = range(4, 11)
 VOCAB = 11
 
-SMALL: dict[str, Any] = {"dim": 16, "layers": 2, "heads": 2, "feed_forward": 32}
+SMALL: dict[str, Any] = {
+    "dim": 16,
+    "layers": 2,
+    "heads": 2,
+    "feed_forward": 32,
+    "channels": 16,
+    "sets": 1,
+    "embedding": 16,
+    "readout": 8,
+}
 NEEDED: dict[str, dict[str, Any]] = {"relative": {"relative_clip": 2}, "learned": {"max_positions": 32}}
-AXES: dict[str, Iterable[Any]] = {"position": POSITIONS, "norm": NORMS, "window": (0, 3)}
+AXES: dict[str, Iterable[Any]] = {"position": POSITIONS, "norm": NORMS, "window": (0, 3), "reach": ("full",)}
 UNEVEN: dict[str, Any] = {"heads": (2, 1), "decoder_heads": (1, 2), "cross_heads": (4, 2)}
 BESIDES: list[dict[str, Any]] = [
     *({"position": name, "position_join": "concatenate"} for name in EMBEDDED),
@@ -38,6 +48,23 @@ BESIDES: list[dict[str, Any]] = [
     *({"position": name, "head_dim": 6, "norm": "pre"} for name in ("relative", "rotary")),
     {"layers": 1, "decoder_layers": 3, "activation": "gelu", "tie": "output"},
     {"activation": "swiglu", "tie": "none", "scale_embeddings": False, "norm": "pre"},
+    *({"experts": 4, "norm": name} for name in NORMS),
+    {"experts": 5, "experts_used": 3, "activation": "gelu", "window": 3},
+    {"channels": (16, 24), "kernel": (4, 1), "out_dim": 8, "dim": 12},
+    {"channels": 8, "layers": 1, "decoder_layers": 3, "tie": "all"},
+    *({"position": name, "reach": ("local", "compressed"), "block": 4} for name in POSITIONS),
+    {"reach": ("compressed", "local"), "stride": 2, "block": 3, "tie": False, "norm": "post"},
+    {"sets": 2, "dilations": (1, 2), "kernel": 2, "unfold": 1.0, "tie": "output"},
+    {"cell": "gru", "reverse": True, "embedding": 12, "layers": 1},
+    {"cell": "lstm", "reverse": False, "layers": 3},
+    {"readout": 12, "embedding": 12, "tie": "all"},
+    *({"score": score, "scope": scope, "radius": 2} for score in SCORES for scope in SCOPES),
+    *({"score": score, "feed": False} for score in SCORES),
+    *({"score": "location", "places": 4, "scope": scope} for scope in ("global", *SCOPES)),
+    {"scope": "local-m", "radius": 1, "feed": False},
+    {"scope": "local-p", "radius": 3, "feed": False, "tie": "all"},
+    {"residual": False, "layers": 1, "decoder_layers": 3},
+    {"residual": True, "layers": 4, "decoder_layers": 1, "tie": "output"},
 ]
 
 
@@ -65,7 +92,8 @@ def variants(family: str) -> list[Variant]:
 
 SPEAKING = [name for name, family in MODELS.items() if hasattr(family, "step")]
 VARIANTS = [variant for family in SPEAKING for variant in variants(family)]
-PLAIN = [variant for variant in VARIANTS if variant.changes[-1] == ("window", 0)]  # every position scheme and norm order
+FIRST = ((), (("window", 0),), (("reach", "full"),))
+PLAIN = [variant for variant in VARIANTS if variant.changes[-1:] in FIRST]  # no other axis
 
 
 def tiny_config(family: str, changes: Mapping[str, Any]) -> Config:

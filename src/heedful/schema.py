@@ -16,10 +16,11 @@ Paths are relative to the config whose validator it is; `settings.py` turns each
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
-from pydantic_core import to_jsonable_python
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, PrivateAttr
+from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -27,6 +28,22 @@ Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
     _unused: frozenset[str] = PrivateAttr(default=frozenset())  # dotted paths that have no effect with the others
+
+
+@dataclass(frozen=True)
+class Untagged:
+    """Of a union of configs told apart by a tag: which one is meant where the tag is left out.
+
+    Annotated[A | B, Field(discriminator="family"), Untagged("family", "a")]"""
+
+    tag: str
+    untagged: str
+
+    def fill(self, given: Any) -> Any:
+        return {self.tag: self.untagged, **given} if isinstance(given, Mapping) else given
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self.fill, handler(source))
 
 
 class Problem(NamedTuple):

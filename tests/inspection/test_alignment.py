@@ -29,6 +29,18 @@ def test_maps_are_the_recorded_weights_of_each_layer(model: Speaker, pairs: Pair
         assert_close(weights.sum(-1), torch.ones(2, 7))
 
 
+def test_where_source_and_target_are_one_sequence_a_look_at_the_source_is_a_part_of_each_map(pairs: Pairs) -> None:
+    model = tiny_model(Variant("gpt", (("position", "rotary"), ("norm", "pre"), ("reach", "full"))))
+    source, target = pairs.source[:1], pairs.target[:1]
+    maps = cross_maps(model, source, target)
+    whole = torch.cat((source, target), dim=1)
+    with torch.inference_mode(), record(model, "layers.*.attention.look.weights") as seen:
+        model.step(whole, model.start(whole[:, :0], None, room=0))
+    assert len(maps) == 2
+    for weights, recorded in zip(maps, seen.values(), strict=True):
+        assert_close(weights, recorded[0, :, 6:, :6])
+
+
 def test_a_look_is_the_mean_over_heads_and_layers(model: Speaker, pairs: Pairs) -> None:
     pair = pairs.source[:1], pairs.target[:1]
     first, second = cross_maps(model, *pair)

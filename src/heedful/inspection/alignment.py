@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Protocol
 
 import torch
@@ -18,6 +19,7 @@ from heedful.nn.rows import State, Step
 from heedful.nn.taps import record, taps
 
 CROSS = "cross.look.weights"  # how the name of a tap on cross-attention ends
+WITHIN = "layers.*.attention.look.weights"  # taps of models in which the source stands before the target in one sequence
 
 
 class Says(Protocol):
@@ -32,6 +34,7 @@ def cross_maps(model: Says, source: Tensor, target_in: Tensor) -> list[Tensor]:
     """source (1, source time), target_in (1, target time) -> for each layer (heads, target time, source time)."""
     assert isinstance(model, nn.Module), "models are modules"
     names = [name for name in taps(model) if name.endswith(CROSS)]
+    names = names or [name for name in taps(model) if fnmatchcase(name, WITHIN)]
     if not names:
         raise ConfigError("this model does not attend to its source, so its words cannot be aligned")
     was_training = model.training
@@ -41,7 +44,7 @@ def cross_maps(model: Says, source: Tensor, target_in: Tensor) -> list[Tensor]:
             model.step(target_in, model.start(source, None, room=0))
     finally:
         model.train(was_training)
-    return [seen[name][0] for name in names]
+    return [seen[name][0, ..., : source.shape[1]] for name in names]
 
 
 def attention_between(model: Says, pair: tuple[Tensor, Tensor], layer: int | None = None) -> Tensor:

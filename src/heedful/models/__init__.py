@@ -6,15 +6,26 @@ for every family that the two agree.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
+from pydantic import Field
 from torch import Tensor
 
+from heedful.models.bytenet import ByteNet, ByteNetConfig
+from heedful.models.convs2s import ConvS2S, ConvS2SConfig
+from heedful.models.gnmt import GNMT, GNMTConfig
+from heedful.models.gpt import GPT, GPTConfig
+from heedful.models.recurrent import Bahdanau, BahdanauConfig, Luong, LuongConfig, Sutskever, SutskeverConfig
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.rows import State, Step
+from heedful.schema import Untagged
 
 
 class SequenceModel(Protocol):
+    @property
+    def longest(self) -> int | None:
+        """How many tokens it can say at most; None: any number."""
+
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State: ...
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step: ...
@@ -22,7 +33,20 @@ class SequenceModel(Protocol):
     def project(self, hidden: Tensor) -> Tensor: ...
 
 
-MODELS: dict[str, Any] = {"transformer": Transformer}
-ModelConfig = TransformerConfig
+MODELS: dict[str, Any] = {
+    "transformer": Transformer,
+    "sutskever": Sutskever,
+    "bahdanau": Bahdanau,
+    "luong": Luong,
+    "gnmt": GNMT,
+    "convs2s": ConvS2S,
+    "bytenet": ByteNet,
+    "gpt": GPT,
+}
+ModelConfig = Annotated[
+    TransformerConfig | SutskeverConfig | BahdanauConfig | LuongConfig | GNMTConfig | ConvS2SConfig | ByteNetConfig | GPTConfig,
+    Field(discriminator="family"),
+    Untagged("family", "transformer"),
+]
 
 __all__ = ["MODELS", "ModelConfig", "SequenceModel"]

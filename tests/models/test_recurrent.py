@@ -1,0 +1,222 @@
+"""The recurrent families have the published sizes and wiring, their looks are found by inspection, and they learn."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from pydantic import TypeAdapter
+from tiny import VARIANTS, VOCAB, Pairs, Variant, logits_of, refused, tiny_model, unsettle
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from heedful.errors import ConfigError
+from heedful.inspection.alignment import cross_maps
+from heedful.models import MODELS, ModelConfig
+from heedful.models.gnmt import GNMT, GNMTConfig
+from heedful.models.recurrent import BahdanauConfig, Luong, LuongConfig, Recurrent, SutskeverConfig
+from heedful.nn.recurrent import Layer
+from heedful.nn.taps import patch, record
+
+FAMILIES = ["sutskever", "bahdanau", "luong", "gnmt"]
+ATTENDING = FAMILIES[1:]
+
+
+def make(family: str, **changes: Any) -> Any:
+    config = TypeAdapter(ModelConfig).validate_python({"family": family, "dim": 16, "dropout": 0.0} | changes)
+    return unsettle(MODELS[family](config, VOCAB, VOCAB)).eval()
+
+
+def parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def on_meta(config: Any, source_vocab: int, target_vocab: int) -> Recurrent:
+    with torch.device("meta"):
+        made: Recurrent = MODELS[config.family](config, source_vocab, target_vocab)
+    return made
+
+
+def test_sutskevers_model_has_384_million_parameters_of_which_64_million_are_recurrent() -> None:
+    model = on_meta(SutskeverConfig(), 160_000, 80_000)
+    recurrent = sum(parameters(layer) for layer in model.blocks())
+    assert [round(count / 1e6) for count in (parameters(model), recurrent)] == [384, 64]
+
+
+def test_bahdanaus_model_has_the_matrices_of_the_paper() -> None:
+    n, m, readout, vocab = 1000, 620, 500, 30_000
+    gru = 3 * (m * n + n * n + n)
+    decoder = 3 * (m * n + n * n + 2 * n * n + n)  # W, U, C and b for the two gates and the new state
+    attention = n * n + 2 * n * n + n + n  # W_a, U_a with a bias, v_a
+    first, answer = n * n + n, (n + m + 2 * n + 1) * 2 * readout
+    expected = 2 * gru + decoder + attention + first + answer + 2 * vocab * m + vocab * readout
+    assert parameters(on_meta(BahdanauConfig(), vocab, vocab)) == expected
+
+
+def test_feeding_the_answer_enlarges_the_first_input_by_the_hidden_size() -> None:
+    fed, unfed = (on_meta(LuongConfig(feed=feed), 100, 100) for feed in (True, False))
+    assert parameters(fed) - parameters(unfed) == 4 * 1000 * 1000
+
+
+def test_only_the_lowest_layer_of_gnmts_encoder_reads_both_ways_and_all_of_its_decoder_take_what_was_found() -> None:
+    model = on_meta(GNMTConfig(), 32_000, 32_000)
+    layers = [module for module in model.modules() if isinstance(module, Layer)]
+    assert [layer.weight.shape[1] - 1 for layer in layers] == [1024, 1024, 2048, *[1024] * 6, *[2048] * 8]
+
+
+@pytest.mark.parametrize("changes", [{"residual": True}, {"residual": False}], ids=["residual", "plain"])
+def test_from_the_third_layer_on_gnmt_adds_what_comes_in(changes: dict[str, Any], pairs: Pairs) -> None:
+    """A layer of zeros says zeros: with a residual it is as if it were not there."""
+    deep, shallow = (make("gnmt", layers=layers, **changes) for layers in (3, 2))
+    shallow.load_state_dict(deep.state_dict(), strict=False)
+    for layer in (list(deep.encoder.above)[-1], list(deep.decoder.above)[-1]):
+        for parameter in layer.parameters():
+            nn.init.zeros_(parameter)
+    same = torch.allclose(logits_of(deep, pairs), logits_of(shallow, pairs), atol=1e-5)
+    assert same is changes["residual"]
+
+
+def first_looks(model: Any, pairs: Pairs, tokens: Tensor) -> Tensor:
+    with record(model, "*.weights") as seen, torch.inference_mode():
+        logits_of(model, pairs._replace(target=tokens))
+    (weights,) = seen.values()
+    return weights[:, 0, 0]  # (rows, S)
+
+
+@pytest.mark.parametrize(("family", "knows"), [("bahdanau", False), ("gnmt", False), ("luong", True)])
+def test_whether_a_look_knows_the_token_at_which_it_is_taken(family: str, knows: bool, pairs: Pairs) -> None:
+    model = make(family)
+    here, there = (first_looks(model, pairs, pairs.target[:, [column]]) for column in (1, 3))
+    assert torch.allclose(here, there) is not knows
+
+
+def test_a_fixed_vector_is_all_that_passes_from_one_sentence_to_another(pairs: Pairs) -> None:
+    model = make("sutskever", layers=2)
+    other = pairs._replace(source=pairs.source.flip(0), mask=pairs.mask.flip(0))
+    with torch.inference_mode():
+        assert model.start(pairs.source, pairs.mask, room=0).memory is None
+        with record(model, "*.thought") as seen:
+            expected = logits_of(model, other)
+        with patch(model, seen):
+            assert_close(logits_of(model, pairs), expected)
+
+
+@pytest.mark.parametrize("family", ATTENDING)
+def test_attention_is_found_by_inspection(family: str, pairs: Pairs) -> None:
+    (weights,) = cross_maps(make(family), pairs.source[:1], pairs.target[:1])
+    assert weights.shape == (1, 7, 6)
+    assert_close(weights.sum(-1), torch.ones(1, 7))
+
+
+def test_a_fixed_vector_cannot_be_aligned(pairs: Pairs) -> None:
+    with pytest.raises(ConfigError, match="does not attend to its source"):
+        cross_maps(make("sutskever"), pairs.source[:1], pairs.target[:1])
+
+
+def test_local_attention_stays_within_its_radius_of_the_token_it_is_taken_at(pairs: Pairs) -> None:
+    (weights,) = cross_maps(make("luong", scope="local-m", radius=1), pairs.source[:1], pairs.target[:1])
+    away = (torch.arange(6) - torch.arange(7).clamp(max=5)[:, None]).abs()  # (target, source)
+    assert not weights[0][away > 1].any()
+    assert (weights[0][away <= 1] > 0).all()
+
+
+@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant.family in FAMILIES], ids=str)
+@torch.inference_mode()
+def test_a_model_may_be_stored_in_half_precision(variant: Variant, pairs: Pairs) -> None:
+    """Not by autocast: weights, states and looks are all bfloat16."""
+    model = tiny_model(variant)
+    whole, half = logits_of(model, pairs), logits_of(copy.deepcopy(model).bfloat16(), pairs)
+    assert half.dtype is torch.bfloat16
+    assert (half - whole).abs().max() < 0.1 * whole.abs().max()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_dropout_falls_in_training_only(family: str, pairs: Pairs) -> None:
+    model = make(family, dropout=0.3)
+    assert torch.equal(logits_of(model, pairs), logits_of(model, pairs))
+    model.train()
+    assert not torch.equal(logits_of(model, pairs), logits_of(model, pairs))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("output", 2), ("none", 3)])
+def test_what_is_tied_is_one_matrix(family: str, tie: str, tables: int) -> None:
+    sizes = {"embedding": 16, "readout": 16} if family == "bahdanau" else {}
+    config = TypeAdapter(ModelConfig).validate_python({"family": family, "dim": 16, "tie": tie} | sizes)
+    assert sum(len(parameter) == 29 for parameter in on_meta(config, 29, 29).parameters()) == tables
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_separate_vocabularies_may_differ_in_size(family: str, pairs: Pairs) -> None:
+    config = TypeAdapter(ModelConfig).validate_python({"family": family, "dim": 16})
+    model = MODELS[family](config, 11, 23)
+    assert logits_of(model, pairs._replace(target=pairs.target + 12)).shape == (3, 7, 23)
+
+
+@pytest.mark.parametrize(
+    ("config", "given", "name", "sentence"),
+    [
+        (SutskeverConfig, {"dim": 16, "embedding": 8, "tie": "output"}, "tie", "embeddings have 8 numbers"),
+        (BahdanauConfig, {"tie": "all"}, "tie", "embeddings have 620 numbers and what is said has 500"),
+        (LuongConfig, {"radius": 3}, "radius", "global attention sees everything"),
+        (LuongConfig, {"places": 3}, "places", "a score 'general' knows no places"),
+        (LuongConfig, {"score": "additive"}, "score", "Input should be"),
+        (GNMTConfig, {"heads": 3}, "heads", "Extra inputs"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_together_is_refused_by_name(config: Any, given: dict[str, Any], name: str, sentence: str) -> None:
+    found = refused(config, **given)
+    assert found.keys() == {name}
+    assert sentence in found[name]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_matrix_for_all_needs_one_vocabulary(family: str) -> None:
+    sizes = {"embedding": 16, "readout": 16} if family == "bahdanau" else {}
+    config = TypeAdapter(ModelConfig).validate_python({"family": family, "dim": 16, "tie": "all"} | sizes)
+    assert [problem.path for problem in config.misfits(shared=False, source=9, target=9)] == ["tie"]
+    assert config.misfits(shared=True, source=9, target=9) == []
+
+
+def test_a_score_by_location_needs_places_for_the_longest_source() -> None:
+    config = LuongConfig(score="location", places=8)
+    assert [problem.path for problem in config.misfits(shared=True, source=9, target=20)] == ["places"]
+    assert config.misfits(shared=True, source=8, target=20) == []
+
+
+def after_learning(model: nn.Module, steps: int, length: int = 4) -> float:
+    """The loss of copying random words, the last of some steps."""
+    draws = torch.Generator().manual_seed(1)
+    adam = torch.optim.Adam(model.parameters(), lr=5e-3)
+    losses = []
+    for _ in range(steps):
+        words = torch.randint(4, VOCAB, (32, length), generator=draws)
+        pairs = Pairs(words, torch.ones_like(words, dtype=torch.bool), nn.functional.pad(words[:, :-1], (1, 0), value=1))
+        loss = nn.functional.cross_entropy(logits_of(model, pairs).flatten(0, 1), words.flatten())  # type: ignore[arg-type]
+        adam.zero_grad()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adam.step()
+        losses.append(loss.item())
+    return sum(losses[-5:]) / 5
+
+
+def test_with_residuals_a_deep_stack_learns_where_a_plain_one_lags() -> None:
+    torch.manual_seed(0)
+    residual, plain = (
+        after_learning(GNMT(GNMTConfig(dim=16, layers=8, dropout=0.0, residual=residual), VOCAB, VOCAB), 40)
+        for residual in (True, False)
+    )
+    assert residual < plain - 0.3
+
+
+@pytest.mark.parametrize("score", ["dot", "general", "concat", "location"])
+@pytest.mark.parametrize("scope", ["global", "local-m", "local-p"])
+def test_every_score_learns_in_every_scope(score: str, scope: str) -> None:
+    torch.manual_seed(0)
+    changes: dict[str, Any] = {"score": score, "scope": scope} | ({} if scope == "global" else {"radius": 2})
+    model = Luong(LuongConfig(dim=24, layers=1, dropout=0.0, **changes), VOCAB, VOCAB)
+    assert after_learning(model, 60) < 1.0  # seven words to guess from have ln 7 = 1.95
