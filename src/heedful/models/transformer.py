@@ -10,26 +10,30 @@ A whole teacher-forced target and a single token go through the same `step`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import torch
-from pydantic import NonNegativeInt, PositiveInt, model_validator
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor, nn
 
+from heedful.models.family import FamilyConfig
 from heedful.nn import masks
 from heedful.nn.attention import CrossAttention, SelfAttention, Sight
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
 from heedful.nn.dropout import Dropout
+from heedful.nn.experts import ALIGNED, Experts, Ledger, balance
+from heedful.nn.linear import Readout
 from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize
-from heedful.nn.rows import State, Step, Tree
+from heedful.nn.rows import State, Step, Tree, claim, write, write_pair
 from heedful.nn.taps import Tap
-from heedful.schema import Config, Probability, Problem, refuse, unused
+from heedful.schema import Probability, Problem, refuse, unused
 
 PerLayer = PositiveInt | tuple[PositiveInt, ...]
 
 
-class TransformerConfig(Config):
+class TransformerConfig(FamilyConfig):
     """Sizes default to the paper's base model; big is dim 1024, heads 16, feed_forward 4096, dropout 0.3."""
 
     family: Literal["transformer"] = "transformer"
@@ -42,6 +46,9 @@ class TransformerConfig(Config):
     head_dim: PositiveInt | None = None  # dim / heads unless said
     feed_forward: PositiveInt = 2048
     activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    experts: NonNegativeInt = 0  # so many feed-forward layers in place of each, see nn/experts.py; 0: just the one
+    experts_used: PositiveInt = 2  # by each token
+    experts_balance: NonNegativeFloat = 0.01  # weight of the losses that let all experts be used alike
     norm: Literal["post", "pre"] = "post"
     position: Literal["none", "sinusoidal", "learned", "relative", "t5", "rotary", "alibi"] = "sinusoidal"
     position_join: Literal["sum", "concatenate"] = "sum"
@@ -88,7 +95,11 @@ class TransformerConfig(Config):
             )
         if self.position == "sinusoidal" and self.dim % 2:
             problems.append(Problem("dim", f"given {self.dim}, expected an even number for sinusoidal positions"))
-        idle = {}
+        if self.experts:
+            problems += misfits_of_experts(self)
+        idle: dict[str, str] = {}
+        if not self.experts:
+            idle |= dict.fromkeys(("experts_used", "experts_balance"), "model.experts is 0")
         if self.position not in EMBEDDED:
             idle["position_join"] = f"position {self.position!r} adds nothing to the embeddings"
         if self.position != "learned":
@@ -97,6 +108,31 @@ class TransformerConfig(Config):
             idle["relative_clip"] = f"only relative positions are clipped, not {self.position!r}"
         refuse([*problems, *unused(self, idle)])
         return self
+
+    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        problems = []
+        if self.tie == "all" and not shared:
+            expected = "expected 'output' or 'none' with tokenizer.shared = false"
+            problems.append(Problem("tie", f"given 'all', but the vocabularies are separate; {expected}"))
+        if self.position == "learned" and self.max_positions < max(source, target):
+            most = max(source, target) - 1
+            sentence = f"given {self.max_positions}, expected more than data.max_length, which is {most}"
+            problems.append(Problem("max_positions", sentence))
+        return problems
+
+
+def misfits_of_experts(config: TransformerConfig) -> list[Problem]:
+    problems = [
+        Problem(name, f"given {size}, expected a multiple of {ALIGNED} where there are experts")
+        for name, size in (("dim", config.dim), ("feed_forward", config.feed_forward))
+        if size % ALIGNED
+    ]
+    if not 1 < config.experts_used < config.experts:
+        expected = f"expected at least 2, so that the gate learns, and fewer than model.experts, which is {config.experts}"
+        problems.append(Problem("experts_used", f"given {config.experts_used}, {expected}"))
+    if config.activation == "swiglu":
+        problems.append(Problem("activation", "given 'swiglu', expected 'relu' or 'gelu' where there are experts"))
+    return problems
 
 
 def per_layer(heads: PerLayer, layers: int) -> tuple[int, ...]:
@@ -113,7 +149,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = residual(config.dim, config.dropout)
         self.out = Tap()
 
-    def forward(self, x: Tensor, position: Position, positions: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, position: Position, positions: Tensor, mask: Tensor | None, ledger: Ledger | None) -> Tensor:
         """x (sources, time, dim), mask (sources or 1, 1, time or 1, time)."""
 
         def attend(x: Tensor) -> Tensor:
@@ -122,7 +158,7 @@ class EncoderLayer(nn.Module):
             return self.attention(query, key, value, sight(position, query, positions, positions, mask))
 
         x = self.attention_residual(x, attend)
-        return self.out(self.feed_forward_residual(x, self.feed_forward))
+        return self.out(self.feed_forward_residual(x, noted(self.feed_forward, ledger)))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -140,51 +176,65 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = residual(config.dim, config.dropout)
         self.out = Tap()
 
-    def forward(self, x: Tensor, memory: Tree, past: Tree, now: Now) -> Tensor:
-        """x (rows, time, dim); memory: this layer's keys and values and the source's mask; past: this layer's buffers."""
+    def forward(self, x: Tensor, memory: Tree, written: Tree, now: Now) -> Tensor:
+        """x (sources, new, dim); memory: this layer's keys and values and the source's mask; written: its buffers."""
 
         def attend(x: Tensor) -> Tensor:
             query, key, value = self.attention.split(x)
             query = now.position.rotate(query, now.query_positions)
             key = now.position.rotate(key, now.query_positions)
-            key, value = extend(past, key, value, now.filled)
+            if written is not None:
+                key, value = now.write(written, (key, value))
             seen = sight(now.position, query, now.query_positions, now.key_positions, now.mask, causal=now.causal)
             return self.attention(query, key, value, seen)
 
         key, value, source_mask = memory
         x = self.attention_residual(x, attend)
         x = self.cross_residual(x, lambda x: self.cross(x, key, value, source_mask))
-        return self.out(self.feed_forward_residual(x, self.feed_forward))
+        return self.out(self.feed_forward_residual(x, noted(self.feed_forward, now.ledger)))
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
 class Now:
-    """What all decoder layers share in one step: where the queries and keys stand and who sees whom."""
+    """What all decoder layers share in one step: where the new tokens and the old ones stand, and who sees whom.
 
-    def __init__(self, position: Position, past: Tree, tokens: Tensor, filled: int, window: int) -> None:
-        time = tokens.shape[1]
-        self.position, self.filled = position, filled
-        if past["positions"] is None:  # all rows march in step: one row of positions speaks for all
-            slots = torch.arange(filled + time, device=tokens.device)[None]
-            self.query_positions, self.key_positions = slots[:, filled:], slots
-        else:
-            self.query_positions = past["positions"][:, filled : filled + time]
-            self.key_positions = past["positions"][:, : filled + time]
-        held = past["held"]
-        restricted = 0 < window < filled + time
-        self.causal = filled == 0 and held is None and not restricted
-        self.mask: Tensor | None = None
-        if restricted:
-            self.mask = masks.causal_window(self.query_positions, self.key_positions, window)
-        elif not self.causal and time > 1:
-            self.mask = masks.causal(self.query_positions, self.key_positions)
-        if held is not None:
-            held = held[:, None, : filled + time]  # (rows, 1, key)
-            self.mask = held if self.mask is None else self.mask & held
-        if self.mask is not None:
-            self.mask = self.mask[:, None]  # (rows or 1, 1, query, key)
+    The rows of a source stand where time stands, (source, new = beam x time), so that all look at one memory and at what
+    they wrote together."""
+
+    ledger: Ledger | None = None  # of the layers' experts
+
+    def __init__(self, position: Position, state: State, tokens: Tensor, real: Tensor | None, window: int) -> None:
+        self.position, self.mine = position, state.mine
+        self.sources = sources = len(state.memory["layers"][0][0])
+        beam, time = len(tokens) // sources, tokens.shape[1]
+        assert state.written is not None or state.filled == 0, "a second step needs room: tell `start` how much is to come"
+        if state.written is None and beam == 1 and real is None:  # the whole target at once
+            self.query_positions = self.key_positions = torch.arange(time, device=tokens.device)[None]
+            self.causal = not 0 < window < time
+            self.mask = None if self.causal else masks.causal_window(self.query_positions, self.key_positions, window)[:, None]
+            return
+        self.causal = False
+        following = torch.arange(time, device=tokens.device)[None] if real is None else (real.cumsum(-1) - 1).clamp(min=0)
+        positions = following.expand_as(tokens)  # (rows, time): each real token comes next
+        if state.mine is not None:
+            positions = positions + state.mine.sum(-1, keepdim=True)
+        self.mine, self.slots = claim(state, beam, tokens, real)
+        self.query_positions = self.key_positions = positions.reshape(sources, -1)  # (sources, new)
+        if state.written is not None:
+            self.key_positions = write(state.written["positions"], self.slots, self.query_positions)  # (sources, slots)
+        seen = self.mine[:, : self.key_positions.shape[1]].view(sources, beam, 1, -1).expand(-1, -1, time, -1).flatten(1, 2)
+        if window:
+            seen = seen & masks.causal_window(self.query_positions, self.key_positions, window)
+        elif time > 1:
+            seen = seen & masks.causal(self.query_positions, self.key_positions)
+        self.mask = seen[:, None]  # (sources, 1, new, slots)
+
+    def write(self, buffers: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Keys and values: buffers (sources, slots, heads, size), new ones (sources, heads, new, size) -> all so far, so."""
+        keys, values = write_pair(buffers, self.slots, (new[0].transpose(1, 2), new[1].transpose(1, 2)))
+        return keys.transpose(1, 2), values.transpose(1, 2)
 
 
 def sight(
@@ -202,20 +252,15 @@ def sight(
     return Sight(mask, causal, bias, mix)
 
 
-def extend(past: Tree, key: Tensor, value: Tensor, filled: int) -> tuple[Tensor, Tensor]:
-    """Write new keys and values behind the old ones and return all of them; without buffers there is no past."""
-    if past is None:
-        assert filled == 0, "a second step needs buffers: give `start` room for all tokens to come"
-        return key, value
-    keys, values = past
-    end = filled + key.shape[2]
-    assert end <= keys.shape[2], f"room was made for {keys.shape[2]} tokens, but {end} were given"
-    keys[:, :, filled:end] = key
-    values[:, :, filled:end] = value
-    return keys[:, :, :end], values[:, :, :end]
+def noted(layer: nn.Module, ledger: Ledger | None) -> Callable[[Tensor], Tensor]:
+    """A feed-forward layer that writes into the ledger, if there is one; only experts have something to write."""
+    return layer if ledger is None else partial(layer, ledger=ledger)
 
 
 def feed_forward(config: TransformerConfig) -> nn.Module:
+    if config.experts:
+        sizes = config.dim, config.feed_forward, config.experts, config.experts_used
+        return Experts(*sizes, activation=config.activation, dropout=config.activation_dropout)
     made = FEED_FORWARDS[config.activation]
     return made(config.dim, config.feed_forward, config.activation, config.activation_dropout)
 
@@ -255,6 +300,7 @@ class Transformer(nn.Module):
         self.target_embedding = embedding(target_vocab, config.dim)
         self.source_embedding = None if config.tie == "all" else embedding(source_vocab, config.dim)
         self.output = None if config.tie != "none" else embedding(target_vocab, config.dim)
+        self.readout = Readout(self.target_embedding if self.output is None else self.output)
         self.scale = math.sqrt(config.dim) if config.scale_embeddings else 1.0
         self.dropout = Dropout(config.dropout)
         self.encoder_position = make_position(config, encoder_heads, reads_ahead=True)
@@ -266,8 +312,14 @@ class Transformer(nn.Module):
         )
         self.decoder_last = NORMS[config.norm].last(config.dim)
 
+    @property
+    def longest(self) -> int | None:
+        """How many tokens it can say at most."""
+        return self.decoder_position.limit
+
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), source_mask (sources, time) or None: nothing is padded; room: tokens to come."""
+        """source (sources, time), source_mask (sources, time) or None: nothing is padded; room: how many tokens the rows of
+        a source will say together, 0: one `step` says it all."""
         self.encoder_position.check_length(source.shape[1])
         positions = torch.arange(source.shape[1], device=source.device)[None]  # (1, time)
         table = self.target_embedding if self.source_embedding is None else self.source_embedding
@@ -277,32 +329,49 @@ class Transformer(nn.Module):
         if self.config.window > 0 and self.config.window // 2 < source.shape[1] - 1:
             near = masks.window(positions, positions, self.config.window)[:, None]  # (1, 1, time, time)
             mask = near if padding is None else near & padding
+        ledger = self.ledger(source_mask)
         for layer in self.encoder:
-            x = layer(x, self.encoder_position, positions, mask)
+            x = layer(x, self.encoder_position, positions, mask, ledger)
         x = self.encoder_last(x)
         memory = {"layers": [layer.cross.remember(x) for layer in self.decoder], "mask": padding}
-        buffers = [self.buffers_for(layer, len(source), room, x) if room else None for layer in self.decoder]
-        return State(memory, {"layers": buffers, "positions": None, "held": None}, filled=0)
+        if ledger is not None:
+            memory["wants"] = torch.stack(ledger.wants).sum(0).expand(len(source), -1)  # (sources, 2)
+        if not room:
+            return State(memory, past=None)
+        written = {
+            "layers": [self.buffers_for(layer, len(source), room, x) for layer in self.decoder],
+            "positions": torch.zeros(len(source), room, dtype=torch.long, device=x.device),
+        }
+        return State(memory, None, written, torch.zeros(len(source), room, dtype=torch.bool, device=x.device))
 
-    def buffers_for(self, layer: DecoderLayer, rows: int, room: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        shape = (rows, layer.attention.heads, room, self.config.size_of_head)
-        return like.new_empty(shape), like.new_empty(shape)
+    def buffers_for(self, layer: DecoderLayer, sources: int, room: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        shape = (sources, room, layer.attention.heads, self.config.size_of_head)
+        return like.new_zeros(shape), like.new_zeros(shape)  # zeros: what nobody wrote is multiplied by a weight of zero
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
         """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
-        end = state.filled + tokens.shape[1]
-        self.decoder_position.check_length(end)
-        past = place(state.past, tokens, mask, state.filled)
-        now = Now(self.decoder_position, past, tokens, state.filled, self.config.window)
-        x = self.embed(self.target_embedding, self.decoder_position, tokens, now.query_positions)
-        for layer, (key, value), buffers in zip(self.decoder, state.memory["layers"], past["layers"], strict=True):
-            x = layer(x, (key, value, state.memory["mask"]), buffers, now)
-        return Step(self.decoder_last(x), State(state.memory, past, end), {})
+        now = Now(self.decoder_position, state, tokens, mask, self.config.window)
+        now.ledger = self.ledger(mask)
+        if self.longest is not None and isinstance(state.filled, int):
+            self.decoder_position.check_length(int(now.query_positions.max()) + 1)
+        x = self.embed(self.target_embedding, self.decoder_position, tokens.view(now.sources, -1), now.query_positions)
+        buffers = [None] * len(self.decoder) if state.written is None else state.written["layers"]
+        for layer, (key, value), written in zip(self.decoder, state.memory["layers"], buffers, strict=True):
+            x = layer(x, (key, value, state.memory["mask"]), written, now)
+        hidden = self.decoder_last(x).view(*tokens.shape, -1)
+        losses = {}
+        if now.ledger is not None:
+            wants = torch.stack(now.ledger.wants).sum(0) + state.memory["wants"].mean(0)  # (2,)
+            losses = balance(wants, self.config.experts_balance)
+        return Step(hidden, state._replace(mine=now.mine, filled=state.filled + tokens.numel() // now.sources), losses)
+
+    def ledger(self, real: Tensor | None) -> Ledger | None:
+        """Of experts that are being trained."""
+        return Ledger(real, []) if self.config.experts and self.training else None
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, dim) -> logits (…, target vocabulary)."""
-        table = self.target_embedding if self.output is None else self.output
-        return nn.functional.linear(hidden, table.weight)
+        return self.readout(hidden)
 
     def embed(self, table: nn.Embedding, position: Position, tokens: Tensor, positions: Tensor) -> Tensor:
         return self.dropout(position.embed(table(tokens) * self.scale, positions))  # (rows, time, dim)
@@ -310,25 +379,6 @@ class Transformer(nn.Module):
     def blocks(self) -> list[nn.Module]:
         """The layers, for those who recompute, shard or compile them one by one."""
         return [*self.encoder, *self.decoder]
-
-
-def place(past: Tree, tokens: Tensor, mask: Tensor | None, filled: int) -> Tree:
-    """Note which slots these tokens take. As long as every token is real, no note is needed: all rows march in step."""
-    if mask is None and past["held"] is None:
-        return past
-    rows = tokens.shape[0]
-    real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
-    if past["held"] is None:
-        held = torch.ones(rows, filled, dtype=torch.bool, device=tokens.device)
-        positions = torch.arange(filled, device=tokens.device).expand(rows, filled)
-    else:
-        held, positions = past["held"], past["positions"]
-    following = held.sum(-1, keepdim=True) + real.cumsum(-1) - 1  # (rows, time): each real token comes next
-    return {
-        "layers": past["layers"],
-        "positions": torch.cat((positions, following.clamp(min=0)), dim=1),
-        "held": torch.cat((held, real), dim=1),
-    }
 
 
 def embedding(vocab: int, dim: int) -> nn.Embedding:

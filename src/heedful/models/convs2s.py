@@ -1,0 +1,271 @@
+"""ConvS2S: convolutions read and write, and every layer of the decoder looks at the source
+("Convolutional Sequence to Sequence Learning", Gehring et al., 2017).
+
+    embed      e = word + position
+    layer      x <- (glu(conv(x)) + x) / sqrt 2                     glu([a; b]) = a sigmoid(b); the decoder's conv is causal
+    attend     q = (W x + e) / sqrt 2,  c = sqrt(m) sum_j softmax_j(q . z_j) (z_j + e_j) / sqrt 2,  x <- (x + V c) / sqrt 2
+               between a decoder layer's glu and its sum; z: what the encoder says of the m tokens, e_j: their embeddings
+
+Halving every sum keeps the variance where it was, and so do the weights: those before a gate begin with four times the
+variance of others. All are normalised. The past of a row is the last kernel - 1 inputs of every layer.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from pydantic import PositiveInt, model_validator
+from torch import Tensor, nn
+from torch.nn import functional
+
+from heedful.models.family import FamilyConfig
+from heedful.models.transformer import Layers
+from heedful.nn.attention import Heads, Sight
+from heedful.nn.convolution import Convolution, line_up, normed
+from heedful.nn.dropout import Dropout
+from heedful.nn.linear import Linear, Readout
+from heedful.nn.positions import Learned, PositionSize
+from heedful.nn.rows import State, Step, Tree
+from heedful.nn.taps import Tap
+from heedful.schema import Probability, Problem, refuse
+
+PerLayer = PositiveInt | tuple[PositiveInt, ...]
+HALF = math.sqrt(0.5)  # of a sum's variance
+
+
+class ConvS2SConfig(FamilyConfig):
+    """The paper's model for English-German has dim 768, out_dim 512, 15 layers, channels 9 x 512, 4 x 1024, 2 x 2048 and
+    kernel 13 x 3, 2 x 1."""
+
+    family: Literal["convs2s"] = "convs2s"
+    dim: PositiveInt = 512  # of embeddings, and of what is compared in attention
+    out_dim: PositiveInt | None = None  # of what is compared with the words to say; as `dim` unless said
+    layers: PositiveInt = 8
+    decoder_layers: PositiveInt | None = None  # as many as `layers` unless said
+    channels: PerLayer = 512  # one number, or one for each layer of the encoder and of the decoder
+    kernel: PerLayer = 3  # tokens in a window, likewise
+    max_positions: PositiveInt = 1024
+    tie: Literal["all", "output", "none"] = "none"  # all: one matrix for both embeddings and the output
+    dropout: Probability = 0.1  # of embeddings, of what every convolution reads, and of what is said
+
+    @property
+    def stacks(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """(channels, kernel) of every layer of the encoder and of the decoder."""
+        encoder, decoder = (
+            list(zip(per_layer(self.channels, layers), per_layer(self.kernel, layers), strict=True))
+            for layers in (self.layers, self.decoder_layers or self.layers)
+        )
+        return encoder, decoder
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> ConvS2SConfig:
+        layers = {self.layers, self.decoder_layers or self.layers}
+        problems = [
+            Problem(
+                name, f"given {list(given)!r}, expected one number or one for each of {' and '.join(map(str, layers))} layers"
+            )
+            for name in ("channels", "kernel")
+            if isinstance(given := getattr(self, name), tuple) and {len(given)} != layers
+        ]
+        if self.tie != "none" and self.out_dim not in (None, self.dim):
+            problems.append(Problem("out_dim", f"given {self.out_dim}, but a tied output has dim, which is {self.dim}"))
+        refuse(problems)
+        return self
+
+    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        problems = []
+        if self.tie == "all" and not shared:
+            problems.append(Problem("tie", "given 'all', but the vocabularies are separate; expected 'output' or 'none'"))
+        if self.max_positions < max(source, target):
+            expected = f"expected at least {max(source, target)}, the tokens of the longest sequence"
+            problems.append(Problem("max_positions", f"given {self.max_positions}, {expected}"))
+        return problems
+
+
+def per_layer(sizes: PerLayer, layers: int) -> tuple[int, ...]:
+    return (sizes,) * layers if isinstance(sizes, int) else sizes
+
+
+def plain_map(inputs: int, outputs: int, dropout: float = 0.0) -> Linear:
+    """A map that keeps the variance of what `dropout` leaves of its input."""
+    return normed(Linear(inputs, outputs), math.sqrt((1 - dropout) / inputs))
+
+
+def adapter(inputs: int, outputs: int) -> nn.Module:
+    """So that a residual may be added where layers change their width."""
+    return nn.Identity() if inputs == outputs else plain_map(inputs, outputs)
+
+
+class Gated(nn.Module):
+    """glu(conv(dropout(x))): the convolution gives twice the channels, and one half opens and shuts the other."""
+
+    def __init__(self, inputs: int, channels: int, kernel: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.convolution = Convolution(inputs, 2 * channels, kernel)
+        normed(self.convolution.map, math.sqrt(4 * (1 - dropout) / (kernel * inputs)))
+
+    def around(self, x: Tensor) -> Tensor:
+        return functional.glu(self.convolution.around(self.dropout(x)))
+
+    def follow(self, x: Tensor, past: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
+        found, past = self.convolution.follow(self.dropout(x), past, count)
+        return functional.glu(found), past
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, inputs: int, channels: int, kernel: int, dropout: float) -> None:
+        super().__init__()
+        self.gated = Gated(inputs, channels, kernel, dropout)
+        self.adapt = adapter(inputs, channels)
+        self.out = Tap()
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (sources, time, inputs), zero where mask (sources, time) is False -> (sources, time, channels), likewise."""
+        return self.out(silence((self.gated.around(x) + self.adapt(x)) * HALF, mask))
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class Attention(nn.Module):
+    """One step of looking at the source."""
+
+    def __init__(self, channels: int, dim: int) -> None:
+        super().__init__()
+        self.query = plain_map(channels, dim)
+        self.look = Heads(dropout=0.0)
+        self.out = plain_map(dim, channels)
+
+    def forward(self, x: Tensor, embedded: Tensor, memory: Tree) -> Tensor:
+        """x (sources, new, channels), embedded (sources, new, dim) -> (sources, new, channels)."""
+        query = (self.query(x) + embedded) * (HALF * math.sqrt(embedded.shape[-1]))  # scores are not divided by its root here
+        found = self.look(query[:, None], memory["keys"], memory["values"], Sight(memory["mask"]))[:, 0]
+        return self.out(found * memory["scale"])
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, inputs: int, channels: int, kernel: int, config: ConvS2SConfig) -> None:
+        super().__init__()
+        self.gated = Gated(inputs, channels, kernel, config.dropout)
+        self.cross = Attention(channels, config.dim)
+        self.adapt = adapter(inputs, channels)
+        self.out = Tap()
+
+    def forward(self, x: Tensor, embedded: Tensor, memory: Tree, past: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
+        """x (rows, time, inputs), embedded (sources, new, dim) -> (rows, time, channels), and the past."""
+        found, past = self.gated.follow(x, past, count)
+        seen = self.cross(found.view(*embedded.shape[:2], -1), embedded, memory).view_as(found)
+        return self.out(((found + seen) * HALF + self.adapt(x)) * HALF), past
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class ConvS2S(nn.Module):
+    def __init__(self, config: ConvS2SConfig, source_vocab: int, target_vocab: int) -> None:
+        super().__init__()
+        self.config = config
+        dim, dropout = config.dim, config.dropout
+        encoder, decoder = config.stacks
+        self.target_embedding = embedding(target_vocab, dim)
+        self.source_embedding = None if config.tie == "all" else embedding(source_vocab, dim)
+        self.encoder_position, self.decoder_position = position(config), position(config)
+        self.dropout = Dropout(dropout)
+        self.encoder_in = plain_map(dim, encoder[0][0], dropout)
+        widths = [encoder[0][0], *(channels for channels, _ in encoder)]
+        self.encoder = Layers(EncoderLayer(widths[i], *size, dropout) for i, size in enumerate(encoder))
+        self.encoder_out = plain_map(widths[-1], dim)
+        self.decoder_in = plain_map(dim, decoder[0][0], dropout)
+        widths = [decoder[0][0], *(channels for channels, _ in decoder)]
+        self.decoder = Layers(DecoderLayer(widths[i], *size, config) for i, size in enumerate(decoder))
+        self.decoder_out = plain_map(widths[-1], config.out_dim or dim)
+        own = plain_map(config.out_dim or dim, target_vocab, dropout)
+        self.readout: nn.Module = own if config.tie == "none" else Readout(self.target_embedding)
+
+    @property
+    def longest(self) -> int | None:
+        return self.config.max_positions
+
+    def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
+        """source (sources, time), source_mask (sources, time) or None: nothing is padded."""
+        self.encoder_position.check_length(source.shape[1])
+        table = self.target_embedding if self.source_embedding is None else self.source_embedding
+        positions = torch.arange(source.shape[1], device=source.device)[None]
+        embedded = self.dropout(self.encoder_position.embed(table(source), positions))  # (sources, time, dim)
+        x = silence(self.encoder_in(embedded), source_mask)
+        for layer in self.encoder:
+            x = layer(x, source_mask)
+        keys = slow(self.encoder_out(x), 1 / len(self.decoder))
+        lengths = embedded.new_full((len(source),), source.shape[1]) if source_mask is None else source_mask.sum(1)
+        memory = {
+            "keys": silence(keys, source_mask)[:, None],  # (sources, 1, time, dim)
+            "values": silence((keys + embedded) * HALF, source_mask)[:, None],  # (sources, 1, time, dim)
+            "mask": None if source_mask is None else source_mask[:, None, None],  # (sources, 1, 1, time)
+            "scale": lengths.to(embedded.dtype).sqrt()[:, None, None],  # (sources, 1, 1)
+        }
+        past = {
+            "layers": [layer.gated.convolution.beginning(len(source), x) for layer in self.decoder],
+            "said": torch.zeros(len(source), dtype=torch.long, device=source.device),
+        }
+        return State(memory, past)
+
+    def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
+        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
+        time, sources = tokens.shape[1], len(state.memory["keys"])
+        lineup = None if mask is None else line_up(mask)
+        count = None if lineup is None else lineup.real
+        said, new = state.past["said"], time if count is None else count
+        if isinstance(state.filled, int):  # who has said nothing yet is not asked how much it was
+            self.decoder_position.check_length(time if state.filled == 0 else int((said + new).max()))
+        positions = (said[:, None] + torch.arange(time, device=tokens.device)).clamp(max=self.config.max_positions - 1)
+        if lineup is not None:
+            tokens = tokens.take_along_dim(lineup.order, 1)
+        embedded = self.dropout(self.decoder_position.embed(self.target_embedding(tokens), positions))  # (rows, time, dim)
+        x, together = self.decoder_in(embedded), embedded.view(sources, -1, embedded.shape[-1])
+        layers = []
+        for layer, past in zip(self.decoder, state.past["layers"], strict=True):
+            x, past = layer(x, together, state.memory, past, count)
+            layers.append(past)
+        hidden = self.dropout(self.decoder_out(x))
+        if lineup is not None:
+            hidden = hidden.take_along_dim(lineup.back[..., None], 1)
+        return Step(hidden, state._replace(past={"layers": layers, "said": said + new}, filled=state.filled + time), {})
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """(…, out_dim) -> logits (…, target vocabulary)."""
+        logits: Tensor = self.readout(hidden)
+        return logits
+
+    def blocks(self) -> list[nn.Module]:
+        """The layers, for those who recompute, shard or compile them one by one."""
+        return [*self.encoder, *self.decoder]
+
+
+def silence(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Zeros where nothing real stands: x (sources, time, dim), mask (sources, time)."""
+    return x if mask is None else x.masked_fill(~mask[..., None], 0.0)
+
+
+def slow(x: Tensor, factor: float) -> Tensor:
+    """x itself, but its gradient is multiplied: every decoder layer sends one to the encoder, which would be too much."""
+    still = x.detach()
+    return still + (x - still) * factor
+
+
+def embedding(vocab: int, dim: int) -> nn.Embedding:
+    made = nn.Embedding(vocab, dim)
+    nn.init.normal_(made.weight, std=0.1)
+    return made
+
+
+def position(config: ConvS2SConfig) -> Learned:
+    size = PositionSize(config.dim, heads=1, head_dim=config.dim, limit=config.max_positions, clip=0, reads_ahead=True)
+    made = Learned(size)
+    nn.init.normal_(made.table.weight, std=0.1)
+    return made

@@ -1,0 +1,83 @@
+"""Convolutions equal torch's own, see as far as they say, and step as they run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.testing import assert_close
+
+from heedful.nn.convolution import Convolution, line_up, normed
+from heedful.nn.linear import linear
+
+WINDOWS = [(1, 1), (2, 1), (3, 1), (3, 2), (4, 3)]  # kernel, dilation
+ROWS, TIME, INPUTS, OUTPUTS = 2, 9, 5, 4
+
+
+def made(kernel: int, dilation: int) -> tuple[Convolution, Tensor, Tensor]:
+    """A convolution, its weight as torch wants it (outputs, inputs, kernel), and something to read."""
+    convolution = Convolution(INPUTS, OUTPUTS, kernel, dilation)
+    torch.nn.init.normal_(convolution.map.bias)
+    weight = convolution.map.weight.detach().view(OUTPUTS, kernel, INPUTS).transpose(1, 2)
+    return convolution, weight, torch.randn(ROWS, TIME, INPUTS)
+
+
+def torchs(x: Tensor, weight: Tensor, convolution: Convolution, before: int) -> Tensor:
+    padded = functional.pad(x.transpose(1, 2), (before, convolution.reach - before))
+    return functional.conv1d(padded, weight, convolution.map.bias, dilation=convolution.dilation).transpose(1, 2)
+
+
+@pytest.mark.parametrize(("kernel", "dilation"), WINDOWS)
+def test_both_ways_equal_torchs_convolution(kernel: int, dilation: int) -> None:
+    convolution, weight, x = made(kernel, dilation)
+    assert_close(convolution.around(x), torchs(x, weight, convolution, convolution.reach // 2))
+    assert_close(
+        convolution.follow(x, convolution.beginning(ROWS, x), None)[0], torchs(x, weight, convolution, convolution.reach)
+    )
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+@pytest.mark.parametrize(("kernel", "dilation"), WINDOWS)
+def test_following_in_chunks_is_following_at_once(kernel: int, dilation: int, chunk: int) -> None:
+    convolution, _, x = made(kernel, dilation)
+    past, said = convolution.beginning(ROWS, x), []
+    for part in torch.split(x, chunk, dim=1):
+        found, past = convolution.follow(part, past, None)
+        said.append(found)
+    assert past.shape == (ROWS, (kernel - 1) * dilation, INPUTS)
+    assert_close(torch.cat(said, dim=1), convolution.follow(x, convolution.beginning(ROWS, x), None)[0])
+
+
+@pytest.mark.parametrize(("kernel", "dilation"), WINDOWS)
+def test_only_what_counts_enters_the_past(kernel: int, dilation: int) -> None:
+    convolution, _, x = made(kernel, dilation)
+    count = torch.tensor([6, 2])
+    _, past = convolution.follow(x, convolution.beginning(ROWS, x), count)
+    for row, real in enumerate(count.tolist()):
+        _, alone = convolution.follow(x[row : row + 1, :real], convolution.beginning(1, x), None)
+        assert torch.equal(past[row], alone[0])
+
+
+def test_real_tokens_are_moved_to_the_front_in_their_order_and_back() -> None:
+    mask = torch.tensor([[0, 1, 0, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]]).bool()
+    tokens = torch.arange(15).view(3, 5)
+    lineup = line_up(mask)
+    moved = tokens.take_along_dim(lineup.order, 1)
+    assert moved[0, :3].tolist() == [1, 3, 4]
+    assert moved[1].tolist() == [5, 6, 7, 8, 9]
+    assert lineup.real.tolist() == [3, 5, 0]
+    assert torch.equal(moved.take_along_dim(lineup.back, 1), tokens)
+
+
+def test_a_normed_map_begins_with_the_wanted_deviation_and_has_a_gain_for_each_output() -> None:
+    layer = normed(linear(400, 50), std=0.3)
+    before = layer.weight.detach().clone()
+    assert float(before.std()) == pytest.approx(0.3, rel=0.02)
+    parts = dict(layer.named_parameters())
+    with torch.no_grad():
+        parts["parametrizations.weight.original1"].mul_(7.0)  # a direction: its length does not matter
+        parts["parametrizations.weight.original0"][3].mul_(2.0)  # a gain
+    factors = torch.ones(50, 1)
+    factors[3] = 2.0
+    assert_close(layer.weight, before * factors)
