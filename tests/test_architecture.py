@@ -18,7 +18,7 @@ ROOT = Path(heedful.__file__).parent
 LEVELS = [
     {"errors", "schema"},
     {"settings", "text", "evaluation", "nn"},
-    {"data", "models", "search", "inspection", "training"},
+    {"data", "models", "search", "inspection", "training", "vectors"},
     {"tasks"},
     {"config", "build", "card", "planning", "recipe_book", "running"},
     {"exchange", "serving", "cli"},
@@ -84,7 +84,7 @@ def imports_on_loading(module: str) -> set[str]:
 
 def test_there_is_something_to_check() -> None:
     assert len(SOME) > 40
-    assert "heedful.nn.rows" in imports("heedful.search.beam")
+    assert "heedful.nn.rows" in imports("heedful.search.engine")
     assert "heedful.build" in imports("heedful")  # seen although it is for the type checker
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import pytest
-from pydantic import ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from heedful.schema import Config, Problem, Problems, explicit, plain, refuse, refuse_unused, written
+from heedful.errors import ConfigError
+from heedful.schema import Config, Problem, Problems, Untagged, explicit, plain, refuse, refuse_unused, written
+from heedful.settings import read_settings
 
 
 class Search(Config):
@@ -94,3 +96,28 @@ def test_a_config_is_frozen_and_refuses_unknown_keys() -> None:
 )
 def test_values_are_shown_as_they_are_written(value: object, text: str) -> None:
     assert written(value) == text
+
+
+class Short(Config):
+    kind: Literal["short"] = "short"
+    size: int = 1
+
+
+class Long(Config):
+    kind: Literal["long"] = "long"
+    size: int = 2
+    tail: int = 3
+
+
+class Holder(Config):
+    part: Annotated[Short | Long, Field(discriminator="kind"), Untagged("kind", "short")] = Short()
+
+
+def test_a_table_without_its_tag_is_of_the_kind_that_is_meant_then() -> None:
+    assert Holder.model_validate({"part": {"size": 5}}).part == Short(size=5)
+    assert Holder.model_validate({"part": {"kind": "long"}}).part == Long()
+    assert Holder.model_validate({"part": Long(tail=4)}).part == Long(tail=4)
+    with pytest.raises(ConfigError, match=r"part\.tail: unknown key; expected one of: kind, size"):
+        read_settings(Holder, None, ["part.tail=1"])
+    with pytest.raises(ConfigError, match=r"part\.size: given 'x', expected a whole number"):
+        read_settings(Holder, None, ["part.size=x"])

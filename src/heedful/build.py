@@ -5,37 +5,34 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from heedful.chooser import Classifier
 from heedful.config import Run, read_run
-from heedful.data.check import check_data
-from heedful.data.encode import StoreOptions, content_hash, open_store
-from heedful.data.pairs import pairs, sentences
-from heedful.data.report import CheckReport
-from heedful.data.sources import CorpusConfig, files_of
-from heedful.data.splits import splits_of
-from heedful.data.store import JoinedStore
+from heedful.data.encode import content_hash
+from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError, lookup
-from heedful.models import MODELS, SequenceModel
-from heedful.schema import plain
-from heedful.search import SearchConfig
-from heedful.search.hypothesis import OPTIONS_OF
-from heedful.settings import read_settings
-from heedful.settings.toml import write_value
+from heedful.models import MODELS
+from heedful.nn.precision import prepared
 from heedful.tasks import TASKS
 from heedful.tasks.evaluating import Evaluation, Examples, How, Scored, evaluate, score_pairs
 from heedful.tasks.translating import System, Translation, translate
-from heedful.tasks.translation import Corpora
+from heedful.tasks.translation import examples_of
 from heedful.text.learning import train_tokenizer
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import retention, run_folder
 from heedful.training.averaging import inference_weights
+from heedful.worker import Worker, as_changes
+from heedful.writer import Writer
 
 Say = Callable[[str], None]
+
+__all__ = ["Translator", "check", "examples_of", "load", "load_ensemble", "make_corpora", "make_model", "make_tokenizers"]
 
 
 def choose_device(name: str | None = None) -> torch.device:
@@ -53,10 +50,15 @@ def choose_device(name: str | None = None) -> torch.device:
 
 
 def make_tokenizers(run: Run, folder: Path) -> tuple[Tokenizer, Tokenizer]:
-    """Those of the run folder, or new ones trained on the training text and stored there."""
+    """Those of the run folder, or else those that its first weights belong to, or new ones trained on the training text."""
     shared, source, target = (folder / f"{side}tokenizer.json" for side in ("", "source.", "target."))
-    corpora = splits_of(run.data).train
-    tags = list(dict.fromkeys(corpus.tag for corpus in corpora if corpus.tag))
+    task = task_of(run)
+    if run.training.init:
+        for path in (shared, source, target):
+            given = Path(run.training.init) / path.name
+            if given.exists() and not path.exists():
+                Tokenizer.load(given).save(path)
+        return load_tokenizers(folder)
 
     def made(path: Path, lines: Callable[[], Iterable[str]], tags: Sequence[str]) -> Tokenizer:
         if not path.exists():
@@ -64,16 +66,13 @@ def make_tokenizers(run: Run, folder: Path) -> tuple[Tokenizer, Tokenizer]:
         return Tokenizer.load(path)
 
     def both() -> Iterator[str]:
-        yield from sentences(corpora, "source")
-        yield from sentences(corpora, "target")
+        yield from task.lines("source")
+        yield from task.lines("target")
 
     if run.tokenizer.shared:
-        tokenizer = made(shared, both, tags)
+        tokenizer = made(shared, both, task.tags)
         return tokenizer, tokenizer
-    return (
-        made(source, lambda: sentences(corpora, "source"), tags),
-        made(target, lambda: sentences(corpora, "target"), []),
-    )
+    return made(source, lambda: task.lines("source"), task.tags), made(target, lambda: task.lines("target"), [])
 
 
 def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
@@ -86,70 +85,54 @@ def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
     return Tokenizer.load(folder / "source.tokenizer.json"), Tokenizer.load(folder / "target.tokenizer.json")
 
 
-def make_corpora(run: Run, tokenizers: tuple[Tokenizer, Tokenizer], report: CheckReport) -> Corpora:
-    splits = splits_of(run.data)
-    options = StoreOptions(run.data.max_length, run.data.max_ratio, keep_text=run.tokenizer.dropout > 0)
-    stores = [
-        open_store(corpus, tokenizers, options, dropped=dropped)
-        for corpus, dropped in zip(splits.train, report.dropped("train"), strict=True)
-    ]
-    weights = tuple(corpus.weight for corpus in splits.train)
-    return Corpora(JoinedStore(stores), weights, examples_of(splits.valid, run.data.max_ratio))
+def task_of(run: Run) -> Any:
+    """The run's task, which knows its data but has not met its model yet."""
+    return lookup(run.task.name, TASKS, "task")(run.task, run.data, run.search, run.seed)
 
 
-def examples_of(corpora: Iterable[CorpusConfig], max_ratio: float) -> Examples:
-    found = [pair for corpus in corpora for pair in pairs(corpus, max_ratio=max_ratio)]
-    return Examples([pair.source for pair in found], [pair.target for pair in found])
+def make_corpora(run: Run, tokenizers: tuple[Tokenizer, Tokenizer], report: Any) -> Any:
+    """What the task learns from and is judged by; report: what `check` said."""
+    return task_of(run).open_corpora(tokenizers, report, keep_text=run.tokenizer.dropout > 0)
 
 
 def make_model(run: Run, source_vocab: int, target_vocab: int) -> nn.Module:
     """A model with the weights that the run's seed gives it."""
     torch.manual_seed(run.seed)
-    made: nn.Module = lookup(run.model.family, MODELS, "model family")(run.model, source_vocab, target_vocab)
+    plain = lookup(run.model.family, MODELS, "model family")(run.model, source_vocab, target_vocab)
+    made: nn.Module = task_of(run).equip(plain)
     return made
 
 
 def data_hashes(run: Run) -> dict[str, str]:
     """SHA-256 of every file that the run reads."""
-    files = [file for split in splits_of(run.data) for corpus in split for file in files_of(corpus)]
-    return {str(file): content_hash(file) for file in files}
+    vectors = [] if run.training.vectors is None else [find_path(run.training.vectors)]
+    return {str(file): content_hash(file) for file in [*task_of(run).files(), *vectors]}
 
 
 def make_system(run: Run, models: Sequence[Any], tokenizers: tuple[Tokenizer, Tokenizer], device: torch.device) -> System:
     return System(models, *tokenizers, device, max_length=run.data.max_length)
 
 
-def make_task(run: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], corpora: Corpora) -> Any:
+def make_task(run: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], corpora: Any) -> Any:
     device = next(model.parameters()).device
-    task = lookup(run.task.name, TASKS, "task")(run.task, run.data, run.search, run.seed)
-    return task.bind(corpora, make_system(run, [model], tokenizers, device), run.tokenizer.dropout)
+    return task_of(run).bind(corpora, make_system(run, [model], tokenizers, device), run.tokenizer.dropout)
 
 
-def check(run: Run, say: Say) -> CheckReport:
-    report = check_data(run.data)
+def check(run: Run, say: Say) -> Any:
+    """Look through the data before anything is done with it."""
+    report = task_of(run).check()
     for line in report.lines():
         say(line)
     return report
 
 
-class Translator:
+class Translator(Worker):
     """A trained model at work."""
 
-    def __init__(self, run: Run, system: System, checkpoint: Path) -> None:
-        self.run, self.system, self.checkpoint = run, system, checkpoint
-
-    @property
-    def model(self) -> SequenceModel:
-        return self.system.models[0]
-
-    def search(self, changes: Sequence[str] = ()) -> SearchConfig:
-        """The run's search with some options changed ("beam=5"); another method begins with its own defaults."""
-        given = dict(change.split("=", 1) for change in changes if "=" in change)
-        own = plain(self.run.search)
-        if given.get("method", self.run.search.method).strip("\"'") != self.run.search.method:
-            own = {name: value for name, value in own.items() if name not in OPTIONS_OF.get(self.run.search.method, ())}
-        kept = [f"{name}={write_value(value)}" for name, value in own.items() if value is not None]
-        return read_settings(SearchConfig, None, [*kept, *changes]).config
+    def at(self, precision: str) -> Translator:
+        """The same translator, its models made ready to run in fp32, bf16 or int8."""
+        models = [prepared(model, precision, self.system.device) for model in self.system.models]  # type: ignore[type-var]
+        return Translator(self.run, replace(self.system, models=models, engines={}), self.checkpoint)
 
     def translate(self, lines: Sequence[str], **search: Any) -> list[str]:
         """The best translation of each line; options of `SearchConfig` may be given by name."""
@@ -173,13 +156,13 @@ class Translator:
         return evaluate(self.system, examples, self.search(as_changes(search)), metrics, how=how)
 
 
-def as_changes(options: dict[str, Any]) -> list[str]:
-    """{"beam": 5} -> ["beam=5"]."""
-    return [f"{name}={write_value(value)}" for name, value in options.items()]
+WORKERS: dict[str, type[Worker]] = {"translation": Translator, "language": Writer, "classification": Classifier}
 
 
-def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: str | None = None) -> Translator:
-    """A run folder -> a translator. Takes the best checkpoint, else the newest; or best, last, average, step-N by name."""
+def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: str | None = None) -> Any:
+    """A run folder -> a `Translator`, or whoever does the run's task.
+
+    Takes the best checkpoint, else the newest; or best, last, average, step-N by name."""
     path = Path(folder)
     chosen = retention.resolve(path, checkpoint)
     run_folder.read_facts(path)
@@ -188,7 +171,15 @@ def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: 
     put_weights(model, inference_weights(chosen), chosen)
     where = choose_device(device)
     model = model.to(where).eval()
-    return Translator(run, make_system(run, [model], tokenizers, where), chosen)
+    return lookup(run.task.name, WORKERS, "task")(run, make_system(run, [model], tokenizers, where), chosen)
+
+
+def load_translator(folder: Path, checkpoint: str | None = None, device: str | None = None) -> Translator:
+    """As `load`, where nothing but a translator will do."""
+    worker = load(folder, checkpoint, device)
+    if not isinstance(worker, Translator):
+        raise ConfigError(f"{folder} is a run of task {worker.run.task.name!r}; expected a run of 'translation'")
+    return worker
 
 
 def read_folder(path: Path) -> tuple[Run, tuple[Tokenizer, Tokenizer]]:
@@ -203,7 +194,7 @@ def read_folder(path: Path) -> tuple[Run, tuple[Tokenizer, Tokenizer]]:
 
 def load_ensemble(folders: Sequence[Path], checkpoint: str | None = None, device: str | None = None) -> Translator:
     """Several runs with one target vocabulary as one translator."""
-    members = [load(folder, checkpoint, device) for folder in folders]
+    members = [load_translator(folder, checkpoint, device) for folder in folders]
     first = members[0]
     for folder, member in zip(folders, members, strict=True):
         for side in ("source_tokenizer", "target_tokenizer"):

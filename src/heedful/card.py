@@ -19,16 +19,16 @@ def model_card(config: Run, folder: Path, trainer: Trainer) -> str:
     figures = "\n".join(f"| {name} | {value:.4g} | {signatures.get(name, '')} |" for name, value in state["metrics"].items())
     data = "\n".join(f"| {name} | `{digest}` |" for name, digest in facts["data"].items())
     versions = ", ".join(f"{name} {version}" for name, version in facts["environment"].items())
+    usage, limits = trainer.task.advice(str(folder))  # type: ignore[attr-defined]
     return f"""# {folder.name}
 
 A {config.model.family} for {config.task.name}: {parameters:,} parameters, {config.tokenizer.kind} tokenizer, trained for
-{trainer.journey.step:,} steps on {trainer.journey.tokens:,} target tokens. `config.toml` holds every option.
+{trainer.journey.step:,} steps on {trainer.journey.tokens:,} tokens. `config.toml` holds every option.
 
 ```python
 import heedful
 
-translator = heedful.load("{folder}")
-translator.translate(["…"])
+{usage}
 ```
 
 ## Validation
@@ -49,6 +49,6 @@ Made with {versions}.
 
 ## Limits
 
-The model knows what its training text knows, with its errors and leanings, and sentences of up to {config.data.max_length}
-tokens; longer ones are split. Judge it on text of your own before relying on it.
+The model knows what its training text knows, with its errors and leanings. {limits}
+Judge it on text of your own before relying on it.
 """

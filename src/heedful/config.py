@@ -7,51 +7,57 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import NonNegativeInt, model_validator
+from pydantic import Field, NonNegativeInt, model_validator
 
+from heedful.data.corpus_text import TextConfig
+from heedful.data.labelled import LabelledConfig
 from heedful.data.splits import DataConfig
 from heedful.models import ModelConfig
-from heedful.schema import Config, Problem, plain, refuse
+from heedful.models.transformer import TransformerConfig
+from heedful.schema import Config, Problem, Untagged, plain, refuse
 from heedful.search import SearchConfig
 from heedful.settings import Settings, difference, read_settings
 from heedful.settings.toml import write_toml
 from heedful.tasks import TaskConfig
+from heedful.tasks.translation import TranslationConfig
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.training.config import TrainingConfig
 
 MAY_DIFFER = ("training.steps", "training.save_every", "training.validate_every")  # when a run is continued
 
+if TYPE_CHECKING:
+    Data = Any  # the task knows what it reads
+else:
+    Data = Annotated[DataConfig | TextConfig | LabelledConfig, Field(discriminator="form"), Untagged("form", "pairs")]
+
 
 class Run(Config):
     seed: NonNegativeInt = 1
-    model: ModelConfig = ModelConfig()
-    task: TaskConfig = TaskConfig()
+    model: ModelConfig = TransformerConfig()
+    task: TaskConfig = TranslationConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
-    data: DataConfig
+    data: Data
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = SearchConfig()
 
     @model_validator(mode="after")
     def _fits_together(self) -> Run:
-        problems = []
-        if self.model.tie == "all" and not self.tokenizer.shared:
-            problems.append(
-                Problem(
-                    "model.tie",
-                    "given 'all', but the vocabularies are separate; expected 'output' or 'none' with tokenizer.shared = false",
-                )
-            )
-        known = ("loss", "perplexity", *self.task.validation_metrics)
+        if self.data.form != self.task.form:
+            sentence = f"given {self.data.form!r}, but task {self.task.name!r} reads {self.task.form!r}"
+            refuse([Problem("data.form", sentence)])
+        source, target = self.data.sides
+        fits = self.model.misfits(shared=self.tokenizer.shared, source=source, target=target)
+        problems = [problem._replace(path=f"model.{problem.path}") for problem in fits]
+        if self.model.reads and not source:
+            sentence = f"given {self.model.family!r}, which needs a source; task {self.task.name!r} has none; expected 'gpt'"
+            problems.append(Problem("model.family", sentence))
+        if not source and not self.tokenizer.shared:
+            problems.append(Problem("tokenizer.shared", f"given false, but task {self.task.name!r} has one side only"))
+        known = self.task.figures
         if self.training.metric not in known:
             problems.append(Problem("training.metric", f"given {self.training.metric!r}, expected one of: {', '.join(known)}"))
-        if self.model.position == "learned" and self.model.max_positions <= self.data.max_length:
-            problems.append(
-                Problem(
-                    "model.max_positions",
-                    f"given {self.model.max_positions}, expected more than data.max_length, which is {self.data.max_length}",
-                )
-            )
         refuse(problems)
         return self
 

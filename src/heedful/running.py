@@ -20,9 +20,11 @@ from torch import nn
 from heedful import build
 from heedful.card import model_card
 from heedful.config import Run, as_toml, changes, read_run
-from heedful.data.report import CheckReport
+from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.nn.memory import keep_freed_memory
 from heedful.recipe_book import find_recipe
+from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, retention, run_folder
 from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import load_state, verifies
@@ -31,6 +33,8 @@ from heedful.training.durable import replace_text
 from heedful.training.loop import Outcome, Trainer, outcome
 from heedful.training.loop import train as run_to_the_end
 from heedful.training.progress import Progress
+from heedful.vectors.files import load_vectors
+from heedful.vectors.placing import Placed, freeze_rows, place_in_model
 
 
 def train(
@@ -147,16 +151,19 @@ def make_progress(config: Run, folder: Path, console: Console) -> Progress:
     return Progress(folder / "metrics.jsonl", report_every=config.training.report_every, console=console, board=board)
 
 
-def make_trainer(config: Run, folder: Path, report: CheckReport, device: torch.device, progress: Progress) -> Trainer:
+def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, progress: Progress) -> Trainer:
     """Everything from text to the first update, in order."""
     if config.training.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
+    if device.type == "cpu":
+        keep_freed_memory()
     tokenizers = build.make_tokenizers(config, folder)
     corpora = build.make_corpora(config, tokenizers, report)
     model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
-    if config.training.init is not None:
+    if config.training.init:
         warm_start(model, Path(config.training.init))
+    placed = place_vectors(config, model, tokenizers, progress)
     model = model.to(device)
     task = build.make_task(config, model, tokenizers, corpora)
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -165,13 +172,30 @@ def make_trainer(config: Run, folder: Path, report: CheckReport, device: torch.d
         recompute_blocks(model.blocks())  # type: ignore[operator]
     if config.training.compile:
         compile_task(task, device, progress.say)
-    return Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim)
+    if config.training.capture and device.type != "cuda":
+        progress.say("training.capture has no effect here: only steps on a GPU are captured")
+    trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim)
+    if config.training.freeze_vectors:
+        for one in placed:
+            freeze_rows(one, trainer.optimiser)
+    return trainer
+
+
+def place_vectors(config: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], progress: Progress) -> list[Placed]:
+    """Let the embeddings begin with word vectors, where the config names some."""
+    if config.training.vectors is None:
+        return []
+    vectors = load_vectors(find_path(config.training.vectors))
+    placed = place_in_model(model, tokenizers, vectors, config.training.vectors_side)
+    for one in placed:
+        progress.say(f"{len(one.rows):,} of {one.table.num_embeddings:,} embeddings begin as in {config.training.vectors}")
+    return placed
 
 
 def warm_start(model: nn.Module, run: Path) -> None:
-    """Begin with another run's weights."""
+    """Begin with another run's weights; a head that this task adds begins anew."""
     chosen = retention.resolve(run)
-    build.put_weights(model, inference_weights(chosen), chosen)
+    build.put_weights(getattr(model, "body", model), inference_weights(chosen), chosen)
 
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:

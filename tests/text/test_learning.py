@@ -21,8 +21,8 @@ LINES = [
     "The men (two) didn't see 12 dogs; the dogs saw the men!",
     "Die Hunde sahen die Männer, die Männer sahen die Hunde nicht.",
 ] * 2
-SIZES = {"words": 60, "bpe": 120, "unigram": 120, "bytes": 320}
-KINDS: list[Kind] = ["characters", "words", "bpe", "unigram", "bytes"]
+SIZES = {"words": 60, "spaces": 60, "bpe": 120, "unigram": 120, "bytes": 320}
+KINDS: list[Kind] = ["characters", "words", "spaces", "bpe", "unigram", "bytes"]
 
 
 def config(kind: Kind, **options: object) -> TokenizerConfig:
@@ -50,7 +50,7 @@ def test_our_special_ids_are_nought_to_three(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", SIZES)
 def test_the_vocabulary_has_the_size_asked_for_tags_included(kind: Kind) -> None:
-    room = {"words": 30, "unigram": 62}.get(kind, SIZES[kind])
+    room = {"words": 30, "spaces": 24, "unigram": 62}.get(kind, SIZES[kind])
     assert len(train_tokenizer(config(kind, vocab=room), LINES, tags=["<2de>", "<2fr>"])) == room
 
 
@@ -95,7 +95,7 @@ def test_half_a_character_in_the_text_is_an_error(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_short_line_is_enough(kind: Kind) -> None:
-    tokenizer = train_tokenizer(config(kind, **({"min_frequency": 1} if kind == "words" else {})), ["a"])
+    tokenizer = train_tokenizer(config(kind, **({"min_frequency": 1} if kind in ("words", "spaces") else {})), ["a"])
     assert tokenizer.decode(tokenizer.encode("a")) == "a"
 
 

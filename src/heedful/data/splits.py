@@ -13,7 +13,7 @@ The short forms on the left fill the splits that have no table of their own. The
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, PositiveInt, model_validator
 
@@ -49,6 +49,7 @@ class Counts(Config):
 class DataConfig(Config):
     """The corpora, what is done with pairs that look wrong, and how large a batch is."""
 
+    form: Literal["pairs"] = "pairs"
     train: Corpora | None = None
     valid: Corpora | None = None
     test: Corpora | None = None
@@ -64,6 +65,11 @@ class DataConfig(Config):
     batch_tokens: PositiveInt = 4096  # rows x longest of either side, end token and padding counted
     rung: PositiveInt = 1  # pad lengths to a multiple of this and fill batches up, so that few shapes occur; 1: never
     prefetch: NonNegativeInt = 4  # batches prepared ahead in the background; 0 prepares each when it is asked for
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Tokens of the longest source and target, the end or the start counted."""
+        return self.max_length + 1, self.max_length + 1
 
     @model_validator(mode="after")
     def every_option_has_an_effect(self) -> Self:

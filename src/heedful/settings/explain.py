@@ -179,6 +179,8 @@ def _choose_table(spot: Spot, given: Mapping[str, object]) -> Any:
     tables = list(filter(is_table, branches(spot.kind)))
     declared = _discriminator(spot.kind)
     tag = declared or _shared_tag(tables)
+    if tag and tag not in given and (untagged := rule(peel(spot.kind)[1], "untagged")):
+        given = {tag: untagged, **given}
     if tag and (tag in given or declared):
         named = {name: table for table in tables for name in choices(fields(table).get(tag))}
         kind: Any = Literal[tuple(named)]

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
 
+import torch
 from pydantic import NonNegativeFloat, NonNegativeInt
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.data.batching import Index, mixture, padding, plan_epoch
+from heedful.data.check import check_data
+from heedful.data.encode import StoreOptions, open_store
+from heedful.data.pairs import pairs, sentences
 from heedful.data.prefetch import prefetch
-from heedful.data.splits import DataConfig
+from heedful.data.report import CheckReport
+from heedful.data.sources import CorpusConfig, files_of
+from heedful.data.splits import DataConfig, splits_of
 from heedful.data.store import JoinedStore
 from heedful.models import SequenceModel
-from heedful.nn.losses import Loss, cross_entropy, disagreement
+from heedful.nn.linear import Readout
+from heedful.nn.losses import Loss, cross_entropy, disagreement, projected_cross_entropy
 from heedful.schema import Config, Probability, refuse_unused
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch, collate, fill_up, split_batch
 from heedful.tasks.evaluating import Examples, evaluate
 from heedful.tasks.translating import System
+from heedful.text.tokenizer import Tokenizer
 from heedful.training.loop import Fed, Validation
 from heedful.training.update import Objective
 
 
 class TranslationConfig(Config):
+    form: ClassVar[str] = "pairs"  # of the data
     name: Literal["translation"] = "translation"
     label_smoothing: Probability = 0.1
     smoothing_over: Literal["all", "others", "words"] = "all"  # who shares what the true word gives up
@@ -31,6 +41,11 @@ class TranslationConfig(Config):
     validation_metrics: tuple[Literal["bleu", "chrf", "ter", "exact_match"], ...] = ("bleu", "chrf")
     validation_sentences: NonNegativeInt = 0  # how many validation sentences to translate; 0: all
     samples: NonNegativeInt = 1  # translations to show at each validation
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """What a validation tells."""
+        return ("loss", "perplexity", *self.validation_metrics)
 
     def model_post_init(self, context: Any) -> None:
         if self.label_smoothing == 0:
@@ -45,14 +60,55 @@ class Corpora(NamedTuple):
     valid: Examples
 
 
+def examples_of(corpora: Iterable[CorpusConfig], max_ratio: float) -> Examples:
+    found = [pair for corpus in corpora for pair in pairs(corpus, max_ratio=max_ratio)]
+    return Examples([pair.source for pair in found], [pair.target for pair in found])
+
+
 class Translation:
     def __init__(self, config: TranslationConfig, data: DataConfig, search: SearchConfig, seed: int) -> None:
         self.config, self.data, self.search, self.seed = config, data, search, seed
+
+    def check(self) -> CheckReport:
+        """Reads every line once, and says what is wrong with which."""
+        return check_data(self.data)
+
+    def files(self) -> list[Path]:
+        return [file for split in splits_of(self.data) for corpus in split for file in files_of(corpus)]
+
+    def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
+        """What the vocabulary of a side is learnt from."""
+        return sentences(splits_of(self.data).train, side)
+
+    @property
+    def tags(self) -> list[str]:
+        """Marks in front of sources, each a token of its own."""
+        return list(dict.fromkeys(corpus.tag for corpus in splits_of(self.data).train if corpus.tag))
+
+    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: CheckReport, *, keep_text: bool) -> Corpora:
+        """Encoded, without what the check dropped."""
+        splits = splits_of(self.data)
+        options = StoreOptions(self.data.max_length, self.data.max_ratio, keep_text=keep_text)
+        stores = [
+            open_store(corpus, tokenizers, options, dropped=dropped)
+            for corpus, dropped in zip(splits.train, report.dropped("train"), strict=True)
+        ]
+        weights = tuple(corpus.weight for corpus in splits.train)
+        return Corpora(JoinedStore(stores), weights, examples_of(splits.valid, self.data.max_ratio))
 
     def bind(self, corpora: Corpora, system: System, dropout: float = 0.0) -> Translation:
         """Give the task its data, the system whose model is being trained, and its BPE-dropout."""
         self.corpora, self.system, self.dropout = corpora, system, dropout
         return self
+
+    def equip(self, model: nn.Module) -> nn.Module:
+        """The model as it is trained: nothing is added."""
+        return model
+
+    def advice(self, folder: str) -> tuple[str, str]:
+        """How the model is used and what it cannot do, for its card."""
+        usage = f'translator = heedful.load("{folder}")\ntranslator.translate(["…"])'
+        return usage, f"It knows sentences of up to {self.data.max_length} tokens; longer ones are split."
 
     def facts(self) -> dict[str, float]:
         """What an epoch is made of."""
@@ -132,33 +188,30 @@ class Translation:
         """The loss as a function of tensors alone, which can be compiled and captured."""
         if self.config.r_drop:
             return self.twice(model, source, source_mask, target_in, target_out)
-        logits, losses = forward(model, source, source_mask, target_in)
-        smoothed, plain = self.cross_entropy(logits, target_out.flatten())
-        return with_model_losses(Objective(smoothed, {"loss": plain}), losses)
+        step = model.step(target_in, model.start(source, source_mask, room=0))
+        smoothed, plain = token_loss(model, step.hidden.flatten(0, 1), target_out.flatten(), **self.judging())
+        return with_model_losses(Objective(smoothed, {"loss": plain}), step.losses)
 
     def twice(
         self, model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor
     ) -> Objective:
         """R-Drop: two passes under different dropout, which should agree."""
         both_masks = None if source_mask is None else source_mask.repeat(2, 1)
-        logits, losses = forward(model, source.repeat(2, 1), both_masks, target_in.repeat(2, 1))
-        smoothed, plain = self.cross_entropy(logits, target_out.repeat(2, 1).flatten())
+        step = model.step(target_in.repeat(2, 1), model.start(source.repeat(2, 1), both_masks, room=0))
+        logits = model.project(step.hidden.flatten(0, 1))  # (2 x rows x target time, vocab)
+        smoothed, plain = cross_entropy(logits, target_out.repeat(2, 1).flatten(), **self.judging())
         real = target_out.flatten() != self.system.target_tokenizer.specials.pad
         first, second = logits.chunk(2)
         apart = disagreement(first, second, real)
         # Both passes count half, so that the loss is of one batch; alpha is halved with them, as published.
         total = (smoothed.total + self.config.r_drop * apart.total) / 2
         report = {"loss": Loss(plain.total / 2, apart.count), "disagreement": apart}
-        return with_model_losses(Objective(Loss(total, apart.count), report), losses)
+        return with_model_losses(Objective(Loss(total, apart.count), report), step.losses)
 
-    def cross_entropy(self, logits: Tensor, target: Tensor) -> tuple[Loss, Loss]:
-        return cross_entropy(
-            logits,
-            target,
-            padding=self.system.target_tokenizer.specials.pad,
-            smoothing=self.config.label_smoothing,
-            share=self.config.smoothing_over,
-        )
+    def judging(self) -> dict[str, Any]:
+        """How the loss is smoothed, and what does not count."""
+        pad = self.system.target_tokenizer.specials.pad
+        return {"padding": pad, "smoothing": self.config.label_smoothing, "share": self.config.smoothing_over}
 
     def validate(self, model: SequenceModel) -> Validation:
         """The very function that `heed evaluate` calls, on the validation data."""
@@ -175,12 +228,12 @@ class Translation:
         return Validation(result.figures, signatures, samples)
 
 
-def forward(
-    model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor
-) -> tuple[Tensor, dict[str, Loss]]:
-    """Logits (rows x target time, vocab), and what the model's layers want minimised besides."""
-    step = model.step(target_in, model.start(source, source_mask, room=0))
-    return model.project(step.hidden.flatten(0, 1)), step.losses
+def token_loss(model: SequenceModel, hidden: Tensor, target: Tensor, **judging: Any) -> tuple[Loss, Loss]:
+    """hidden (tokens, dim), target (tokens,) -> the loss to minimise and the plain one; on a CPU without all the logits."""
+    readout = getattr(model, "readout", None)
+    if isinstance(readout, Readout) and hidden.device.type == "cpu" and not torch.compiler.is_compiling():
+        return projected_cross_entropy(hidden, readout.weight, target, **judging)
+    return cross_entropy(model.project(hidden), target, **judging)
 
 
 def with_model_losses(objective: Objective, losses: dict[str, Loss]) -> Objective:

@@ -1,11 +1,12 @@
 """Learning a vocabulary from text. The same lines give the same tokenizer, byte for byte.
 
 No character of the text is ever dropped: where `vocab` has no room for the alphabet, an error says how much room it
-needs. Only the kind `words` leaves words out, those seen too rarely, and reads them as <unk>.
+needs. Only the kinds `words` and `spaces` leave words out, those seen too rarely, and read them as <unk>.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from tokenizers import Tokenizer as Library
@@ -75,12 +76,31 @@ def learn_words(config: TokenizerConfig, blank: Library, lines: Iterable[str], s
         vocab_size=size, min_frequency=config.min_frequency, special_tokens=list(SPECIALS), show_progress=False
     )
     blank.train_from_iterator(lines, trainer)
-    if blank.get_vocab_size() == len(SPECIALS):
+    check_some(config, blank.get_vocab_size() - len(SPECIALS))
+    return blank
+
+
+def learn_spaces(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
+    """The library's trainer would give <unk>, which such a text may hold, two ids."""
+    check_room(config, size=size, needed=1, of="words")
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(word for word, _ in blank.pre_tokenizer.pre_tokenize_str(blank.normalizer.normalize_str(line)))
+    del counts[UNK]
+    known = [word for word, count in counts.items() if count >= config.min_frequency]
+    check_some(config, len(known))
+    frequent = sorted(known, key=lambda word: (-counts[word], word))[: size - len(SPECIALS)]
+    blank.model = models.WordLevel({token: id for id, token in enumerate([*SPECIALS, *frequent])}, UNK)
+    blank.add_special_tokens(list(SPECIALS))
+    return blank
+
+
+def check_some(config: TokenizerConfig, words: int) -> None:
+    if words == 0:
         raise DataError(
             f"no word of the training text occurs {config.min_frequency} times (tokenizer.min_frequency)",
             hint="lower tokenizer.min_frequency, or give more text",
         )
-    return blank
 
 
 def learn_merges(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
@@ -122,6 +142,7 @@ def check_room(config: TokenizerConfig, *, size: int, needed: int, of: str) -> N
 LEARNERS: dict[str, Learner] = {
     "characters": learn_characters,
     "words": learn_words,
+    "spaces": learn_spaces,
     "bpe": learn_merges,
     "unigram": learn_pieces,
     "bytes": learn_merges,

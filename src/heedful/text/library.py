@@ -57,6 +57,7 @@ def spell_words(pieces: Sequence[str]) -> list[bytes]:
 SPELLINGS: dict[str, Callable[[Sequence[str]], list[bytes]]] = {
     "characters": spell_plain,
     "words": spell_words,
+    "spaces": spell_words,
     "bpe": spell_barred,
     "unigram": spell_barred,
     "bytes": spell_bytes,

@@ -3,21 +3,24 @@
     characters   every character is a piece; so are spaces
     words        letters and digits hold together, every other character stands alone; a joiner says where no
                  space stood:            (don't) -> (￭ don ￭'￭ t ￭)
+    spaces       white space alone parts words, for text that was tokenised before
     bpe, unigram letters, digits and the rest part; a bar says where a space stood, also in front of the text:
                                          two men, 10 dogs -> ▁two ▁men , ▁10 ▁dogs
     bytes        the same over the bytes of UTF-8, with the space itself
 
-A piece never mixes letters with signs, hence no text can ever be read as a special token such as <s>.
+A piece never mixes letters with signs, hence no text can ever be read as a special token such as <s>; `spaces`, whose
+pieces do, reads such a word as unknown.
 The bar (U+2581) and the joiner (U+FFED) themselves are lost in kinds that use them.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from heedful.text.specials import UNK
+from heedful.text.specials import SPECIALS, UNK
 
 BAR = "▁"
 JOINER = "￭"
@@ -64,6 +67,15 @@ def words(steps: list[normalizers.Normalizer]) -> Tokenizer:
     return library
 
 
+def spaces(steps: list[normalizers.Normalizer]) -> Tokenizer:
+    special = "|".join(re.escape(token) for token in SPECIALS)
+    library = Tokenizer(models.WordLevel(unk_token=UNK))
+    library.normalizer = normalizers.Sequence([*steps, normalizers.Replace(Regex(rf"(?<!\S)({special})(?!\S)"), UNK)])
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    library.decoder = decoders.Sequence([decoders.WordPiece(prefix=JOINER, cleanup=False), decoders.Fuse()])
+    return library
+
+
 def barred(model: models.Model, steps: list[normalizers.Normalizer]) -> Tokenizer:
     library = Tokenizer(model)
     library.normalizer = normalizers.Sequence([*steps, normalizers.Prepend(BAR), normalizers.Replace(" ", BAR)])
@@ -96,6 +108,7 @@ def bytes_(steps: list[normalizers.Normalizer]) -> Tokenizer:
 PIPELINES: dict[str, Callable[[list[normalizers.Normalizer]], Tokenizer]] = {
     "characters": characters,
     "words": words,
+    "spaces": spaces,
     "bpe": bpe,
     "unigram": unigram,
     "bytes": bytes_,

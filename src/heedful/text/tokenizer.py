@@ -26,12 +26,13 @@ from heedful.text.sentencepiece import SentencePieceCodec
 from heedful.text.specials import END, PAD, START, Specials
 from heedful.text.words import word_indices
 
-Kind = Literal["characters", "words", "bpe", "unigram", "bytes", "sentencepiece"]
+Kind = Literal["characters", "words", "spaces", "bpe", "unigram", "bytes", "sentencepiece"]
 
 # The options that mean something to each kind, besides `shared`.
 OPTIONS: dict[Kind, frozenset[str]] = {
     "characters": frozenset({"lowercase", "normalise"}),
     "words": frozenset({"vocab", "lowercase", "normalise", "min_frequency"}),
+    "spaces": frozenset({"vocab", "lowercase", "normalise", "min_frequency"}),
     "bpe": frozenset({"vocab", "lowercase", "normalise", "min_frequency", "dropout"}),
     "unigram": frozenset({"vocab", "lowercase", "normalise"}),
     "bytes": frozenset({"vocab", "lowercase", "normalise", "min_frequency", "dropout"}),
@@ -212,6 +213,7 @@ def refuse_half_characters(texts: Sequence[str]) -> None:
 CODECS: dict[Kind, Callable[[dict[str, Any]], Codec]] = {
     "characters": partial(LibraryCodec.read, "characters"),
     "words": partial(LibraryCodec.read, "words"),
+    "spaces": partial(LibraryCodec.read, "spaces"),
     "bpe": partial(LibraryCodec.read, "bpe"),
     "unigram": partial(LibraryCodec.read, "unigram"),
     "bytes": partial(LibraryCodec.read, "bytes"),

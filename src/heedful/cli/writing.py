@@ -1,0 +1,48 @@
+"""heed generate: let a language model go on from a prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heedful.cli.output import Checkpoint, Device, Json, put, table
+
+if TYPE_CHECKING:
+    from heedful.chooser import Classifier
+    from heedful.writer import Writer
+
+
+def generate(
+    run: Annotated[Path, typer.Argument(help="The run folder of a language model.")],
+    prompt: Annotated[str, typer.Option(help="What the text begins with.")] = "",
+    length: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 200,
+    search: Annotated[list[str] | None, typer.Option("--search", "-s", help="-s temperature=0.8 -s n_best=3.")] = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Write on from a prompt: by sampling, unless the run's [search] or -s method=greedy says otherwise."""
+    from heedful.build import load
+    from heedful.errors import ConfigError
+    from heedful.tasks.writing import generate as write
+
+    writer = load(run, checkpoint, device)
+    if writer.run.task.name != "language":
+        raise ConfigError(f"{run} is a run of task {writer.run.task.name!r}; expected a run of 'language'")
+    texts = write(writer.system, prompt, length, writer.search(search or []))
+    if json:
+        put({"prompt": prompt, "texts": texts, "checkpoint": str(writer.checkpoint)})
+    else:
+        print("\n---\n".join(texts))
+
+
+def judge(worker: Writer | Classifier, split: str, json: bool) -> None:
+    """What `heed evaluate` says of whoever does not translate."""
+    figures = worker.judge(split)
+    if json:
+        about = {"tokenizer": worker.system.target_tokenizer.description, "checkpoint": str(worker.checkpoint)}
+        put({"split": split, "figures": figures, **about})
+    else:
+        print(table([("figure", split), *((name.replace("_", " "), f"{value:.4g}") for name, value in figures.items())]))

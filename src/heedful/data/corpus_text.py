@@ -1,0 +1,239 @@
+"""Plain text as one long row of tokens, for those who only go on: [data] with form = "text".
+
+    folder = "wikitext2"             file = "shakespeare/input.txt.gz"        [[data.train]]
+    (train.txt, valid.txt and        held_out = 0.1                           file = "books.txt"
+    test.txt there, plain or .gz)    (its last tenth validates)               [[data.train]]
+                                                                              file = "imdb/train.tsv"
+                                                                              column = 2
+                                                                              [data.valid]
+                                                                              file = "valid.txt"
+
+Every line is encoded by itself, and the end token stands for the end of the line, whatever the vocabulary is made of:
+a newline is a token, and lines are what a tokenizer learns from. The encoded text is kept in the cache, memory-mapped:
+
+    ids              every token, one after the other     uint16, or uint32 for large vocabularies
+    MANIFEST.json    its size and SHA-256, and what the text has: lines, words, characters, bytes
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import chain, islice
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, PositiveInt, model_validator
+
+from heedful.data.encode import cache_folder, content_hash, locked
+from heedful.data.lines import read_lines
+from heedful.data.sha256 import sha256_of
+from heedful.data.sources import ALIASES, find_path
+from heedful.data.store import MANIFEST, map_array, write_manifest
+from heedful.data.texts import as_text
+from heedful.errors import DataError
+from heedful.schema import Config, Probability, Problem, refuse, unused
+from heedful.text.tokenizer import Tokenizer
+
+CHUNK = 10_000  # lines encoded at a time
+
+
+class TextFile(Config):
+    """A file of text, plain or .gz, or a column of one whose columns are apart by tabs."""
+
+    file: str
+    column: PositiveInt | None = None  # counted from 1
+
+
+def one_or_more(value: Any) -> Any:
+    return [TextFile.model_validate(value)] if isinstance(value, Mapping | TextFile) else value
+
+
+def as_typed(files: tuple[TextFile, ...]) -> Any:
+    tables = [file.model_dump(exclude_none=True) for file in files]
+    return tables[0] if len(tables) == 1 else tables
+
+
+TextFiles = Annotated[tuple[TextFile, ...], Field(min_length=1), BeforeValidator(one_or_more), PlainSerializer(as_typed)]
+
+
+class TextConfig(Config):
+    """Where the text is, and how it is cut into sequences."""
+
+    form: Literal["text"]
+    train: TextFiles | None = None
+    valid: TextFiles | None = None
+    test: TextFiles | None = None
+    folder: str | None = None
+    file: str | None = None
+    held_out: Probability = 0.1  # what part of the file validates: its last lines
+    block: PositiveInt = 256  # tokens of a sequence
+    batch: PositiveInt = 64  # sequences of a batch
+    prefetch: NonNegativeInt = 4  # batches prepared ahead in the background; 0 prepares each when it is asked for
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> TextConfig:
+        ways = {"folder": self.folder, "file": self.file, "train": self.train}
+        given = [name for name, value in ways.items() if value]
+        problems = []
+        if len(given) != 1:
+            said = " and ".join(given) if given else "none of them"
+            problems.append(Problem("", f"expected one of folder, file or train with valid, but {said} is given"))
+        elif self.train and not self.valid:
+            problems.append(Problem("valid", "missing; expected a table with a file"))
+        idle: dict[str, str] = {}
+        if not self.train:
+            idle |= dict.fromkeys(("valid", "test"), "data.train is not given")
+        if not self.file:
+            idle["held_out"] = "data.file is not given"
+        refuse([*problems, *unused(self, idle)])
+        return self
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Tokens of the longest source, none, and of the longest target."""
+        return 0, self.block
+
+    @property
+    def max_length(self) -> int:
+        return self.block
+
+
+class Passage(NamedTuple):
+    """A file, or some lines of it."""
+
+    path: Path
+    column: int | None = None
+    part: tuple[float, float] = (0.0, 1.0)  # of its characters; a line belongs to where it begins
+
+
+def passages(data: TextConfig, split: str) -> list[Passage]:
+    """What a split is made of; nothing where there is no such split."""
+    if data.file is not None:
+        parts = {"train": (0.0, 1 - data.held_out), "valid": (1 - data.held_out, 1.0)}
+        return [Passage(find_path(data.file), None, parts[split])] if split in parts else []
+    if data.folder is not None:
+        found = find_split(find_path(data.folder), split)
+        return [] if found is None else [Passage(found)]
+    return [Passage(find_path(one.file), one.column) for one in getattr(data, split) or ()]
+
+
+def find_split(folder: Path, split: str) -> Path | None:
+    """<split>.txt or <split>.txt.gz, under any of the names that the split goes by."""
+    if not folder.is_dir():
+        raise DataError(
+            f"there is no folder {str(folder)!r} here, in ./data or in $HEED_DATA",
+            hint="`heed data list` names the public corpora, `heed data get NAME` fetches one",
+        )
+    names = [f"{name}.txt{packed}" for name in ALIASES[split] for packed in ("", ".gz")]
+    found = next((folder / name for name in names if (folder / name).is_file()), None)
+    if found is None and split != "test":
+        raise DataError(f"{folder} has no {split}.txt and no {split}.txt.gz")
+    return found
+
+
+def lines_of(passage: Passage) -> Iterator[str]:
+    numbered = enumerate(read_lines(passage.path), start=1)
+    lines = (cell_of(as_text(line, f"{passage.path} line {number}"), passage, number) for number, line in numbered)
+    begin, end = passage.part
+    if (begin, end) == (0.0, 1.0):
+        yield from lines
+        return
+    whole = sum(len(line) + 1 for line in lines_of(passage._replace(part=(0.0, 1.0))))
+    place = 0
+    for line in lines:
+        if begin * whole <= place < end * whole:
+            yield line
+        place += len(line) + 1
+
+
+def cell_of(line: str, passage: Passage, number: int) -> str:
+    if passage.column is None:
+        return line
+    cells = line.split("\t")
+    if len(cells) < passage.column:
+        has = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+        raise DataError(f"{passage.path} line {number} has {has}, but column {passage.column} is wanted")
+    return cells[passage.column - 1]
+
+
+class TextStore(NamedTuple):
+    """The text of a split."""
+
+    ids: NDArray[Any]  # (tokens,)
+    lines: int
+    words: int  # what white space stands between
+    characters: int  # ends of lines counted
+    bytes: int  # of UTF-8, ends of lines counted
+
+
+def open_text(parts: Sequence[Passage], tokenizer: Tokenizer, cache: Path | None = None) -> TextStore:
+    """Found in the cache, or made."""
+    about = [[content_hash(part.path), part.column, part.part] for part in parts]
+    key = sha256(json.dumps([1, about, tokenizer.fingerprint]).encode()).hexdigest()[:32]
+    folder = (cache or cache_folder()) / "text" / key
+    found = find_text(folder)
+    if found is not None:
+        return found
+    partial = folder.with_name(f".{key}.partial")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked(folder.with_name(f".{key}.lock")):
+            shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+            partial.mkdir()
+            write_text(partial, chain.from_iterable(map(lines_of, parts)), tokenizer)
+            shutil.rmtree(folder, ignore_errors=True)  # a damaged one
+            partial.rename(folder)
+    except OSError as error:
+        raise DataError(
+            f"the encoded text cannot be written to {folder.parent}: {error.strerror or error}",
+            hint="set HEED_CACHE to a folder that can be written to and has room",
+        ) from error
+    made = find_text(folder)
+    assert made is not None, "what was written can be read"
+    return made
+
+
+def find_text(folder: Path) -> TextStore | None:
+    """None where there is none, or where it is not what its manifest says."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+        if sha256_of(folder / "ids") != manifest["files"]["ids"]["sha256"]:
+            return None
+        return TextStore(map_array(folder / "ids", manifest["type"]), *manifest["counts"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_text(folder: Path, lines: Iterable[str], tokenizer: Tokenizer) -> None:
+    kind = "uint16" if len(tokenizer) <= 1 << 16 else "uint32"
+    counts = np.zeros(4, np.int64)
+    iterator = iter(lines)
+    with (folder / "ids").open("wb") as file:
+        while chunk := list(islice(iterator, CHUNK)):
+            rows = tokenizer.encode_many(chunk)
+            ended = chain.from_iterable((*row, tokenizer.specials.end) for row in rows)
+            np.fromiter(ended, kind, count=sum(map(len, rows)) + len(rows)).tofile(file)
+            for line in chunk:
+                counts += (1, len(line.split()), len(line) + 1, len(line.encode()) + 1)
+    write_manifest(folder, {"type": kind, "counts": counts.tolist()})
+
+
+def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
+    """A text of any number of lines; the last one goes on unless a newline ends it."""
+    first, *others = tokenizer.encode_many(text.split("\n"))
+    return [*first, *chain.from_iterable((tokenizer.specials.end, *row) for row in others)]
+
+
+def decode_text(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
+    lines: list[list[int]] = [[]]
+    for token in ids:
+        if token == tokenizer.specials.end:
+            lines.append([])
+        else:
+            lines[-1].append(token)
+    return "\n".join(tokenizer.decode_many(lines))

@@ -1,0 +1,81 @@
+"""Texts with labels, a table a split: [data] with form = "labelled".
+
+folder = "sst2"        train.tsv, valid.tsv and test.tsv there, plain or .gz; columns are apart by tabs
+label = 1              the column of the label
+texts = [2]            those of the texts: one, or the two that are compared, or a beginning and its endings
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from heedful.data.lines import read_lines
+from heedful.data.sources import ALIASES, find_path
+from heedful.data.texts import as_text
+from heedful.errors import DataError
+from heedful.schema import Config, Problem, refuse
+
+
+class LabelledConfig(Config):
+    form: Literal["labelled"]
+    folder: str | None = None
+    train: str | None = None  # a file; where given, instead of the folder's
+    valid: str | None = None
+    test: str | None = None
+    label: PositiveInt = 1  # column, counted from 1
+    texts: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (2,)
+    limit: NonNegativeInt = 0  # train on so many examples only, the first ones of a shuffled order; 0: on all
+    max_length: PositiveInt = 256  # tokens of a sequence; what is longer loses its end
+    batch: PositiveInt = 32  # examples
+    rung: PositiveInt = 1  # pad to a multiple of this, so that few shapes occur
+    prefetch: NonNegativeInt = 4  # batches prepared ahead in the background; 0 prepares each when it is asked for
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> LabelledConfig:
+        problems = []
+        if self.folder is None:
+            missing = [split for split in ("train", "valid") if getattr(self, split) is None]
+            problems = [Problem(split, "missing; expected a file, or data.folder") for split in missing]
+        if self.label in self.texts:
+            problems.append(Problem("texts", f"given {list(self.texts)!r}, which holds the column of the label"))
+        refuse(problems)
+        return self
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        return 0, self.max_length
+
+
+class Example(NamedTuple):
+    label: str
+    texts: tuple[str, ...]
+
+
+def file_of(data: LabelledConfig, split: str) -> Path | None:
+    """Where a split is; None where there is no such test set."""
+    named: str | None = getattr(data, split)
+    if named is not None:
+        return find_path(named)
+    if data.folder is None:
+        return None
+    folder = find_path(data.folder)
+    names = [f"{name}.tsv{packed}" for name in ALIASES[split] for packed in ("", ".gz")]
+    found = next((folder / name for name in names if (folder / name).is_file()), None)
+    if found is None and split != "test":
+        raise DataError(f"{folder} has no {split}.tsv and no {split}.tsv.gz")
+    return found
+
+
+def examples_in(data: LabelledConfig, path: Path) -> list[Example]:
+    found = []
+    for number, line in enumerate(read_lines(path), start=1):
+        cells = as_text(line, f"{path} line {number}").split("\t")
+        most = max(data.label, *data.texts)
+        if len(cells) < most:
+            has = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+            raise DataError(f"{path} line {number} has {has}, but column {most} is wanted")
+        found.append(Example(cells[data.label - 1], tuple(cells[column - 1] for column in data.texts)))
+    return found

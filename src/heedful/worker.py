@@ -1,0 +1,39 @@
+"""A trained model at work: what all tasks' workers have. What each of them does stands in a class of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from heedful.config import Run
+from heedful.models import SequenceModel
+from heedful.schema import plain
+from heedful.search import SearchConfig
+from heedful.search.hypothesis import OPTIONS_OF
+from heedful.settings import read_settings
+from heedful.settings.toml import write_value
+from heedful.tasks.translating import System
+
+
+class Worker:
+    def __init__(self, run: Run, system: System, checkpoint: Path) -> None:
+        self.run, self.system, self.checkpoint = run, system, checkpoint
+
+    @property
+    def model(self) -> SequenceModel:
+        return self.system.models[0]
+
+    def search(self, changes: Sequence[str] = ()) -> SearchConfig:
+        """The run's search with some options changed ("beam=5"); another method begins with its own defaults."""
+        given = dict(change.split("=", 1) for change in changes if "=" in change)
+        own = plain(self.run.search)
+        if given.get("method", self.run.search.method).strip("\"'") != self.run.search.method:
+            own = {name: value for name, value in own.items() if name not in OPTIONS_OF.get(self.run.search.method, ())}
+        kept = [f"{name}={write_value(value)}" for name, value in own.items() if value is not None]
+        return read_settings(SearchConfig, None, [*kept, *changes]).config
+
+
+def as_changes(options: dict[str, Any]) -> list[str]:
+    """{"beam": 5} -> ["beam=5"]."""
+    return [f"{name}={write_value(value)}" for name, value in options.items()]

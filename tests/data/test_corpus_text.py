@@ -1,0 +1,116 @@
+"""Plain text: where it is found, how it is cut, and that its tokens spell it again."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import refused
+
+from heedful.data.corpus_text import TextConfig, decode_text, encode_text, find_text, lines_of, open_text, passages
+from heedful.errors import DataError
+from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
+
+LINES = ["It was a dark night .", "", "Two men , one of them old , ran to the river .", "The end ."]
+
+
+def tokenizer_of(kind: str) -> Tokenizer:
+    options = {} if kind == "characters" else {"min_frequency": 1} if kind == "spaces" else {"vocab": 300}
+    return train_tokenizer(TokenizerConfig.model_validate({"kind": kind, **options}), LINES)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    path = tmp_path / "book.txt"
+    path.write_text("".join(f"{line}\n" for line in LINES * 10))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["characters", "spaces", "bytes"])
+def test_the_tokens_of_a_file_spell_it_again(kind: str, book: Path, tmp_path: Path) -> None:
+    data = TextConfig.model_validate({"form": "text", "train": {"file": str(book)}, "valid": {"file": str(book)}})
+    tokenizer = tokenizer_of(kind)
+    text = open_text(passages(data, "train"), tokenizer, tmp_path)
+    whole = book.read_text()
+    assert decode_text(tokenizer, text.ids.tolist()) == whole
+    assert text.ids.tolist() == encode_text(tokenizer, whole)
+    assert (text.lines, text.words) == (40, len(whole.split()))
+    assert text.characters == text.bytes == len(whole)
+    if kind == "characters":
+        assert len(text.ids) == len(whole)
+    if kind == "spaces":
+        assert len(text.ids) == text.words + text.lines
+
+
+def test_bytes_are_counted_in_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("ä\nb\n")
+    data = TextConfig.model_validate({"form": "text", "file": str(tmp_path / "a.txt"), "held_out": 0.0})
+    tokenizer = train_tokenizer(TokenizerConfig(kind="characters"), ["ä b"])
+    text = open_text(passages(data, "train"), tokenizer, tmp_path)
+    assert (text.characters, text.bytes) == (4, 5)
+
+
+@given(text=st.text(st.sampled_from("ab \n")))
+def test_any_text_of_known_characters_reads_back(text: str) -> None:
+    tokenizer = train_tokenizer(TokenizerConfig(kind="characters"), ["ab "])
+    assert decode_text(tokenizer, encode_text(tokenizer, text)) == text
+
+
+@pytest.mark.parametrize("held_out", [0.1, 0.25, 0.5])
+def test_the_last_lines_of_a_file_validate_and_none_is_lost(book: Path, held_out: float) -> None:
+    data = TextConfig.model_validate({"form": "text", "file": str(book), "held_out": held_out})
+    train, valid = ([line for part in passages(data, split) for line in lines_of(part)] for split in ("train", "valid"))
+    assert train + valid == LINES * 10
+    characters = sum(len(line) + 1 for line in valid)
+    longest = max(map(len, LINES)) + 1
+    assert abs(characters - held_out * len(book.read_text())) <= longest
+    assert passages(data, "test") == []
+
+
+def test_a_folder_has_its_splits_plain_or_packed(tmp_path: Path) -> None:
+    (tmp_path / "train.txt").write_text("a\n")
+    with gzip.open(tmp_path / "dev.txt.gz", "wt") as file:
+        file.write("b\n")
+    data = TextConfig.model_validate({"form": "text", "folder": str(tmp_path)})
+    assert [list(lines_of(part)) for split in ("train", "valid") for part in passages(data, split)] == [["a"], ["b"]]
+    assert passages(data, "test") == []
+    (tmp_path / "train.txt").unlink()
+    with pytest.raises(DataError, match=r"has no train\.txt and no train\.txt\.gz"):
+        passages(data, "train")
+
+
+def test_a_column_of_a_table_is_a_text(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("1\tgood film\n0\tbad film\n")
+    table = {"file": str(tmp_path / "a.tsv"), "column": 2}
+    data = TextConfig.model_validate({"form": "text", "train": [table, table], "valid": table})
+    assert [list(lines_of(part)) for part in passages(data, "train")] == [["good film", "bad film"]] * 2
+    (tmp_path / "a.tsv").write_text("1\tgood film\nbroken\n")
+    with pytest.raises(DataError, match=r"a\.tsv line 2 has 1 column, but column 2 is wanted"):
+        list(lines_of(passages(data, "train")[0]))
+
+
+def test_what_was_encoded_is_found_again_unless_it_or_its_file_changed(book: Path, tmp_path: Path) -> None:
+    tokenizer = tokenizer_of("characters")
+    data = TextConfig.model_validate({"form": "text", "file": str(book), "held_out": 0.5})
+    first = open_text(passages(data, "train"), tokenizer, tmp_path)
+    (folder,) = (path for path in (tmp_path / "text").iterdir() if path.is_dir())
+    before = (folder / "ids").stat().st_mtime_ns
+    open_text(passages(data, "train"), tokenizer, tmp_path)
+    assert (folder / "ids").stat().st_mtime_ns == before
+    (folder / "ids").write_bytes(b"\0\1" * len(first.ids))  # as long as before
+    assert find_text(folder) is None
+    assert open_text(passages(data, "train"), tokenizer, tmp_path).ids.tolist() == encode_text(
+        tokenizer, book.read_text()[: first.characters]
+    )
+    book.write_text("The end .\n" * 4)
+    assert open_text(passages(data, "train"), tokenizer, tmp_path).lines == 2
+
+
+def test_what_is_missing_or_too_much_is_said() -> None:
+    assert "but none of them is given" in refused(TextConfig, form="text")[""]
+    assert "but folder and file is given" in refused(TextConfig, form="text", folder="a", file="b")[""]
+    assert refused(TextConfig, form="text", train={"file": "a"})["valid"] == "missing; expected a table with a file"
+    assert "data.file is not given" in refused(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]

@@ -1,0 +1,219 @@
+"""Decoder-only models: the published sizes and their very logits, one sequence for source and target, and its loss."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from tiny import END, VOCAB, make_pairs, refused, unsettle
+from torch import Tensor
+from torch.nn import functional
+from torch.testing import assert_close
+
+from heedful.errors import HeedfulError
+from heedful.models.gpt import GPT, GPTConfig
+from heedful.nn.taps import record
+
+SMALL = {"dim": 16, "layers": 2, "heads": 2, "dropout": 0.0}
+
+
+def small(**options: Any) -> GPT:
+    torch.manual_seed(1)
+    return unsettle(GPT(GPTConfig.model_validate(SMALL | options), VOCAB, VOCAB)).eval()
+
+
+def logits_of(model: GPT, tokens: Tensor, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+    state = model.start(tokens[:, :0] if source is None else source, mask, room=0)
+    return model.project(model.step(tokens, state).hidden)
+
+
+@pytest.mark.parametrize(
+    ("options", "vocab", "parameters"),
+    [
+        ({}, 50_257, 124_439_808),
+        ({"dim": 1024, "layers": 24, "heads": 16}, 50_257, 354_823_168),
+        ({"dim": 1280, "layers": 36, "heads": 20}, 50_257, 774_030_080),
+        ({"dim": 1600, "layers": 48, "heads": 25}, 50_257, 1_557_611_200),
+        ({"norm": "post", "max_positions": 512}, 40_478, 116_534_784),  # GPT-1
+    ],
+)
+def test_published_sizes(options: dict[str, Any], vocab: int, parameters: int) -> None:
+    with torch.device("meta"):
+        model = GPT(GPTConfig.model_validate(options), vocab, vocab)
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+
+
+def pour(model: GPT, theirs: dict[str, Tensor], names: dict[str, str]) -> None:
+    """Their weights into ours; names: ours -> theirs, {} stands for the layer. Their maps are (inputs, outputs)."""
+    state = model.state_dict()
+    for ours, other in names.items():
+        for layer in range(len(model.layers)) if "{}" in ours else [0]:
+            weight = theirs[other.format(layer)]
+            turned = weight.T if weight.dim() == 2 and "{}" in ours else weight
+            assert state[ours.format(layer)].shape == turned.shape, ours
+            state[ours.format(layer)] = turned.clone()
+    filled = {ours.format(layer) for ours in names for layer in range(len(model.layers))}
+    assert filled == state.keys()  # nothing keeps its own
+    model.load_state_dict(state)
+
+
+LAYER = {
+    "layers.{}.attention.project": "h.{}.attn.c_attn",
+    "layers.{}.attention.out": "h.{}.attn.c_proj",
+    "layers.{}.attention_residual.norm": "h.{}.ln_1",
+    "layers.{}.feed_forward.rise": "h.{}.mlp.c_fc",
+    "layers.{}.feed_forward.fall": "h.{}.mlp.c_proj",
+    "layers.{}.feed_forward_residual.norm": "h.{}.ln_2",
+}
+LAYERS = {f"{ours}.{part}": f"{other}.{part}" for ours, other in LAYER.items() for part in ("weight", "bias")}
+
+
+def test_logits_are_those_of_gpt_2_with_the_same_weights() -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": VOCAB, "n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=1, eos_token_id=2))
+    unsettle(theirs.eval())
+    ours = small(max_positions=32)
+    names = {"embedding.weight": "wte.weight", "position.table.weight": "wpe.weight", **LAYERS}
+    pour(ours, theirs.transformer.state_dict(), names | {"last.weight": "ln_f.weight", "last.bias": "ln_f.bias"})
+    tokens = make_pairs().target
+    with torch.inference_mode():
+        assert_close(logits_of(ours, tokens), theirs(tokens).logits, atol=1e-5, rtol=0)
+
+
+def test_logits_are_those_of_gpt_1_with_the_same_weights() -> None:
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.OpenAIGPTLMHeadModel(
+        transformers.OpenAIGPTConfig(vocab_size=VOCAB, n_positions=32, n_embd=16, n_layer=2, n_head=2)
+    )
+    unsettle(theirs.eval())
+    ours = small(max_positions=32, norm="post")
+    names = {"embedding.weight": "tokens_embed.weight", "position.table.weight": "positions_embed.weight", **LAYERS}
+    pour(ours, theirs.transformer.state_dict(), names)
+    tokens = make_pairs().target
+    with torch.inference_mode():
+        assert_close(logits_of(ours, tokens), theirs(tokens).logits, atol=1e-5, rtol=0)
+
+
+ONE_SEQUENCE = [
+    {"position": "learned", "max_positions": 32},
+    {"position": "rotary", "norm": "post"},
+    {"position": "alibi", "reach": ["local", "full"], "block": 4},
+    {"position": "rotary", "reach": ["compressed", "local"], "block": 5},
+    {"position": "t5", "reach": "compressed", "stride": 2},
+]
+
+
+@pytest.mark.parametrize("options", ONE_SEQUENCE, ids=str)
+@torch.inference_mode()
+def test_source_and_target_are_one_sequence(options: dict[str, Any]) -> None:
+    model, pairs = small(**options), make_pairs()
+    apart = logits_of(model, pairs.target, pairs.source, pairs.mask)
+    for row, length in enumerate(pairs.mask.sum(-1).tolist()):
+        whole = torch.cat((pairs.source[row, :length], pairs.target[row]))[None]
+        assert_close(apart[row], logits_of(model, whole)[0, length:], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("options", ONE_SEQUENCE, ids=str)
+@torch.inference_mode()
+def test_saying_a_text_token_by_token_from_nothing_is_reading_it_at_once(options: dict[str, Any]) -> None:
+    model, tokens = small(**options), make_pairs().target
+    state = model.start(tokens[:, :0], None, room=tokens.shape[1])
+    said = []
+    for time in range(tokens.shape[1]):
+        step = model.step(tokens[:, time : time + 1], state)
+        state = step.state
+        said.append(model.project(step.hidden))
+    assert_close(torch.cat(said, dim=1), logits_of(model, tokens), atol=1e-5, rtol=0)
+
+
+def test_the_loss_of_the_source_is_that_of_the_source_read_as_a_text() -> None:
+    model, pairs = small(position="rotary", source_loss=0.5).train(), make_pairs()
+    step = model.step(pairs.target, model.start(pairs.source, pairs.mask, room=0))
+    lengths = pairs.mask.sum(-1).tolist()
+    total = torch.zeros(())
+    for row, length in zip(pairs.source, lengths, strict=True):
+        logits = logits_of(model, row[None, : length - 1])[0]
+        total = total + functional.cross_entropy(logits, row[1:length], reduction="sum")
+    assert_close(step.losses["source"].total, 0.5 * total, atol=1e-5, rtol=0)
+    assert int(step.losses["source"].count) == sum(lengths) - 3
+    assert model.eval().step(pairs.target, model.start(pairs.source, pairs.mask, room=0)).losses == {}
+
+
+@torch.no_grad()
+def test_residual_maps_begin_the_smaller_the_more_layers_there_are() -> None:
+    torch.manual_seed(0)
+    config = GPTConfig(dim=128, layers=8, heads=4, dropout=0.0)
+    model = GPT(config, 50, 50)
+    for layer in model.layers:
+        for ends in (layer.attention.out, layer.feed_forward.fall):
+            assert float(ends.weight.std()) == pytest.approx(0.02 / math.sqrt(16), rel=0.05)
+        assert float(layer.feed_forward.rise.weight.std()) == pytest.approx(0.02, rel=0.05)
+    post = GPT(config.model_copy(update={"norm": "post"}), 50, 50)
+    first = next(iter(post.layers))
+    assert float(first.attention.out.weight.std()) == pytest.approx(0.02, rel=0.05)
+
+
+@torch.inference_mode()
+def test_what_passes_through_many_layers_stays_bounded_at_the_beginning() -> None:
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(dim=64, layers=24, heads=4, max_positions=64), 50, 50).eval()
+    with record(model, "layers.*.out") as seen:
+        logits_of(model, torch.randint(50, (2, 64)))
+    spread = [float(seen[f"layers.{layer}.out"].std()) for layer in range(24)]
+    assert spread[-1] < 5 * spread[0]
+
+
+def test_a_word_that_is_dropped_is_dropped_wherever_it_stands() -> None:
+    model = small(position="none", word_dropout=0.5, norm="post").train()
+    tokens = torch.arange(4, 11).repeat(2, 3)  # each word six times
+    given: list[Tensor] = []
+    model.embedding_dropout.register_forward_pre_hook(lambda _, arguments: given.append(arguments[0]))
+    logits_of(model, tokens)
+    dropped = {int(token) for token, x in zip(tokens.flatten(), given[0].flatten(0, 1), strict=True) if not x.any()}
+    kept = {int(token) for token, x in zip(tokens.flatten(), given[0].flatten(0, 1), strict=True) if x.any()}
+    assert dropped and kept and not dropped & kept
+    some = next(iter(kept))
+    assert_close(given[0][tokens == some][0], 2 * model.embedding.weight[some])
+
+
+@torch.inference_mode()
+def test_a_text_longer_than_the_learned_positions_is_refused_whichever_way_it_comes() -> None:
+    model, tokens = small(max_positions=8), torch.full((1, 9), END)
+    with pytest.raises(HeedfulError, match="9 tokens was given to a model with 8 learned positions"):
+        logits_of(model, tokens)
+    with pytest.raises(HeedfulError, match="9 tokens"):
+        model.start(tokens, None, room=0)
+    state = model.step(tokens[:, :4], model.start(tokens[:, :4], None, room=20)).state
+    with pytest.raises(HeedfulError, match="9 tokens"):
+        model.step(tokens[:, :1], state)
+    assert model.longest == 4
+
+
+def test_a_second_step_needs_room() -> None:
+    model, pairs = small(), make_pairs()
+    state = model.step(pairs.target, model.start(pairs.source, pairs.mask, room=0)).state
+    with pytest.raises(AssertionError, match="a second step needs room"):
+        model.step(pairs.target, state)
+
+
+def test_what_cannot_be_is_refused_in_one_go() -> None:
+    found = refused(GPTConfig, dim=15, heads=2, layers=3, reach=["local", "full"], stride=2, relative_clip=4)
+    assert found == {
+        "reach": "given ['local', 'full'], expected one word or one for each of 3 layers",
+        "heads": "given 2, which does not divide dim 15; or set model.head_dim",
+        "relative_clip": "given 4, but has no effect because only relative positions are clipped, not 'learned'; remove it",
+        "stride": "given 2, but has no effect because no layer has reach 'compressed'; remove it",
+    }
+    assert "compresses nothing" in refused(GPTConfig, reach="compressed", stride=1)["stride"]
+    assert "even head size" in refused(GPTConfig, dim=6, heads=2, position="rotary")["position"]
+
+
+def test_what_does_not_fit_a_run_is_said() -> None:
+    config = GPTConfig(max_positions=100)
+    assert [problem.path for problem in config.misfits(shared=False, source=60, target=40)] == ["family", "max_positions"]
+    assert config.misfits(shared=True, source=50, target=50) == []
+    assert config.misfits(shared=True, source=0, target=100) == []
+    assert [problem.path for problem in config.misfits(shared=True, source=0, target=101)] == ["max_positions"]

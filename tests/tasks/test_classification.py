@@ -1,0 +1,229 @@
+"""Choosing by a language model: the four layouts, the loss beside, and what pre-training is worth."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import refused
+from torch.nn import functional
+from torch.testing import assert_close
+from workshop import heed
+
+import heedful
+from heedful.data.labelled import LabelledConfig
+from heedful.models.gpt import GPT, GPTConfig
+from heedful.search import SearchConfig
+from heedful.tasks.classification import LAYOUTS, Chooser, Classification, ClassificationConfig
+from heedful.tasks.translating import System
+from heedful.text import Specials, TokenizerConfig, train_tokenizer
+
+MARKS = Specials(pad=0, start=1, end=2, unk=3)
+
+
+def test_four_layouts() -> None:
+    a, b, c = [10, 11], [20], [30, 31]
+    assert LAYOUTS["classification"]([a], MARKS) == [[1, 10, 11, 0]]
+    assert LAYOUTS["entailment"]([a, b], MARKS) == [[1, 10, 11, 2, 20, 0]]
+    assert LAYOUTS["similarity"]([a, b], MARKS) == [[1, 10, 11, 2, 20, 0], [1, 20, 2, 10, 11, 0]]
+    assert LAYOUTS["choice"]([a, b, c], MARKS) == [[1, 10, 11, 2, 20, 0], [1, 10, 11, 2, 30, 31, 0]]
+
+
+def write_table(path: Path, count: int, columns: int = 1, seed: int = 1) -> Path:
+    """The label is whether "good" occurs oftener than "bad" in the first text."""
+    draw = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        label = draw.choice(["no", "yes"])
+        words = [draw.choice(["a", "the", "film", "was", "very"]) for _ in range(draw.randint(2, 6))]
+        words.insert(draw.randrange(len(words)), "good" if label == "yes" else "bad")
+        rows.append([label, " ".join(words), *(draw.choice(["a film", "the bad film"]) for _ in range(columns - 1))])
+    path.write_text("".join("\t".join(row) + "\n" for row in rows))
+    return path
+
+
+def task_of(tmp_path: Path, layout: str = "classification", columns: int = 1, **options: Any) -> tuple[Classification, Chooser]:
+    table = str(write_table(tmp_path / "table.tsv", 30, columns))
+    texts = list(range(2, 2 + columns))
+    data = LabelledConfig.model_validate(
+        {"form": "labelled", "train": table, "valid": table, "texts": texts, "batch": 5, "prefetch": 0} | options
+    )
+    config = ClassificationConfig.model_validate({"name": "classification", "layout": layout, "labels": ["no", "yes"]})
+    task = Classification(config, data, SearchConfig(), seed=2)
+    tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), task.lines("target"))
+    torch.manual_seed(0)
+    gpt = GPT(GPTConfig(dim=16, layers=1, heads=2, dropout=0.0), len(tokenizer), len(tokenizer))
+    model = task.equip(gpt).eval()
+    assert isinstance(model, Chooser)
+    system = System([gpt], tokenizer, tokenizer, torch.device("cpu"))
+    return task.bind(task.open_corpora((tokenizer, tokenizer), task.check(), keep_text=False), system), model
+
+
+SHAPES = [("classification", 1), ("entailment", 2), ("similarity", 2), ("choice", 3)]
+
+
+@pytest.mark.parametrize(("layout", "columns"), SHAPES)
+@torch.inference_mode()
+def test_padding_and_company_change_no_decision(tmp_path: Path, layout: str, columns: int) -> None:
+    task, model = task_of(tmp_path, layout, columns, rung=7)
+    train = task.corpora.train
+    together = task.collate(train, range(6))
+    logits, _ = model(together.tokens, together.last, len(together.tokens) // 6)
+    assert logits.shape == (6, 2)
+    for i in range(6):
+        alone = task.collate(train, [i])
+        assert_close(model(alone.tokens, alone.last, len(alone.tokens))[0][0], logits[i], atol=1e-5, rtol=0)
+
+
+@torch.inference_mode()
+def test_the_order_of_two_alike_texts_does_not_matter(tmp_path: Path) -> None:
+    task, model = task_of(tmp_path, "similarity", 2)
+    (group,) = {tuple(map(tuple, g)) for g in task.corpora.train.groups[:1]}
+    turned = task.corpora.train._replace(groups=[[list(one) for one in reversed(group)]])
+    batches = task.collate(task.corpora.train, [0]), task.collate(turned, [0])
+    here, there = (model(batch.tokens, batch.last, 2)[0] for batch in batches)
+    assert_close(here, there)
+
+
+@pytest.mark.parametrize(("layout", "columns"), SHAPES)
+def test_the_loss_is_the_decisions_and_half_the_language_models(tmp_path: Path, layout: str, columns: int) -> None:
+    task, model = task_of(tmp_path, layout, columns)
+    batch = task.collate(task.corpora.train, range(5))
+    objective = task.loss(model, batch)
+    logits, hidden = model(batch.tokens, batch.last, len(batch.tokens) // 5)
+    decision = functional.cross_entropy(logits, batch.labels, reduction="sum")
+    said, count = torch.zeros(()), 0
+    for row, last, states in zip(batch.tokens, batch.last.tolist(), hidden, strict=True):
+        words = row[1:last]  # between start and extract
+        said = said + functional.cross_entropy(model.body.project(states[: last - 1]), words, reduction="sum")
+        count += len(words)
+    assert_close(objective.minimise.total, decision + 0.5 * said / count * 5)
+    assert_close(objective.report["language"].total, said.detach())
+    assert int(objective.report["language"].count) == count
+    without = Classification(task.config.model_copy(update={"auxiliary": 0.0}), task.data, SearchConfig(), 2)
+    plain = without.bind(task.corpora, task.system).loss(model, batch)
+    assert_close(plain.minimise.total, decision)
+    assert plain.report.keys() == {"loss"}
+
+
+def test_parts_of_a_batch_are_its_examples_with_all_their_sequences(tmp_path: Path) -> None:
+    task, _ = task_of(tmp_path, "choice", 3)
+    batch = task.collate(task.corpora.train, range(5))
+    parts = task.split(batch, 2)
+    assert [task.count(part) for part in parts] == [3, 2]
+    assert [len(part.tokens) for part in parts] == [6, 4]
+    assert torch.equal(torch.cat([part.tokens for part in parts]), batch.tokens)
+
+
+def test_what_is_too_long_loses_its_end_but_not_its_last_token(tmp_path: Path) -> None:
+    task, _ = task_of(tmp_path, max_length=4)
+    sequences = [sequence for group in task.corpora.train.groups for sequence in group]
+    assert {len(sequence) for sequence in sequences} == {4}
+    assert all(sequence[0] == 1 and sequence[-1] == 0 for sequence in sequences)
+
+
+def test_some_labels_only_are_the_same_some_each_time(tmp_path: Path) -> None:
+    few, _ = task_of(tmp_path, limit=10)
+    again, _ = task_of(tmp_path, limit=10)
+    every, _ = task_of(tmp_path)
+    assert few.corpora.train == again.corpora.train
+    assert len(few.corpora.train.labels) == 10
+    assert few.corpora.train.groups != every.corpora.train.groups[:10]
+    assert all(group in every.corpora.train.groups for group in few.corpora.train.groups)
+
+
+def test_what_is_wrong_with_data_or_config_is_said(tmp_path: Path) -> None:
+    with pytest.raises(heedful.HeedfulError, match=r"layout .entailment. needs 2 columns in data\.texts, not 1"):
+        task_of(tmp_path, "entailment", 1)
+    table = write_table(tmp_path / "t.tsv", 3)
+    table.write_text(table.read_text() + "maybe\tso\n")
+    data = LabelledConfig.model_validate({"form": "labelled", "train": str(table), "valid": str(table)})
+    config = ClassificationConfig(name="classification", labels=("no", "yes"))
+    with pytest.raises(heedful.HeedfulError, match="has the label 'maybe'; expected one of: no, yes"):
+        Classification(config, data, SearchConfig(), 1).check()
+    assert "two or more that differ" in refused(ClassificationConfig, name="classification", labels=["a", "a"])["labels"]
+    assert refused(LabelledConfig, form="labelled", label=2)["texts"] == "given [2], which holds the column of the label"
+
+
+PRETRAIN = """\
+[data]
+form = "text"
+train = {{ file = "{table}", column = 2 }}
+valid = {{ file = "{table}", column = 2 }}
+block = 16
+batch = 16
+
+[tokenizer]
+kind = "words"
+min_frequency = 1
+
+[model]
+family = "gpt"
+dim = 32
+layers = 2
+heads = 2
+dropout = 0.0
+
+[task]
+name = "language"
+samples = 0
+
+[training]
+steps = 4
+schedule = {{ name = "constant", rate = 3e-3, warmup = 1 }}
+"""
+
+FINETUNE = """\
+[data]
+form = "labelled"
+train = "{table}"
+valid = "{table}"
+test = "{table}"
+batch = 8
+
+[tokenizer]
+kind = "words"
+min_frequency = 1
+
+[model]
+family = "gpt"
+dim = 32
+layers = 2
+heads = 2
+dropout = 0.0
+
+[task]
+name = "classification"
+labels = ["no", "yes"]
+
+[training]
+steps = 40
+validate_every = 20
+metric = "accuracy"
+schedule = {{ name = "constant", rate = 3e-3, warmup = 1 }}
+"""
+
+
+def test_a_pre_trained_model_is_fine_tuned_judged_and_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = write_table(tmp_path / "table.tsv", 100)
+    (tmp_path / "pre.toml").write_text(PRETRAIN.format(table=table))
+    (tmp_path / "fine.toml").write_text(FINETUNE.format(table=table))
+    assert heed("train", tmp_path / "pre.toml", "--run", tmp_path / "pre") == 0
+    init = f"training.init={tmp_path / 'pre'}"
+    still = ("training.steps=1", "training.schedule.rate=1e-30")
+    assert heed("train", tmp_path / "fine.toml", init, *still, "--run", tmp_path / "still") == 0
+    before, after = heedful.load(tmp_path / "pre"), heedful.load(tmp_path / "still")
+    assert after.system.target_tokenizer.fingerprint == before.system.target_tokenizer.fingerprint
+    body = after.model.body.state_dict()
+    assert all(torch.equal(value, body[name]) for name, value in before.model.state_dict().items())
+    assert heed("train", tmp_path / "fine.toml", init, "--run", tmp_path / "fine") == 0
+    capsys.readouterr()
+    assert heed("evaluate", tmp_path / "fine", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["figures"]["accuracy"] == 1.0
+    answers = heedful.load(tmp_path / "fine").choose([("the film was good",), ("a very bad film",)])
+    assert [max(answer, key=answer.__getitem__) for answer in answers] == ["yes", "no"]
+    assert all(sum(answer.values()) == pytest.approx(1.0) for answer in answers)
