@@ -55,6 +55,13 @@ def test_bahdanaus_model_has_the_matrices_of_the_paper() -> None:
     assert parameters(on_meta(BahdanauConfig(), vocab, vocab)) == expected
 
 
+def test_bahdanaus_answer_is_the_larger_of_each_pair(pairs: Pairs) -> None:
+    model, answers = make("bahdanau", readout=5), []
+    model.decoder.answer.register_forward_hook(lambda module, given, answer: answers.append(answer))
+    hidden = model.step(pairs.target, model.start(pairs.source, pairs.mask, room=0)).hidden
+    assert_close(hidden, torch.maximum(answers[0][..., ::2], answers[0][..., 1::2]))
+
+
 def test_feeding_the_answer_enlarges_the_first_input_by_the_hidden_size() -> None:
     fed, unfed = (on_meta(LuongConfig(feed=feed), 100, 100) for feed in (True, False))
     assert parameters(fed) - parameters(unfed) == 4 * 1000 * 1000
@@ -64,6 +71,14 @@ def test_only_the_lowest_layer_of_gnmts_encoder_reads_both_ways_and_all_of_its_d
     model = on_meta(GNMTConfig(), 32_000, 32_000)
     layers = [module for module in model.modules() if isinstance(module, Layer)]
     assert [layer.weight.shape[1] - 1 for layer in layers] == [1024, 1024, 2048, *[1024] * 6, *[2048] * 8]
+
+
+def test_what_gnmt_found_enters_every_layer_of_its_decoder(pairs: Pairs) -> None:
+    model = make("gnmt", layers=3)
+    layers = [model.decoder.bottom.layer, *model.decoder.above]
+    slopes = torch.autograd.grad(logits_of(model, pairs).square().sum(), [layer.weight for layer in layers])
+    assert len(slopes) == 3
+    assert all(slope[:, 16:-1].any() for slope in slopes)  # after the 16 inputs that come from below, before the bias
 
 
 @pytest.mark.parametrize("changes", [{"residual": True}, {"residual": False}], ids=["residual", "plain"])

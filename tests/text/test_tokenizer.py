@@ -35,7 +35,8 @@ ANY = st.text(st.one_of(st.sampled_from(" <s>/paä1,\n"), st.characters(exclude_
 
 @cache
 def trained(kind: Kind, normalise: str = "none") -> Tokenizer:
-    size = {"characters": {}, "words": {"min_frequency": 1}, "spaces": {"min_frequency": 1}, "bytes": {"vocab": 320}}.get(kind, {"vocab": 120})
+    sizes = {"characters": {}, "words": {"min_frequency": 1}, "spaces": {"min_frequency": 1}, "bytes": {"vocab": 320}}
+    size = sizes.get(kind, {"vocab": 120})
     config = TokenizerConfig.model_validate({"kind": kind, "normalise": normalise, **size})
     return train_tokenizer(config, LINES, tags=["<2de>", "<2fr>"])
 

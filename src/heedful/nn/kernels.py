@@ -173,10 +173,10 @@ def blockwise(logits: Tensor, block: int) -> tuple[Tensor, Tensor]:
         return largest, total
     largest, total = (logits.new_empty(rows, blocks, dtype=torch.float32) for _ in range(2))
     whole = vocab // block
-    for some in torch.arange(rows).split(max(1, CACHED // vocab)):  # few enough rows to stay in the cache
-        chunk = slice(int(some[0]), int(some[-1]) + 1)
-        part = logits[chunk, : whole * block].reshape(len(some), whole, block).float()
-        summarise(part, largest[chunk, :whole], total[chunk, :whole])
+    few = max(1, CACHED // vocab)  # rows, so that they stay in the cache
+    for chunk in (slice(first, first + few) for first in range(0, rows, few)):
+        part = logits[chunk, : whole * block].float()
+        summarise(part.reshape(len(part), whole, block), largest[chunk, :whole], total[chunk, :whole])
         if whole < blocks:
             summarise(logits[chunk, None, whole * block :].float(), largest[chunk, whole:], total[chunk, whole:])
     return largest, total
