@@ -220,6 +220,8 @@ class Now:
         positions = following.expand_as(tokens)  # (rows, time): each real token comes next
         if state.mine is not None:
             positions = positions + state.mine.sum(-1, keepdim=True)
+        if position.limit is not None and isinstance(state.filled, Tensor):
+            positions = positions.clamp(max=position.limit - 1)  # of rows that are done and go on for nobody
         self.mine, self.slots = claim(state, beam, tokens, real)
         self.query_positions = self.key_positions = positions.reshape(sources, -1)  # (sources, new)
         if state.written is not None:
@@ -352,7 +354,9 @@ class Transformer(nn.Module):
         """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
         now = Now(self.decoder_position, state, tokens, mask, self.config.window)
         now.ledger = self.ledger(mask)
-        if self.longest is not None and isinstance(state.filled, int):
+        if state.written is None:
+            self.decoder_position.check_length(tokens.shape[1])
+        elif self.longest is not None and isinstance(state.filled, int):
             self.decoder_position.check_length(int(now.query_positions.max()) + 1)
         x = self.embed(self.target_embedding, self.decoder_position, tokens.view(now.sources, -1), now.query_positions)
         buffers = [None] * len(self.decoder) if state.written is None else state.written["layers"]
