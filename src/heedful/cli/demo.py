@@ -10,8 +10,6 @@ import typer
 from heedful.cli.output import Device, Json, put, talk
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from heedful.build import Translator
 
 GOLD = 100  # validation sentences that choose the heads whose attention is drawn
@@ -63,25 +61,11 @@ def told(translator: Translator) -> list[str]:
 def portrait(translator: Translator, source: str, heads: list[int]) -> str:
     """A sentence, its translation, and which words were looked at, as a picture."""
     from heedful.inspection.pictures import draw
+    from heedful.tasks.tracing import word_attention
 
     (target,) = translator.translate([source])
-    picture = draw(word_attention(translator, source, target)[heads].mean(0), source.split(), target.split())
+    picture = draw(word_attention(translator.system, source, target)[heads].mean(0), source.split(), target.split())
     return f"{source}  ->  {target}\n\n{picture}"
-
-
-def word_attention(translator: Translator, source: str, target: str) -> Tensor:
-    """Of every head: (layers x heads, target words, source words)."""
-    import torch
-
-    from heedful.inspection.alignment import between_words, cross_maps
-    from heedful.tasks.translating import collate_one
-
-    system = translator.system
-    source_ids, target_ids = system.source_tokenizer.encode(source), system.target_tokenizer.encode(target)
-    maps = torch.cat(cross_maps(translator.model, *collate_one(system, source_ids, target_ids)))
-    maps = maps[:, : len(target_ids), : len(source_ids)]  # without the ends
-    words = system.source_tokenizer.word_of(source_ids), system.target_tokenizer.word_of(target_ids)
-    return torch.stack([between_words(weights, *words) for weights in maps])
 
 
 def best_heads(translator: Translator) -> tuple[list[int], float]:
@@ -89,7 +73,8 @@ def best_heads(translator: Translator) -> tuple[list[int], float]:
     from heedful.data.grammar import generate
     from heedful.evaluation.word_alignment import Alignment
     from heedful.inspection.alignment import choose_heads
+    from heedful.tasks.tracing import word_attention
 
     gold = list(generate("valid", GOLD))
-    maps = [word_attention(translator, one.source, one.target) for one in gold]
+    maps = [word_attention(translator.system, one.source, one.target) for one in gold]
     return choose_heads(maps, [Alignment(one.alignment, one.alignment) for one in gold])

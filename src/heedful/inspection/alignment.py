@@ -1,50 +1,26 @@
-"""Alignment: which source words a decoder looked at when it said each target word.
-
-The maps come from one forced pass over the finished translation, not from inside the search.
-"""
+"""Alignment: which source words a decoder looked at when it said each target word."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
-from heedful.nn.rows import State, Step
-from heedful.nn.taps import record, taps
-
-CROSS = "cross.look.weights"  # how the name of a tap on cross-attention ends
-WITHIN = "layers.*.attention.look.weights"  # taps of models in which the source stands before the target in one sequence
-
-
-class Says(Protocol):
-    """What is asked of a model: to read, and to be led through a target."""
-
-    def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State: ...
-
-    def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step: ...
+from heedful.inspection.maps import Says, attention_maps
 
 
 def cross_maps(model: Says, source: Tensor, target_in: Tensor) -> list[Tensor]:
-    """source (1, source time), target_in (1, target time) -> for each layer (heads, target time, source time)."""
-    assert isinstance(model, nn.Module), "models are modules"
-    names = [name for name in taps(model) if name.endswith(CROSS)]
-    names = names or [name for name in taps(model) if fnmatchcase(name, WITHIN)]
-    if not names:
+    """source (1, source time), target_in (1, target time) -> for each layer (heads, target time, source time).
+
+    Where the source stands before the target in one sequence, its part of each map."""
+    maps = attention_maps(model, source, target_in, "cross") or attention_maps(model, source, target_in, "within")
+    if not maps:
         raise ConfigError("this model does not attend to its source, so its words cannot be aligned")
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode(), record(model, *names) as seen:
-            model.step(target_in, model.start(source, None, room=0))
-    finally:
-        model.train(was_training)
-    return [seen[name][0, ..., : source.shape[1]] for name in names]
+    return [one.weights[..., : source.shape[1]] for one in maps]
 
 
 def attention_between(model: Says, pair: tuple[Tensor, Tensor], layer: int | None = None) -> Tensor:
