@@ -97,3 +97,12 @@ class CheckReport:
                 for corpus in self.corpora
             ],
         }
+
+
+class Notes(NamedTuple):
+    """What a check has to say where nothing is dropped."""
+
+    found: list[str]
+
+    def lines(self) -> list[str]:
+        return self.found

@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.models.family import FamilyConfig
-from heedful.models.transformer import Layers
 from heedful.nn import masks
 from heedful.nn.convolution import Convolution, line_up
 from heedful.nn.dropout import Dropout
+from heedful.nn.layers import Layers
 from heedful.nn.linear import Readout, linear
 from heedful.nn.rows import State, Step
 from heedful.nn.taps import Tap

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.models.family import FamilyConfig
-from heedful.models.transformer import Layers
 from heedful.nn.attention import Heads, Sight
 from heedful.nn.convolution import Convolution, line_up, normed
 from heedful.nn.dropout import Dropout
+from heedful.nn.layers import Layers
 from heedful.nn.linear import Linear, Readout
 from heedful.nn.positions import Learned, PositionSize
 from heedful.nn.rows import State, Step, Tree
@@ -201,7 +201,7 @@ class ConvS2S(nn.Module):
         x = silence(self.encoder_in(embedded), source_mask)
         for layer in self.encoder:
             x = layer(x, source_mask)
-        keys = slow(self.encoder_out(x), 1 / len(self.decoder))
+        keys = slow(self.encoder_out(x), 1 / len(self.decoder) if self.training else 1.0)
         lengths = embedded.new_full((len(source),), source.shape[1]) if source_mask is None else source_mask.sum(1)
         memory = {
             "keys": silence(keys, source_mask)[:, None],  # (sources, 1, time, dim)

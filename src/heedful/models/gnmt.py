@@ -17,8 +17,8 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from heedful.models.recurrent import Recurrent, RecurrentConfig
-from heedful.models.transformer import Layers
 from heedful.nn.dropout import Dropout
+from heedful.nn.layers import Layers
 from heedful.nn.looking import LooksBefore
 from heedful.nn.recurrent import BothWays, Lstm, Read
 from heedful.nn.rows import Tree

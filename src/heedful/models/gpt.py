@@ -21,15 +21,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.models.family import FamilyConfig
-from heedful.models.transformer import Layers
 from heedful.nn import masks
 from heedful.nn.attention import Heads, SelfAttention, join_heads
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
 from heedful.nn.dropout import Dropout
+from heedful.nn.layers import Layers
 from heedful.nn.linear import Linear, Readout
 from heedful.nn.losses import Loss
-from heedful.nn.positions import POSITIONS, Position, PositionSize
-from heedful.nn.reach import REACHES, History, Kept, Triple, sight
+from heedful.nn.positions import POSITIONS, Position, PositionSize, sight
+from heedful.nn.reach import REACHES, History, Kept, Triple
 from heedful.nn.rows import State, Step, Tree, claim, own_slots, write, write_pair
 from heedful.nn.taps import Tap
 from heedful.schema import Probability, Problem, refuse, unused

@@ -10,9 +10,9 @@ A whole teacher-forced target and a single token go through the same `step`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
@@ -20,17 +20,18 @@ from torch import Tensor, nn
 
 from heedful.models.family import FamilyConfig
 from heedful.nn import masks
-from heedful.nn.attention import CrossAttention, SelfAttention, Sight
+from heedful.nn.attention import cross_attention, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
 from heedful.nn.dropout import Dropout
 from heedful.nn.experts import ALIGNED, Experts, Ledger, balance
+from heedful.nn.layers import Layers
 from heedful.nn.linear import Readout
-from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize
+from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize, sight
 from heedful.nn.rows import State, Step, Tree, claim, write, write_pair
 from heedful.nn.taps import Tap
 from heedful.schema import Probability, Problem, refuse, unused
 
-PerLayer = PositiveInt | tuple[PositiveInt, ...]
+PerLayer = PositiveInt | tuple[NonNegativeInt, ...]
 
 
 class TransformerConfig(FamilyConfig):
@@ -40,7 +41,7 @@ class TransformerConfig(FamilyConfig):
     dim: PositiveInt = 512
     layers: PositiveInt = 6
     decoder_layers: PositiveInt | None = None  # as many as `layers` unless said
-    heads: PerLayer = 8  # one number, or one for each layer
+    heads: PerLayer = 8  # one number, or one for each layer; a layer without heads adds its bias alone
     decoder_heads: PerLayer | None = None  # of the decoder's self-attention; as `heads` unless said
     cross_heads: PerLayer | None = None  # of its look at the source; as `decoder_heads` unless said
     head_dim: PositiveInt | None = None  # dim / heads unless said
@@ -87,7 +88,9 @@ class TransformerConfig(FamilyConfig):
             problems.append(Problem("decoder_heads", listed))
         if not problems and self.head_dim is None:
             most = max(max(counts) for counts in self.head_counts)
-            if self.dim % most:
+            if not most:
+                problems.append(Problem("head_dim", "missing; it cannot be told from heads where there are none"))
+            elif self.dim % most:
                 problems.append(Problem("heads", f"given {most}, which does not divide dim {self.dim}; or set model.head_dim"))
         if not problems and self.position == "rotary" and self.size_of_head % 2:
             problems.append(
@@ -143,7 +146,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig, heads: int) -> None:
         super().__init__()
         residual = NORMS[config.norm]
-        self.attention = SelfAttention(config.dim, heads, config.size_of_head, config.attention_dropout)
+        self.attention = self_attention(config.dim, heads, config.size_of_head, config.attention_dropout)
         self.attention_residual = residual(config.dim, config.dropout)
         self.feed_forward = feed_forward(config)
         self.feed_forward_residual = residual(config.dim, config.dropout)
@@ -168,9 +171,9 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig, heads: int, cross_heads: int) -> None:
         super().__init__()
         residual = NORMS[config.norm]
-        self.attention = SelfAttention(config.dim, heads, config.size_of_head, config.attention_dropout)
+        self.attention = self_attention(config.dim, heads, config.size_of_head, config.attention_dropout)
         self.attention_residual = residual(config.dim, config.dropout)
-        self.cross = CrossAttention(config.dim, cross_heads, config.size_of_head, config.attention_dropout)
+        self.cross = cross_attention(config.dim, cross_heads, config.size_of_head, config.attention_dropout)
         self.cross_residual = residual(config.dim, config.dropout)
         self.feed_forward = feed_forward(config)
         self.feed_forward_residual = residual(config.dim, config.dropout)
@@ -239,21 +242,6 @@ class Now:
         return keys.transpose(1, 2), values.transpose(1, 2)
 
 
-def sight(
-    position: Position,
-    query: Tensor,
-    query_positions: Tensor,
-    key_positions: Tensor,
-    mask: Tensor | None,
-    *,
-    causal: bool = False,
-) -> Sight:
-    """What a position scheme adds to where one may look."""
-    bias = position.bias(query, query_positions, key_positions)
-    mix = (lambda weights: position.mix(weights, query_positions, key_positions)) if position.mixes else None
-    return Sight(mask, causal, bias, mix)
-
-
 def noted(layer: nn.Module, ledger: Ledger | None) -> Callable[[Tensor], Tensor]:
     """A feed-forward layer that writes into the ledger, if there is one; only experts have something to write."""
     return layer if ledger is None else partial(layer, ledger=ledger)
@@ -278,20 +266,6 @@ def make_position(config: TransformerConfig, heads: Sequence[int], *, reads_ahea
     )
     scheme = POSITIONS[config.position](size)
     return scheme if config.position_join == "sum" else Concatenated(size, scheme)
-
-
-if TYPE_CHECKING:
-    Layer = TypeVar("Layer", bound=nn.Module)
-
-    class Layers(nn.ModuleList, Generic[Layer]):
-        """A list of layers that knows of what kind they are."""
-
-        def __init__(self, layers: Iterable[Layer]) -> None: ...
-
-        def __iter__(self) -> Iterator[Layer]: ...
-
-else:
-    Layers = nn.ModuleList
 
 
 class Transformer(nn.Module):
@@ -346,7 +320,9 @@ class Transformer(nn.Module):
         }
         return State(memory, None, written, torch.zeros(len(source), room, dtype=torch.bool, device=x.device))
 
-    def buffers_for(self, layer: DecoderLayer, sources: int, room: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    def buffers_for(self, layer: DecoderLayer, sources: int, room: int, like: Tensor) -> tuple[Tensor, Tensor] | None:
+        if not layer.attention.heads:
+            return None
         shape = (sources, room, layer.attention.heads, self.config.size_of_head)
         return like.new_zeros(shape), like.new_zeros(shape)  # zeros: what nobody wrote is multiplied by a weight of zero
 

@@ -144,3 +144,36 @@ class CrossAttention(nn.Module):
 
     if TYPE_CHECKING:
         __call__ = forward
+
+
+class NoHeads(nn.Module):
+    """What is left of self- or cross-attention without any head: the bias of the map that joined them."""
+
+    heads = 0
+
+    def __init__(self, dim: int, head_dim: int) -> None:
+        super().__init__()
+        self.head_dim = head_dim
+        self.bias = nn.Parameter(torch.zeros(dim))
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        nothing = x.new_zeros(len(x), 0, x.shape[1], self.head_dim)  # (rows, no heads, time, head_dim)
+        return nothing, nothing, nothing
+
+    def remember(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        return self.split(source)[:2]
+
+    def forward(self, x: Tensor, key: Tensor, value: Tensor, sight: Sight | Tensor | None) -> Tensor:
+        """x: what asks, (rows, time, dim) or (rows, no heads, time, head_dim) -> (rows, time, dim)."""
+        return self.bias.expand(len(x), x.shape[-2], -1)
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+def self_attention(dim: int, heads: int, head_dim: int, dropout: float) -> SelfAttention | NoHeads:
+    return SelfAttention(dim, heads, head_dim, dropout) if heads else NoHeads(dim, head_dim)
+
+
+def cross_attention(dim: int, heads: int, head_dim: int, dropout: float) -> CrossAttention | NoHeads:
+    return CrossAttention(dim, heads, head_dim, dropout) if heads else NoHeads(dim, head_dim)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import HeedfulError
+from heedful.nn.attention import Sight
 from heedful.nn.linear import linear
 
 
@@ -41,6 +42,7 @@ class Position(nn.Module):
 
     def __init__(self, size: PositionSize) -> None:
         super().__init__()
+        self.size = size
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """x: (rows, time, dim)."""
@@ -201,7 +203,7 @@ class Alibi(Position):
         return first + rest
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        slopes = torch.tensor(self.slopes(query.shape[1]), device=query.device)
+        slopes = torch.tensor(self.slopes(max(query.shape[1], 1)), device=query.device)  # of no heads nobody asks
         distance = (key_positions[:, None, :] - query_positions[:, :, None]).abs()  # (rows or 1, query, key)
         return (-distance[:, None] * slopes[:, None, None]).to(query.dtype)
 
@@ -219,6 +221,21 @@ class Concatenated(Position):
         vectors = self.scheme.embed(torch.zeros_like(x), positions)
         joined: Tensor = self.join(torch.cat((x, vectors), dim=-1))
         return joined
+
+
+def sight(
+    position: Position,
+    query: Tensor,
+    query_positions: Tensor,
+    key_positions: Tensor,
+    mask: Tensor | None,
+    *,
+    causal: bool = False,
+) -> Sight:
+    """What a position scheme adds to where one may look."""
+    bias = position.bias(query, query_positions, key_positions)
+    mix = (lambda weights: position.mix(weights, query_positions, key_positions)) if position.mixes else None
+    return Sight(mask, causal, bias, mix)
 
 
 POSITIONS: dict[str, type[Position]] = {

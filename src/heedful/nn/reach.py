@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.nn import masks
-from heedful.nn.attention import Heads, Sight
-from heedful.nn.positions import Position
+from heedful.nn.attention import Heads
+from heedful.nn.positions import Position, sight
 
 History = tuple[Tensor, Tensor] | None  # (rows, stride - 1, heads x head_dim): the last keys and values, not yet convolved
 
@@ -39,15 +39,6 @@ class Kept(NamedTuple):
     key: Tensor  # (rows, time, heads, head_dim)
     value: Tensor
     history: History
-
-
-def sight(
-    position: Position, query: Tensor, query_positions: Tensor, key_positions: Tensor, mask: Tensor | None, causal: bool = False
-) -> Sight:
-    """What a position scheme adds to where one may look."""
-    bias = position.bias(query, query_positions, key_positions)
-    mix = (lambda weights: position.mix(weights, query_positions, key_positions)) if position.mixes else None
-    return Sight(mask, causal, bias, mix)
 
 
 class Reach(nn.Module):
@@ -104,7 +95,8 @@ class Local(Reach):
             there = functional.pad(real, (0, missing)).view(-1, 1, self.size)  # (rows x blocks, 1, block)
             itself = torch.eye(self.size, dtype=torch.bool, device=real.device)  # a block of padding sees something, too
             mask = (masks.causal(inside, inside) & (there | itself))[:, None]
-        blocks = look(cut(query), cut(key), cut(made.value), sight(position, cut(query), inside, inside, mask, mask is None))
+        query = cut(query)
+        blocks = look(query, cut(key), cut(made.value), sight(position, query, inside, inside, mask, causal=mask is None))
         found = blocks.view(rows, -1, heads, self.size, blocks.shape[-1]).transpose(1, 2).flatten(2, 3)[:, :, :time]
         return found, Kept(key.transpose(1, 2), made.value.transpose(1, 2), None)
 

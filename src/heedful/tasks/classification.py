@@ -26,14 +26,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.data.labelled import Example, LabelledConfig, examples_in, file_of
-from heedful.data.prefetch import prefetch
+from heedful.data.report import Notes
 from heedful.errors import DataError
 from heedful.nn.dropout import Dropout
 from heedful.nn.losses import Loss
 from heedful.schema import Config, Probability, Problem, refuse
 from heedful.search import SearchConfig
+from heedful.tasks.feeding import Place, feed
+from heedful.tasks.objectives import token_loss
 from heedful.tasks.translating import System
-from heedful.tasks.translation import token_loss
 from heedful.text.specials import Specials
 from heedful.text.tokenizer import Tokenizer
 from heedful.training.loop import Fed, Validation
@@ -130,18 +131,11 @@ class Splits(NamedTuple):
     valid: Encoded
 
 
-class Report(NamedTuple):
-    found: list[str]
-
-    def lines(self) -> list[str]:
-        return self.found
-
-
 class Classification:
     def __init__(self, config: ClassificationConfig, data: LabelledConfig, search: SearchConfig, seed: int) -> None:
         self.config, self.data, self.seed = config, data, seed
 
-    def check(self) -> Report:
+    def check(self) -> Notes:
         found = []
         for split in ("train", "valid", "test"):
             path = file_of(self.data, split)
@@ -149,7 +143,7 @@ class Classification:
                 examples = self.examples(path)
                 counts = [f"{label}: {sum(one.label == label for one in examples):,}" for label in self.config.labels]
                 found.append(f"{split}: {path}, {len(examples):,} examples ({', '.join(counts)})")
-        return Report(found)
+        return Notes(found)
 
     def files(self) -> list[Path]:
         return [path for split in ("train", "valid", "test") if (path := file_of(self.data, split)) is not None]
@@ -190,7 +184,7 @@ class Classification:
             groups.append([[*one[: most - 1], one[-1]] if len(one) > most else one for one in sequences])
         return Encoded(groups, [self.config.labels.index(one.label) for one in examples])
 
-    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: Report, *, keep_text: bool) -> Splits:
+    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: Notes, *, keep_text: bool) -> Splits:
         train, valid = (file_of(self.data, split) for split in ("train", "valid"))
         assert train is not None and valid is not None, "the config has seen to it"
         examples = self.examples(train)
@@ -218,15 +212,12 @@ class Classification:
         return [order[at : at + self.data.batch] for at in range(0, len(order), self.data.batch)]
 
     def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]:
-        return prefetch(self.batches(epoch, cursor), self.data.prefetch)
+        """Batches without end, from the given place on, prepared ahead of need."""
 
-    def batches(self, epoch: int, cursor: int) -> Iterator[Fed]:
-        while True:
-            plan = self.plan(epoch)
-            for place in range(cursor, len(plan)):
-                batch = self.collate(self.corpora.train, plan[place].tolist())
-                yield Fed(batch.pin() if self.system.device.type == "cuda" else batch, epoch, place + 1)
-            epoch, cursor = epoch + 1, 0
+        def collate(chosen: NDArray[np.int64], epoch: int) -> Examples:
+            return self.collate(self.corpora.train, chosen.tolist())
+
+        return feed(self.plan, collate, Place(epoch, cursor), device=self.system.device, ahead=self.data.prefetch)
 
     def collate(self, encoded: Encoded, chosen: Sequence[int]) -> Examples:
         rows = [sequence for i in chosen for sequence in encoded.groups[i]]

@@ -25,13 +25,14 @@ from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from heedful.data.corpus_text import TextConfig, TextStore, lines_of, open_text, passages
-from heedful.data.prefetch import prefetch
+from heedful.data.report import Notes
 from heedful.errors import DataError
 from heedful.models import SequenceModel
 from heedful.schema import Config
 from heedful.search import SearchConfig
+from heedful.tasks.feeding import Place, feed
+from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.translating import System
-from heedful.tasks.translation import token_loss, with_model_losses
 from heedful.tasks.writing import generate
 from heedful.text.tokenizer import Tokenizer
 from heedful.training.loop import Fed, Validation
@@ -66,20 +67,11 @@ class Texts(NamedTuple):
     valid: TextStore
 
 
-class Report(NamedTuple):
-    """What the texts hold, as files."""
-
-    found: list[str]
-
-    def lines(self) -> list[str]:
-        return self.found
-
-
 class Language:
     def __init__(self, config: LanguageConfig, data: TextConfig, search: SearchConfig, seed: int) -> None:
         self.config, self.data, self.search, self.seed = config, data, search, seed
 
-    def check(self) -> Report:
+    def check(self) -> Notes:
         """Reads everything once."""
         found = []
         for split in ("train", "valid", "test"):
@@ -90,7 +82,7 @@ class Language:
                 if not counts[0]:
                     raise DataError(f"{passage.path} has no line for {split}", hint="change data.held_out")
                 found.append(f"{split}: {passage.path}, {counts[0]:,} lines, {counts[1]:,} characters")
-        return Report(found)
+        return Notes(found)
 
     def files(self) -> list[Path]:
         every = [passage.path for split in ("train", "valid", "test") for passage in passages(self.data, split)]
@@ -105,7 +97,7 @@ class Language:
     def tags(self) -> list[str]:
         return []
 
-    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: Report, *, keep_text: bool) -> Texts:
+    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: Notes, *, keep_text: bool) -> Texts:
         train, valid = (open_text(passages(self.data, split), tokenizers[1]) for split in ("train", "valid"))
         if len(train.ids) <= self.data.block:
             raise DataError(
@@ -149,15 +141,8 @@ class Language:
 
     def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]:
         """Batches without end, from the given place on, prepared ahead of need."""
-        return prefetch(self.batches(epoch, cursor), self.data.prefetch)
-
-    def batches(self, epoch: int, cursor: int) -> Iterator[Fed]:
-        while True:
-            plan = self.plan(epoch)
-            for place in range(cursor, len(plan)):
-                batch = self.batch(plan[place])
-                yield Fed(batch.pin() if self.system.device.type == "cuda" else batch, epoch, place + 1)
-            epoch, cursor = epoch + 1, 0
+        device, ahead = self.system.device, self.data.prefetch
+        return feed(self.plan, lambda begins, _: self.batch(begins), Place(epoch, cursor), device=device, ahead=ahead)
 
     def batch(self, begins: NDArray[np.int64]) -> Blocks:
         places = begins[:, None] + np.arange(self.data.block + 1)

@@ -6,7 +6,6 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import torch
 from pydantic import NonNegativeFloat, NonNegativeInt
 from torch import Tensor, nn
 
@@ -14,18 +13,19 @@ from heedful.data.batching import Index, mixture, padding, plan_epoch
 from heedful.data.check import check_data
 from heedful.data.encode import StoreOptions, open_store
 from heedful.data.pairs import pairs, sentences
-from heedful.data.prefetch import prefetch
 from heedful.data.report import CheckReport
 from heedful.data.sources import CorpusConfig, files_of
 from heedful.data.splits import DataConfig, splits_of
 from heedful.data.store import JoinedStore
 from heedful.models import SequenceModel
-from heedful.nn.linear import Readout
-from heedful.nn.losses import Loss, cross_entropy, disagreement, projected_cross_entropy
-from heedful.schema import Config, Probability, refuse_unused
+from heedful.nn.losses import Loss, cross_entropy, disagreement
+from heedful.schema import Config, Probability, Problem, refuse, unused
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch, collate, fill_up, split_batch
 from heedful.tasks.evaluating import Examples, evaluate
+from heedful.tasks.feeding import Place, feed
+from heedful.tasks.objectives import token_loss, with_model_losses
+from heedful.tasks.sequence_level import SequenceConfig, refined
 from heedful.tasks.translating import System
 from heedful.text.tokenizer import Tokenizer
 from heedful.training.loop import Fed, Validation
@@ -38,7 +38,8 @@ class TranslationConfig(Config):
     label_smoothing: Probability = 0.1
     smoothing_over: Literal["all", "others", "words"] = "all"  # who shares what the true word gives up
     r_drop: NonNegativeFloat = 0.0  # weight of the disagreement between two passes under dropout; 0: one pass
-    validation_metrics: tuple[Literal["bleu", "chrf", "ter", "exact_match"], ...] = ("bleu", "chrf")
+    sequence: SequenceConfig = SequenceConfig()  # refinement by whole sentences
+    validation_metrics: tuple[Literal["bleu", "chrf", "ter", "gleu", "exact_match"], ...] = ("bleu", "chrf")
     validation_sentences: NonNegativeInt = 0  # how many validation sentences to translate; 0: all
     samples: NonNegativeInt = 1  # translations to show at each validation
 
@@ -48,8 +49,11 @@ class TranslationConfig(Config):
         return ("loss", "perplexity", *self.validation_metrics)
 
     def model_post_init(self, context: Any) -> None:
-        if self.label_smoothing == 0:
-            refuse_unused(self, {"smoothing_over": "task.label_smoothing is 0"})
+        problems = unused(self, {"smoothing_over": "task.label_smoothing is 0"} if self.label_smoothing == 0 else {})
+        if self.r_drop and self.sequence.method != "none":
+            sentence = f"given {self.r_drop} beside task.sequence.method {self.sequence.method!r}; choose one of the two"
+            problems.append(Problem("r_drop", sentence))
+        refuse(problems)
 
 
 class Corpora(NamedTuple):
@@ -147,15 +151,8 @@ class Translation:
 
     def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]:
         """Batches without end, from the given place on, prepared ahead of need."""
-        return prefetch(self.batches(epoch, cursor), self.data.prefetch)
-
-    def batches(self, epoch: int, cursor: int) -> Iterator[Fed]:
-        while True:
-            plan = self.plan(epoch)
-            for place in range(cursor, len(plan)):
-                batch = self.batch(plan[place], epoch)
-                yield Fed(batch.pin() if self.system.device.type == "cuda" else batch, epoch, place + 1)
-            epoch, cursor = epoch + 1, 0
+        device, ahead = self.system.device, self.data.prefetch
+        return feed(self.plan, self.batch, Place(epoch, cursor), device=device, ahead=ahead)
 
     def batch(self, indices: Index, epoch: int) -> Batch:
         train, source, target = self.corpora.train, self.system.source_tokenizer, self.system.target_tokenizer
@@ -180,7 +177,10 @@ class Translation:
     def loss(self, model: SequenceModel, batch: Batch) -> Objective:
         """Teacher forcing: all target positions at once, each seeing the gold words before it."""
         batch = batch.to(self.system.device)
-        return self.objective(model, batch.source, batch.source_mask, batch.target_in, batch.target_out)
+        objective = self.objective(model, batch.source, batch.source_mask, batch.target_in, batch.target_out)
+        if self.config.sequence.method == "none":
+            return objective
+        return refined(objective, model, batch, self.system.target_tokenizer.specials, self.config.sequence)
 
     def objective(
         self, model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor
@@ -190,7 +190,8 @@ class Translation:
             return self.twice(model, source, source_mask, target_in, target_out)
         step = model.step(target_in, model.start(source, source_mask, room=0))
         smoothed, plain = token_loss(model, step.hidden.flatten(0, 1), target_out.flatten(), **self.judging())
-        return with_model_losses(Objective(smoothed, {"loss": plain}), step.losses)
+        weighed = Loss(self.config.sequence.likelihood * smoothed.total, smoothed.count)
+        return with_model_losses(Objective(weighed, {"loss": plain}), step.losses)
 
     def twice(
         self, model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor
@@ -226,19 +227,3 @@ class Translation:
         samples = [f"{source}  ->  {text}" for source, text in list(shown)[: self.config.samples]]
         signatures = {name: score.signature for name, score in result.scores.items()}
         return Validation(result.figures, signatures, samples)
-
-
-def token_loss(model: SequenceModel, hidden: Tensor, target: Tensor, **judging: Any) -> tuple[Loss, Loss]:
-    """hidden (tokens, dim), target (tokens,) -> the loss to minimise and the plain one; on a CPU without all the logits."""
-    readout = getattr(model, "readout", None)
-    if isinstance(readout, Readout) and hidden.device.type == "cpu" and not torch.compiler.is_compiling():
-        return projected_cross_entropy(hidden, readout.weight, target, **judging)
-    return cross_entropy(model.project(hidden), target, **judging)
-
-
-def with_model_losses(objective: Objective, losses: dict[str, Loss]) -> Objective:
-    """Each extra loss enters by its mean, weighed like one token's loss."""
-    total, count = objective.minimise.total, objective.minimise.count
-    for loss in losses.values():
-        total = total + loss.total / loss.count * count
-    return Objective(Loss(total, count), objective.report | losses)
