@@ -222,7 +222,7 @@ class ConvS2S(nn.Module):
         count = None if lineup is None else lineup.real
         said, new = state.past["said"], time if count is None else count
         if isinstance(state.filled, int):  # who has said nothing yet is not asked how much it was
-            self.decoder_position.check_length(time if state.filled == 0 else int((said + new).max()))
+            self.decoder_position.check_length(time if state.filled == 0 or tokens.is_meta else int((said + new).max()))
         positions = (said[:, None] + torch.arange(time, device=tokens.device)).clamp(max=self.config.max_positions - 1)
         if lineup is not None:
             tokens = tokens.take_along_dim(lineup.order, 1)

@@ -17,6 +17,8 @@ the work for a token does not depend on how many experts there are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -27,6 +29,7 @@ from heedful.nn.blocks import ACTIVATIONS
 from heedful.nn.dropout import Dropout
 from heedful.nn.losses import Loss
 from heedful.nn.taps import Tap
+from heedful.schema import Problem
 
 ALIGNED = 8  # sizes must be multiples of this: the grouped product reads 16 bytes at a time
 
@@ -70,7 +73,7 @@ class Experts(nn.Module):
         return self.send(tokens, choice).view_as(x)
 
     def gate(self, tokens: Tensor, ledger: Ledger | None) -> Choice:
-        with torch.autocast(tokens.device.type, enabled=False):
+        with exactly(tokens):
             clean, raw = functional.linear(tokens.float(), self.choose.float()).chunk(2, dim=-1)  # (tokens, experts)
             spreads = functional.softplus(raw)
             noisy = clean + torch.randn_like(clean) * spreads if self.training else clean
@@ -85,10 +88,10 @@ class Experts(nn.Module):
 
     def send(self, tokens: Tensor, choice: Choice) -> Tensor:
         """(tokens, dim) -> the chosen experts' answers in the proportion of their weights (tokens, dim)."""
-        device = tokens.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tokens.dtype
+        dtype = dtype_of(tokens)
         sorted_experts, order = choice.expert.flatten().sort(stable=True)  # (tokens x used,)
-        ends = torch.searchsorted(sorted_experts, torch.arange(self.count, device=tokens.device), right=True).int()
+        experts = torch.arange(self.count, device=tokens.device)
+        ends = (sorted_experts <= experts[:, None]).sum(-1, dtype=torch.int32)  # where each expert's tokens end
         given = tokens.to(dtype).index_select(0, order // self.used)  # (tokens x used, dim)
         risen = self.dropout(self.activation(functional.grouped_mm(given, self.rise.to(dtype), offs=ends)))
         answers = functional.grouped_mm(risen, self.fall.to(dtype), offs=ends)
@@ -97,6 +100,36 @@ class Experts(nn.Module):
 
     if TYPE_CHECKING:
         __call__ = forward
+
+
+class Between(nn.Module):
+    """Experts between the layers of a stack, the n-th behind the n-th layer: to the next one goes  x + experts(x)."""
+
+    def __init__(self, experts: Iterable[Experts]) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(experts)
+
+    def ledger(self, real: Tensor | None) -> Ledger | None:
+        """Of experts that are being trained."""
+        return Ledger(real, []) if self.training and len(self.experts) else None
+
+    def forward(self, at: int, x: Tensor, ledger: Ledger | None) -> Tensor:
+        """What layer `at` says, (rows, time, dim) -> as x; behind the last of the experts, x itself."""
+        return x + self.experts[at](x, ledger) if at < len(self.experts) else x
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+def exactly(x: Tensor) -> AbstractContextManager[object]:
+    """No mixed precision; a tensor without contents knows none."""
+    return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
+
+
+def dtype_of(x: Tensor) -> torch.dtype:
+    """In which products are taken."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if not x.is_meta and torch.is_autocast_enabled(device) else x.dtype
 
 
 def spread(choice: Choice, count: int) -> Tensor:
@@ -121,6 +154,19 @@ def usage(gates: Tensor) -> Tensor:
     """What the tap `gates` gave, (tokens, experts) -> the share of all choices that fell on each expert (experts,)."""
     chosen = (gates > 0).float()
     return chosen.sum(0) / chosen.sum()
+
+
+def misfits(sizes: Mapping[str, int], count: int, used: int) -> list[Problem]:
+    """Why so many experts cannot be had or used; sizes: by the names of a config's fields."""
+    wrong = [
+        Problem(name, f"given {size}, expected a multiple of {ALIGNED} where there are experts")
+        for name, size in sizes.items()
+        if size % ALIGNED
+    ]
+    if not 1 < used < count:
+        expected = f"expected at least 2, so that the gate learns, and fewer than model.experts, which is {count}"
+        wrong.append(Problem("experts_used", f"given {used}, {expected}"))
+    return wrong
 
 
 def balance(wants: Tensor, weight: float) -> dict[str, Loss]:

@@ -1,0 +1,119 @@
+"""What a model costs at work, in three scenes: a training step, reading, and saying one more token.
+
+Beside them memory: the weights, what training keeps besides (gradients, Adam's two averages, activations), and the cache
+that grows with every token said: 2 N n dim numbers for the N layers of a Transformer and n tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from heedful.inspection.cost import Bill, Cost, counted, on_paper, tensors, total
+from heedful.nn.rows import State
+from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
+
+UPDATE = 7  # Adam reads a weight, its gradient and its two averages, and writes all but the gradient
+
+
+class Size(NamedTuple):
+    rows: int  # sentences at a time
+    source: int  # tokens of each
+    target: int
+
+
+class Memory(NamedTuple):
+    """Bytes, all numbers in the weights' precision."""
+
+    weights: int
+    gradients: int
+    optimiser: int
+    activations: int  # kept from the forward to the backward pass of a training step
+    cache: int  # of what was read and what was said, when all is said
+
+
+def training_step(model: nn.Module, size: Size) -> Bill:
+    """Forwards, backwards and the update. The backward pass and the update are parts of their own."""
+    paper: Any = on_paper(model).train()
+    source, target = tokens(size.rows, size.source), tokens(size.rows, size.target)
+    with counted(paper) as bill:
+        step = paper.step(target, paper.start(source, None, room=0))
+        logits = paper.project(step.hidden)
+        with bill.at("loss"):
+            loss = functional.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
+        with bill.at("backward"):
+            loss.backward()  # type: ignore[no-untyped-call]
+    with bill.at("update"):
+        bill.charge(Cost(0, UPDATE * size_of(model.parameters())))
+    return bill
+
+
+@torch.no_grad()
+def reading(model: nn.Module, size: Size) -> Bill:
+    paper: Any = on_paper(model).eval()
+    with counted(paper) as bill:
+        paper.start(tokens(size.rows, size.source), None, room=size.target)
+    return bill
+
+
+@torch.no_grad()
+def saying(model: nn.Module, size: Size) -> Bill:
+    """The last token of the target."""
+    paper: Any = on_paper(model).eval()
+    state = all_but_one_said(paper, size)
+    with counted(paper) as bill:
+        paper.project(paper.step(tokens(size.rows, 1), state).hidden)
+    return bill
+
+
+def all_but_one_said(paper: Any, size: Size) -> State:
+    with counted(paper):
+        state: State = paper.start(tokens(size.rows, size.source), None, room=size.target)
+        return state if size.target == 1 else paper.step(tokens(size.rows, size.target - 1), state).state
+
+
+SCENES = {"a training step": training_step, "reading": reading, "saying one token": saying}
+
+
+def memory(model: nn.Module, size: Size) -> Memory:
+    weights = size_of(model.parameters())
+    activations = sum(training_step(model, size).kept.values())
+    with torch.no_grad():
+        state = all_but_one_said(on_paper(model).eval(), size)
+    return Memory(weights, weights, 2 * weights, activations, size_of(tensors((state.memory, state.past, state.written))))
+
+
+def size_of(several: Iterable[Tensor]) -> int:
+    """Bytes, each storage counted once."""
+    return sum({one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in several}.values())
+
+
+def tokens(rows: int, time: int) -> Tensor:
+    return torch.zeros(rows, time, dtype=torch.long, device="meta")
+
+
+class Kind(NamedTuple):
+    """A kind of sequence layer, and what one layer does to n tokens and to twice as many."""
+
+    name: str
+    formula: str
+    once: Cost
+    twice: Cost
+
+
+def kinds(dim: int, heads: int, time: int) -> list[Kind]:
+    """The complexity table of "Attention Is All You Need", counted: what doubling the length does to each kind of layer."""
+    found = []
+    for name, made in SEQUENCE_LAYERS.items():
+        layer = made(LayerSize(dim=dim, heads=heads, window=min(128, time // 2))).to("meta").eval()
+        costs = []
+        for length in (time, 2 * time):
+            with torch.no_grad(), counted(layer) as bill:
+                layer(torch.empty(1, length, dim, device="meta"))
+            costs.append(total(list(bill.parts.values())))
+        found.append(Kind(name, made.cost, *costs))
+    return found

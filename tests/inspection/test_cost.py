@@ -1,0 +1,86 @@
+"""Costs: what is counted equals what the formulas say, for every family, without a number being computed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny import VARIANTS, VOCAB, Variant, tiny_model
+
+from heedful.inspection.cost import Cost, counted, on_paper, part_of, total
+from heedful.inspection.limits import measure
+from heedful.inspection.scenes import Size, kinds, memory, reading, saying, training_step
+from heedful.nn.linear import linear
+
+SIZE = Size(rows=3, source=6, target=7)
+DIM, HIDDEN, LAYERS = 16, 32, 2
+PLAIN = Variant("transformer", ())
+FLOAT = 4  # bytes
+
+
+def test_the_work_of_reading_is_that_of_the_paper() -> None:
+    """Per layer and token 4 products with dim x dim and two with dim x hidden; n^2 d twice for the look itself."""
+    parts = reading(tiny_model(PLAIN), SIZE).parts
+    seen = SIZE.rows * SIZE.source
+    assert parts["encoder.attention"].work == LAYERS * (seen * 8 * DIM**2 + 4 * seen * SIZE.source * DIM)
+    assert parts["encoder.feed_forward"].work == LAYERS * seen * 4 * DIM * HIDDEN
+    assert parts["decoder.cross"].work == LAYERS * seen * 4 * DIM**2  # keys and values for the decoder, once
+
+
+def test_the_work_of_the_last_token_is_one_row_of_the_look_at_all_before() -> None:
+    parts = saying(tiny_model(PLAIN), SIZE).parts
+    assert parts["decoder.attention"].work == LAYERS * SIZE.rows * (8 * DIM**2 + 4 * SIZE.target * DIM)
+    assert parts["decoder.cross"].work == LAYERS * SIZE.rows * (4 * DIM**2 + 4 * SIZE.source * DIM)
+    assert parts["readout"].work == SIZE.rows * 2 * DIM * VOCAB
+
+
+def test_going_back_costs_two_products_for_one_and_half_a_look_more() -> None:
+    bill = training_step(tiny_model(PLAIN), SIZE)
+    forwards = sum(cost.work for part, cost in bill.parts.items() if part not in ("backward", "update"))
+    looks = LAYERS * 4 * SIZE.rows * DIM * (SIZE.source**2 + SIZE.target**2 + SIZE.target * SIZE.source)
+    assert bill.parts["backward"].work == 2 * (forwards - looks) + 5 * looks // 2
+
+
+def test_a_product_moves_its_factors_and_its_result() -> None:
+    layer = linear(8, 24)
+    with torch.no_grad(), counted(paper := on_paper(layer)) as bill:
+        paper(torch.empty(10, 8, device="meta"))
+    assert bill.parts == {"between": Cost(2 * 10 * 8 * 24, FLOAT * (10 * 8 + 24 * 8 + 24 + 10 * 24))}
+
+
+def test_the_cache_is_keys_and_values_of_every_layer() -> None:
+    found = memory(tiny_model(PLAIN), SIZE)
+    numbers = 2 * LAYERS * SIZE.rows * (SIZE.source + SIZE.target) * DIM
+    positions = SIZE.rows * SIZE.target * 8  # whole numbers of eight bytes
+    assert found.cache == numbers * FLOAT + positions
+    parameters = sum(parameter.numel() for parameter in tiny_model(PLAIN).parameters())
+    assert (found.weights, found.gradients, found.optimiser) == (parameters * FLOAT, parameters * FLOAT, 2 * parameters * FLOAT)
+
+
+@pytest.mark.parametrize("variant", VARIANTS[::3], ids=str)
+def test_every_model_can_be_counted_and_stays_as_it_was(variant: Variant) -> None:
+    model = tiny_model(variant)
+    before = [parameter.clone() for parameter in model.parameters()]
+    for scene in (training_step, reading, saying):
+        whole = total(list(scene(model, SIZE).parts.values()))
+        assert whole.work > 0 or scene is reading  # who reads with the target has nothing to do before
+        assert whole.traffic > 0
+    assert not model.training
+    assert all(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))
+
+
+def test_twice_the_tokens_are_four_times_the_scores_and_twice_everything_else() -> None:
+    """Of the work of one layer of dim d on n tokens: attention's look is n^2 d, a window's is r n d."""
+    growth = {kind.name: kind.twice.work / kind.once.work for kind in kinds(dim=16, heads=2, time=32)}
+    assert growth["parameter-free"] == 4
+    assert 2 < growth["self-attention"] < 4
+    assert all(growth[name] == 2 for name in ("lstm", "gru", "convolution", "dilated", "restricted"))
+
+
+def test_a_part_is_named_two_deep_without_numbers() -> None:
+    assert [part_of(path) for path in ("decoder.3.cross.look", "readout", "")] == ["decoder.cross", "readout", "between"]
+
+
+def test_a_machine_does_something() -> None:
+    limits = measure(torch.device("cpu"))
+    assert limits.operations > 1e8
+    assert limits.ridge == limits.operations / limits.bytes
