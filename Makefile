@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test bench clean
+.PHONY: setup demo test test-browser bench clean
 
 setup: $(STAMP)
 
@@ -22,6 +22,15 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest --numprocesses 2
+
+# Reports in a real browser: Debian's Chromium, which is installed first where that is allowed.
+test-browser: $(STAMP)
+	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; fi
+	@if command -v chromium >/dev/null; then \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]' && \
+	  $(BIN)/pytest -m browser; \
+	else echo "skipped: there is no chromium, and only root can install it (apt-get install chromium)"; fi
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/train_cpu.py

@@ -20,6 +20,7 @@ LEVELS = [
     {"settings", "text", "evaluation", "nn"},
     {"data", "models", "search", "inspection", "training", "vectors"},
     {"tasks"},
+    {"studies"},
     {"config", "build", "card", "planning", "recipe_book", "running"},
     {"exchange", "serving", "cli"},
 ]

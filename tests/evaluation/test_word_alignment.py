@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heedful.errors import DataError
-from heedful.evaluation.word_alignment import Alignment, alignment_error_rate, format_alignment, parse_alignments
+from heedful.evaluation.word_alignment import (
+    Alignment,
+    alignment_error_rate,
+    format_alignment,
+    parse_alignments,
+    precision_and_recall,
+)
 
 links = st.frozensets(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=12)
 alignments = st.builds(lambda sure, possible: Alignment(sure, sure | possible), links, links)
@@ -79,3 +85,10 @@ def test_the_gold_alignments_of_the_hansards_read_and_score() -> None:
     assert len(gold) == 200
     assert alignment_error_rate([line.sure for line in gold], gold).value == 0
     assert 0 < alignment_error_rate(diagonal, gold).value < 1
+
+
+def test_precision_is_of_what_was_found_and_recall_of_what_is_sure() -> None:
+    gold = [Alignment(frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (1, 1), (2, 2)}))]
+    assert precision_and_recall([{(0, 0), (1, 2), (2, 2)}], gold) == (2 / 3, 1 / 2)
+    assert precision_and_recall([set()], gold) == (1.0, 0.0)
+    assert precision_and_recall([{(0, 0)}], [Alignment(frozenset(), frozenset())]) == (0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Alignment: maps from one forced pass, merged from pieces into words, and the word looked at most."""
+"""Alignment: maps from one forced pass, of one pair or of many, merged from pieces into words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.alignment import attention_between, between_words, cross_maps, links
+from heedful.inspection.alignment import attention_between, between_words, cross_maps, cross_weights, merge_pieces
+from heedful.inspection.maps import attentions
 from heedful.nn.taps import record
 
 
@@ -64,8 +65,28 @@ def test_pieces_are_merged_into_words() -> None:
     assert_close(merged.sum(-1), torch.ones(2))
 
 
-def test_every_target_word_is_linked_to_what_it_looked_at_most() -> None:
-    assert links(torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])) == {(1, 0), (0, 1), (1, 2)}
+def test_many_pairs_in_one_pass_look_as_each_alone(plain: Speaker, pairs: Pairs) -> None:
+    try:
+        together = cross_weights(plain, pairs.source, pairs.mask, pairs.target)
+    except ConfigError:
+        assert not any(kind.name in ("cross", "within") for kind in attentions(plain).values())
+        return
+    assert together
+    for row, length in enumerate(pairs.mask.sum(-1).tolist()):
+        alone = cross_maps(plain, pairs.source[row : row + 1, :length], pairs.target[row : row + 1])
+        for weights, expected in zip(together.values(), alone, strict=True):
+            assert_close(weights[row, ..., :length], expected, atol=1e-5, rtol=1e-4)
+            assert not weights[row, ..., length:].any()
+
+
+def test_merging_many_rows_is_merging_each() -> None:
+    weights = torch.rand(2, 3, 4, 5)
+    source, target = [[0, 0, 1, 2, -1], [0, 1, 1, -1, -1]], [[0, 1, 1, -1], [-1, 0, 0, 1]]
+    merged = merge_pieces(weights, torch.tensor(source), torch.tensor(target))
+    assert merged.shape == (2, 3, 2, 3)
+    assert_close(merged[0, 1], between_words(weights[0, 1, :3, :4], source[0][:4], target[0][:3]))
+    assert_close(merged[1, 2, :, :2], between_words(weights[1, 2, 1:, :3], source[1][:3], target[1][1:]))
+    assert not merged[1, :, :, 2].any()  # a word that the row does not have
 
 
 def test_a_model_that_reads_nothing_cannot_be_aligned() -> None:

@@ -44,7 +44,7 @@ def test_the_first_map_is_what_the_formula_gives(pairs: Pairs) -> None:
     (first, *_) = attention_maps(model, source, pairs.target[:1], "encoder")
     with forced(model):
         x = model.target_embedding(source) * math.sqrt(16)
-        query, key, _ = next(iter(model.encoder)).attention.project(x).chunk(3, dim=-1)
+        query, key, _ = model.get_submodule("encoder.0.attention.project")(x).chunk(3, dim=-1)
         scores = split_heads(query, 2) @ split_heads(key, 2).transpose(-2, -1) / math.sqrt(8)
     assert_close(first.weights, scores.softmax(-1)[0])
 

@@ -14,7 +14,7 @@ import traceback
 
 import typer
 
-from heedful.cli import configs, corpora, demo, inference, training, vectors, writing
+from heedful.cli import aligning, configs, corpora, demo, explain, inference, inspect, pruning, training, vectors, writing
 from heedful.errors import HeedfulError
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer brings its own click, whose names it does not all pass on
@@ -48,9 +48,13 @@ app.command()(training.train)
 app.command()(inference.translate)
 app.command()(inference.evaluate)
 app.command()(inference.score)
+app.command()(aligning.align)
 app.command()(writing.generate)
+app.command()(explain.explain)
+app.command()(inspect.inspect)
 app.command()(training.average)
 app.command()(training.sweep)
+app.command()(pruning.prune)
 app.command()(vectors.vectors)
 app.command()(vectors.neighbours)
 app.add_typer(corpora.app, name="data")

@@ -61,7 +61,7 @@ def told(translator: Translator) -> list[str]:
 def portrait(translator: Translator, source: str, heads: list[int]) -> str:
     """A sentence, its translation, and which words were looked at, as a picture."""
     from heedful.inspection.pictures import draw
-    from heedful.tasks.tracing import word_attention
+    from heedful.studies.tracing import word_attention
 
     (target,) = translator.translate([source])
     picture = draw(word_attention(translator.system, source, target)[heads].mean(0), source.split(), target.split())
@@ -72,8 +72,8 @@ def best_heads(translator: Translator) -> tuple[list[int], float]:
     """The heads whose attention agrees best with the grammar's own alignments, and their error rate."""
     from heedful.data.grammar import generate
     from heedful.evaluation.word_alignment import Alignment
-    from heedful.inspection.alignment import choose_heads
-    from heedful.tasks.tracing import word_attention
+    from heedful.inspection.linking import choose_heads
+    from heedful.studies.tracing import word_attention
 
     gold = list(generate("valid", GOLD))
     maps = [word_attention(translator.system, one.source, one.target) for one in gold]

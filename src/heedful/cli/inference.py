@@ -59,7 +59,7 @@ def evaluate(
     source: Annotated[Path | None, typer.Option(help="A file to translate; the run's own test data unless given.")] = None,
     reference: Annotated[Path | None, typer.Option(help="What it should become.")] = None,
     split: Annotated[str, typer.Option(help="Of the run's own data: test or valid.")] = "test",
-    metrics: Annotated[str, typer.Option(help="Any of bleu, chrf, ter, exact_match.")] = "bleu,chrf,ter,exact_match",
+    metrics: Annotated[str, typer.Option(help="Any of bleu, chrf, ter, gleu, exact_match.")] = "bleu,chrf,ter,exact_match",
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare without case.")] = False,
     tokenise: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, intl, char, none.")] = None,
     bootstrap: Annotated[int, typer.Option(help="Resamples for the 95% interval; 0: no interval.")] = 1000,

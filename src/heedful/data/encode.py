@@ -16,14 +16,14 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files as package_files
 from itertools import chain, compress, islice
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,8 @@ from heedful.errors import DataError
 CHUNK = 10_000  # pairs encoded at a time
 
 log = logging.getLogger(__name__)
+
+Found = TypeVar("Found")
 
 
 class Encoder(Protocol):
@@ -142,27 +144,34 @@ def find_store(folder: Path) -> PairStore | None:
 
 
 def make_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions) -> PairStore:
+    return made(folder, find_store, lambda partial: write_store(partial, kept, encoders, options))
+
+
+def made(folder: Path, find: Callable[[Path], Found | None], write: Callable[[Path], None]) -> Found:
+    """What is kept in a folder of the cache: found, or written into a folder of its own and renamed."""
     partial = folder.parent / f".{folder.name}.partial"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with locked(folder.parent / f".{folder.name}.lock"):
-            store = find_store(folder)  # another process may have made it while this one waited
+            store = find(folder)  # another process may have made it while this one waited
             if store is not None:
                 return store
             shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
             partial.mkdir()
             try:
-                write_store(partial, kept, encoders, options)
+                write(partial)
                 shutil.rmtree(folder, ignore_errors=True)  # a damaged one
                 partial.rename(folder)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
-            return load_store(folder)
+            store = find(folder)
     except OSError as error:
         raise DataError(
             f"the token store cannot be written to {folder.parent}: {error.strerror or error}",
             hint="set HEED_CACHE to a folder that can be written to and has room",
         ) from error
+    assert store is not None, "what was just written is found"
+    return store
 
 
 @contextmanager

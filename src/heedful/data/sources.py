@@ -27,10 +27,10 @@ from heedful.schema import Config
 
 # Each form, and the options that belong to it.
 FORMS: dict[str, tuple[str, ...]] = {
-    "source": ("target",),
-    "tsv": ("columns",),
-    "jsonl": ("fields",),
-    "folder": ("languages", "split"),
+    "source": ("target", "alignment"),
+    "tsv": ("columns", "alignment"),
+    "jsonl": ("fields", "alignment"),
+    "folder": ("languages", "split", "alignment"),
     "builtin": ("split", "count", "seed"),
 }
 NEEDED = {"source": "target", "folder": "languages", "builtin": "count"}  # of those, the one that has no default
@@ -58,6 +58,7 @@ class CorpusConfig(Config):
     seed: NonNegativeInt | None = None  # which ones; 0 when not given
     weight: PositiveFloat = 1.0  # how often an epoch goes through the corpus
     tag: Tag | None = None  # put in front of every source, with a space: "<2de>"
+    alignment: str | None = None  # a file of word links, "0-0 1-2" on line n for pair n; the built-in corpus has its own
 
     @property
     def form(self) -> str:

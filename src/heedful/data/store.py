@@ -126,9 +126,18 @@ def write_manifest(folder: Path, about: dict[str, Any]) -> None:
 
 def load_store(folder: Path) -> PairStore:
     """Opens a store after comparing every file with the manifest; an OSError where there is none."""
+    manifest = checked_manifest(folder)
+    try:
+        return PairStore(folder, manifest)
+    except (ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"its manifest cannot be used ({error})") from error
+
+
+def checked_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest, if every file is as it says; an OSError where there is none."""
     text = (folder / MANIFEST).read_text()
     try:
-        manifest = json.loads(text)
+        manifest: dict[str, Any] = json.loads(text)
         if manifest["format"] != FORMAT:
             raise Damaged(f"it has format {manifest['format']!r}, expected {FORMAT}")
         for name, expected in manifest["files"].items():
@@ -139,6 +148,6 @@ def load_store(folder: Path) -> PairStore:
                 raise Damaged(f"{name} has {path.stat().st_size} bytes, expected {expected['size']}")
             if sha256_of(path) != expected["sha256"]:
                 raise Damaged(f"the content of {name} has changed")
-        return PairStore(folder, manifest)
+        return manifest
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise Damaged(f"its manifest cannot be used ({error})") from error

@@ -1,9 +1,9 @@
-"""Scores of translations: BLEU, chrF and TER as sacreBLEU computes them, exact match, perplexity.
+"""Scores of translations: BLEU, chrF and TER as sacreBLEU computes them, GLEU, exact match, perplexity.
 
     METRICS["bleu"](hypotheses, references, bootstrap=1000) -> Score(name, value, low, high, signature)
 
-A score carries the signature under which others can repeat it. BLEU, chrF, TER and exact match run from 0 to 100;
-lower is better for TER only. With `bootstrap` resamples of the test set, low and high enclose 95 per cent of them."""
+A score carries the signature under which others can repeat it. BLEU, chrF, TER, GLEU and exact match run from
+0 to 100; lower is better for TER only. With `bootstrap` resamples of the test set, low and high enclose 95 per cent of them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
 
 from heedful.errors import ConfigError, DataError, lookup
+from heedful.evaluation.gleu import ORDER, gleu
 from heedful.evaluation.resampling import Statistics, bootstrap_sums, interval
 
 SEED = 12345  # sacreBLEU's own
@@ -141,6 +142,21 @@ def _exact_match(hypotheses: Sequence[str], references: Sequence[str], options: 
     )
 
 
+def _gleu(hypotheses: Sequence[str], references: Sequence[str], options: Options) -> Statistics:
+    """The mean over sentences, whose words stand between white space."""
+    _refuse_tokeniser("gleu", options)
+
+    def words(line: str) -> list[str]:
+        return (line.lower() if options.lowercase else line).split()
+
+    rows = [(gleu(words(line), words(reference)), 1) for line, reference in zip(hypotheses, references, strict=True)]
+    return Statistics(
+        rows=np.array(rows, dtype=np.float64),  # (sentences, 2): of the sentence, counted
+        formula=lambda sums: 100 * sums[0] / sums[1],
+        signature=f"nrefs:1|case:{'lc' if options.lowercase else 'mixed'}|tok:space|order:{ORDER}|mean:sentences",
+    )
+
+
 def _gather(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
     """What a sacreBLEU metric counts in each sentence, and its formula over their sum."""
     return Statistics(
@@ -167,5 +183,6 @@ METRICS = {
     "bleu": bleu,
     "chrf": chrf,
     "ter": ter,
+    "gleu": Metric("gleu", _gleu),
     "exact_match": exact_match,
 }

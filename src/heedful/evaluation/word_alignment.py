@@ -29,7 +29,7 @@ class Alignment(NamedTuple):
 
 def parse_alignments(lines: Iterable[str]) -> list[Alignment]:
     """Read lines of links; a link given both ways is sure."""
-    return [_parse(line, number) for number, line in enumerate(lines, start=1)]
+    return [parse_alignment(line, f"line {number}") for number, line in enumerate(lines, start=1)]
 
 
 def format_alignment(alignment: Alignment) -> str:
@@ -54,12 +54,21 @@ def alignment_error_rate(
     return score("aer", statistics, bootstrap, seed)
 
 
-def _parse(line: str, number: int) -> Alignment:
+def precision_and_recall(found: Sequence[Set[Link]], gold: Sequence[Alignment]) -> tuple[float, float]:
+    """The share of what was found that is possible, and of what is sure that was found; 1 where there is nothing."""
+    links, sure = sum(map(len, found)), sum(len(line.sure) for line in gold)
+    possible = sum(len(one & line.possible) for one, line in zip(found, gold, strict=True))
+    recalled = sum(len(one & line.sure) for one, line in zip(found, gold, strict=True))
+    return possible / links if links else 1.0, recalled / sure if sure else 1.0
+
+
+def parse_alignment(line: str, place: str) -> Alignment:
+    """One line of links; what is none is an error that names the place."""
     sure, possible = set(), set()
     for link in line.split():
         match = LINK.fullmatch(link)
         if match is None:
-            raise DataError(f"line {number}: {link!r} is not a link; expected i-j (sure) or i?j (possible), from 0")
+            raise DataError(f"{place}: {link!r} is not a link; expected i-j (sure) or i?j (possible), from 0")
         pair = int(match[1]), int(match[3])
         possible.add(pair)
         if match[2] == "-":

@@ -1,0 +1,118 @@
+"""heed explain: attention and what stands around it, with real numbers; those of worked examples, or a trained model's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.cli.inference import opened
+from heedful.cli.output import Checkpoint, Device, Json, put, table, talk
+
+if TYPE_CHECKING:
+    from heedful.errors import ConfigError
+    from heedful.inspection.explaining.stages import Explanation
+    from heedful.search import SearchConfig
+    from heedful.studies.explaining import Choice
+
+What = Annotated[str | None, typer.Argument(help="A topic, or a run folder; without it the topics are listed.")]
+Sentences = Annotated[list[str] | None, typer.Argument(help="For a run: the sentence to explain it by.")]
+
+
+def explain(
+    what: What = None,
+    sentences: Sentences = None,
+    target: Annotated[list[str] | None, typer.Option(help="Its translation; the model's own unless given.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Of attention: cross, encoder, decoder, reading, within.")] = None,
+    layer: Annotated[int, typer.Option(help="Counted from 0.")] = 0,
+    head: Annotated[int, typer.Option(help="Counted from 0.")] = 0,
+    token: Annotated[str | None, typer.Option(help="Whose look to show: a token, or its number from 0.")] = None,
+    step: Annotated[bool, typer.Option("--step", help="One training step on the sentence.")] = False,
+    search_tree: Annotated[bool, typer.Option("--search", help="The tree of the search for its translation.")] = False,
+    batch: Annotated[bool, typer.Option("--batch", help="The sentences as a batch being prepared.")] = False,
+    options: Annotated[list[str] | None, typer.Option("-s", help="An option of search: -s beam=3 -s n_best=2.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write it as one HTML page.")] = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Walk through attention, loss, search, …, with worked examples or with a trained model's own numbers."""
+    from heedful.errors import ConfigError
+    from heedful.studies.explaining import TOPICS, Choice
+
+    if what is None:
+        listed = {name: about for name, (about, _) in TOPICS.items()}
+        put({"topics": listed}) if json else print(table([("topic", "about"), *listed.items()]))
+        return
+    ways = [name for name, wanted in (("step", step), ("search", search_tree), ("batch", batch)) if wanted]
+    if len(ways) > 1:
+        raise ConfigError(f"--{ways[0]} and --{ways[1]} were given; expected one of them", hint="run the command once for each")
+    if what in TOPICS:
+        if sentences or ways:
+            raise ConfigError(f"{what!r} is a topic and takes no sentence", hint="for a model, name its run folder first")
+        show(TOPICS[what][1](), html, json)
+        return
+    if not Path(what).exists():
+        raise unknown(what, TOPICS)
+    if not sentences:
+        raise ConfigError(f"a sentence is missing; expected heed explain {what} SENTENCE")
+    choice = Choice(kind, layer, head, token)
+    from heedful.build import load
+
+    worker = load(what, checkpoint, device)
+    way = ways[0] if ways else "head"
+    if way != "batch" and len(sentences) > 1:
+        raise ConfigError(f"{len(sentences)} sentences were given; expected one, in quotes", hint="only --batch takes several")
+    show(explained(worker, way, sentences, target, choice, worker.search(options or [])), html, json)
+
+
+def explained(
+    worker: Any, way: str, sentences: list[str], targets: list[str] | None, choice: Choice, config: SearchConfig
+) -> Explanation:
+    """What a trained model does with a sentence."""
+    from heedful.errors import ConfigError
+    from heedful.studies import explaining
+    from heedful.studies.explaining_step import Smoothing, explain_step
+
+    system, task, target = worker.system, worker.run.task, targets[0] if targets else None
+    if task.name == "language" and way == "head" and targets is None:
+        return explaining.explain_head_alone(system, sentences[0], choice)
+    if task.name != "translation":
+        raise ConfigError(
+            f"this is a run of task {task.name!r}; expected one of 'translation'",
+            hint="of a language model a head can be explained, without --target" if task.name == "language" else None,
+        )
+    if way == "step":
+        return explain_step(system, sentences[0], Smoothing(task.label_smoothing, task.smoothing_over), config, target)
+    if way == "search":
+        return explaining.explain_search(system, sentences[0], config)
+    if way == "batch":
+        return explaining.explain_batch(system, sentences, config, targets)
+    return explaining.explain_head(system, sentences[0], choice, config, target)
+
+
+def show(explanation: Explanation, html: Path | None, json: bool) -> None:
+    from heedful.inspection.explaining import stages, text
+    from heedful.inspection.explaining.html import render
+
+    if html is not None:
+        with opened(html) as file:
+            file.write(render(explanation))
+        talk(f"written to {html}")
+    if json:
+        put(stages.as_json(explanation))
+    elif html is None:
+        print(text.render(explanation))
+
+
+def unknown(what: str, topics: Mapping[str, Any]) -> ConfigError:
+    """Neither a topic nor a folder."""
+    from heedful.errors import ConfigError, nearest
+
+    close = nearest(what, topics)
+    return ConfigError(
+        f"{what!r} is neither a topic nor a run folder; the topics are: {', '.join(topics)}",
+        hint=f"did you mean {close!r}?" if close else None,
+    )

@@ -1,0 +1,190 @@
+"""heed inspect: what a trained model looks at.
+
+What each question needs and who answers it stands in two tables; an option that would have no effect is refused.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import typer
+
+from heedful.cli.output import Checkpoint, Device, Json, put, talk
+
+if TYPE_CHECKING:
+    from heedful.worker import Worker
+
+NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {  # option -> all of these, of each one or another
+    **dict.fromkeys(("target", "search", "kind", "html", "save", "lens", "alternatives"), (("sentence",),)),
+    **dict.fromkeys(("saliency", "patch_from", "without"), (("sentence",),)),
+    "layer": (("kind",),),
+    "head": (("layer",),),
+    "by": (("kind",), ("layer", "picture")),
+    "lines": (("picture",), ("layer",)),
+    "picture": (("sentence", "heads", "positions"),),
+    "instead": (("alternatives",),),
+    "data": (("heads",),),
+    "conllu": (("heads",),),
+    "sentences": (("heads", "positions"),),
+    **dict.fromkeys(("rows", "tokens"), (("cost",),)),
+}
+ENDINGS = {"html": (".html",), "save": (".safetensors",), "picture": (".svg", ".png")}
+
+
+class Part(NamedTuple):
+    """A question that another module answers by found(worker, …) and as_text(found)."""
+
+    module: str
+    title: str
+    takes: tuple[str, ...]  # of what is known, by name
+    asked_by: tuple[str, ...]  # options, one of which asks for it
+
+
+WHATIF = ("alternatives", "saliency", "patch_from", "without")
+PARTS: dict[str, Part] = {
+    "heads": Part("heads", "What each head does", ("data", "conllu", "sentences"), ("heads",)),
+    "positions": Part("positions", "Positions", ("sentences",), ("positions",)),
+    "cost": Part("cost", "Cost", ("rows", "tokens"), ("cost",)),
+    "lens": Part("lens", "What each layer would say", ("sentence", "target", "search"), ("lens",)),
+    "whatif": Part("whatif", "What if", ("sentence", "asked", "target", "search"), WHATIF),
+    "sentence": Part("sentence", "", ("seen", "where"), ("kind",)),  # also where a sentence is all that was given
+    "model": Part("summary", "", (), ()),  # where nothing was
+}
+
+
+def inspect(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    sentence: Annotated[str | None, typer.Argument(help="What to look at; without it, the model is described.")] = None,
+    target: Annotated[str | None, typer.Option(help="Look at this translation instead of the one that is found.")] = None,
+    search: Annotated[list[str] | None, typer.Option("--search", "-s", help="An option of search: -s beam=5.")] = None,
+    kind: Annotated[str | None, typer.Option(help="encoder, decoder, cross; of a GPT: reading, within.")] = None,
+    layer: Annotated[int | None, typer.Option(min=0, help="Of that kind, from 0.")] = None,
+    head: Annotated[int | None, typer.Option(min=0, help="Of that layer, from 0: its map in full.")] = None,
+    by: Annotated[
+        Literal["weights", "norms", "rollout"] | None, typer.Option(help="What is shown; weights unless said.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw to this .svg or .png.")] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Draw lines between tokens instead of a matrix.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the report, one file that needs nothing else.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write all maps and tokens to this .safetensors.")] = None,
+    heads: Annotated[bool, typer.Option("--heads", help="What each head does, over a corpus.")] = False,
+    positions: Annotated[bool, typer.Option("--positions", help="The position schemes.")] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Parameters, work and memory.")] = False,
+    lens: Annotated[bool, typer.Option("--lens", help="What each layer would say next.")] = False,
+    saliency: Annotated[bool, typer.Option("--saliency", help="Gradient x input beside attention.")] = False,
+    alternatives: Annotated[int | None, typer.Option(min=0, help="What else might be said at this target token.")] = None,
+    instead: Annotated[str | None, typer.Option(help="Say this token there and go on from it.")] = None,
+    patch_from: Annotated[str | None, typer.Option(help="Another sentence whose inner states are put in.")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="Translate without a head: cross.0.2.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Sentences for --heads: source TAB target TAB alignment.")] = None,
+    conllu: Annotated[Path | None, typer.Option(help="Trees for --heads.")] = None,
+    sentences: Annotated[int | None, typer.Option(min=1, help="How many for --heads or --positions.")] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Sentences at a time for --cost; 32 unless said.")] = None,
+    tokens: Annotated[int | None, typer.Option(min=1, help="Of each sentence for --cost; 32 unless said.")] = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Look inside a model: attention, alignment, heads, positions, what if; as text, as pictures, or as a page."""
+    given = {name: value for name, value in locals().items() if value is not None and value is not False and value != []}
+    refuse_idle(given)
+    from heedful.build import load
+
+    worker = load(run, checkpoint, device)
+    known = given | looked(worker, given) if sentence is not None else given
+    answers = {name: answer(worker, PARTS[name], known) for name in asked(given)}
+    found = {name: one for name, (one, _) in answers.items()}
+    paths = written(known, answers)
+    if json:
+        put(found | {"checkpoint": str(worker.checkpoint)})
+    else:
+        print("\n\n".join(text for _, text in answers.values()))
+    for path in paths:
+        talk(f"written: {path}")
+
+
+def refuse_idle(given: dict[str, Any]) -> None:
+    """One sentence for the first option that would do nothing."""
+    from heedful.errors import ConfigError
+
+    def spelled(names: tuple[str, ...]) -> str:
+        return " or ".join("a sentence" if name == "sentence" else flag(name) for name in names)
+
+    for name, needs in NEEDS.items():
+        for names in needs if name in given else ():
+            if not any(other in given for other in names):
+                raise ConfigError(f"{flag(name)} has no effect without {spelled(names)}", hint="heed inspect --help")
+    rolled = given.get("by") == "rollout"
+    if rolled and "head" in given:
+        raise ConfigError("--by rollout follows all heads of a layer together; leave --head out")
+    if "by" in given and not rolled and "head" not in given and "picture" not in given:
+        raise ConfigError(f"--by {given['by']} has no effect without --head or --picture", hint="heed inspect --help")
+    if "lines" in given and not rolled and "head" not in given:
+        raise ConfigError("--lines draws one map; say which --head", hint="heed inspect --help")
+    for option, suffixes in ENDINGS.items():
+        if option in given and "sentence" in given and given[option].suffix not in suffixes:
+            raise ConfigError(f"{flag(option)}: given {str(given[option])!r}, expected a name in {' or '.join(suffixes)}")
+    if "picture" in given and sum(name in given for name in ("sentence", "heads", "positions")) > 1:
+        raise ConfigError("--picture draws one thing; give one of: a sentence, --heads, --positions")
+
+
+def flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def asked(given: dict[str, Any]) -> list[str]:
+    """The parts that were asked for; without any, the sentence, or else the model."""
+    named = [name for name, part in PARTS.items() if any(option in given for option in part.asked_by)]
+    return named or ["sentence" if "sentence" in given else "model"]
+
+
+def looked(worker: Worker, given: dict[str, Any]) -> dict[str, Any]:
+    """What several parts need of a sentence: the inspection, what of it is meant, and what if."""
+    from heedful.cli.inspecting.sentence import Where
+    from heedful.cli.inspecting.whatif import Asked
+    from heedful.errors import ConfigError
+    from heedful.studies.reporting import inspect
+
+    task = worker.run.task.name
+    if task not in ("translation", "language"):
+        raise ConfigError(f"given a sentence and a run of task {task!r}; sentences are looked at in: translation, language")
+    alone = [flag(name) for name in ("target", "search") if name in given and task == "language"]
+    if alone:
+        raise ConfigError(f"{alone[0]} has no effect in a run of task 'language', where nothing is translated")
+    config = worker.search(given.get("search", [])) if task == "translation" else None
+    about = [f"{worker.run.model.family}", str(worker.checkpoint.parent.parent.name)]
+    seen = inspect(worker.system, given["sentence"], config, given.get("target"), about)
+    where = Where(**{name: given[name] for name in Where._fields if name in given})
+    return {"seen": seen, "where": where, "asked": Asked(**{name: given[name] for name in Asked._fields if name in given})}
+
+
+def answer(worker: Worker, part: Part, known: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    module = import_module(f"heedful.cli.inspecting.{part.module}")
+    found = module.found(worker, **{name: known[name] for name in part.takes if name in known})
+    return found, module.as_text(found)
+
+
+def written(known: dict[str, Any], answers: dict[str, tuple[dict[str, Any], str]]) -> list[Path]:
+    """The files that were asked for."""
+    from heedful.studies.reporting import Section
+
+    if "html" in known:
+        sections = tuple(Section(PARTS[name].title, text, one) for name, (one, text) in answers.items() if PARTS[name].title)
+        known["seen"]._replace(sections=sections).save(known["html"])
+    if "save" in known:
+        known["seen"].save(known["save"])
+    if "picture" in known:
+        drawn(known, {name: one for name, (one, _) in answers.items()})
+    return [known[option] for option in ("html", "save", "picture") if option in known]
+
+
+def drawn(known: dict[str, Any], found: dict[str, Any]) -> None:
+    if "seen" in known:
+        from heedful.cli.inspecting.picturing import draw
+
+        draw(known["seen"], known["where"], known["picture"], lines="lines" in known)
+        return
+    name = next(name for name in ("heads", "positions") if name in known)
+    import_module(f"heedful.cli.inspecting.{name}").draw(found[name], known["picture"])

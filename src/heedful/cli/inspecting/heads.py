@@ -1,0 +1,154 @@
+"""heed inspect RUN --heads: a table of all heads, and a picture.
+
+kind     layer  head  confidence  gradient  ablation  relevance  does
+encoder  0      0     0.94        0.41      +0.0213   0.22       position -1 96%
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.cli.output import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from heedful.studies.head_gathering import Frequencies
+    from heedful.studies.head_samples import Sample
+    from heedful.worker import Worker
+
+MARKS = (
+    "-1, +1: looks at the token before, after · obj→h, obj→d: from an object to its head, and back · "
+    "rare: at the rarest token · align: at the word that is translated"
+)
+COUNTED = 20_000  # lines of training text from which it is known what is rare
+
+
+def found(worker: Worker, *, data: Path | None = None, conllu: Path | None = None, sentences: int = 200) -> dict[str, Any]:
+    """data: lines of source, TAB target, TAB alignment, the last two as far as they are known; the run's validation data
+    unless a file is given."""
+    from heedful.errors import ConfigError, DataError
+    from heedful.studies.head_samples import pairs_of, texts_of, translated
+    from heedful.studies.heads import study
+
+    task = worker.run.task.name
+    if task not in ("translation", "language"):
+        raise ConfigError(f"given a run of task {task!r}; heads can be looked at in runs of: translation, language")
+    if data is not None and conllu is not None:
+        raise ConfigError("given --data and --conllu; expected one of them")
+    samples = list(islice(samples_of(worker, data, conllu), sentences))
+    if task == "language":
+        pairs = texts_of(worker.system, samples)
+    else:
+        pairs = pairs_of(worker.system, translated(worker.system, samples, worker.search()))
+    if not pairs:
+        raise DataError(
+            f"none of {len(samples)} sentences can be looked at: they are empty, not cut where words end, or longer than "
+            f"{worker.system.max_length} tokens",
+            hint="give sentences like those that the model was trained on",
+        )
+    frequencies, counted = frequencies_of(worker, samples)
+    seen = study(worker.system, pairs, frequencies)
+    return {
+        "corpus": str(conllu or data or "the run's validation data"),
+        "sentences": len(pairs),
+        "left_out": len(samples) - len(pairs),
+        "loss": seen.loss,
+        "frequencies": counted,
+        "heads": [as_plain(head) for head in seen.heads],
+    }
+
+
+def samples_of(worker: Worker, data: Path | None, conllu: Path | None) -> Iterator[Sample]:
+    from heedful.data.conllu import read_trees
+    from heedful.data.texts import read_texts
+    from heedful.studies.head_samples import Sample, from_grammar, from_lines, from_trees
+
+    if conllu is not None:
+        yield from from_trees(read_trees(conllu))
+    elif data is not None:
+        yield from from_lines(read_texts(data), str(data))
+    elif worker.run.task.name == "language":
+        from heedful.data.corpus_text import lines_of, passages
+
+        for passage in passages(worker.run.data, "valid"):
+            yield from (Sample(line) for line in lines_of(passage) if line.strip())
+    else:
+        from heedful.data.grammar import generate
+        from heedful.data.pairs import pairs
+        from heedful.data.splits import splits_of
+
+        for corpus in splits_of(worker.run.data).valid:
+            if corpus.builtin:
+                yield from from_grammar(generate(corpus.split or "train", corpus.count or 0, corpus.seed or 0))  # type: ignore[arg-type]
+            else:
+                yield from (Sample(one.source, one.target) for one in pairs(corpus, max_ratio=worker.run.data.max_ratio))
+
+
+def frequencies_of(worker: Worker, samples: Iterable[Sample]) -> tuple[Frequencies, str]:
+    """How often tokens occur in the training text, or where that is no longer there in the sentences looked at; and which."""
+    from heedful.build import task_of
+    from heedful.errors import DataError
+    from heedful.studies.head_samples import frequencies_in
+
+    tokenizers = {"source": worker.system.source_tokenizer, "target": worker.system.target_tokenizer}
+    task = task_of(worker.run)
+    try:
+        lines = {side: list(islice(task.lines(side), COUNTED)) for side in tokenizers}
+        counted = f"the first {max(map(len, lines.values())):,} lines of the training text"
+    except DataError:
+        lines = {"source": [one.source for one in samples], "target": [one.target or one.source for one in samples]}
+        counted = "these sentences, for the training text is not there"
+    return {side: frequencies_in(tokenizer, lines[side]) for side, tokenizer in tokenizers.items()}, counted
+
+
+def as_plain(head: Any) -> dict[str, Any]:
+    kept = {name: value for name, value in head._asdict().items() if name != "measures"}
+    return kept | {
+        "roles": [one._asdict() for one in head.roles],
+        "measures": [one._asdict() for one in head.measures],
+    }
+
+
+def as_text(found: dict[str, Any]) -> str:
+    rows = [("kind", "layer", "head", "confidence", "gradient", "ablation", "relevance", "does")]
+    for head in found["heads"]:
+        sure, relevant = ("" if head[name] is None else f"{head[name]:.2f}" for name in ("confidence", "relevance"))
+        place = head["kind"], str(head["layer"]), str(head["head"])
+        does = ", ".join(told(role, head["alignment_error"]) for role in head["roles"])
+        rows.append((*place, sure, f"{head['share']:.2f}", f"{head['ablation']:+.4f}", relevant, does or "-"))
+    left = f", {found['left_out']:,} left out" if found["left_out"] else ""
+    return (
+        f"{found['sentences']:,} sentences of {found['corpus']}{left}; loss {found['loss']:.4f} nats a token\n"
+        f"{table(rows)}\n"
+        "confidence: mean of the largest weight. gradient: |dL/dgate|, of length 1 within a layer. ablation: nats a token\n"
+        "lost without the head. relevance: its share of what its layer hands on. does: how often it looks there (and how\n"
+        "often the best fixed offset would).\n"
+        f"rare is what is rare in {found['frequencies']}."
+    )
+
+
+def told(role: dict[str, Any], error: float | None) -> str:
+    what = {"positional": "position", "syntactic": "", "rare": "rare", "alignment": "alignment"}[role["role"]]
+    beside = "" if role["baseline"] is None else f" ({role['baseline']:.0%})"
+    ending = f", AER {error:.1%}" if role["role"] == "alignment" and error is not None else ""
+    return f"{' '.join(filter(None, (what, role['what'])))} {role['value']:.0%}{beside}{ending}"
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    """The grid of all heads as SVG, PNG or PDF."""
+    from heedful.inspection.head_pictures import Cell, Meaning, draw_heads
+
+    cells = [
+        Cell(head["kind"], head["layer"], head["head"], head["ablation"], [mark(role) for role in head["roles"]])
+        for head in found["heads"]
+    ]
+    draw_heads(cells, path, Meaning("lost without the head, nats a token", MARKS))
+
+
+def mark(role: dict[str, Any]) -> str:
+    """A word that fits into a cell."""
+    marks = {"positional": role["what"], "rare": "rare", "alignment": "align"}
+    return str(marks.get(role["role"]) or role["what"].replace(" to head", "→h").replace(" to dependent", "→d"))

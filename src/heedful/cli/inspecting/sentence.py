@@ -1,0 +1,155 @@
+"""heed inspect RUN "a sentence": its translation, how the words align, and what every head looked at.
+
+kind   layer  head  entropy  confidence  looks most at
+cross  0      0     0.91     0.77        cats 0.26
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from heedful.cli.output import table
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from heedful.inspection.maps import Map
+    from heedful.studies.reporting import Inspection
+    from heedful.worker import Worker
+
+
+class Where(NamedTuple):
+    """What is asked for, the more the narrower."""
+
+    kind: str | None = None
+    layer: int | None = None
+    head: int | None = None
+    by: str = "weights"
+
+    @property
+    def one_map(self) -> bool:
+        return self.head is not None or (self.by == "rollout" and self.layer is not None)
+
+
+def found(worker: Worker, seen: Inspection, where: Where) -> dict[str, Any]:
+    trace, views = seen.trace, seen.views
+    result: dict[str, Any] = {
+        "source": None if trace.source is None else trace.source.text,
+        "target": trace.target.text,
+        "source_tokens": None if trace.source is None else trace.source.pieces,
+        "target_tokens": trace.target.pieces,
+    }
+    if where.one_map:
+        one, values = chosen(seen, where)
+        return result | {"map": {"queries": trace.queries(one), "keys": trace.keys(one), "values": values[0].tolist()}}
+    if views.words and trace.source is not None and where.kind is None:
+        import torch
+
+        from heedful.inspection.linking import links
+        from heedful.studies.reporting import words_of
+
+        mean = torch.cat(list(views.words.values())).mean(0)  # (target words, source words)
+        names = {"source": words_of(trace.source), "target": words_of(trace.target)}
+        result["alignment"] = names | {"weights": mean.tolist(), "links": sorted(links(mean))}
+    ordered = sorted(maps_of(seen, where), key=lambda one: one.kind.name)  # cross, decoder, encoder
+    return result | {"heads": [row for one in ordered for row in heads_of(seen, one)]}
+
+
+def maps_of(seen: Inspection, where: Where) -> list[Map]:
+    """The maps of a kind and layer, or of all; one that is not there is an error that says which are."""
+    from heedful.errors import ConfigError
+
+    kinds = list(dict.fromkeys(one.kind.name for one in seen.trace.maps))
+    if where.kind is not None and where.kind not in kinds:
+        raise ConfigError(f"--kind: given {where.kind!r}, expected one of: {', '.join(kinds) or 'none, it does not attend'}")
+    of_kind = [one for one in seen.trace.maps if where.kind in (None, one.kind.name)]
+    layers = [one.layer for one in of_kind]
+    if where.layer is not None and where.layer not in layers:
+        raise ConfigError(f"--layer: given {where.layer}, expected one of: {', '.join(map(str, layers))}")
+    return [one for one in of_kind if where.layer in (None, one.layer)]
+
+
+def chosen(seen: Inspection, where: Where) -> tuple[Map, Tensor]:
+    """A layer's map, and its values (heads, query, key) by the way asked for; of one head, if one is asked for."""
+    from heedful.errors import ConfigError
+
+    (one, *_) = maps_of(seen, where)
+    values = values_of(seen, one, where.by)
+    if where.head is None:
+        return one, values
+    if where.head >= len(values):
+        raise ConfigError(f"--head: given {where.head}, expected 0 to {len(values) - 1}")
+    return one, values[where.head : where.head + 1]
+
+
+def values_of(seen: Inspection, one: Map, by: str) -> Tensor:
+    from heedful.errors import ConfigError
+
+    if by == "norms":
+        at = next(at for at, other in enumerate(seen.trace.maps) if other.name == one.name)
+        return one.weights * seen.views.lengths[at]
+    if by == "rollout":
+        rolled = {other.name: other.weights for other in seen.views.rollout}
+        if one.name not in rolled:
+            kinds = ", ".join(dict.fromkeys(other.kind.name for other in seen.views.rollout)) or "none of this model"
+            raise ConfigError(
+                f"--by rollout follows tokens through their own sequence; {one.kind.name} has none, only: {kinds}"
+            )
+        return rolled[one.name]
+    return one.weights
+
+
+def heads_of(seen: Inspection, one: Map) -> list[dict[str, Any]]:
+    from heedful.inspection.weighing import entropy
+
+    spread, sure, most = entropy(one.weights).mean(-1), one.weights.amax(-1).mean(-1), one.weights.mean(1).max(-1)
+    keys = seen.trace.keys(one)
+    return [
+        {
+            "kind": one.kind.name,
+            "layer": one.layer,
+            "head": head,
+            "entropy": float(spread[head]),
+            "confidence": float(sure[head]),
+            "most": keys[int(most.indices[head])],
+            "share": float(most.values[head]),
+        }
+        for head in range(len(one.weights))
+    ]
+
+
+def as_text(found: dict[str, Any]) -> str:
+    said = found["target"] if found["source"] is None else f"{found['source']}\n{found['target']}"
+    parts = [said]
+    if "map" in found:
+        parts.append(numbers(found["map"]))
+    if "alignment" in found:
+        import torch
+
+        from heedful.inspection.pictures import draw
+
+        words = found["alignment"]
+        parts.append(draw(torch.tensor(words["weights"]), words["source"], words["target"]))
+        parts.append("links " + " ".join(f"{source}-{target}" for source, target in words["links"]))
+    if "heads" in found:
+        rows = [("kind", "layer", "head", "entropy", "confidence", "looks most at")]
+        for one in found["heads"]:
+            place = one["kind"], str(one["layer"]), str(one["head"])
+            rows.append((*place, f"{one['entropy']:.2f}", f"{one['confidence']:.2f}", f"{one['most']} {one['share']:.2f}"))
+        parts.append(table(rows))
+        parts.append("entropy in bits; confidence: the mean of the largest weights. Attention is not an explanation.")
+    return "\n\n".join(parts)
+
+
+def numbers(one: dict[str, Any]) -> str:
+    """Rows look at columns."""
+    from heedful.inspection.pictures import columns, padded, shown
+
+    names, rows = [shown(name) for name in one["keys"]], [shown(name) for name in one["queries"]]
+    cells = [[f"{value:.4f}" for value in row] for row in one["values"]]
+    widths = [max(columns(name), *(len(row[at]) for row in cells)) for at, name in enumerate(names)]
+    left = max(map(columns, rows))
+    lines = [[" " * left, *(padded(name, width) for name, width in zip(names, widths, strict=True))]]
+    for name, row in zip(rows, cells, strict=True):
+        lines.append([padded(name, left), *(cell.ljust(width) for cell, width in zip(row, widths, strict=True))])
+    return "\n".join(" ".join(line).rstrip() for line in lines)

@@ -1,0 +1,190 @@
+"""heed inspect RUN "a sentence" --alternatives T --instead TOKEN --saliency --patch-from "another" --without cross.0.2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from heedful.cli.output import table
+
+if TYPE_CHECKING:
+    from heedful.search import SearchConfig
+    from heedful.studies.whatif import Pair
+    from heedful.tasks.translating import System
+    from heedful.worker import Worker
+
+
+class Asked(NamedTuple):
+    """What if; all that is not said is not asked."""
+
+    alternatives: int | None = None  # the place of a target token, from 0
+    instead: str | None = None  # this token there
+    saliency: bool = False
+    patch_from: str | None = None  # another source
+    without: Sequence[str] = ()  # heads, each as kind.layer.head
+
+
+def found(worker: Worker, sentence: str, asked: Asked, target: str | None = None, search: Sequence[str] = ()) -> dict[str, Any]:
+    """Of the translation that the search finds, or of the given one; of a language model, of the sentence itself."""
+    from heedful.errors import ConfigError
+
+    if asked.instead is not None and asked.alternatives is None:
+        raise ConfigError(
+            "--instead was given without --alternatives", hint="--alternatives 3 --instead TOKEN: at target token 3"
+        )
+    system, config = worker.system, worker.search(search)
+    pair = pair_for(worker, sentence, target, search)
+    if pair.source is None and (asked.instead or asked.patch_from or asked.without):
+        raise ConfigError("--instead, --patch-from and --without need a run of task 'translation'")
+    result: dict[str, Any] = {
+        "source": None if pair.source is None else pair.source.text,
+        "source_tokens": [] if pair.source is None else pair.source.pieces,
+        "target": pair.target.text,
+        "target_tokens": pair.target.pieces,
+        "end": system.target_tokenizer.pieces([system.target_tokenizer.specials.end])[0],
+    }
+    if asked.alternatives is not None:
+        result |= alternatives_found(system, pair, config, (asked.alternatives, asked.instead))
+    if asked.without:
+        result["without"] = without_found(system, pair, config, asked.without)
+    if asked.saliency:
+        result["saliency"] = saliency_found(system, pair)
+    if asked.patch_from is not None:
+        result["patched"] = patched_found(system, pair, asked.patch_from)
+    return result
+
+
+def pair_for(worker: Worker, sentence: str, target: str | None, search: Sequence[str]) -> Pair:
+    from heedful.errors import ConfigError
+    from heedful.studies.whatif import pair_of, text_of
+
+    task = worker.run.task.name
+    if task == "translation":
+        return pair_of(worker.system, sentence, worker.search(search), target)
+    if task != "language":
+        raise ConfigError(f"a run of task {task!r} says no words; expected a run of: translation, language")
+    if target is not None:
+        raise ConfigError("--target was given, but a language model has only one text")
+    return text_of(worker.system, sentence)
+
+
+def alternatives_found(system: System, pair: Pair, config: SearchConfig, asked: tuple[int, str | None]) -> dict[str, Any]:
+    from heedful.studies.whatif import alternatives, instead, token_named
+
+    place, piece = asked
+    listed = alternatives(system, pair, place)
+    result: dict[str, Any] = {"at": place, "alternatives": [one._asdict() for one in listed]}
+    if piece is None:
+        return result
+    assert pair.source is not None, "asked of translations only"
+    token = token_named(system, piece, listed)
+    beginning = [*pair.target.ids[:place], token]
+    again = instead(system, pair.source, config, beginning)
+    said = {"token": system.target_tokenizer.pieces([token])[0], "translation": again.text}
+    return result | {"instead": said | {"log_probability": again.log_probability, "score": again.score}}
+
+
+def without_found(system: System, pair: Pair, config: SearchConfig, names: Sequence[str]) -> dict[str, Any]:
+    from heedful.studies.whatif import Head, instead, log_probabilities, wanted, without
+
+    assert pair.source is not None, "asked of translations only"
+    tokens = wanted(system, pair)[:, None]
+    before = log_probabilities(system, pair).gather(-1, tokens).sum()
+    with without(system, [Head.named(name) for name in names]) as less:
+        again = instead(less, pair.source, config, [])
+        after = log_probabilities(less, pair).gather(-1, tokens).sum()
+    said = {"heads": list(names), "translation": again.text, "log_probability": again.log_probability}
+    return said | {"change": float(after - before)}
+
+
+def saliency_found(system: System, pair: Pair) -> dict[str, Any]:
+    from heedful.inspection.maps import attentions
+    from heedful.inspection.saliency import NOTE, agreement
+    from heedful.studies.tracing import sequences
+    from heedful.studies.whatif import saliency_of
+
+    seen = saliency_of(system, pair)
+    result: dict[str, Any] = {name: values.tolist() for name, values in seen._asdict().items()} | {"note": NOTE}
+    kinds = {kind.name for kind in attentions(system.models[0]).values()}  # type: ignore[arg-type]
+    if pair.source is not None and kinds & {"cross", "within"}:
+        from heedful.inspection.alignment import attention_between
+
+        looked = attention_between(system.models[0], sequences(system, *pair))
+        ranked = {"gradient x input": seen.source.abs(), "bound": seen.source_bound}
+        agree = {name: agreement(values, looked) for name, values in ranked.items()}
+        result |= {"attention": looked.tolist(), "agreement": agree}
+    return result
+
+
+def patched_found(system: System, pair: Pair, other: str) -> dict[str, Any]:
+    from heedful.studies.whatif import patched
+
+    seen = patched(system, pair, other)
+    return {
+        "other": other,
+        "log_probability": {"source": seen.first.tolist(), "other": seen.second.tolist()},
+        "places": [place._asdict() | {"change": place.change.tolist()} for place in seen.places],
+        "left_out": seen.left_out,
+    }
+
+
+def as_text(found: dict[str, Any]) -> str:
+    numbered = " ".join(f"{at}:{piece}" for at, piece in enumerate([*found["target_tokens"], found["end"]]))
+    parts = [numbered]
+    if "alternatives" in found:
+        rows = [("at " + str(found["at"]), "probability", "")]
+        rows += [(one["piece"], f"{one['probability']:.4f}", "<- said" * one["chosen"]) for one in found["alternatives"]]
+        parts.append(table(rows))
+    if "instead" in found:
+        one = found["instead"]
+        parts.append(f"with {one['token']!r} there: {one['translation']}  (log p {one['log_probability']:.3f})")
+    if "without" in found:
+        one = found["without"]
+        told = f"what was said before loses {-one['change']:.3f} nats"
+        parts.append(f"without {', '.join(one['heads'])}: {one['translation']}  (log p {one['log_probability']:.3f}; {told})")
+    if "saliency" in found:
+        parts.append(saliency_text(found, found["saliency"]))
+    if "patched" in found:
+        parts.append(patched_text(found, found["patched"]))
+    return "\n\n".join(parts)
+
+
+def saliency_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
+    said = [*found["target_tokens"], found["end"]]
+    alone = not found["source_tokens"]
+    read = ["start", *said[:-1]] if alone else [*found["source_tokens"], found["end"]]
+    side = "target" if alone else "source"
+    parts = [f"gradient x input of each {'earlier' if alone else 'source'} token, in nats", matrix(said, read, seen[side])]
+    parts += ["|gradient| |input|, its bound", matrix(said, read, seen[f"{side}_bound"])]
+    if "attention" in seen:
+        parts += ["attention, mean of all layers and heads", matrix(said, read, seen["attention"])]
+        told = ", ".join(f"{name} {value:+.2f}" for name, value in seen["agreement"].items())
+        parts.append(f"how far they rank source tokens as attention does, Kendall's tau (1: alike, 0: unrelated): {told}")
+    return "\n".join([*parts, seen["note"]])
+
+
+def patched_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
+    first, second = (sum(seen["log_probability"][name]) for name in ("source", "other"))
+    parts = [
+        f"log p of the target: {first:.3f} after this source, {second:.3f} after {seen['other']!r}. Nats won back when one "
+        "position takes the value it has with this source:"
+    ]
+    sides = {"source": [*found["source_tokens"], found["end"]], "target": [*found["target_tokens"], found["end"]]}
+    for side, labels in sides.items():
+        ours = [
+            one
+            for one in seen["places"]
+            if (one["name"].startswith("encoder") or one["name"].endswith(".read")) == (side == "source")
+        ]
+        ours = [one for one in ours if len(one["change"]) == len(labels)]
+        if ours:
+            won = [[sum(tokens) for tokens in one["change"]] for one in ours]
+            parts.append(matrix([one["name"] for one in ours], labels, won))
+    if seen["left_out"]:
+        parts.append(f"not patched, for the sources differ in length: {', '.join(seen['left_out'])}")
+    return "\n".join(parts)
+
+
+def matrix(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]]) -> str:
+    cells = [[f"{round(value, 2) + 0.0:.2f}".rjust(5) for value in row] for row in values]
+    return table([("", *columns), *((name, *row) for name, row in zip(rows, cells, strict=True))])

@@ -1,0 +1,51 @@
+"""heed prune."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heedful.cli.output import Checkpoint, Device, Json, put, table, talk
+
+
+def prune(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    out: Annotated[Path, typer.Option(help="The folder of the smaller run.")],
+    keep: Annotated[
+        list[str] | None, typer.Option(help="encoder=6, decoder=8, cross=8; without it, what gates have closed goes.")
+    ] = None,
+    by: Annotated[str, typer.Option(help="With --keep, what ranks the heads: gradient or ablation.")] = "gradient",
+    sentences: Annotated[int, typer.Option(min=1, help="Training sentences to rank them by.")] = 1000,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Take heads out of a model for good: a smaller run folder that says the same without them."""
+    from heedful.pruning import Choice, prune
+
+    made = prune(run, out, Choice(counts(keep or []), by, sentences), which=checkpoint, device=device)
+    if json:
+        put(made._asdict() | {"run": str(made.run)})
+        return
+    rows = [
+        (kind, str(sum(layers)), str(sum(made.heads[kind])), " ".join(map(str, made.heads[kind])))
+        for kind, layers in made.heads_before.items()
+    ]
+    print(table([("heads", "before", "left", "in each layer"), *rows]))
+    print(f"parameters {made.parameters:,} of {made.parameters_before:,} ({made.parameters / made.parameters_before:.1%})")
+    print("valid  " + "  ".join(f"{name} {value:.4g}" for name, value in made.figures.items()))
+    talk(f"run folder: {made.run}")
+
+
+def counts(given: list[str]) -> dict[str, int]:
+    from heedful.errors import ConfigError
+
+    found = {}
+    for one in given:
+        kind, _, number = one.partition("=")
+        if not number.isdecimal():
+            raise ConfigError(f"--keep: given {one!r}, expected a kind and how many of its heads stay, as in encoder=6")
+        found[kind] = int(number)
+    return found

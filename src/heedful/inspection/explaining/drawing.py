@@ -1,0 +1,84 @@
+"""A search tree as a picture: time goes right, the way to the best hypothesis goes straight, all else branches off below it.
+
+On an edge stands the probability of the token; at a node the token, its summed log-probability and its score; where a
+beginning went no further, why."""
+
+from __future__ import annotations
+
+from html import escape
+
+from heedful.inspection.explaining.text import depth
+from heedful.inspection.explaining.tree import FATES, Tree
+
+STEP, ROW, LEFT, TOP, RADIUS = 172, 44, 26, 34, 6  # pixels
+LONGEST = 12  # letters of a token that are shown
+EDGE, NODE = "the probability of the token after its beginning", "log P of all tokens so far | the score it would have"
+
+
+def draw_tree(tree: Tree) -> str:
+    """An SVG that scrolls where it does not fit, and what the fates mean."""
+    rows = lay_out(tree)
+    width = LEFT + STEP * (max(node.length for node in tree.nodes) + 1)
+    height = TOP + ROW * (max(rows.values()) + 1)
+    trunk = tree.trunk
+    edges = "".join(edge(tree, at, rows, trunk) for at in range(1, len(tree.nodes)))
+    nodes = "".join(node(tree, at, rows, trunk) for at in range(len(tree.nodes)))
+    used = {one.fate for one in tree.nodes}
+    fates = f"<dt>on an edge</dt><dd>{EDGE}</dd><dt>at a node</dt><dd>{NODE}</dd>"
+    fates += "".join(f"<dt>{fate}</dt><dd>{escape(why)}</dd>" for fate, why in FATES.items() if fate in used)
+    return (
+        f'<div class="scroll"><svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="search tree">{edges}{nodes}</svg></div><dl>{fates}</dl>'
+    )
+
+
+def lay_out(tree: Tree) -> dict[int, int]:
+    """The row of each node: that of its straight child, the others below, each with all of its own."""
+    rows: dict[int, int] = {}
+    children: dict[int, list[int]] = {at: tree.children(at) for at in range(len(tree.nodes))}
+    trunk, free = tree.trunk, 0
+
+    def put(at: int, row: int) -> None:
+        nonlocal free
+        rows[at] = row
+        free = max(free, row + 1)
+        ordered = sorted(children[at], key=lambda i: (i in trunk, depth(tree, i), tree.nodes[i].total), reverse=True)
+        for number, child in enumerate(ordered):
+            put(child, row if number == 0 else free)
+
+    put(0, 0)
+    return rows
+
+
+def place(tree: Tree, at: int, rows: dict[int, int]) -> tuple[int, int]:
+    return LEFT + STEP * tree.nodes[at].length, TOP + ROW * rows[at]
+
+
+def style(tree: Tree, at: int, trunk: set[int]) -> str:
+    if at in trunk:
+        return "trunk"
+    return "alive" if tree.nodes[at].fate in ("kept", "ended") else "dead"
+
+
+def edge(tree: Tree, at: int, rows: dict[int, int], trunk: set[int]) -> str:
+    (x0, y0), (x1, y1) = place(tree, tree.nodes[at].parent, rows), place(tree, at, rows)
+    bend = min(x0 + 40, x1)
+    line = (
+        f"M{x0} {y0} L{x1} {y1}" if y0 == y1 else f"M{x0} {y0} C{bend - 22} {y1} {bend - 10} {y1} {bend + 24} {y1} L{x1} {y1}"
+    )
+    chance = f'<text class="soft" text-anchor="end" x="{x1 - 11}" y="{y1 - 6}">{tree.nodes[at].probability:.4f}</text>'
+    return f'<path class="{style(tree, at, trunk)}" d="{line}"/>{chance}'
+
+
+def node(tree: Tree, at: int, rows: dict[int, int], trunk: set[int]) -> str:
+    one, (x, y) = tree.nodes[at], place(tree, at, rows)
+    word = tree.words[at] if len(tree.words[at]) <= LONGEST else f"{tree.words[at][: LONGEST - 1]}…"
+    kind = style(tree, at, trunk) + (" ended" if one.fate == "ended" else "")
+    text = f'<text class="word" x="{x + 10}" y="{y - 7}">{escape(word)}</text>'
+    if at:
+        note = f"hypothesis {tree.best.index(at) + 1}" if at in tree.best else "" if one.fate == "kept" else one.fate
+        note += f" {one.rank}" if one.fate == "rank" else ""
+        emphasis = "word" if at in tree.best else "why"
+        text += f'<text class="soft" x="{x + 10}" y="{y + 15}">{one.total:.4f} | {one.score:.4f}'
+        text += f'<tspan class="{emphasis}" dx="8">{note}</tspan></text>'
+    return f'<g class="{kind}"><circle cx="{x}" cy="{y}" r="{RADIUS}"/>{text}</g>'

@@ -1,0 +1,114 @@
+"""A sketch as PNG, through matplotlib (pip install 'heedful[plot]').
+
+A PNG holds shapes of letters, so the machine must have a font for them. Fonts that know Chinese, Japanese, Korean or emoji
+are used where they are installed; a character that no font knows is written as its number, \\u732b, which can still be read.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from heedful.errors import ConfigError
+from heedful.inspection.sketch import Cells, Label, Sketch, colour
+
+DOTS = 160  # in an inch; a pixel of a sketch is 1/96 of an inch
+FAMILIES = (
+    *("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "PingFang SC"),
+    *("Hiragino Sans", "Microsoft YaHei", "Malgun Gothic", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback"),
+    *("IPAGothic", "Unifont", "Noto Emoji", "Symbola", "Segoe UI Emoji", "Arial Unicode MS"),
+)
+
+
+def save_png(sketch: Sketch, path: Path) -> None:
+    matplotlib = plotting()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.path import Path as Curve
+
+    with matplotlib.rc_context({"font.family": list(fonts()), "text.parse_math": False}):
+        figure = Figure(figsize=(sketch.width / 96, sketch.height / 96), dpi=DOTS, facecolor="white")
+        FigureCanvasAgg(figure)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, sketch.width), ylim=(sketch.height, 0))
+        axes.axis("off")
+        for mark in sketch.marks:
+            if isinstance(mark, Cells):
+                picture(axes, mark)
+            elif isinstance(mark, Label):
+                write(axes, mark)
+            else:
+                middle = (mark.start[0] + mark.end[0]) / 2
+                bends = [mark.start, (middle, mark.start[1]), (middle, mark.end[1]), mark.end]
+                line = matplotlib.patches.PathPatch(
+                    Curve(bends, [Curve.MOVETO, *[Curve.CURVE4] * 3]),
+                    facecolor="none",
+                    edgecolor="#2462a8",
+                    linewidth=0.75 * (1 + 2.5 * mark.strength),
+                    alpha=mark.strength,
+                )
+                axes.add_patch(line)
+        figure.savefig(path, format="png", dpi=DOTS)
+
+
+def plotting() -> Any:
+    try:
+        import matplotlib.font_manager
+        import matplotlib.patches
+    except ImportError as error:
+        raise ConfigError(
+            "a PNG is drawn by matplotlib, which is not installed", hint="pip install 'heedful[plot]', or name an .svg file"
+        ) from error
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # that a font has no other weight is no news
+    return matplotlib
+
+
+def picture(axes: Any, cells: Cells) -> None:
+    shades = [[colour(value / cells.most, cells.palette) for value in row] for row in cells.values.tolist()]
+    extent = (cells.x, cells.x + cells.width, cells.y + cells.height, cells.y)
+    axes.imshow(shades, extent=extent, aspect="auto", interpolation="nearest")
+    frame = plotting().patches.Rectangle((cells.x, cells.y), cells.width, cells.height, fill=False, linewidth=0.4)
+    axes.add_patch(frame)
+    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
+
+
+def write(axes: Any, label: Label) -> None:
+    axes.text(
+        label.x,
+        label.y,
+        drawable(label.text),
+        fontsize=label.size * 72 / 96,
+        color=label.colour,
+        ha={"start": "left", "middle": "center", "end": "right"}[label.anchor],
+        va="center_baseline" if not label.turn else "center",
+        rotation=label.turn,
+        rotation_mode="anchor",
+    )
+
+
+def drawable(text: str) -> str:
+    """What no installed font knows by its number."""
+    known = characters()
+    return "".join(mark if ord(mark) in known else mark.encode("ascii", "backslashreplace").decode() for mark in text)
+
+
+@cache
+def fonts() -> tuple[str, ...]:
+    """Those of the families that are installed, also since matplotlib last looked; the first one comes with it."""
+    manager = plotting().font_manager
+    known = {Path(font.fname) for font in manager.fontManager.ttflist}
+    for path in map(Path, manager.findSystemFonts()):
+        if path not in known:
+            with suppress(RuntimeError, OSError):  # a font in a format that it cannot draw
+                manager.fontManager.addfont(path)
+    there = set(manager.fontManager.get_font_names())
+    return tuple(name for name in FAMILIES if name in there)
+
+
+@cache
+def characters() -> frozenset[int]:
+    manager = plotting().font_manager
+    return frozenset(mark for name in fonts() for mark in manager.get_font(manager.findfont(name)).get_charmap())

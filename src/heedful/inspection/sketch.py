@@ -1,0 +1,158 @@
+"""Sketches: where everything stands in a picture of attention, whoever draws it (`svg.py`, `plots.py`).
+
+    heat_map    one head: who looks (rows) at whom (columns)                     as Bahdanau et al., 2015, draw alignments
+    wall        all heads of a kind: layers (rows) x heads (columns)
+    lines       one head: two columns of tokens, a line from who looks to whom, the darker the more
+
+Lengths are pixels, y grows downwards. A shade is the share of the largest value there may be: 1 for weights, the map's own
+largest for norms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.inspection.pictures import columns, shown
+
+Anchor = Literal["start", "middle", "end"]
+Palette = Literal["blue", "grey"]
+
+TEXT = 12.0  # size of a token
+EDGE = 24.0
+PALETTES: dict[str, list[tuple[int, int, int]]] = {
+    "blue": [(245, 248, 252), (197, 216, 238), (112, 161, 210), (36, 98, 168), (9, 40, 92)],
+    "grey": [(0, 0, 0), (255, 255, 255)],  # as in the paper: black is nothing
+}
+INK, QUIET = "#1c2430", "#5b6675"
+
+
+class Cells(NamedTuple):
+    """A matrix of shades."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    values: Tensor  # (rows, columns), as they are
+    most: float  # the value that is darkest
+    palette: Palette
+    names: tuple[Sequence[str], Sequence[str]] | None = None  # of rows and columns, where there is room to tell them
+
+
+class Label(NamedTuple):
+    x: float
+    y: float  # the middle of the line
+    text: str
+    size: float = TEXT
+    anchor: Anchor = "start"
+    turn: float = 0.0  # degrees against the clock
+    colour: str = INK
+
+
+class Line(NamedTuple):
+    start: tuple[float, float]
+    end: tuple[float, float]
+    strength: float  # 0 to 1
+    tip: str
+
+
+class Sketch(NamedTuple):
+    title: str
+    width: float
+    height: float
+    marks: list[Cells | Label | Line]
+
+
+def heat_map(
+    values: Tensor, rows: Sequence[str], names: Sequence[str], title: str, most: float = 1.0, palette: Palette = "blue"
+) -> Sketch:
+    """values (rows, columns), the names of rows and columns."""
+    rows, names = [shown(name) for name in rows], [shown(name) for name in names]
+    cell = 26.0 if max(len(rows), len(names)) <= 24 else 16.0
+    left = EDGE + max(map(wide, rows), default=0) + 8
+    top = 2 * EDGE + 22 + 0.87 * max(map(wide, names), default=0)
+    width, height = cell * len(names), cell * len(rows)
+    marks: list[Cells | Label | Line] = [Label(EDGE, EDGE, title, 15)]
+    marks.append(Cells(left, top, width, height, values, most, palette, (rows, names)))
+    marks += [Label(left - 8, top + cell * (at + 0.5), name, anchor="end") for at, name in enumerate(rows)]
+    marks += [Label(left + cell * (at + 0.5), top - 8, name, turn=60) for at, name in enumerate(names)]
+    lean = 0.5 * wide(names[-1]) if names else 0.0  # how far the last name reaches to the right
+    full = max(left + width + max(lean, EDGE) + EDGE, 2 * EDGE + wide(title, 15), left + 240)
+    return Sketch(title, full, top + height + 60, marks + scale(left, top + height + 22, most, palette))
+
+
+def wall(layers: Sequence[tuple[int, Tensor]], title: str, *, relative: bool = False) -> Sketch:
+    """For each layer its number and (heads, query, key). relative: shades are of each head's own largest value."""
+    side = 96.0
+    queries, keys = (max(maps.shape[axis] for _, maps in layers) for axis in (1, 2))
+    tall, broad = side * min(1, queries / keys), side * min(1, keys / queries)
+    left, top, gap = EDGE + 64, 2 * EDGE + 34, 12.0
+    marks: list[Cells | Label | Line] = [Label(EDGE, EDGE, title, 15)]
+    most_heads = max(len(maps) for _, maps in layers)
+    marks += [
+        Label(left + (broad + gap) * head + broad / 2, top - 14, f"head {head}", 11, "middle", colour=QUIET)
+        for head in range(most_heads)
+    ]
+    for row, (layer, maps) in enumerate(layers):
+        y = top + (tall + gap) * row
+        marks.append(Label(left - 12, y + tall / 2, f"layer {layer}", 11, "end", colour=QUIET))
+        for head, values in enumerate(maps):
+            most = max(float(values.max()), 1e-12) if relative else 1.0
+            marks.append(Cells(left + (broad + gap) * head, y, broad, tall, values, most, "blue"))
+    full = max(left + (broad + gap) * most_heads + EDGE, 2 * EDGE + wide(title, 15), left + 240)
+    bottom = top + (tall + gap) * len(layers)
+    return Sketch(title, full, bottom + 56, marks + scale(left, bottom + 12, None if relative else 1.0, "blue"))
+
+
+def lines(values: Tensor, rows: Sequence[str], names: Sequence[str], title: str, most: float = 1.0) -> Sketch:
+    """values (rows, columns): who looks on the left, whom at on the right."""
+    rows, names = [shown(name) for name in rows], [shown(name) for name in names]
+    step, top = 22.0, 2 * EDGE + 38
+    left = EDGE + max(map(wide, [*rows, "looks"]), default=0)
+    right = left + 220
+    longest = max(len(rows), len(names))
+    shift = [(longest - len(side)) * step / 2 for side in (rows, names)]  # both columns are centred
+
+    def height(side: int, at: int) -> float:
+        return top + shift[side] + step * (at + 0.5)
+
+    marks: list[Cells | Label | Line] = [Label(EDGE, EDGE, title, 15)]
+    marks += [Label(left, top - 14, "looks", 11, "end", colour=QUIET), Label(right, top - 14, "at", 11, colour=QUIET)]
+    for row, name in enumerate(rows):
+        for column, value in enumerate(values[row].tolist()):
+            if value >= 0.01 * most:  # fainter than the eye sees
+                ends = (left + 8, height(0, row)), (right - 8, height(1, column))
+                marks.append(Line(*ends, min(value / most, 1.0), f"{name} → {names[column]}: {value:.4f}"))
+    marks += [Label(left, height(0, at), name, anchor="end") for at, name in enumerate(rows)]
+    marks += [Label(right, height(1, at), name) for at, name in enumerate(names)]
+    full = max(right + max(map(wide, names), default=0) + EDGE, 2 * EDGE + wide(title, 15))
+    return Sketch(title, full, top + step * longest + EDGE, marks)
+
+
+def scale(x: float, y: float, most: float | None, palette: Palette) -> list[Cells | Label | Line]:
+    """What the shades mean; most None: each head has a scale of its own."""
+    ramp = torch.linspace(0, 1, 32)[None]
+    ends = ("0", f"{most:.3g}") if most is not None else ("0", "largest of the head")
+    return [
+        Label(x, y + 6, ends[0], 11, colour=QUIET),
+        Cells(x + 14, y, 120, 12, ramp, 1.0, palette),
+        Label(x + 140, y + 6, ends[1], 11, colour=QUIET),
+    ]
+
+
+def wide(text: str, size: float = TEXT) -> float:
+    """About how wide a text comes out; a wide character counts double."""
+    return 0.62 * size * columns(text)
+
+
+def colour(share: float, palette: Palette) -> tuple[int, int, int]:
+    """0 to 1 -> red, green, blue."""
+    stops = PALETTES[palette]
+    at = min(max(share, 0.0), 1.0) * (len(stops) - 1)
+    below = min(int(at), len(stops) - 2)
+    red, green, blue = (round(a + (b - a) * (at - below)) for a, b in zip(stops[below], stops[below + 1], strict=True))
+    return red, green, blue

@@ -1,0 +1,84 @@
+"""A sketch as SVG: text that any browser or editor opens, drawn by nobody but us.
+
+Tokens are text and are escaped as such. A matrix whose rows and columns have names is drawn cell by cell, each with its value
+as a tip; a thumbnail is one small PNG inside the file.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from html import escape
+
+from heedful.inspection.sketch import INK, Cells, Label, Line, Sketch, colour
+
+FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
+
+
+def as_svg(sketch: Sketch) -> str:
+    size = f'width="{sketch.width:.0f}" height="{sketch.height:.0f}" viewBox="0 0 {sketch.width:.0f} {sketch.height:.0f}"'
+    named = f'role="img" aria-label="{quoted(sketch.title)}"'
+    style = f'font-family="{FONTS}" style="background:#fff"'
+    body = "\n".join(drawn(mark) for mark in sketch.marks)
+    ground = '<rect width="100%" height="100%" fill="#fff"/>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {named} {style}>\n{ground}\n{body}\n</svg>\n'
+
+
+def drawn(mark: Cells | Label | Line) -> str:
+    if isinstance(mark, Label):
+        turned = f' transform="rotate({-mark.turn:.0f} {mark.x:.1f} {mark.y:.1f})"' if mark.turn else ""
+        place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" dominant-baseline="central" text-anchor="{mark.anchor}"'
+        return f'<text {place} font-size="{mark.size:g}" fill="{mark.colour}"{turned}>{quoted(mark.text)}</text>'
+    if isinstance(mark, Line):
+        (x, y), (u, v) = mark.start, mark.end
+        middle = (x + u) / 2
+        path = f'd="M{x:.1f} {y:.1f}C{middle:.1f} {y:.1f} {middle:.1f} {v:.1f} {u:.1f} {v:.1f}"'
+        stroke = f'stroke="#2462a8" stroke-width="{1 + 2.5 * mark.strength:.2f}" stroke-opacity="{mark.strength:.3f}"'
+        return f'<path {path} fill="none" {stroke}><title>{quoted(mark.tip)}</title></path>'
+    return thumbnail(mark) if mark.names is None else matrix(mark)
+
+
+def matrix(cells: Cells) -> str:
+    """One rectangle for each value that is not the ground, and a frame."""
+    assert cells.names is not None, "whoever has no names is a thumbnail"
+    rows, names = cells.names
+    wide, tall = cells.width / len(names), cells.height / len(rows)
+    nothing = f'fill="{hexadecimal(0.0, cells)}"'
+    parts = [f'<rect x="{cells.x:.1f}" y="{cells.y:.1f}" width="{cells.width:.1f}" height="{cells.height:.1f}" {nothing}/>']
+    for row, values in enumerate(cells.values.tolist()):
+        for column, value in enumerate(values):
+            place = f'x="{cells.x + wide * column:.1f}" y="{cells.y + tall * row:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
+            tip = f"<title>{quoted(rows[row])} → {quoted(names[column])}: {value:.4f}</title>"
+            parts.append(f'<rect {place} fill="{hexadecimal(value / cells.most, cells)}">{tip}</rect>')
+    frame = f'width="{cells.width:.1f}" height="{cells.height:.1f}" fill="none" stroke="{INK}" stroke-opacity=".25"'
+    return "\n".join([*parts, f'<rect x="{cells.x:.1f}" y="{cells.y:.1f}" {frame}/>'])
+
+
+def thumbnail(cells: Cells) -> str:
+    place = f'x="{cells.x:.1f}" y="{cells.y:.1f}" width="{cells.width:.1f}" height="{cells.height:.1f}"'
+    data = base64.b64encode(as_png(cells)).decode()
+    how = 'preserveAspectRatio="none" style="image-rendering:pixelated"'
+    frame = f'<rect {place} fill="none" stroke="{INK}" stroke-opacity=".25"/>'
+    return f'<image {place} {how} href="data:image/png;base64,{data}"/>{frame}'
+
+
+def as_png(cells: Cells) -> bytes:
+    """The smallest PNG there is: one pixel for each value."""
+    rows = cells.values.tolist()
+    lines = b"".join(b"\0" + bytes(part for value in row for part in colour(value / cells.most, cells.palette)) for row in rows)
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
+
+
+def hexadecimal(share: float, cells: Cells) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*colour(share, cells.palette))
+
+
+def quoted(text: str) -> str:
+    """As text in XML; marks that XML does not know at all are replaced."""
+    return escape("".join(mark if mark >= " " or mark in "\t\n" else "\ufffd" for mark in text))

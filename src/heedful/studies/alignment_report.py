@@ -1,0 +1,56 @@
+"""How well attention aligns: the error rate of every layer, and of what was chosen on validation, on sentences kept apart.
+
+layer    the mean of its heads, one link for every target word: when the word is said, and when it is fed
+chosen   the same layer with the moment and the thresholds that did best on the validation sentences
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from heedful.evaluation.metrics import Score
+from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
+from heedful.inspection.linking import choose_linking, judged
+from heedful.studies.aligning import MOMENTS, Aligner, Head, Watched
+
+
+class Judge(NamedTuple):
+    """Watched sentences and their gold alignments."""
+
+    watched: Watched
+    gold: Sequence[Alignment]
+    bootstrap: int = 0
+
+    def score(self, aligner: Aligner) -> Score:
+        return alignment_error_rate(self.watched.links(aligner), self.gold, bootstrap=self.bootstrap)
+
+
+class LayerScore(NamedTuple):
+    layer: int
+    heads: int
+    said: Score
+    fed: Score
+    chosen: Aligner | None  # on validation
+    score: Score | None  # of that one
+
+
+def by_layer(test: Judge, valid: Judge | None) -> list[LayerScore]:
+    """Every layer that looks at the source."""
+    found = []
+    for layer in dict.fromkeys(head.layer for head in test.watched.heads):
+        heads = tuple(head for head in test.watched.heads if head.layer == layer)
+        said, fed = (test.score(Aligner(heads, moment)) for moment in MOMENTS)
+        chosen = None if valid is None else settle(valid, heads)
+        found.append(LayerScore(layer, len(heads), said, fed, chosen, None if chosen is None else test.score(chosen)))
+    return found
+
+
+def settle(valid: Judge, heads: tuple[Head, ...]) -> Aligner:
+    """The moment and the thresholds that suit these heads best."""
+    places = [valid.watched.heads.index(head) for head in heads]
+    choices = []
+    for moment in MOMENTS:
+        linking, error = choose_linking(judged(valid.watched.maps[moment], valid.gold), places)
+        choices.append((error, Aligner(heads, moment, linking)))
+    return min(choices, key=lambda one: one[0])[1]

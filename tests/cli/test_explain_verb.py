@@ -1,0 +1,87 @@
+"""heed explain as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workshop import heed, write_recipe
+
+from heedful.build import load
+
+SENTENCE = "w3 w1 w4 w15"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("explained")
+    assert heed("train", write_recipe(folder), "training.steps=6", "--run", folder / "run") == 0
+    return folder / "run"
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
+    capsys.readouterr()
+    assert heed("explain", *arguments, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    capsys.readouterr()
+    assert heed("explain", *arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+def test_without_arguments_the_topics_are_listed_and_each_of_them_explains(capsys: pytest.CaptureFixture[str]) -> None:
+    topics = told(capsys)["topics"]
+    assert {
+        "attention",
+        "masked",
+        "look-up",
+        "thinking",
+        "positions",
+        "loss",
+        "batch",
+        "search",
+        "sampling",
+        "schedule",
+    } == set(topics)
+    assert heed("explain") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == list(topics)
+    assert heed("explain", "attention") == 0
+    assert "-2.0015  -3.9898" in capsys.readouterr().out
+
+
+def test_a_page_is_written_where_it_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("explain", "masked", "--html", tmp_path / "page.html") == 0
+    captured = capsys.readouterr()
+    assert captured.out == "" and "page.html" in captured.err
+    assert "0.9995" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "cannot be written" in complaint(capsys, "masked", "--html", tmp_path / "no" / "page.html")
+
+
+def test_a_run_is_explained_by_its_own_numbers(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = told(capsys, trained, SENTENCE, "--layer", "1", "--head", "1", "--kind", "encoder", "--token", "w1")
+    checks = [check for stage in head["stages"] for check in stage["checks"]]
+    assert len(checks) == 6 and all(check["holds"] for check in checks)
+    found = told(capsys, trained, SENTENCE, "--search", "-s", "beam=3", "-s", "n_best=2")
+    (translation,) = load(trained).translations([SENTENCE], beam=3, n_best=2)
+    assert [row[0] for row in found["stages"][0]["matrices"][0]["cells"]] == [one.text for one in translation.candidates]
+    step = told(capsys, trained, SENTENCE, "--step", "--target", "w4 w1")
+    assert step["stages"][3]["matrices"][0]["rows"] == ["all", "others", "words"]
+    batch = told(capsys, trained, SENTENCE, "w1 w2", "--batch")
+    assert batch["stages"][0]["matrices"][0]["rows"] == ["pair 1", "pair 2"]
+
+
+def test_mistakes_get_one_sentence(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'atention' is neither a topic nor a run folder" in (said := complaint(capsys, "atention"))
+    assert "did you mean 'attention'?" in said
+    assert "takes no sentence" in complaint(capsys, "attention", "a sentence")
+    assert "a sentence is missing" in complaint(capsys, trained)
+    assert "expected one, in quotes" in complaint(capsys, trained, "w1", "w2")
+    assert "--step and --search were given" in complaint(capsys, trained, "w1", "--step", "--search")
+    assert "--head: given 7, expected 0 to 1" in complaint(capsys, trained, "w1", "--head", "7")
+    assert "has no tree" in complaint(capsys, trained, "w1", "--search", "-s", "method=sample")

@@ -1,0 +1,162 @@
+"""heed inspect: what it says is what the trace holds, and an option without effect is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch.testing import assert_close
+from workshop import heed, write_recipe
+
+from heedful.build import Translator, load
+from heedful.studies.reporting import Inspection
+
+SENTENCE = "w1 w2 w3"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inspected")
+    assert heed("train", write_recipe(folder), "training.steps=2", "--run", folder / "run") == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def seen(run: Path) -> Inspection:
+    translator: Translator = load(run)
+    return translator.inspect(SENTENCE, "w3 w4")
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
+    capsys.readouterr()
+    assert heed("inspect", *arguments, "--json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_without_a_sentence_the_model_is_described(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = told(capsys, run)["model"]
+    assert model["parameters"] == sum(one.numel() for one in load(run).model.parameters()) == sum(model["parts"].values())
+    assert model["attention"] == {"encoder": [2, 2], "decoder": [2, 2], "cross": [2, 2]}
+    assert heed("inspect", run) == 0
+    assert "what can be asked" in capsys.readouterr().out
+
+
+def test_a_sentence_is_translated_aligned_and_its_heads_are_told(
+    run: Path, seen: Inspection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(capsys, run, SENTENCE)["sentence"]
+    assert found["target"] == load(run).translate([SENTENCE])[0]
+    found = told(capsys, run, SENTENCE, "--target", "w3 w4")["sentence"]
+    words = torch.cat(list(seen.views.words.values())).mean(0)
+    assert_close(torch.tensor(found["alignment"]["weights"]), words)
+    assert found["alignment"]["links"] == sorted([int(words[at].argmax()), at] for at in range(2))
+    assert len(found["heads"]) == 12
+    for row in found["heads"]:
+        (one,) = [one for one in seen.trace.maps if (one.kind.name, one.layer) == (row["kind"], row["layer"])]
+        weights = one.weights[row["head"]].double()
+        assert row["entropy"] == pytest.approx(float(-(weights * weights.clamp(min=1e-300).log2()).sum(-1).mean()), abs=1e-5)
+        assert row["confidence"] == pytest.approx(float(weights.amax(-1).mean()))
+        assert row["most"] == seen.trace.keys(one)[int(weights.mean(0).argmax())]
+
+
+@pytest.mark.parametrize("by", ["weights", "norms"])
+def test_one_map_is_shown_in_full(run: Path, seen: Inspection, by: str, capsys: pytest.CaptureFixture[str]) -> None:
+    where = "--kind", "cross", "--layer", "1", "--head", "1", "--by", by
+    found = told(capsys, run, SENTENCE, "--target", "w3 w4", *where)["sentence"]["map"]
+    at, one = next((at, one) for at, one in enumerate(seen.trace.maps) if (one.kind.name, one.layer) == ("cross", 1))
+    lengths = seen.views.lengths[at][1] if by == "norms" else 1.0
+    assert_close(torch.tensor(found["values"]), one.weights[1] * lengths)
+    assert found["queries"] == ["w3", "w4", "</s>"] and found["keys"] == ["w1", "w2", "w3", "</s>"]
+    assert heed("inspect", run, SENTENCE, "--target", "w3 w4", *where) == 0
+    shown = capsys.readouterr().out.split()
+    assert all(f"{value:.4f}" in shown for row in found["values"] for value in row)
+
+
+def test_rollout_is_of_a_layer(run: Path, seen: Inspection, capsys: pytest.CaptureFixture[str]) -> None:
+    where = "--kind", "encoder", "--layer", "1", "--by", "rollout"
+    found = told(capsys, run, SENTENCE, "--target", "w3 w4", *where)["sentence"]["map"]
+    (rolled,) = [one for one in seen.views.rollout if (one.kind.name, one.layer) == ("encoder", 1)]
+    assert_close(torch.tensor(found["values"]), rolled.weights[0])
+
+
+def test_the_trace_is_saved_whole(run: Path, seen: Inspection, tmp_path: Path) -> None:
+    assert heed("inspect", run, SENTENCE, "--target", "w3 w4", "--save", tmp_path / "trace.safetensors") == 0
+    with safe_open(tmp_path / "trace.safetensors", "pt") as file:
+        header = {name: json.loads(text) for name, text in file.metadata().items()}
+        for one, lengths in zip(seen.trace.maps, seen.views.lengths, strict=True):
+            assert torch.equal(file.get_tensor(one.name), one.weights)
+            assert torch.equal(file.get_tensor(f"{one.name.removesuffix('.weights')}.lengths"), lengths)
+            assert header["maps"][one.name]["keys"] == seen.trace.keys(one)
+    assert header["source"]["text"] == SENTENCE and header["target"]["text"] == "w3 w4"
+
+
+@pytest.mark.parametrize("name", ["all.svg", "all.png"])
+@pytest.mark.parametrize(
+    "where", [(), ("--kind", "cross"), ("--kind", "decoder", "--layer", "0", "--head", "1", "--lines"), ("--by", "norms")]
+)
+def test_pictures_are_drawn(run: Path, name: str, where: tuple[str, ...], tmp_path: Path) -> None:
+    place = (*where, "--kind", "encoder") if where == ("--by", "norms") else where
+    assert heed("inspect", run, SENTENCE, *place, "--picture", tmp_path / name) == 0
+    begins = b"<svg" if name.endswith("svg") else b"\x89PNG"
+    assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def test_the_report_takes_in_what_other_parts_found(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, run, SENTENCE, "--lens", "--html", tmp_path / "look.html")
+    page = (tmp_path / "look.html").read_text()
+    assert "What each layer would say" in page and "sentence" not in found
+    assert (
+        json.dumps(found["lens"]["tokens"], ensure_ascii=False, separators=(",", ":"))[1:-1]
+        .split(",")[-1]
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+        in page
+    )
+
+
+IDLE = [
+    (("--head", "1"), "--head has no effect without --layer"),
+    (("--lens",), "--lens has no effect without a sentence"),
+    (("--target", "x"), "--target has no effect without a sentence"),
+    (("--data", "x"), "--data has no effect without --heads"),
+    (("--sentences", "3"), "--sentences has no effect without --heads or --positions"),
+    (("--rows", "3"), "--rows has no effect without --cost"),
+    (("--picture", "x.svg"), "--picture has no effect without a sentence or --heads or --positions"),
+    ((SENTENCE, "--layer", "0"), "--layer has no effect without --kind"),
+    ((SENTENCE, "--instead", "w1"), "--instead has no effect without --alternatives"),
+    ((SENTENCE, "--lines"), "--lines has no effect without --picture"),
+    ((SENTENCE, "--kind", "cross", "--by", "norms", "--layer", "0"), "--by norms has no effect without --head or --picture"),
+    ((SENTENCE, "--by", "norms", "--picture", "x.svg"), "--by has no effect without --kind"),
+    ((SENTENCE, "--kind", "cross", "--layer", "0", "--lines", "--picture", "x.svg"), "--lines draws one map; say which --head"),
+    ((SENTENCE, "--kind", "cross", "--layer", "0", "--head", "0", "--by", "rollout"), "leave --head out"),
+    ((SENTENCE, "--kind", "cross", "--layer", "0", "--by", "rollout"), "cross has none, only: encoder, decoder"),
+    ((SENTENCE, "--heads", "--picture", "x.svg"), "--picture draws one thing"),
+    ((SENTENCE, "--picture", "x.pdf"), "expected a name in .svg or .png"),
+    ((SENTENCE, "--html", "x.txt"), "expected a name in .html"),
+    ((SENTENCE, "--save", "x.npz"), "expected a name in .safetensors"),
+    ((SENTENCE, "--html", "/no/such/folder/x.html"), "cannot be written"),
+    ((SENTENCE, "--picture", "/no/such/folder/x.svg"), "cannot be written"),
+    ((SENTENCE, "--kind", "across"), "expected one of: encoder, decoder, cross"),
+    ((SENTENCE, "--kind", "cross", "--layer", "7"), "--layer: given 7, expected one of: 0, 1"),
+    ((SENTENCE, "--kind", "cross", "--layer", "0", "--head", "7"), "--head: given 7, expected 0 to 1"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), IDLE, ids=[" ".join(arguments) for arguments, _ in IDLE])
+def test_what_has_no_effect_or_is_not_there_is_refused_in_one_sentence(
+    run: Path, arguments: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert heed("inspect", run, *arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and sentence in said.err and "Traceback" not in said.err
+
+
+def test_a_notebook_gets_the_same_inspection(seen: Inspection, run: Path, tmp_path: Path) -> None:
+    assert seen._repr_html_().startswith("<iframe")
+    assert heed("inspect", run, SENTENCE, "--target", "w3 w4", "--html", tmp_path / "cli.html") == 0
+    assert (tmp_path / "cli.html").read_text() == seen.save(tmp_path / "notebook.html").read_text()

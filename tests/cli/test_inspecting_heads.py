@@ -1,0 +1,72 @@
+"""The table of heads, from run folders as people have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from workshop import heed, write_recipe
+
+from heedful.build import Translator, load_translator
+from heedful.cli.inspecting.heads import as_text, draw, found
+from heedful.errors import ConfigError
+
+TREES = "\n".join(
+    "\t".join([str(at), f"w{at}", *"____", str(at - 1), "nsubj" if at > 1 else "root", "_", "_"]) for at in range(1, 6)
+)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    folder = tmp_path_factory.mktemp("heads")
+    assert heed("train", write_recipe(folder), "training.steps=2", "--run", folder / "run") == 0
+    return load_translator(folder / "run")
+
+
+def test_all_heads_of_the_runs_own_data_as_json_as_text_and_as_a_picture(translator: Translator, tmp_path: Path) -> None:
+    result = found(translator, sentences=20)
+    assert json.loads(json.dumps(result)) == result
+    assert (result["sentences"], result["left_out"], len(result["heads"])) == (20, 0, 12)
+    assert result["frequencies"] == "the first 60 lines of the training text"
+    text = as_text(result)
+    assert len([line for line in text.splitlines() if line.startswith(("encoder ", "decoder ", "cross "))]) == 12
+    draw(result, tmp_path / "heads.svg")
+    assert "encoder" in (tmp_path / "heads.svg").read_text() or (tmp_path / "heads.svg").stat().st_size > 10_000
+
+
+def test_roles_are_told_with_their_figures_and_their_baseline() -> None:
+    head = {"kind": "encoder", "layer": 0, "head": 1, "confidence": None, "share": 0.5, "ablation": 0.1, "relevance": None}
+    roles = [
+        {"role": "positional", "what": "-1", "value": 0.957, "baseline": None},
+        {"role": "syntactic", "what": "obj to head", "value": 0.6, "baseline": 0.4},
+        {"role": "alignment", "what": "", "value": 0.9, "baseline": 0.5},
+    ]
+    result = {"corpus": "x", "sentences": 1, "left_out": 2, "loss": 1.0, "frequencies": "y"}
+    text = as_text(result | {"heads": [head | {"roles": roles, "alignment_error": 0.123}]})
+    assert "position -1 96%, obj to head 60% (40%), alignment 90% (50%), AER 12.3%" in text
+    assert "2 left out" in text
+
+
+def test_trees_and_lines_can_be_given(translator: Translator, tmp_path: Path) -> None:
+    trees, lines = tmp_path / "trees.conllu", tmp_path / "lines.tsv"
+    trees.write_text(f"{TREES}\n\n" * 3)
+    lines.write_text("w1 w2\tw2 w1\t0-1 1-0\nw3\tw3\t0-0\n")
+    of_trees, of_lines = found(translator, conllu=trees), found(translator, data=lines)
+    syntactic = [one for one in of_trees["heads"][0]["measures"] if one["role"] == "syntactic"]
+    assert [(one["what"], one["cases"]) for one in syntactic] == [("nsubj to head", 12), ("nsubj to dependent", 12)]
+    cross = [head for head in of_lines["heads"] if head["kind"] == "cross"]
+    assert cross and all(head["alignment_error"] is not None for head in cross)
+    with pytest.raises(ConfigError, match="expected one of them"):
+        found(translator, data=lines, conllu=trees)
+
+
+def test_without_its_training_text_a_run_counts_the_sentences_looked_at(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("w1 w2 w3\nw4 w5\n")
+    (corpus,) = translator.run.data.train
+    gone = translator.run.data.model_copy(update={"train": (corpus.model_copy(update={"tsv": str(tmp_path / "gone.tsv")}),)})
+    monkeypatch.setattr(translator, "run", translator.run.model_copy(update={"data": gone}))
+    assert found(translator, data=lines)["frequencies"] == "these sentences, for the training text is not there"

@@ -1,0 +1,115 @@
+"""Word links become links between pieces, and stay with their pair whatever is dropped, cut or tagged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heedful.data.encode import StoreOptions, open_store
+from heedful.data.grammar import generate
+from heedful.data.links import Aligned, JoinedLinks, Links, open_links, piece_links
+from heedful.data.sources import CorpusConfig
+from heedful.errors import DataError
+from heedful.text.learning import train_tokenizer
+from heedful.text.tokenizer import Tokenizer, TokenizerConfig
+
+PAIRS = [("ab cd", "x yz w"), ("a", "x"), ("cd ab cd", "yz w x")]
+ALIGNED = ["0-0 1-1 1-2", "0-0", "0-0 0-1 2?2"]
+
+
+@pytest.fixture(scope="module")
+def letters() -> Tokenizer:
+    return train_tokenizer(TokenizerConfig(kind="characters"), [text for pair in PAIRS for text in pair] + ["<2it>"], ["<2it>"])
+
+
+def corpus(folder: Path, aligned: list[str] = ALIGNED, tag: str | None = None) -> CorpusConfig:
+    (folder / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
+    (folder / "train.align").write_text("".join(f"{line}\n" for line in aligned))
+    return CorpusConfig(tsv=str(folder / "pairs.tsv"), alignment=str(folder / "train.align"), tag=tag)
+
+
+def opened(one: CorpusConfig, tokenizer: Tokenizer, folder: Path, dropped: list[int] | None = None, longest: int = 99) -> Links:
+    lines = np.array(dropped or [], np.int64)
+    store = open_store(one, (tokenizer, tokenizer), StoreOptions(max_length=longest), dropped=lines, cache=folder)
+    return open_links(Aligned(one, store, len(PAIRS)), (tokenizer, tokenizer), folder)
+
+
+def words_again(links: Links, tokenizer: Tokenizer, pairs: list[tuple[str, str]]) -> list[set[tuple[int, int]]]:
+    """Each link between pieces as one between the words that own them."""
+    found = []
+    for index, (source, target) in enumerate(pairs):
+        owners = [tokenizer.word_of(tokenizer.encode(text)) for text in (source, target)]
+        found.append({(owners[0][i], owners[1][j]) for i, j in links.of(index).tolist()})
+    return found
+
+
+def test_linked_words_link_all_their_pieces() -> None:
+    assert piece_links([(1, 0)], np.array([0, 1, 1]), np.array([0, 0, 1])).tolist() == [[1, 0], [1, 1], [2, 0], [2, 1]]
+    assert piece_links([], np.array([0]), np.array([0])).shape == (0, 2)
+
+
+def test_the_pieces_belong_to_the_words_that_the_file_links(tmp_path: Path, letters: Tokenizer) -> None:
+    links = opened(corpus(tmp_path), letters, tmp_path)
+    assert len(links) == 3
+    assert words_again(links, letters, PAIRS) == [{(0, 0), (1, 1), (1, 2)}, {(0, 0)}, {(0, 0), (0, 1), (2, 2)}]
+
+
+def test_links_stay_with_their_pair_when_others_are_dropped_or_too_long(tmp_path: Path, letters: Tokenizer) -> None:
+    whole = corpus(tmp_path)
+    assert words_again(opened(whole, letters, tmp_path, dropped=[2]), letters, [PAIRS[0], PAIRS[2]])[1] == {
+        (0, 0),
+        (0, 1),
+        (2, 2),
+    }
+    short = opened(whole, letters, tmp_path, longest=2)
+    assert len(short) == 1 and words_again(short, letters, [PAIRS[1]]) == [{(0, 0)}]
+
+
+def test_a_tag_moves_the_words_of_the_source_by_one(tmp_path: Path, letters: Tokenizer) -> None:
+    tagged = [(f"<2it> {source}", target) for source, target in PAIRS]
+    links = opened(corpus(tmp_path, tag="<2it>"), letters, tmp_path)
+    assert words_again(links, letters, tagged) == [{(1, 0), (2, 1), (2, 2)}, {(1, 0)}, {(1, 0), (1, 1), (3, 2)}]
+
+
+def test_a_changed_file_makes_new_links(tmp_path: Path, letters: Tokenizer) -> None:
+    before = opened(corpus(tmp_path), letters, tmp_path).of(1).tolist()
+    after = opened(corpus(tmp_path, [ALIGNED[0], "", ALIGNED[2]]), letters, tmp_path).of(1).tolist()
+    assert before == [[0, 0]] and after == []
+
+
+def test_several_stores_are_numbered_as_one(tmp_path: Path, letters: Tokenizer) -> None:
+    whole = corpus(tmp_path)
+    parts = [opened(whole, letters, tmp_path, dropped=[2]), opened(whole, letters, tmp_path)]
+    joined = JoinedLinks(parts)
+    expected = [parts[0].of(0), parts[0].of(1), parts[1].of(0), parts[1].of(1), parts[1].of(2)]
+    assert [joined.of(i).tolist() for i in range(5)] == [one.tolist() for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("aligned", "sentence"),
+    [
+        (ALIGNED[:2], "train.align has 2 lines, but its corpus has 3"),
+        ([*ALIGNED, "0-0"], "train.align has 4 lines, but its corpus has 3"),
+        (["0-0", "1-0", ""], "train.align line 2: 1-0 links words that are not there; the source has 1, the target 1"),
+        (["0-0", "0~0", ""], "train.align line 2: '0~0' is not a link"),
+    ],
+)
+def test_what_does_not_fit_is_named_and_leaves_nothing_behind(
+    aligned: list[str], sentence: str, tmp_path: Path, letters: Tokenizer
+) -> None:
+    for _ in range(2):
+        with pytest.raises(DataError, match=sentence):
+            opened(corpus(tmp_path, aligned), letters, tmp_path)
+
+
+def test_the_built_in_corpus_brings_its_own(tmp_path: Path) -> None:
+    sentences = list(generate("train", 20))
+    lines = [text for one in sentences for text in (one.source, one.target)]
+    words = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), lines, [])
+    one = CorpusConfig(builtin=True, split="train", count=20)
+    store = open_store(one, (words, words), cache=tmp_path)
+    links = open_links(Aligned(one, store, 20), (words, words), tmp_path)
+    pairs = [(sentence.source, sentence.target) for sentence in sentences]
+    assert words_again(links, words, pairs) == [set(sentence.alignment) for sentence in sentences]

@@ -1,0 +1,91 @@
+"""What was left unread is held against a translation: by the formula, and on a model that would rather stop too early."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from tiny import refused
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from heedful.inspection.coverage import LEAST, coverage
+from heedful.nn.rows import State, Step
+from heedful.nn.taps import Tap
+from heedful.search import SearchConfig
+from heedful.tasks.translating import System, translate
+from heedful.text.learning import train_tokenizer
+from heedful.text.tokenizer import TokenizerConfig
+
+LINES = ["a b c d", "b a", "c", "d d a"]
+STOPS = 0.6  # how likely it is to say no more, whatever is left
+
+
+class Hasty(nn.Module):
+    """Says the source word by word, looking at each, but may stop after any of them."""
+
+    longest = None
+
+    def __init__(self, vocab: int, end: int) -> None:
+        super().__init__()
+        self.vocab, self.end = vocab, end
+        self.cross = nn.ModuleDict({"look": nn.ModuleDict({"weights": Tap()})})
+
+    def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
+        return State({"source": source}, torch.zeros(len(source), dtype=torch.long))
+
+    def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
+        source = state.memory["source"]
+        source = source.repeat_interleave(len(tokens) // len(source), 0)  # (rows, source time)
+        last = (source == self.end).long().argmax(1, keepdim=True)
+        at = torch.minimum(state.past[:, None] + torch.arange(tokens.shape[1]), last)  # (rows, time)
+        weights: Tensor = self.cross["look"]["weights"](nn.functional.one_hot(at, source.shape[1]).float()[:, None])  # type: ignore[index]
+        says = nn.functional.one_hot(source.gather(1, weights[:, 0].argmax(-1)), self.vocab)  # (rows, time, vocab)
+        ends = nn.functional.one_hot(torch.tensor(self.end), self.vocab)
+        return Step((says * (1 - STOPS) + ends * STOPS).log(), state._replace(past=state.past + tokens.shape[1]), {})
+
+    def project(self, hidden: Tensor) -> Tensor:
+        return hidden
+
+
+@pytest.fixture(scope="module")
+def hasty() -> System:
+    tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), ["a b c d"])
+    return System([Hasty(len(tokenizer), tokenizer.specials.end)], tokenizer, tokenizer, torch.device("cpu"))
+
+
+def test_it_is_the_formula_worked_by_hand() -> None:
+    weights = torch.tensor([[[0.7, 0.3, 0.0], [0.5, 0.1, 0.0], [0.0, 0.0, 1.0]]])  # (1, target, source)
+    two, three = torch.tensor([[True, True, False]]), torch.tensor([[True, True, True]])
+    assert_close(coverage(weights, two), torch.tensor([math.log(0.4) + math.log(LEAST)]))
+    assert_close(coverage(weights, three), torch.tensor([math.log(0.4)]))
+
+
+def dropped(system: System, **options: Any) -> int:
+    config = SearchConfig(beam=6, length_penalty=0.2, **options)
+    said = [one.text.split() for one in translate(system, LINES, config)]
+    return sum(len(line.split()) - len(words) for line, words in zip(LINES, said, strict=True))
+
+
+def test_fewer_words_are_dropped(hasty: System) -> None:
+    assert dropped(hasty) == sum(len(line.split()) for line in LINES)  # it would rather say nothing
+    assert dropped(hasty, coverage=0.2) == len(LINES)  # of each the last, which it looks at as it stops
+
+
+def test_a_score_is_what_it_was_and_beta_times_the_coverage(hasty: System) -> None:
+    (one,) = translate(hasty, ["a b c"], SearchConfig(beam=4, n_best=3, coverage=0.05, length_penalty=0.2))
+    found = {}
+    for words in range(4):  # the end is said while looking at the next word
+        log_probability = words * math.log(1 - STOPS) + (math.log(STOPS) if words < 3 else 0.0)
+        unread = max(3 - words - 1, 0)
+        found[words] = log_probability / ((6 + words) / 6) ** 0.2 + 0.05 * unread * math.log(LEAST)
+    best = sorted(found, key=lambda words: -found[words])[:3]
+    assert [len(candidate.tokens) for candidate in one.candidates] == best
+    assert [candidate.score for candidate in one.candidates] == pytest.approx([found[words] for words in best], abs=1e-5)
+
+
+def test_without_a_choice_it_is_refused() -> None:
+    assert refused(SearchConfig, beam=1, coverage=0.2) == {"coverage": "given 0.2, but a beam of 1 has nothing to choose from"}
+    assert "no effect because search.method is 'greedy'" in refused(SearchConfig, method="greedy", coverage=0.2)["coverage"]

@@ -1,0 +1,143 @@
+"""Importance of heads: by the gradient of a gate, and by what is lost without it. The sources are padded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from tiny import START, VARIANTS, VOCAB, WORDS, Pairs, Speaker, Variant, logits_of, tiny_config, tiny_model
+from torch import Tensor
+from torch.nn import functional
+from torch.testing import assert_close
+
+from heedful.inspection.importance import ablations, gate_gradients, within_layer
+from heedful.inspection.maps import attentions
+from heedful.models import MODELS
+from heedful.nn.taps import listen, record
+
+TRANSFORMER = Variant("transformer", (("norm", "pre"),))
+ATTENDING = [variant for variant in VARIANTS if attentions(tiny_model(variant))]
+
+
+def surprise_of(model: Speaker, pairs: Pairs) -> Callable[[], Tensor]:
+    """-log p of what comes next in each target."""
+
+    def surprise() -> Tensor:
+        logits = logits_of(model, pairs)[:, :-1]  # (rows, time - 1, vocab)
+        return functional.cross_entropy(logits.transpose(1, 2), pairs.target[:, 1:], reduction="none").sum(-1)
+
+    return surprise
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_gradient_is_that_of_a_gate_on_one_sentence_after_the_other(norm: str, pairs: Pairs) -> None:
+    """Each sentence by itself, each head by itself, by finite differences in double precision."""
+    model = fresh(Variant("transformer", (("norm", norm),))).double()
+    found = gate_gradients(model, surprise_of(model, pairs))
+    step, checked = 1e-5, 0
+    for name, slopes in found.items():
+        for head in range(len(slopes)):
+            expected = 0.0
+            for row in range(3):
+                one = Pairs(*(tensor[row : row + 1] for tensor in pairs))
+                up, down = (gated(model, one, name, head, 1 + change) for change in (step, -step))
+                expected += abs(up - down) / (2 * step)
+            assert float(slopes[head]) == pytest.approx(expected, rel=1e-5)
+            checked += 1
+    assert checked == 12
+
+
+def gated(model: Speaker, pairs: Pairs, name: str, head: int, gate: float) -> float:
+    """The loss with one head's gate moved."""
+
+    def move(_: str, found: Tensor) -> Tensor:
+        scale = torch.ones(found.shape[1], 1, 1, dtype=found.dtype)
+        scale[head] = gate
+        return found * scale
+
+    with torch.no_grad(), listen(model, f"{name.removesuffix('weights')}found", move):
+        return float(surprise_of(model, pairs)().sum())
+
+
+def fresh(variant: Variant) -> Speaker:
+    """A model of one's own."""
+    model: Speaker = MODELS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB, VOCAB).eval()
+    return model
+
+
+def test_the_gradient_is_what_was_found_times_its_own_gradient(pairs: Pairs) -> None:
+    model = tiny_model(TRANSFORMER)
+    name = "decoder.1.cross.look.found"
+    heard: list[Tensor] = []
+
+    def keep(_: str, found: Tensor) -> Tensor:
+        heard.append(found)
+        return found
+
+    with listen(model, name, keep):
+        loss = surprise_of(model, pairs)().sum()
+    (slope,) = torch.autograd.grad(loss, heard)
+    expected = (heard[0] * slope).sum((-2, -1)).abs().sum(0)  # (heads,)
+    assert_close(gate_gradients(model, surprise_of(model, pairs))["decoder.1.cross.look.weights"], expected.detach())
+
+
+def test_ablation_is_the_loss_without_the_head_less_the_loss_with_it(pairs: Pairs) -> None:
+    model = tiny_model(TRANSFORMER)
+    found = ablations(model, surprise_of(model, pairs))
+    before = float(surprise_of(model, pairs)().sum().detach())
+    for name, grown in found.items():
+        expected = [gated(model, pairs, name, head, 0.0) - before for head in range(2)]
+        assert_close(grown, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+    assert list(found) == list(attentions(model))
+
+
+def test_a_head_that_finds_nothing_does_not_matter(pairs: Pairs) -> None:
+    model = fresh(TRANSFORMER)
+    with torch.no_grad():
+        linear = model.get_submodule("encoder.0.attention.project")
+        for parameter in linear.parameters():
+            parameter[32:40] = 0.0  # the values of head 0: queries, keys and values are 16 rows each, a head is 8
+    name = "encoder.0.attention.look.weights"
+    for importance in (gate_gradients, ablations):
+        found = importance(model, surprise_of(model, pairs))[name]
+        assert float(found[0].abs()) < 1e-5 < float(found[1].abs())
+
+
+@pytest.mark.parametrize("variant", ATTENDING, ids=str)
+def test_every_family_tells_of_all_its_heads_and_is_left_as_it_was(variant: Variant, pairs: Pairs) -> None:
+    model = tiny_model(variant)
+    before = logits_of(model, pairs)
+    with torch.no_grad(), record(model, *(f"{name.removesuffix('weights')}found" for name in attentions(model))) as seen:
+        logits_of(model, pairs)
+    heads = [found.shape[1] for found in seen.values()]
+    slopes = gate_gradients(model, surprise_of(model, pairs))
+    assert [len(one) for one in slopes.values()] == heads
+    unused = "layers.1.reading.weights"  # of a source only what the layers remember is used, not what the last one says
+    assert all(bool((one > 0).all()) for name, one in slopes.items() if name != unused)
+    assert torch.equal(before, logits_of(model, pairs)) and not model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_within_a_layer_the_squares_add_up_to_one() -> None:
+    assert_close(within_layer(torch.tensor([3.0, 4.0])), torch.tensor([0.6, 0.8]))
+    assert torch.equal(within_layer(torch.zeros(3)), torch.zeros(3))
+
+
+def test_after_training_both_rank_heads_alike() -> None:
+    """A model learns to copy; then Spearman's correlation between the two is above a half."""
+    model = fresh(Variant("transformer", (("norm", "pre"), ("heads", 4), ("layers", 1)))).train()
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(200):
+        source = torch.randint(WORDS.start, WORDS.stop, (16, 5))
+        pairs = Pairs(source, torch.ones_like(source, dtype=torch.bool), functional.pad(source, (1, 0), value=START))
+        loss = surprise_of(model, pairs)().sum() / source.numel()
+        optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        optimiser.step()
+    assert float(loss.detach()) < 1.0 < math.log(len(WORDS))
+    slopes, grown = (torch.cat(list(f(model, surprise_of(model, pairs)).values())) for f in (gate_gradients, ablations))
+    ranks = torch.stack([one.argsort().argsort().float() for one in (slopes, grown)])
+    assert ranks.shape == (2, 12)
+    assert float(torch.corrcoef(ranks)[0, 1]) > 0.5

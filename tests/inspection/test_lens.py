@@ -1,0 +1,62 @@
+"""The lens: every layer's prediction, the last of them the model's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny import PLAIN, SPEAKING, Pairs, Variant, logits_of, tiny_model
+from torch import Tensor
+from torch.testing import assert_close
+
+from heedful.inspection.lens import Lens, layers_of, lens
+from heedful.inspection.maps import forced
+from heedful.nn.taps import record, taps
+
+
+def first(pairs: Pairs) -> Pairs:
+    return Pairs(pairs.source[:1], pairs.mask[:1], pairs.target[:1])
+
+
+@pytest.mark.parametrize("variant", PLAIN, ids=str)
+def test_the_last_layer_predicts_what_the_model_says_to_the_bit(variant: Variant, pairs: Pairs) -> None:
+    model, one = tiny_model(variant), first(pairs)
+    found = lens(model, one.source, one.target)
+    with forced(model):
+        state = model.start(one.source, None, room=0)
+        own = model.project(model.step(one.target, state).hidden)[0]
+    assert torch.equal(found.logits[-1], own)
+    assert found.names[-1] == layers_of(model)[-1]
+    assert all(not tap.listeners for tap in taps(model).values())
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("family", ["transformer", "gpt"])
+def test_a_layer_predicts_by_the_last_norm_and_the_words(family: str, norm: str, pairs: Pairs) -> None:
+    """By hand: project(norm(hidden after layer l))."""
+    model, one = tiny_model(Variant(family, (("norm", norm),))), first(pairs)
+    found = lens(model, one.source, one.target)
+    last = model.get_submodule("decoder_last" if family == "transformer" else "last")
+    with forced(model), record(model, *found.names) as seen:
+        logits_of(model, one)
+        expected = [model.project(last(seen[name]))[0] for name in found.names]
+    assert len(expected) == 2 and not torch.allclose(expected[0], expected[1])
+    assert_close(found.logits, torch.stack(expected), atol=1e-5, rtol=0)
+
+
+def test_layers_of_another_width_than_the_last_are_left_out(pairs: Pairs) -> None:
+    changes = (("channels", (16, 24)), ("kernel", (4, 1)), ("out_dim", 8), ("dim", 12))
+    model, one = tiny_model(Variant("convs2s", changes)), first(pairs)
+    assert layers_of(model) == ["decoder.0.out", "decoder.1.out"]
+    assert lens(model, one.source, one.target).names == ["decoder.1.out"]
+
+
+def test_ranks_and_probabilities_are_those_of_sorted_logits() -> None:
+    logits: Tensor = torch.tensor([[[0.0, 2.0, 1.0]], [[3.0, 2.0, 1.0]]])
+    found, tokens = Lens(["a", "b"], logits), torch.tensor([1])
+    assert found.ranks(tokens).tolist() == [[0], [1]]
+    assert_close(found.probabilities(tokens), logits.softmax(-1)[..., 1])
+
+
+@pytest.mark.parametrize("family", SPEAKING)
+def test_every_family_can_be_read(family: str, pairs: Pairs) -> None:
+    assert lens(tiny_model(Variant(family, ())), pairs.source[:1], pairs.target[:1]).logits.isfinite().all()

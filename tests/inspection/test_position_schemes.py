@@ -1,0 +1,169 @@
+"""Positions looked at: sinusoids against their closed forms, every other scheme against what it is told to be."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from tiny import PLAIN, Variant, tiny_model
+from torch.testing import assert_close
+
+from heedful.errors import ConfigError
+from heedful.inspection.position_pictures import Drawn, draw_positions
+from heedful.inspection.positions import (
+    beyond,
+    by_distance,
+    cosines,
+    encoding,
+    schemes,
+    scores,
+    shape_of,
+    vectors,
+)
+from heedful.inspection.probes import probe
+from heedful.inspection.shifts import pair_maps, rotations, shift_error, shift_map
+from heedful.nn.positions import POSITIONS, Alibi, Position, PositionSize, frequencies, sinusoid
+
+SIZE = PositionSize(dim=128, heads=4, head_dim=16, limit=64, clip=8, reads_ahead=True)
+
+
+def scheme(name: str, size: PositionSize = SIZE) -> Position:
+    torch.manual_seed(3)
+    return POSITIONS[name](size)
+
+
+def test_the_similarity_of_sinusoids_is_a_sum_of_cosines_of_the_distance() -> None:
+    found = by_distance(scores(scheme("sinusoidal"), 40))
+    expected = (torch.arange(40.0)[:, None] * frequencies(128)).cos().sum(1)
+    assert_close(found, expected, atol=1e-4, rtol=0)
+    golden = torch.tensor([64, 62.0937, 57.3819, 52.1862, 48.5860, 47.1850], dtype=torch.float64)
+    assert_close(found[:6], golden, atol=1e-4, rtol=0)
+    assert_close(by_distance(cosines(scores(scheme("sinusoidal"), 40))), expected / 64, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "rotary", "alibi"])
+def test_what_depends_on_the_distance_alone_is_toeplitz_and_symmetric(name: str) -> None:
+    found = shape_of(scores(scheme(name, SIZE._replace(head_dim=64)), 48))
+    assert found.toeplitz_error < 1e-6 and found.symmetry_error < 1e-6
+    assert found.distance_correlation is not None and found.distance_correlation < -0.7
+
+
+def test_a_table_of_noise_is_neither_and_knows_no_distance() -> None:
+    found = shape_of(scores(scheme("learned"), 64))
+    assert found.toeplitz_error > 0.3
+    assert found.distance_correlation is not None and abs(found.distance_correlation) < 0.2
+
+
+def test_schemes_that_tell_left_from_right_are_not_symmetric() -> None:
+    for name in ("relative", "t5"):
+        found = shape_of(scores(scheme(name), 32))
+        assert found.toeplitz_error < 1e-6 and found.symmetry_error > 1e-3
+        causal = shape_of(scores(scheme(name, SIZE._replace(reads_ahead=False)), 32))
+        assert causal.symmetry_error < 1e-9  # what is ahead is never looked at
+
+
+def test_without_positions_all_distances_are_alike() -> None:
+    found = scores(scheme("none"), 16)
+    assert shape_of(found).distance_correlation is None and found.std() == 0
+
+
+def test_encodings_are_the_schemes_own_numbers() -> None:
+    waves = frequencies(16).float()
+    rotary, alibi = encoding(scheme("rotary"), 50), encoding(scheme("alibi"), 5)
+    assert_close(rotary.values, torch.arange(50.0)[:, None] * waves, atol=1e-3, rtol=0)
+    distances = torch.arange(-4.0, 5.0)
+    assert alibi.first == -4 and alibi.columns == "head"
+    assert_close(alibi.values, -distances.abs()[:, None] * torch.tensor(Alibi.slopes(4)))
+    relative = scheme("relative")
+    said = encoding(relative, 12)
+    clipped = torch.arange(-11, 12).clamp(-8, 8) + 8
+    assert said.columns == "dimension of the query"
+    assert_close(said.values, relative.get_parameter("key")[clipped] / math.sqrt(16))
+    learned = scheme("learned")
+    assert_close(encoding(learned, 20).values, learned.get_parameter("table.weight")[:20])
+
+
+def test_the_rotation_that_shifts_by_k_is_recovered_from_the_vectors_alone() -> None:
+    waves = frequencies(50)
+    table = sinusoid(torch.arange(300), waves)
+    for shift in (1, 7):
+        found = pair_maps(table[:-shift], table[shift:])
+        assert_close(found, rotations(waves, shift), atol=1e-9, rtol=0)
+        assert_close(torch.linalg.det(found), torch.ones(25, dtype=torch.float64))
+    golden = torch.tensor([[0.7701, 0.6379], [-0.6379, 0.7701]], dtype=torch.float64)
+    assert_close(pair_maps(table[:-1], table[1:])[1], golden, atol=5e-5, rtol=0)
+
+
+def test_the_whole_shift_is_one_block_diagonal_map_wherever_one_stands() -> None:
+    waves, draws = frequencies(50), torch.Generator().manual_seed(0)
+    places = torch.randint(0, 200_000, (2000,), generator=draws)
+    found = shift_map(sinusoid(places, waves), sinusoid(places + 3, waves))
+    expected = torch.block_diag(*rotations(waves, 3))  # type: ignore[no-untyped-call]
+    assert_close(found, expected, atol=1e-8, rtol=0)
+
+
+def test_only_an_ordered_table_has_a_shift() -> None:
+    noise = torch.randn(256, 32, generator=torch.Generator().manual_seed(1))
+    assert shift_error(sinusoid(torch.arange(256), frequencies(32)), 2) < 1e-5
+    assert shift_error(noise, 2) > 0.8
+
+
+@pytest.mark.parametrize(("count", "dim"), [(128, 64), (512, 128)])
+def test_probes_read_the_place_off_sinusoids_and_nothing_off_noise(count: int, dim: int) -> None:
+    ordered = probe(sinusoid(torch.arange(count), frequencies(dim)))
+    noise = probe(torch.randn(count, dim, generator=torch.Generator().manual_seed(2)))
+    assert ordered.index_error < 0.1 and ordered.order_error < 0.02
+    assert noise.index_chance == pytest.approx(count / 4, rel=0.05)
+    assert noise.index_error > 0.9 * noise.index_chance
+    assert 0.35 < noise.order_error < 0.65
+
+
+def test_probes_do_not_ask_how_long_the_vectors_are() -> None:
+    table = sinusoid(torch.arange(128), frequencies(64))
+    assert probe(table * 1e-3) == pytest.approx(probe(table), abs=1e-6)
+
+
+def test_beyond_training_every_scheme_does_what_it_is_known_for() -> None:
+    found = {name: beyond(scheme(name), 40) for name in POSITIONS}
+    assert found["learned"].refused == "a sequence of 80 tokens was given to a model with 64 learned positions"
+    assert found["none"].unseen == 0.0
+    assert found["alibi"].unseen == 1.0  # it keeps falling
+    assert found["relative"].unseen == 0.0  # all are beyond the clip
+    assert 0.0 < (found["sinusoidal"].unseen or 0) < 1.0 and 0.0 < (found["rotary"].unseen or 0) < 1.0  # the slow waves
+    assert all(one.refused is None for name, one in found.items() if name != "learned")
+    assert beyond(scheme("t5"), 128).unseen == 0.0  # one bucket for all that is so far
+
+
+@pytest.mark.parametrize("variant", PLAIN, ids=str)
+def test_the_schemes_of_any_model_are_found_and_can_be_looked_at(variant: Variant) -> None:
+    found = schemes(tiny_model(variant))
+    assert bool(found) == (variant.family in ("transformer", "gpt", "convs2s"))
+    for position in found.values():
+        assert scores(position, 8).shape == (8, 8) and encoding(position, 8).values.isfinite().all()
+
+
+def test_of_joined_schemes_the_inner_one_is_looked_at() -> None:
+    model = tiny_model(Variant("transformer", (("position", "sinusoidal"), ("position_join", "concatenate"))))
+    found = schemes(model)
+    assert list(found) == ["encoder_position.scheme", "decoder_position.scheme"]
+    assert_close(vectors(found["encoder_position.scheme"], torch.arange(5)), sinusoid(torch.arange(5), frequencies(16).float()))
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_every_scheme_can_be_drawn(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"positions.{suffix}"
+    drawn = {name: Drawn(encoding(scheme(name), 8), by_distance(scores(scheme(name), 8))) for name in POSITIONS}
+    draw_positions(drawn, path)
+    assert path.stat().st_size > 10_000
+    if suffix == "svg":
+        assert path.read_text().lstrip().startswith("<?xml")
+
+
+def test_a_picture_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    drawn = {"none": Drawn(encoding(scheme("none"), 4), torch.ones(4))}
+    with pytest.raises(ConfigError, match=r"given 'a\.xyz', expected a name that ends with"):
+        draw_positions(drawn, tmp_path / "a.xyz")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        draw_positions(drawn, tmp_path / "nowhere" / "a.png")

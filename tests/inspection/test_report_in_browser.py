@@ -1,0 +1,209 @@
+"""The report in a real browser: it asks for nothing, complains of nothing, fits the screen, and shows the trace's numbers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from reports import HARD, alone, inspection
+
+from heedful.studies.reporting import Inspection
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update"
+SIZES = {"wide": (1280, 900), "narrow": (390, 844)}
+KEPT = os.environ.get("HEED_SCREENSHOTS")  # a folder for those who want to look at them
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS.split(), "--disable-sync"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def seen() -> Inspection:
+    return inspection(tokens=12, layers=2, heads=3)
+
+
+@pytest.fixture(scope="module")
+def path(seen: Inspection, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return seen.save(tmp_path_factory.mktemp("report") / "look.html")
+
+
+@contextmanager
+def page(browser: Any, path: Path, size: str = "wide", scheme: str = "light") -> Iterator[Any]:
+    """Opened, ready, and at its end found to have asked for nothing and complained of nothing."""
+    width, height = SIZES[size]
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    opened = context.new_page()
+    requests: list[str] = []
+    complaints: list[str] = []
+    opened.on("request", lambda request: requests.append(request.url))
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
+    opened.goto(path.as_uri())
+    opened.wait_for_selector("html[data-ready]", timeout=20_000)
+    yield opened
+    assert requests == [path.as_uri()]
+    assert complaints == []
+    context.close()
+
+
+def fits(opened: Any) -> bool:
+    return bool(opened.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_it_fits_the_screen_in_every_view(browser: Any, path: Path, size: str, scheme: str) -> None:
+    with page(browser, path, size, scheme) as opened:
+        for kind in opened.locator("#attention-controls fieldset").first.locator("label").all():
+            kind.click()
+            for way in ("weights", "norm-weighted", "rollout"):
+                choice = opened.locator("#attention-controls fieldset").nth(1).locator("label", has_text=way)
+                if choice.locator("input").is_enabled():
+                    choice.click()
+                    assert fits(opened)
+        opened.locator("#numbers summary").click()
+        assert fits(opened)
+        if KEPT:
+            opened.screenshot(path=f"{KEPT}/report-{size}-{scheme}.png", full_page=True)
+
+
+def test_a_long_sentence_with_many_heads_fits_too(browser: Any, tmp_path: Path) -> None:
+    long = inspection(tokens=60, layers=6, heads=8).save(tmp_path / "long.html")
+    for size in SIZES:
+        with page(browser, long, size) as opened:
+            assert fits(opened)
+            assert opened.locator("#wall button").count() == 48
+            if KEPT:
+                opened.screenshot(path=f"{KEPT}/report-long-{size}.png", full_page=True)
+
+
+@pytest.mark.parametrize(("kind", "about"), [("cross", "translation → source"), ("encoder", "source → source")])
+@pytest.mark.parametrize("way", ["weights", "norm-weighted", "rollout"])
+def test_the_numbers_in_the_page_are_those_of_the_trace(
+    browser: Any, path: Path, seen: Inspection, kind: str, about: str, way: str
+) -> None:
+    at, one = next((at, one) for at, one in enumerate(seen.trace.maps) if (one.kind.name, one.layer) == (kind, 1))
+    rolled = {other.name: other.weights for other in seen.views.rollout}
+    if way == "rollout" and kind == "cross":
+        with page(browser, path) as opened:
+            assert opened.locator("label", has_text="rollout").locator("input").is_disabled()
+        return
+    values = {"weights": one.weights[2], "norm-weighted": one.weights[2] * seen.views.lengths[at][2]}
+    expected = rolled[one.name][0] if way == "rollout" else values[way]
+    with page(browser, path) as opened:
+        opened.locator("label", has_text=about).first.click()
+        opened.locator("#attention-controls label", has_text=way).click()
+        head = 0 if way == "rollout" else 2
+        opened.locator(f'#wall button[data-layer="1"][data-head="{head}"]').click()
+        opened.locator("#numbers summary").click()
+        texts = "rows => rows.map(row => [...row.children].map(cell => cell.textContent))"
+        opened.locator("#numbers td").first.wait_for()
+        shown = opened.locator("#numbers tr").evaluate_all(texts)
+    assert shown[0][1:] == seen.trace.keys(one) and [row[0] for row in shown[1:]] == seen.trace.queries(one)
+    assert [row[1:] for row in shown[1:]] == [[f"{value:.4f}" for value in row] for row in expected.tolist()]
+
+
+def test_a_tip_tells_the_weight_under_the_pointer_and_the_arrow_keys_walk(browser: Any, path: Path, seen: Inspection) -> None:
+    one = next(one for one in seen.trace.maps if one.kind.name == "cross")
+    with page(browser, path) as opened:
+        matrix = opened.locator("#matrix svg")
+        matrix.scroll_into_view_if_needed()
+        frame = matrix.locator(".frame").bounding_box()
+        count = len(HARD[:12]) + 1
+        opened.mouse.move(frame["x"] + frame["width"] * 3.5 / count, frame["y"] + frame["height"] * 2.5 / count)
+        assert opened.locator("#tip").inner_text().endswith(f": {one.weights[0, 2, 3]:.4f}")
+        assert "猫が" in opened.locator("#tip").inner_text()
+        matrix.focus()
+        opened.keyboard.press("ArrowDown")
+        opened.keyboard.press("ArrowRight")
+        assert opened.locator("#cell").inner_text().endswith(f": {one.weights[0, 3, 4]:.4f}")
+
+
+def test_pointing_at_a_target_token_shades_what_it_looked_at(browser: Any, path: Path, seen: Inspection) -> None:
+    cross = [one.weights for one in seen.trace.maps if one.kind.name == "cross"]
+    mean = torch.stack(cross).mean((0, 1))  # (target, source)
+    with page(browser, path) as opened:
+        read, said = opened.locator("#sentence .tokens").all()
+        said.locator("button").nth(3).hover()
+        titles = [chip.get_attribute("title") for chip in read.locator("button").all()]
+        shades = [chip.evaluate("chip => chip.style.background") for chip in read.locator("button").all()]
+    assert titles == [f"{float(value):.4f}" for value in mean[3]]
+    assert len(set(shades)) > 3
+
+
+def test_tokens_are_shown_as_text(browser: Any, path: Path) -> None:
+    with page(browser, path) as opened:
+        chips = opened.locator("#sentence .tokens").first.locator("button").all_inner_texts()
+        assert chips == [*HARD[:12], "</s>"]
+        assert opened.locator("img, b").count() == 0
+        assert "<b>encoder</b>" in opened.locator("#more").text_content()
+
+
+def test_everything_can_be_reached_by_the_keyboard_and_has_a_name(browser: Any, path: Path) -> None:
+    with page(browser, path) as opened:
+        nameless = opened.evaluate(
+            """() => [...document.querySelectorAll("button, input, select, svg, summary, section")]
+              .filter((one) => !one.getAttribute("aria-label") && !one.getAttribute("aria-labelledby"))
+              .filter((one) => !one.textContent.trim() && !one.closest("label")).map((one) => one.outerHTML.slice(0, 80))"""
+        )
+        assert nameless == []
+        reached = set()
+        for _ in range(60):
+            opened.keyboard.press("Tab")
+            reached.add(opened.evaluate("(document.activeElement.closest('[id]') || document.body).id"))
+        assert reached >= {"theme", "sentence", "attention-controls", "wall", "matrix", "numbers", "words"}
+        opened.locator('#wall button[tabindex="0"]').focus()
+        opened.keyboard.press("ArrowRight")
+        opened.keyboard.press("ArrowDown")
+        assert opened.locator("#head-title").inner_text() == "cross · layer 1 · head 1 · weights"
+
+
+def test_the_alignment_links_every_word_to_the_one_it_looked_at_most(browser: Any, path: Path, seen: Inspection) -> None:
+    mean = torch.stack(list(seen.views.words.values())).mean((0, 1))  # (target, source)
+    expected = sorted((int(row.argmax()), at) for at, row in enumerate(mean))
+    with page(browser, path) as opened:
+        assert opened.locator("#pharaoh").inner_text() == " ".join(f"{source}-{target}" for source, target in expected)
+
+
+@pytest.mark.parametrize("layers", [2, 0])
+def test_a_text_that_is_only_read_has_no_alignment_and_a_model_may_not_attend(
+    browser: Any, layers: int, tmp_path: Path
+) -> None:
+    with page(browser, alone(tokens=9, layers=layers).save(tmp_path / "alone.html")) as opened:
+        opened.locator("#theme").click()
+        opened.set_viewport_size({"width": 700, "height": 800})
+        opened.wait_for_timeout(300)
+        assert opened.locator("#alignment").count() == 0
+        assert opened.locator("#wall button").count() == 2 * layers
+        opened.locator("#sentence .tokens").last.locator("button").nth(2).hover()
+        said = opened.locator("#sentence-said").inner_text()
+        assert said.endswith("0.0000") if layers else said == ""
+
+
+def test_a_notebook_frame_works_without_the_network_too(browser: Any, seen: Inspection, tmp_path: Path) -> None:
+    (tmp_path / "notebook.html").write_text(f"<!doctype html><meta charset=utf-8>{seen._repr_html_()}", encoding="utf-8")
+    context = browser.new_context(viewport={"width": 1000, "height": 900})
+    opened = context.new_page()
+    complaints: list[str] = []
+    opened.on("console", lambda message: complaints.append(message.text))
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.goto((tmp_path / "notebook.html").as_uri())
+    opened.frame_locator("iframe").locator("html[data-ready]").wait_for(state="attached", timeout=20_000)
+    assert opened.frame_locator("iframe").locator("#wall button").count() == 6
+    assert complaints == []
+    context.close()

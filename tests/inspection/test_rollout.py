@@ -1,0 +1,58 @@
+"""Rollout: a product of layers, half of each the token itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny import VARIANTS, Pairs, Variant, tiny_model
+from torch.testing import assert_close
+
+from heedful.inspection.maps import attention_maps
+from heedful.inspection.rollout import rollout
+from heedful.nn.taps import record
+
+THREE = Variant("transformer", (("layers", 3), ("decoder_layers", 3)))
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_rows_sum_to_one_in_every_family(variant: Variant, pairs: Pairs) -> None:
+    maps = attention_maps(tiny_model(variant), pairs.source[:1], pairs.target[:1])
+    found = rollout(maps)
+    whole = {one.kind.name for one in maps} & {"encoder", "decoder", "within"}
+    if dict(variant.changes).get("reach", "full") == "full":
+        assert {one.kind.name for one in found} >= whole
+    for one in found:
+        assert one.weights.shape == (1, *next(same for same in maps if same.name == one.name).weights.shape[1:])
+        assert_close(one.weights.sum(-1), torch.ones_like(one.weights[..., 0]))
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder"])
+def test_three_layers_are_the_product_multiplied_by_hand(kind: str, pairs: Pairs) -> None:
+    maps = attention_maps(tiny_model(THREE), pairs.source[:1], pairs.target[:1])
+    first, second, third = (one.weights for one in maps if one.kind.name == kind)
+    time = first.shape[-1]
+    flow = torch.eye(time)
+    for weights in (first, second, third):
+        flow = (0.5 * weights.mean(0) + 0.5 * torch.eye(time)) @ flow
+    top = [one for one in rollout(maps) if one.kind.name == kind][-1]
+    assert top.layer == 2
+    assert_close(top.weights[0], flow)
+
+
+def test_source_and_target_in_one_sequence_are_rolled_out_together(pairs: Pairs) -> None:
+    model = tiny_model(Variant("gpt", (("position", "rotary"), ("norm", "pre"), ("reach", "full"))))
+    source, target = pairs.source[:1], pairs.target[:1]
+    whole = torch.cat((source, target), dim=1)
+    with torch.inference_mode(), record(model, "layers.*.attention.look.weights") as seen:
+        model.step(whole, model.start(whole[:, :0], None, room=0))
+    flow = torch.eye(13)
+    for weights in seen.values():
+        flow = (0.5 * weights[0].mean(0) + 0.5 * torch.eye(13)) @ flow
+    found = {(one.kind.name, one.layer): one.weights[0] for one in rollout(attention_maps(model, source, target))}
+    assert_close(found["within", 1], flow[6:])
+    assert_close(found["reading", 1], flow[:6, :6])
+
+
+def test_a_look_at_another_sequence_has_no_rollout(pairs: Pairs) -> None:
+    maps = attention_maps(tiny_model(THREE), pairs.source[:1], pairs.target[:1], "cross")
+    assert len(maps) == 3 and rollout(maps) == []

@@ -1,0 +1,74 @@
+"""A made-up inspection with tokens that are hard to show, and a reader of the numbers in its page."""
+
+from __future__ import annotations
+
+import base64
+import math
+import zlib
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.inspection.maps import Kind, Map
+from heedful.inspection.rollout import rollout
+from heedful.studies.reporting import Inspection, Section
+from heedful.studies.tracing import Tokens, Trace, Views, word_maps
+
+HARD = ["<img/src=x/onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"c', "</script><b>", "@data@"]
+HARD += [f"word{place}" for place in range(60)]
+
+
+def inspection(tokens: int, layers: int, heads: int) -> Inspection:
+    """An encoder, a decoder and their cross-attention, as sharp as trained ones; source and target are the same tokens."""
+    draws = torch.Generator().manual_seed(1)
+    text = " ".join(HARD[:tokens])
+    both = Tokens(text, list(range(tokens)), HARD[:tokens], list(range(tokens)))
+    time = tokens + 1
+
+    def weights(*, causal: bool = False) -> Tensor:
+        scores = torch.randn(heads, time, time, generator=draws) * 3
+        if causal:
+            scores = scores.masked_fill(torch.ones(time, time).triu(1).bool(), -math.inf)
+        return scores.softmax(-1)
+
+    maps = []
+    for layer in range(layers):
+        maps += [
+            Map(f"encoder.{layer}.attention.look.weights", Kind("encoder", "source", "source"), layer, weights()),
+            Map(f"decoder.{layer}.attention.look.weights", Kind("decoder", "target", "target"), layer, weights(causal=True)),
+            Map(f"decoder.{layer}.cross.look.weights", Kind("cross", "target", "source"), layer, weights()),
+        ]
+    trace = Trace(both, both, "<s>", "</s>", maps)
+    lengths = [torch.rand(heads, 1, time, generator=draws) * 4 for _ in maps]
+    found = {"parts": [{"part": "<b>encoder</b>", "parameters": 123456, "share": 0.25}], "machine": "two cores"}
+    section = Section("Cost", "part     parameters\nencoder  123,456", found)
+    return Inspection(trace, Views(lengths, rollout(maps), word_maps(trace)), ["transformer", "made up"], (section,))
+
+
+def alone(tokens: int, layers: int) -> Inspection:
+    """Of a text that is only read; without layers, of a model that does not attend."""
+    text = Tokens(" ".join(HARD[:tokens]), list(range(tokens)), HARD[:tokens], list(range(tokens)))
+    kind = Kind("within", "target", "both")
+    weights = torch.ones(2, tokens + 1, tokens + 1).tril()
+    maps = [
+        Map(f"layers.{layer}.attention.look.weights", kind, layer, weights / weights.sum(-1, keepdim=True))
+        for layer in range(layers)
+    ]
+    trace = Trace(None, text, "</s>", "…", maps)
+    return Inspection(trace, Views([torch.ones(2, 1, tokens + 1) for _ in maps], rollout(maps), {}), ["gpt"])
+
+
+def as_numbers(content: dict[str, Any]) -> list[Tensor]:
+    """What the page's script does, done in Python."""
+    data = zlib.decompress(base64.b64decode(content["numbers"]))
+    found, at = [], 0
+    for coding, *shape in content["arrays"]:
+        count, size = math.prod(shape), 4 if coding == "f32" else 2
+        planes = [data[at + plane * count : at + (plane + 1) * count] for plane in range(size)]
+        at += size * count
+        whole = bytearray(one for several in zip(*planes, strict=True) for one in several)
+        values = torch.frombuffer(whole, dtype=torch.float32 if coding == "f32" else torch.uint16)
+        found.append((values if coding == "f32" else values.double() / 10_000).float().view(shape))
+    assert at == len(data)
+    return found

@@ -1,0 +1,181 @@
+"""A trained model explained: by its own numbers, and with one sentence where it cannot be."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from tiny import SPEAKING, tiny_config
+from workshop import WORDS
+
+from heedful.errors import ConfigError
+from heedful.inspection.explaining import html, text
+from heedful.inspection.explaining.stages import Explanation
+from heedful.models import MODELS
+from heedful.search import SearchConfig
+from heedful.studies.explaining import Choice, batch, explain_batch, explain_head, explain_head_alone, explain_search
+from heedful.studies.explaining_step import Smoothing, explain_step
+from heedful.tasks.evaluating import score_pairs
+from heedful.tasks.translating import System, translate
+from heedful.text.learning import train_tokenizer
+from heedful.text.tokenizer import TokenizerConfig
+
+EVIL = "<img src=x onerror=alert(1)>"
+SENTENCE = "w3 w1 w4"
+
+
+def system_of(family: str, **changes: Any) -> System:
+    tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), [" ".join([*WORDS, EVIL])])
+    torch.manual_seed(2)
+    model = MODELS[family](tiny_config(family, changes), len(tokenizer), len(tokenizer))
+    return System([model.eval()], tokenizer, tokenizer, torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def system() -> System:
+    return system_of("transformer")
+
+
+def failing(explanation: Explanation) -> list[Any]:
+    checks = [check for stage in explanation.stages for check in stage.checks]
+    assert checks
+    return [check for check in checks if not check.holds]
+
+
+CONFIG = SearchConfig(max_extra=3)
+
+
+@pytest.mark.parametrize("family", [name for name in SPEAKING if name not in ("sutskever", "bytenet")])
+def test_a_head_of_every_family_that_attends(family: str) -> None:
+    explanation = explain_head(system_of(family), SENTENCE, Choice(), CONFIG, "w7 w2")
+    assert failing(explanation) == []
+    softmax = next(stage for stage in explanation.stages if stage.title == "Softmax")
+    assert sum(float(cell or 0) for cell in softmax.matrices[0].cells[0]) == pytest.approx(1, abs=1e-5)
+    assert max(map(text.wide, text.render(explanation).splitlines())) <= 100 and html.render(explanation)
+
+
+def test_every_kind_layer_head_and_token_can_be_chosen(system: System) -> None:
+    titles = set()
+    for kind, token in (("encoder", "w1"), ("decoder", "w2"), ("cross", "1"), ("cross", "</s>")):
+        explanation = explain_head(system, SENTENCE, Choice(kind, 1, 1, token), CONFIG, "w7 w2")
+        assert failing(explanation) == []
+        titles.add((explanation.title, explanation.stages[2].matrices[0].rows[0].strip("▁")))
+    assert titles == {
+        ("How encoder attention, layer 1, head 1 looked", "w1"),
+        ("How decoder attention, layer 1, head 1 looked", "w2"),
+        ("How cross attention, layer 1, head 1 looked", "w2"),
+        ("How cross attention, layer 1, head 1 looked", "</s>"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("choice", "sentence"),
+    [
+        (Choice("crss"), "unknown kind of attention 'crss'; expected one of: encoder, decoder, cross"),
+        (Choice("cross", layer=2), r"--layer: given 2, expected one of: 0, 1 \(cross attention\)"),
+        (Choice("cross", head=2), r"--head: given 2, expected 0 to 1"),
+        (Choice("cross", token="w9"), "--token: given 'w9', expected one of: .*w7 .*w2 </s>; or its number, 0 to 2"),
+        (Choice("cross", token="3"), "--token: given '3'"),
+    ],
+)
+def test_a_wrong_choice_is_told_what_there_is(system: System, choice: Choice, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        explain_head(system, SENTENCE, choice, CONFIG, "w7 w2")
+
+
+def test_a_model_without_attention_says_what_can_be_explained() -> None:
+    system = system_of("sutskever")
+    with pytest.raises(ConfigError, match="does not attend") as refusal:
+        explain_head(system, SENTENCE, Choice(), CONFIG, "w7 w2")
+    assert refusal.value.hint == "--step, --search and --batch explain any model"
+    assert failing(explain_search(system, SENTENCE, CONFIG)) == []
+    assert failing(explain_step(system, SENTENCE, Smoothing(0.1, "all"), CONFIG)) == []
+
+
+def test_a_language_model_is_explained_by_what_it_reads() -> None:
+    explanation = explain_head_alone(system_of("gpt", position="rotary"), SENTENCE, Choice())
+    assert failing(explanation) == []
+    assert explanation.title == "How within attention, layer 0, head 0 looked"
+
+
+@pytest.mark.parametrize("share", ["all", "others", "words"])
+def test_a_training_step_has_the_loss_of_training(system: System, share: str) -> None:
+    explanation = explain_step(system, SENTENCE, Smoothing(0.1, share), CONFIG, "w7 w2 w2")
+    assert failing(explanation) == []
+    stages = {stage.title: stage for stage in explanation.stages}
+    total, mean, perplexity = stages["Loss"].matrices[1].cells[0]
+    (scored,) = score_pairs(system, [SENTENCE], ["w7 w2 w2"])
+    assert scored is not None and total == pytest.approx(-scored.log_probability, abs=1e-5)
+    assert mean == pytest.approx(-scored.log_probability / 4, abs=1e-5) and perplexity == pytest.approx(
+        math.exp(float(mean or 0))
+    )
+    assert [row[1] for row in stages["What is fed, and what should be said"].matrices[0].cells][-1] == "</s>"
+
+
+def test_a_small_step_lowers_the_loss_as_its_slope_foretells_and_leaves_the_model_alone(system: System) -> None:
+    before = [weight.clone() for weight in system.models[0].parameters()]  # type: ignore[attr-defined]
+    explanation = explain_step(system, SENTENCE, Smoothing(0.0, "all"), CONFIG, "w7 w2")
+    rows = [[float(cell) for cell in row] for row in explanation.stages[-1].matrices[0].cells]  # type: ignore[arg-type]
+    (_, first, _), (_, tiny_step, foretold), *_ = rows
+    assert tiny_step < first
+    assert first - tiny_step == pytest.approx(first - foretold, rel=0.05)
+    after = list(system.models[0].parameters())  # type: ignore[attr-defined]
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+    assert all(weight.grad is None for weight in after)
+
+
+@pytest.mark.parametrize("options", [{"method": "greedy"}, {"beam": 4, "n_best": 3}, {"beam": 2, "min_length": 3}])
+def test_the_tree_of_a_search_ends_in_its_translations(system: System, options: dict[str, Any]) -> None:
+    config = SearchConfig(max_extra=3, **options)
+    explanation = explain_search(system, SENTENCE, config)
+    assert failing(explanation) == []
+    (translation,) = translate(system, [SENTENCE], config)
+    assert max(map(text.wide, text.render(explanation).splitlines())) <= 100
+    found = explanation.stages[0].matrices[0].cells
+    assert [row[0] for row in found] == [one.text for one in translation.candidates]
+    assert [row[2] for row in found] == pytest.approx([one.score for one in translation.candidates], abs=1e-5)
+
+
+def test_an_ensemble_is_searched_by_its_mean(system: System) -> None:
+    other = system_of("transformer", norm="pre")
+    both = System([*system.models, *other.models], system.source_tokenizer, system.target_tokenizer, system.device)
+    assert failing(explain_search(both, SENTENCE, SearchConfig(max_extra=3))) == []
+
+
+def test_an_empty_sentence_cannot_be_searched(system: System) -> None:
+    with pytest.raises(ConfigError, match="an empty sentence"):
+        explain_search(system, "", CONFIG)
+
+
+def test_a_batch_is_padded_with_what_the_vocabulary_says() -> None:
+    stages = {stage.title: stage for stage in batch().stages}
+    source, target_in, target_out = (one.cells for one in stages["Pad"].matrices)
+    assert source == [[42, 23, 16, 31, 99], [42, 1, 16, 64, 99], [23, 99, 3, 3, 3]]
+    assert target_in == [[0, 5, 8, 12, 20], [0, 1, 1, 12, 1], [0, 8, 3, 3, 3]]
+    assert [row[:-1] for row in target_out[:2]] == [row[1:] for row in target_in[:2]]
+    real = [[True] * 5, [True] * 5, [True, True, False, False, False]]
+    assert [one.cells for one in stages["Make the masks"].matrices] == [real, real]
+    assumed, late, _ = stages["Make the masks"].mistakes
+    assert assumed.matrices[1].cells[0] == [False, True, True, True, True] and late.matrices[0].cells == [[5]] * 3
+
+
+def test_a_batch_of_a_run_has_its_own_ids(system: System) -> None:
+    explanation = explain_batch(system, [SENTENCE, "w1"], CONFIG, ["w2", "w5 w6"])
+    stages = {stage.title: stage for stage in explanation.stages}
+    pad, end = system.source_tokenizer.specials.pad, system.source_tokenizer.specials.end
+    source = stages["Pad"].matrices[0].cells
+    assert source == [[*system.source_tokenizer.encode(SENTENCE), end], [*system.source_tokenizer.encode("w1"), end, pad, pad]]
+    with pytest.raises(ConfigError, match="1 targets were given for 2 sentences"):
+        explain_batch(system, [SENTENCE, "w1"], CONFIG, ["w2"])
+
+
+def test_tokens_that_look_like_tags_stay_words(system: System) -> None:
+    for explanation in (
+        explain_head(system, f"w1 {EVIL}", Choice("encoder"), CONFIG, f"w2 {EVIL}"),
+        explain_step(system, f"w1 {EVIL}", Smoothing(0.1, "all"), CONFIG, EVIL),
+        explain_search(system, EVIL, CONFIG),
+    ):
+        page = html.render(explanation)
+        assert "onerror" in page and "<img" not in page

@@ -1,0 +1,268 @@
+"""Heads over a corpus: real tokens only, words where words are meant, and every family that attends."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+import torch
+from tiny import SPEAKING, VOCAB, Speaker, Variant, tiny_config, tiny_model
+from torch import Tensor
+from torch.testing import assert_close
+
+from heedful.data.conllu import Arc, Parsed
+from heedful.data.grammar import generate
+from heedful.errors import ConfigError, DataError
+from heedful.evaluation.word_alignment import Alignment
+from heedful.inspection.maps import KINDS, attention_maps, attentions
+from heedful.models import MODELS
+from heedful.nn.taps import listen
+from heedful.search import SearchConfig
+from heedful.studies.head_gathering import Gathered, rarest, relations
+from heedful.studies.head_samples import (
+    Sample,
+    frequencies_in,
+    from_grammar,
+    from_lines,
+    from_trees,
+    pairs_of,
+    texts_of,
+    translated,
+    words_of,
+)
+from heedful.studies.head_views import Pair, Pieces, among_themselves, at_the_source
+from heedful.studies.heads import study
+from heedful.tasks.evaluating import score_pairs
+from heedful.tasks.translating import System, collate_one, translate
+from heedful.text.learning import train_tokenizer
+from heedful.text.tokenizer import Tokenizer, TokenizerConfig
+
+KIND = {kind.name: kind for kind in KINDS.values()}
+LINES = ["a b c d e f g", "c a", "g f e d", "b b a", "d e a c"]
+
+
+@cache
+def spaces() -> Tokenizer:
+    """Seven words and the special tokens: as many as the tiny models know."""
+    made = train_tokenizer(TokenizerConfig(kind="spaces", min_frequency=1), ["a b c d e f g"], [])
+    assert len(made) == VOCAB
+    return made
+
+
+def system_of(model: Speaker) -> System:
+    return System([model], spaces(), spaces(), torch.device("cpu"), max_length=20)
+
+
+def samples() -> list[Sample]:
+    both = [Alignment(frozenset({(0, 0)}), frozenset({(0, 0), (1, 0)}))] * 5
+    return [
+        Sample(line, " ".join(reversed(line.split())), alignment=alignment) for line, alignment in zip(LINES, both, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("family", SPEAKING)
+def test_every_family_that_attends_tells_of_all_its_heads(family: str) -> None:
+    model = tiny_model(Variant(family, ()))
+    system = system_of(model)
+    pairs = pairs_of(system, samples())
+    if not attentions(model):
+        with pytest.raises(ConfigError, match="no attention"):
+            study(system, pairs, {})
+        return
+    found = study(system, pairs, {"source": torch.arange(VOCAB), "target": torch.arange(VOCAB)})
+    scored = [one for one in score_pairs(system, LINES, [one.target or "" for one in samples()]) if one is not None]
+    expected = -sum(one.log_probability for one in scored) / sum(one.tokens for one in scored)
+    assert found.loss == pytest.approx(expected, rel=1e-4)
+    assert {head.kind for head in found.heads} == {kind.name for kind in attentions(model).values()}
+    for head in found.heads:
+        assert head.confidence is not None and 0 < head.confidence <= 1
+        roles = {measure.role for measure in head.measures}
+        assert ("positional" in roles) == (head.kind != "cross")
+        assert ("alignment" in roles) == (head.kind in ("cross", "within"))
+        assert head.relevance is None or 0 <= head.relevance <= 1
+    assert (found.heads[0].relevance is not None) == (family in ("transformer", "gpt"))
+
+
+def test_a_text_without_a_source_is_gone_through_from_the_end_of_a_line() -> None:
+    model = tiny_model(Variant("gpt", (("position", "rotary"), ("norm", "pre"))))
+    system = system_of(model)
+    found = study(system, texts_of(system, [Sample(line) for line in LINES]), {})
+    assert {head.kind for head in found.heads} == {"within"} and len(found.heads) == 4
+    end, total = spaces().specials.end, 0.0
+    for line in LINES:
+        ids = torch.tensor([[end, *spaces().encode(line), end]])
+        with torch.no_grad():
+            hidden = model.step(ids[:, :-1], model.start(ids[:, :0], None, room=0)).hidden
+            total -= float(model.project(hidden).log_softmax(-1).gather(-1, ids[:, 1:, None]).sum())
+    assert found.loss == pytest.approx(total / 25, rel=1e-4)
+
+
+@pytest.mark.parametrize("family", ["transformer", "gpt"])
+def test_confidence_is_that_of_each_sentence_by_itself(family: str) -> None:
+    """In a batch with others a sentence is padded; its figures stay the same."""
+    model = tiny_model(Variant(family, (("position", "rotary"), ("norm", "pre"))))
+    system = system_of(model)
+    pairs = pairs_of(system, samples())
+    whole = study(system, pairs, {})
+    expected: dict[tuple[str, int], Tensor] = {}
+    tokens: dict[str, int] = {}
+    for pair in pairs:
+        assert pair.source is not None
+        for one in attention_maps(model, *collate_one(system, pair.source.ids, pair.target.ids)):
+            rows = slice(0, len(pair.source.ids)) if one.kind.queries == "source" else slice(1, len(pair.target.ids) + 1)
+            if one.kind.name == "cross":
+                rows = slice(0, len(pair.target.ids))
+            marks = [len(pair.source.ids)] if one.kind.keys != "target" else [0]
+            marks += [len(pair.source.ids) + 1] if one.kind.keys == "both" else []
+            weights = one.weights[:, rows].clone()
+            weights[..., marks] = 0.0
+            key = one.kind.name, one.layer
+            expected[key] = expected.get(key, torch.zeros(2)) + weights.amax(-1).sum(-1)
+            tokens[one.kind.name] = tokens.get(one.kind.name, 0) + (weights.shape[1] if one.layer == 0 else 0)
+    for head in whole.heads:
+        assert head.confidence == pytest.approx(float(expected[head.kind, head.layer][head.head]) / tokens[head.kind], rel=1e-4)
+    assert len(whole.heads) == sum(len(sums) for sums in expected.values())
+
+
+def test_marks_and_padding_are_cut_away() -> None:
+    """Each weight tells its row and column: ten times the one, plus the other."""
+    weights = (10 * torch.arange(9)[:, None] + torch.arange(9)).float()[None]
+    pair = Pair(Pieces([4, 5], [0, 1]), Pieces([6, 7, 8], [0, 0, 1]))
+    encoder = among_themselves(KIND["encoder"], weights, pair, 4)
+    assert_close(encoder.weights[0], torch.tensor([[0.0, 1.0], [10.0, 11.0]]))
+    decoder = among_themselves(KIND["decoder"], weights, pair, 4)
+    assert_close(decoder.weights[0, 0], torch.tensor([11.0, 12.0, 13.0]))  # the start is nobody's
+    within = among_themselves(KIND["within"], weights, pair, 4)  # a source of 2, padded to 4, then the start
+    assert_close(within.weights[0, 0], torch.tensor([10.0, 11.0, 15.0, 16.0, 17.0]))
+    assert (within.shift, within.word_shift, within.key_words) == (2, 2, [0, 1, 2, 2, 3])
+    cross = at_the_source(weights, pair)
+    assert_close(cross.weights[0], torch.tensor([[0.0, 1.0], [10.0, 11.0], [20.0, 21.0]]))
+
+
+def test_a_head_made_to_look_at_the_token_before_is_called_so() -> None:
+    model: Speaker = MODELS["transformer"](tiny_config("transformer", {}), VOCAB, VOCAB).eval()
+
+    def look_back(_: str, weights: Tensor) -> Tensor:
+        """Head 1 looks at the token before, and the first token at itself."""
+        back = torch.eye(weights.shape[-1]).roll(-1, 1)
+        back[0] = torch.eye(weights.shape[-1])[0]
+        return torch.stack((weights[:, 0], back.expand_as(weights[:, 0])), dim=1)
+
+    system = system_of(model)
+    pairs = pairs_of(system, samples() * 5)
+    with listen(model, "encoder.0.attention.look.weights", look_back):
+        found = study(system, pairs, {})
+    roles = {(head.kind, head.layer, head.head): [(one.role, one.what) for one in head.roles] for head in found.heads}
+    assert roles["encoder", 0, 1] == [("positional", "-1")]
+    assert roles["encoder", 0, 0] == []
+
+
+def test_words_are_found_though_they_are_made_of_pieces() -> None:
+    """Word 1 of three is two pieces, and depends on word 2; head 0 looks there with both, head 1 with neither."""
+    pieces = Pieces([4, 5, 6, 7], [0, 1, 1, 2], [Arc(1, 2, "nsubj"), Arc(0, 2, "det")])
+    weights = torch.full((2, 5, 5), 0.01)
+    weights[0, 1:3, 3] = 0.9
+    weights[1, 1:3, 0] = 0.9
+    gathered = Gathered()
+    gathered.add(KIND["encoder"], weights, Pair(pieces, Pieces([4], [0])), 5, {})
+    measures = {(one.role, one.what): one.value for one in gathered.measures()[0]}
+    assert measures["syntactic", "nsubj to head"] == 1.0
+    assert {(one.role, one.what): one.value for one in gathered.measures()[1]}["syntactic", "nsubj to head"] == 0.0
+    assert not any("det" in what for _, what in measures)
+
+
+def test_nobody_is_asked_for_what_it_cannot_see() -> None:
+    """A decoder sees what was said: word 2 can look at word 0 on which it depends, word 0 not at word 2."""
+    pieces = Pieces([4, 5, 6], [0, 1, 2], [Arc(2, 0, "obj"), Arc(0, 1, "amod")])
+    weights = torch.ones(1, 4, 4).tril()
+    gathered = Gathered()
+    gathered.add(KIND["decoder"], weights, Pair(Pieces([4], [0]), pieces), 2, {"target": torch.arange(11).flip(0)})
+    assert {(one.role, one.what): one.cases for one in gathered.measures()[0] if one.baseline is not None} == {
+        ("rare", ""): 1,  # the rarest is the last
+        ("syntactic", "obj to head"): 1,
+        ("syntactic", "obj to dependent"): 0,
+        ("syntactic", "amod to head"): 0,
+        ("syntactic", "amod to dependent"): 1,
+    }
+
+
+@pytest.mark.parametrize("kind", ["characters", "words", "spaces", "bpe", "unigram", "bytes"])
+def test_pieces_know_their_words_though_some_are_unknown(kind: str) -> None:
+    options = {"min_frequency": 1, "vocab": 60} if kind in ("words", "spaces") else {}
+    tokenizer = train_tokenizer(TokenizerConfig(kind=kind, **options), ["the cat's hat, the old one", "a cat"] * 3, [])  # type: ignore[arg-type]
+    text = "the cat's zz9, hat"
+    ids = tokenizer.encode(text)
+    words = words_of(tokenizer, text, ids)
+    assert len(words) == len(ids) and words == sorted(words) and set(words) == {0, 1, 2, 3}
+
+
+def test_relations_lead_both_ways_and_old_names_count() -> None:
+    right = relations([Arc(2, 0, "dobj"), Arc(1, 2, "amod"), Arc(3, 0, "punct")], 4)
+    assert {name: matrix.nonzero().tolist() for name, matrix in right.items()} == {
+        "obj to head": [[2, 0]],
+        "obj to dependent": [[0, 2]],
+        "amod to head": [[1, 2]],
+        "amod to dependent": [[2, 1]],
+    }
+
+
+def test_the_rarest_token_is_one_and_where_two_tie_nobody_is_asked() -> None:
+    frequency = torch.tensor([9, 3, 5, 3])
+    assert rarest(torch.tensor([0, 2, 1]), frequency).tolist() == [False, False, True]
+    assert rarest(torch.tensor([1, 0, 1]), frequency).tolist() == [True, False, True]  # the same one twice
+    assert rarest(torch.tensor([1, 0, 3]), frequency).tolist() == [False, False, False]
+
+
+def test_an_alignment_that_is_followed_has_no_error() -> None:
+    gold = Alignment(frozenset({(0, 0), (2, 1)}), frozenset({(0, 0), (2, 1)}))
+    pair = Pair(Pieces([4, 5, 6], [0, 1, 2]), Pieces([7, 8], [0, 1]), gold)
+    weights = torch.full((2, 3, 4), 0.1)
+    weights[0, 0, 0] = weights[0, 1, 2] = weights[1, 0, 1] = weights[1, 1, 1] = 0.7
+    gathered = Gathered()
+    gathered.add(KIND["cross"], weights, pair, 4, {})
+    assert gathered.alignment_errors() == [0.0, 1.0]
+    assert [[one.value for one in row] for row in gathered.measures()] == [[1.0], [0.0]]
+
+
+def test_the_built_in_grammar_brings_trees_and_alignments() -> None:
+    (sample,) = from_grammar(generate("valid", 1))
+    assert sample.source_arcs is not None and sample.alignment is not None
+    words = sample.source.split()
+    assert len(sample.source_arcs) == len(words) - 1  # all but the root depend on one
+    assert {arc.dependent for arc in sample.source_arcs} < set(range(len(words)))
+
+
+def test_lines_bring_what_they_have() -> None:
+    bare, pair, aligned = from_lines(["a b", "a b\tc", "a b\tc\t0-0 1?0"], "file")
+    assert (bare.target, pair.target, pair.alignment) == (None, "c", None)
+    assert aligned.alignment == Alignment(frozenset({(0, 0)}), frozenset({(0, 0), (1, 0)}))
+    with pytest.raises(DataError, match="file line 2 has 4 columns; expected at most 3"):
+        from_lines(["a", "a\tb\t0-0\td"], "file")
+    with pytest.raises(DataError, match="file line 1: '0:0' is not a link"):
+        from_lines(["a\tb\t0:0"], "file")
+
+
+def test_who_has_no_target_gets_what_the_system_says() -> None:
+    system, config = system_of(tiny_model(Variant("transformer", ()))), SearchConfig(beam=1, max_length=5)
+    trees = [Parsed("a b", []), Parsed("c d e", [])]
+    given = Sample("a", "b")
+    made = translated(system, [given, *from_trees(trees)], config)
+    assert made[0] == given
+    assert [one.target for one in made[1:]] == [one.text for one in translate(system, ["a b", "c d e"], config)]
+
+
+def test_who_does_not_fit_is_left_out() -> None:
+    system = system_of(tiny_model(Variant("transformer", ())))
+    fits, beyond = (Alignment(frozenset({link}), frozenset({link})) for link in ((1, 0), (2, 0)))
+    tree = [Arc(0, 1, "nsubj")]
+    several = [Sample("a b", "c", tree, alignment=fits), Sample("a b", "c", alignment=beyond), Sample("a b", "")]
+    several += [Sample("c " * 30, "c"), Sample("", "c")]
+    (left,) = pairs_of(system, several)
+    assert left.source is not None and left.source.arcs == tree and left.alignment == fits
+    with pytest.raises(DataError, match="no sentence is left"):
+        study(system, [], {})
+
+
+def test_frequencies_count_tokens() -> None:
+    counted = frequencies_in(spaces(), ["a b a", "c"])
+    assert {word: int(counted[spaces().encode(word)[0]]) for word in "abcd"} == {"a": 2, "b": 1, "c": 1, "d": 0}
