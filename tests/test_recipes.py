@@ -18,12 +18,13 @@ from heedful.data.splits import splits_of
 from heedful.recipe_book import all_recipes, header
 
 SMALL = ("training.steps=2", "training.validate_every=2", "task.validation_sentences=2", "data.batch_tokens=256")
-NARROW = ("model.dim=32", "model.feed_forward=64")
+NARROW = {"dim": 32, "feed_forward": 64}
 
 
 @pytest.mark.parametrize("name", all_recipes())
 def test_the_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = read_run(all_recipes()[name]).config.data
+    config = read_run(all_recipes()[name]).config
+    data = config.data
     if data.form != "pairs":
         {"text": text_recipe_runs, "labelled": labelled_recipe_runs}[data.form](name, tmp_path, capsys)
         return
@@ -32,8 +33,11 @@ def test_the_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         if not os.environ.get("HEED_DATA"):
             pytest.skip(f"{name} needs the corpus {data.folder!r}: set HEED_DATA")
         assert all(file.is_file() for split in splits_of(data) for corpus in split for file in files_of(corpus))
+        narrow = [f"model.{name}={size}" for name, size in NARROW.items() if name in type(config.model).model_fields]
         sides = ", ".join(f'"{language}"' for language in data.languages or ())
-        fewer = [f'data.train={{folder="{data.folder}", languages=[{sides}], split="valid"}}', *NARROW]
+        fewer = [f'data.train={{folder="{data.folder}", languages=[{sides}], split="valid"}}', *narrow]
+    if config.training.init:
+        fewer.append('training.init=""')
     assert heed("train", name, *SMALL, *fewer, "--run", tmp_path / "run", "--json") == 0
     assert json.loads(capsys.readouterr().out)["step"] == 2
 

@@ -42,9 +42,11 @@ SMALL: dict[str, Any] = {
 NEEDED: dict[str, dict[str, Any]] = {"relative": {"relative_clip": 2}, "learned": {"max_positions": 32}}
 AXES: dict[str, Iterable[Any]] = {"position": POSITIONS, "norm": NORMS, "window": (0, 3), "reach": ("full",)}
 UNEVEN: dict[str, Any] = {"heads": (2, 1), "decoder_heads": (1, 2), "cross_heads": (4, 2)}
+NO_HEADS: dict[str, Any] = {"heads": (2, 0), "decoder_heads": (1, 0), "cross_heads": (0, 2)}
 BESIDES: list[dict[str, Any]] = [
     *({"position": name, "position_join": "concatenate"} for name in EMBEDDED),
     *(UNEVEN | {"position": name} for name in ("relative", "t5", "alibi")),
+    *(NO_HEADS | {"position": name} for name in POSITIONS),
     *({"position": name, "head_dim": 6, "norm": "pre"} for name in ("relative", "rotary")),
     {"layers": 1, "decoder_layers": 3, "activation": "gelu", "tie": "output"},
     {"activation": "swiglu", "tie": "none", "scale_embeddings": False, "norm": "pre"},
@@ -65,6 +67,8 @@ BESIDES: list[dict[str, Any]] = [
     {"scope": "local-p", "radius": 3, "feed": False, "tie": "all"},
     {"residual": False, "layers": 1, "decoder_layers": 3},
     {"residual": True, "layers": 4, "decoder_layers": 1, "tie": "output"},
+    {"residual": True, "layers": 3, "experts": 4, "experts_size": 24},
+    {"residual": False, "layers": 2, "experts": 5, "experts_used": 3, "experts_size": 16},
 ]
 
 

@@ -18,7 +18,9 @@ from heedful.data.encode import content_hash
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError, lookup
 from heedful.models import MODELS
+from heedful.nn.gates import add_gates
 from heedful.nn.precision import prepared
+from heedful.studies.reporting import Inspection, inspect
 from heedful.tasks import TASKS
 from heedful.tasks.evaluating import Evaluation, Examples, How, Scored, evaluate, score_pairs
 from heedful.tasks.translating import System, Translation, translate
@@ -100,6 +102,8 @@ def make_model(run: Run, source_vocab: int, target_vocab: int) -> nn.Module:
     torch.manual_seed(run.seed)
     plain = lookup(run.model.family, MODELS, "model family")(run.model, source_vocab, target_vocab)
     made: nn.Module = task_of(run).equip(plain)
+    if run.training.gates.penalty:
+        add_gates(made, run.training.gates.kinds)
     return made
 
 
@@ -145,6 +149,11 @@ class Translator(Worker):
                 f"one text was given, {lines!r:.40}; expected a list of texts", hint="put it into brackets: [text]"
             )
         return translate(self.system, lines, self.search(as_changes(search)))
+
+    def inspect(self, text: str, target: str | None = None, **search: Any) -> Inspection:
+        """What was looked at in a text and its translation, or the given one; a notebook shows it, `save` keeps it."""
+        facts = [self.run.model.family, self.checkpoint.parent.parent.name]
+        return inspect(self.system, text, self.search(as_changes(search)), target, facts)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored | None]:
         return score_pairs(self.system, sources, targets)

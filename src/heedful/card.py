@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, Protocol
+
+from torch import nn
 
 from heedful.config import Run
 from heedful.training import retention, run_folder
 from heedful.training.checkpoint import load_state
-from heedful.training.loop import Trainer
+from heedful.training.journey import Journey
 
 
-def model_card(config: Run, folder: Path, trainer: Trainer) -> str:
+class Trained(Protocol):
+    """What a card is written from besides the folder."""
+
+    model: nn.Module
+    task: Any
+    journey: Journey
+
+
+def model_card(config: Run, folder: Path, trainer: Trained) -> str:
     facts = run_folder.read_facts(folder)
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     best = retention.resolve(folder)
@@ -19,7 +31,7 @@ def model_card(config: Run, folder: Path, trainer: Trainer) -> str:
     figures = "\n".join(f"| {name} | {value:.4g} | {signatures.get(name, '')} |" for name, value in state["metrics"].items())
     data = "\n".join(f"| {name} | `{digest}` |" for name, digest in facts["data"].items())
     versions = ", ".join(f"{name} {version}" for name, version in facts["environment"].items())
-    usage, limits = trainer.task.advice(str(folder))  # type: ignore[attr-defined]
+    usage, limits = trainer.task.advice(str(folder))
     return f"""# {folder.name}
 
 A {config.model.family} for {config.task.name}: {parameters:,} parameters, {config.tokenizer.kind} tokenizer, trained for
@@ -51,4 +63,17 @@ Made with {versions}.
 
 The model knows what its training text knows, with its errors and leanings. {limits}
 Judge it on text of your own before relying on it.
-"""
+{history(facts["pruned"]) if "pruned" in facts else ""}"""
+
+
+def history(origin: Mapping[str, Any]) -> str:
+    """What pruning took away."""
+    rows = [
+        f"| {kind} | {sum(layers)} | {sum(origin['left'][kind])} | {', '.join(map(str, origin['left'][kind]))} |"
+        for kind, layers in origin["heads"].items()
+    ]
+    table = "\n".join(["| heads | before | left | in each layer |", "|---|---|---|---|", *rows])
+    return (
+        f"\n## Heads taken out\n\nFrom `{origin['checkpoint']}` of `{origin['run']}`. Training goes on with a new state of "
+        f"the optimiser.\n\n{table}\n"
+    )

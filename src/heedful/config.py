@@ -21,6 +21,7 @@ from heedful.search import SearchConfig
 from heedful.settings import Settings, difference, read_settings
 from heedful.settings.toml import write_toml
 from heedful.tasks import TaskConfig
+from heedful.tasks.guiding import guide_misfits
 from heedful.tasks.translation import TranslationConfig
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.training.config import TrainingConfig
@@ -55,6 +56,11 @@ class Run(Config):
             problems.append(Problem("model.family", sentence))
         if not source and not self.tokenizer.shared:
             problems.append(Problem("tokenizer.shared", f"given false, but task {self.task.name!r} has one side only"))
+        if isinstance(self.task, TranslationConfig) and self.task.sequence.method != "none":
+            why = f"given true, but task.sequence.method {self.task.sequence.method!r} searches in every update; expected false"
+            problems += [Problem(f"training.{name}", why) for name in ("compile", "capture") if getattr(self.training, name)]
+        if isinstance(self.task, TranslationConfig):
+            problems += guide_misfits(self.task.guided_alignment, self.data, self.tokenizer.dropout, self.training)
         known = self.task.figures
         if self.training.metric not in known:
             problems.append(Problem("training.metric", f"given {self.training.metric!r}, expected one of: {', '.join(known)}"))

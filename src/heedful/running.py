@@ -22,10 +22,11 @@ from heedful.card import model_card
 from heedful.config import Run, as_toml, changes, read_run
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
 from heedful.recipe_book import find_recipe
 from heedful.text.tokenizer import Tokenizer
-from heedful.training import environment, retention, run_folder
+from heedful.training import environment, gating, retention, run_folder
 from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import load_state, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
@@ -168,6 +169,8 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     task = build.make_task(config, model, tokenizers, corpora)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     progress.say(f"{parameters:,} parameters, {tokenizers[0].description}, {task.describe()}")
+    if config.training.gates.penalty:
+        gating.prepare(task, model, config.training.gates)
     if config.training.recompute:
         recompute_blocks(model.blocks())  # type: ignore[operator]
     if config.training.compile:
@@ -175,6 +178,8 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     if config.training.capture and device.type != "cuda":
         progress.say("training.capture has no effect here: only steps on a GPU are captured")
     trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim)
+    if config.training.gates.penalty:
+        gating.quicken(trainer.optimiser, model, config.training.gates.speed)
     if config.training.freeze_vectors:
         for one in placed:
             freeze_rows(one, trainer.optimiser)
@@ -193,9 +198,10 @@ def place_vectors(config: Run, model: nn.Module, tokenizers: tuple[Tokenizer, To
 
 
 def warm_start(model: nn.Module, run: Path) -> None:
-    """Begin with another run's weights; a head that this task adds begins anew."""
-    chosen = retention.resolve(run)
-    build.put_weights(getattr(model, "body", model), inference_weights(chosen), chosen)
+    """Begin with another run's weights; a head that this task adds begins anew, and so do gates that it has not."""
+    chosen, body = retention.resolve(run), getattr(model, "body", model)
+    fresh = {f"{name}.out.log_a": log_a.detach() for name, log_a in gates(body).items()}
+    build.put_weights(body, fresh | inference_weights(chosen), chosen)
 
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:

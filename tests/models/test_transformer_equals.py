@@ -21,20 +21,21 @@ def make(**changes: Any) -> Transformer:
 def weights_for_torch(ours: EncoderLayer | DecoderLayer) -> dict[str, Tensor]:
     """Under the names that torch.nn.TransformerEncoderLayer and TransformerDecoderLayer give them."""
     parts: dict[str, nn.Module] = {
-        "self_attn.out_proj": ours.attention.out,
+        "self_attn.out_proj": ours.get_submodule("attention.out"),
         "linear1": ours.feed_forward.get_submodule("rise"),
         "linear2": ours.feed_forward.get_submodule("fall"),
         "norm1": ours.attention_residual.norm,
     }
-    fused = {"self_attn.in_proj": [ours.attention.project]}
+    fused = {"self_attn.in_proj": [ours.get_submodule("attention.project").state_dict()]}
     if isinstance(ours, DecoderLayer):
-        fused["multihead_attn.in_proj"] = [ours.cross.query, ours.cross.memory]
-        parts |= {"multihead_attn.out_proj": ours.cross.out, "norm2": ours.cross_residual.norm}
+        projections = (ours.get_submodule(f"cross.{name}") for name in ("query", "memory"))
+        fused["multihead_attn.in_proj"] = [one.state_dict() for one in projections]
+        parts |= {"multihead_attn.out_proj": ours.get_submodule("cross.out"), "norm2": ours.cross_residual.norm}
     parts["norm3" if isinstance(ours, DecoderLayer) else "norm2"] = ours.feed_forward_residual.norm
     weights = {f"{name}.{kind}": value for name, part in parts.items() for kind, value in part.state_dict().items()}
     for name, maps in fused.items():
-        weights[f"{name}_weight"] = torch.cat([one.weight for one in maps])
-        weights[f"{name}_bias"] = torch.cat([one.bias for one in maps])
+        weights[f"{name}_weight"] = torch.cat([one["weight"] for one in maps])
+        weights[f"{name}_bias"] = torch.cat([one["bias"] for one in maps])
     return weights
 
 

@@ -42,6 +42,7 @@ def test_killed_three_times_it_ends_with_the_same_bits(tmp_path: Path) -> None:
         ("training.average=ema",),
         ("training.accumulate=3",),
         ("task.r_drop=1.0",),
+        ("task.sequence.method=risk", "task.sequence.samples=3", "training.accumulate=2"),
         ("tokenizer.kind=bpe", "tokenizer.vocab=60", "tokenizer.dropout=0.1"),
         ("training.precision=bf16",),
     ],

@@ -10,20 +10,21 @@ A whole teacher-forced target and a single token go through the same `step`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor, nn
 
+from heedful.errors import ConfigError
 from heedful.models.family import FamilyConfig
 from heedful.nn import masks
 from heedful.nn.attention import cross_attention, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
 from heedful.nn.dropout import Dropout
-from heedful.nn.experts import ALIGNED, Experts, Ledger, balance
+from heedful.nn.experts import Experts, Ledger, balance, misfits
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Readout
 from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize, sight
@@ -32,6 +33,7 @@ from heedful.nn.taps import Tap
 from heedful.schema import Probability, Problem, refuse, unused
 
 PerLayer = PositiveInt | tuple[NonNegativeInt, ...]
+TELLING_HEADS_APART = ("t5", "alibi")  # positions that are not the same for every head
 
 
 class TransformerConfig(FamilyConfig):
@@ -69,6 +71,22 @@ class TransformerConfig(FamilyConfig):
         decoder = self.heads if self.decoder_heads is None else self.decoder_heads
         cross = decoder if self.cross_heads is None else self.cross_heads
         return per_layer(self.heads, self.layers), per_layer(decoder, decoder_layers), per_layer(cross, decoder_layers)
+
+    @property
+    def heads_by_kind(self) -> dict[str, tuple[int, ...]]:
+        return dict(zip(("encoder", "decoder", "cross"), self.head_counts, strict=True))
+
+    def with_heads(self, left: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+        fewer = any(left[kind] != self.heads_by_kind[kind] for kind in ("encoder", "decoder"))
+        if fewer and self.position in TELLING_HEADS_APART:
+            sentence = f"position {self.position!r} tells heads apart by their number, so none can go from self-attention"
+            raise ConfigError(sentence, hint="take heads of cross-attention alone")
+        return {
+            "heads": left["encoder"],
+            "decoder_heads": left["decoder"],
+            "cross_heads": left["cross"],
+            "head_dim": self.size_of_head,
+        }
 
     @property
     def size_of_head(self) -> int:
@@ -125,14 +143,7 @@ class TransformerConfig(FamilyConfig):
 
 
 def misfits_of_experts(config: TransformerConfig) -> list[Problem]:
-    problems = [
-        Problem(name, f"given {size}, expected a multiple of {ALIGNED} where there are experts")
-        for name, size in (("dim", config.dim), ("feed_forward", config.feed_forward))
-        if size % ALIGNED
-    ]
-    if not 1 < config.experts_used < config.experts:
-        expected = f"expected at least 2, so that the gate learns, and fewer than model.experts, which is {config.experts}"
-        problems.append(Problem("experts_used", f"given {config.experts_used}, {expected}"))
+    problems = misfits({"dim": config.dim, "feed_forward": config.feed_forward}, config.experts, config.experts_used)
     if config.activation == "swiglu":
         problems.append(Problem("activation", "given 'swiglu', expected 'relu' or 'gelu' where there are experts"))
     return problems
@@ -332,7 +343,7 @@ class Transformer(nn.Module):
         now.ledger = self.ledger(mask)
         if state.written is None:
             self.decoder_position.check_length(tokens.shape[1])
-        elif self.longest is not None and isinstance(state.filled, int):
+        elif self.longest is not None and isinstance(state.filled, int) and not tokens.is_meta:
             self.decoder_position.check_length(int(now.query_positions.max()) + 1)
         x = self.embed(self.target_embedding, self.decoder_position, tokens.view(now.sources, -1), now.query_positions)
         buffers = [None] * len(self.decoder) if state.written is None else state.written["layers"]

@@ -41,7 +41,7 @@ class GatesConfig(Config):
     penalty: NonNegativeFloat = 0.0  # of a head that is open, in nats a token; 0: no gates
     kinds: tuple[Literal["encoder", "decoder", "cross", "within"], ...] = ()  # whose heads have gates; none named: all
     freeze: tuple[str, ...] = ()  # parameters that are held fast, by pattern: "decoder*" where only the encoder is pruned
-    speed: PositiveFloat = 10.0  # how many times as fast as the weights the gates learn
+    speed: PositiveFloat = 100.0  # how many times as fast as the weights the gates learn
 
     @model_validator(mode="after")
     def _fits_together(self) -> GatesConfig:

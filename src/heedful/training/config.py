@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
+from heedful.nn.gates import GatesConfig
 from heedful.schema import Config, Probability, Problem, refuse, unused
 from heedful.training.optimisers import OptimiserConfig
 from heedful.training.schedules import ScheduleConfig
@@ -18,6 +19,7 @@ class TrainingConfig(Config):
     report_every: PositiveInt = 100
     optimiser: OptimiserConfig = OptimiserConfig()
     schedule: ScheduleConfig = ScheduleConfig()
+    gates: GatesConfig = GatesConfig()  # of heads that shall go; see nn/gates.py
     clip: NonNegativeFloat = 1.0  # largest norm of the gradient; 0: never cut
     accumulate: PositiveInt = 1  # batches to an update
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"

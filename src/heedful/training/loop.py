@@ -130,7 +130,7 @@ class Trainer:
         step = self.journey.step + 1
         rate = SCHEDULES[self.config.schedule.name](step, self.config.schedule, self.config.steps, self.dim)
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("speed", 1.0)
         gradients = Gradients(self.accumulate, self.task.split, self.task.count)
         batches = [one.batch for one in fed]
         told = gradient_with_splitting(

@@ -51,6 +51,7 @@ class Progress:
         values = means | {name: float(value) for name, value in extra.items()} | {"tokens_per_second": speed}
         self.write(step, "train", values)
         line = f"loss {means['loss']:.3f}  ppl {perplexity(means['loss']):.4g}  rate {values['rate']:.1e}"
+        line += "".join(f"  {name} {value:.4g}" for name, value in means.items() if name != "loss")
         line = f"{line}  {speed / 1000:.1f}k tokens/s"
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], line=line)

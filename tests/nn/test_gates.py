@@ -1,0 +1,125 @@
+"""Hard-Concrete gates: the published numbers, a draw that keeps to them, and heads that are gone where a gate is closed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny import Pairs, Variant, logits_of, refused, tiny_config, tiny_model, unsettle
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from heedful.errors import ConfigError
+from heedful.models import MODELS
+from heedful.models.transformer import Transformer
+from heedful.nn.gates import BETA, EPSILON, GatedOut, GatesConfig, add_gates, attentions, chance_open, draw, gates, settled
+from heedful.nn.linear import linear
+from heedful.nn.taps import listen
+
+LOG_A = torch.tensor([-3.0, 0.0, 3.0])
+
+
+def transformer(family: str = "transformer") -> Transformer:
+    """One that nobody shares, in which nothing is drawn but gates."""
+    torch.manual_seed(2)
+    made: Transformer = MODELS[family](tiny_config(family, {"dropout": 0.0}), 11, 11)
+    return unsettle(made).eval()
+
+
+def test_the_published_values() -> None:
+    assert_close(chance_open(LOG_A), torch.tensor([0.0990, 0.6881, 0.9779]), atol=5e-5, rtol=0)
+    assert_close(settled(LOG_A), torch.tensor([0.0, 0.5, 1.0]))
+
+
+def test_a_draw_is_open_as_often_as_its_price_says() -> None:
+    drawn = draw(LOG_A.repeat(40_000, 1))  # (draws, gates)
+    assert_close((drawn > 0).float().mean(0), chance_open(LOG_A), atol=0.01, rtol=0)
+    assert float(drawn.min()) == 0 and float(drawn.max()) == 1
+
+
+def test_a_draw_follows_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+    u = torch.tensor([0.2, 0.5, 0.9])
+    monkeypatch.setattr(Tensor, "uniform_", lambda x, low, high: x.copy_(u.clamp(low, high)))
+    s = 1 / (1 + torch.exp(-(torch.log(u) - torch.log(1 - u) + LOG_A) / BETA))
+    assert_close(draw(LOG_A), (s * 1.2 - 0.1).clamp(0, 1))
+
+
+@pytest.mark.parametrize("u", [0.0, 1.0])
+def test_the_ends_of_the_draw_are_finite(u: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tensor, "uniform_", lambda x, low, high: x.fill_(low if u == 0 else high))
+    log_a = LOG_A.clone().requires_grad_()
+    torch.autograd.backward(draw(log_a).sum())
+    assert log_a.grad is not None and log_a.grad.isfinite().all() and EPSILON > 0
+
+
+@pytest.mark.parametrize("family", ["transformer", "gpt"])
+def test_new_gates_change_nothing_but_in_training(family: str, pairs: Pairs) -> None:
+    model = transformer(family)
+    before = logits_of(model, pairs)
+    add_gates(model)
+    assert gates(model) and torch.equal(logits_of(model, pairs), before)
+    model.train()
+    assert not torch.equal(logits_of(model, pairs), logits_of(model, pairs))
+
+
+def test_a_closed_gate_is_a_silenced_head(pairs: Pairs) -> None:
+    model = transformer()
+    name, closed = "decoder.1.cross", 1
+
+    def silence(tap: str, found: Tensor) -> Tensor:
+        return found * (torch.arange(found.shape[1]) != closed)[:, None, None]
+
+    with listen(model, f"{name}.look.found", silence):
+        expected = logits_of(model, pairs)
+    assert (expected - logits_of(model, pairs)).abs().max() > 1e-3
+    add_gates(model, ["cross"])
+    gates(model)[name].data[closed] = -5.0
+    assert_close(logits_of(model, pairs), expected)
+
+
+def test_kinds_are_told_apart_by_name() -> None:
+    model = transformer()
+    add_gates(model, ["encoder", "cross"])
+    assert list(gates(model)) == ["encoder.0.attention", "encoder.1.attention", "decoder.0.cross", "decoder.1.cross"]
+    assert len(attentions(model)) == 6
+
+
+def test_weights_keep_their_names() -> None:
+    model = transformer()
+    before = set(model.state_dict())
+    add_gates(model)
+    added = set(model.state_dict()) - before
+    assert before < set(model.state_dict()) and added == {f"{name}.out.log_a" for name in gates(model)}
+
+
+def test_who_has_no_such_heads_is_told_so() -> None:
+    with pytest.raises(ConfigError, match="no heads of kind 'within'; it has those of: encoder, decoder, cross"):
+        add_gates(transformer(), ["within"])
+    with pytest.raises(ConfigError, match="the model has no heads; it has those of: none"):
+        add_gates(tiny_model(Variant("luong", ())))
+
+
+def test_options_without_a_penalty_have_no_effect_and_are_refused() -> None:
+    assert refused(GatesConfig, kinds=("encoder",), speed=3.0).keys() == {"kinds", "speed"}
+
+
+def heads_kept(penalty: float) -> int:
+    """Eight heads of rising worth w_i^2 that together say y = w x; the rest is the gates' to learn."""
+    torch.manual_seed(0)
+    worth = torch.tensor([0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]).sqrt()
+    gated = GatedOut(linear(8, 1), 8)
+    with torch.no_grad():
+        gated.weight.copy_(worth)
+    optimiser = torch.optim.Adam([gated.log_a], lr=0.2)
+    for _ in range(120):
+        x = torch.randn(64, 8)
+        loss = nn.functional.mse_loss(gated(x)[:, 0], x @ worth) + penalty * chance_open(gated.log_a).sum()
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    return int((settled(gated.log_a) > 0).sum())
+
+
+def test_a_higher_penalty_keeps_fewer_heads() -> None:
+    kept = [heads_kept(penalty) for penalty in (0.0, 0.3, 30.0)]
+    assert kept == sorted(kept, reverse=True)
+    assert kept[0] == 8 and 2 <= kept[1] <= 6 and kept[2] == 0

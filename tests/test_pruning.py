@@ -1,0 +1,112 @@
+"""What pruning writes is a run like any other: it loads, says the same, goes on training, and can be pruned again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+from workshop import heed, write_recipe
+
+import heedful
+from heedful.nn.gates import gates
+from heedful.pruning import Choice, prune
+from heedful.training import checkpoint, retention
+
+LINES = ["w1 w2 w3", "w7", "w19 w4 w4 w11 w2"]
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with gates, of which some are closed at the end and one is half open."""
+    folder = tmp_path_factory.mktemp("gated")
+    recipe, run = write_recipe(folder), folder / "run"
+    assert heed("train", recipe, "training.gates.penalty=0.1", "training.average=ema", "search.max_extra=2", "--run", run) == 0
+    path = run / "checkpoints" / "step-6"
+    tensors, state = checkpoint.load(path)
+    for stem in ("model", "average"):
+        tensors[stem]["encoder.0.attention.out.log_a"] = torch.tensor([-4.0, 0.5])
+        tensors[stem]["decoder.1.attention.out.log_a"] = torch.tensor([-4.0, -4.0])
+    checkpoint.save(run / "checkpoints", 6, tensors, state)
+    retention.point_best(run / "checkpoints", "step-4")  # the best is one in which all were open
+    return run
+
+
+def model_of(run: Path) -> Any:
+    model = heedful.load(run, "last").model
+    assert isinstance(model, nn.Module)
+    return model
+
+
+def logits(model: Any) -> torch.Tensor:
+    source, target = torch.tensor([[5, 6, 7, 2]]), torch.tensor([[1, 8, 9, 10, 11]])
+    with torch.inference_mode():
+        hidden = model.step(target, model.start(source, None, room=0)).hidden
+        found: torch.Tensor = model.project(hidden)
+    return found
+
+
+def test_the_smaller_run_says_the_same_and_goes_on(gated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = tmp_path / "small"
+    assert heed("prune", gated, "--out", small, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["heads"] == {"encoder": [1, 2], "decoder": [2, 0], "cross": [2, 2]}
+    assert told["parameters"] < told["parameters_before"]
+    assert_close(logits(model_of(small)), logits(model_of(gated)), atol=1e-5, rtol=0)
+    assert not gates(model_of(small))
+    assert heedful.load(small).translate(LINES) == heedful.load(gated, "last").translate(LINES)
+    state = checkpoint.load_state(small / "checkpoints" / "step-6")
+    assert state["metrics"] == told["figures"] and state["journey"]["step"] == 6
+    assert heed("evaluate", small, "--bootstrap", "0", "--json") == 0
+    assert heed("train", small / "config.toml", "training.steps=8") == 0
+    assert checkpoint.load_state(small / "checkpoints" / "step-8")["journey"]["step"] == 8
+    assert "| encoder | 4 | 3 | 1, 2 |" in (small / "README.md").read_text()
+
+
+def test_a_ranking_needs_no_gates_and_a_smaller_run_can_lose_more(gated: Path, tmp_path: Path) -> None:
+    small = prune(gated, tmp_path / "small")
+    for by in ("gradient", "ablation"):
+        less = prune(small.run, tmp_path / by, Choice({"encoder": 1, "cross": 0}, by=by, sentences=20))
+        assert sum(less.heads["encoder"]) == 1 and less.heads["cross"] == (0, 0) and less.heads["decoder"] == (2, 0)
+        assert len(heedful.load(less.run).translate(LINES)) == len(LINES)
+
+
+def test_the_head_that_does_nothing_has_the_smallest_gradient(gated: Path, tmp_path: Path) -> None:
+    """Its gate is closed, so nothing depends on it."""
+    made = prune(gated, tmp_path / "small", Choice({"encoder": 3, "decoder": 2}, sentences=20))
+    assert made.heads["encoder"] == (1, 2) and made.heads["decoder"] == (2, 0)
+    assert_close(logits(model_of(made.run)), logits(model_of(gated)), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence", "code"),
+    [
+        (("--keep", "encoder"), "--keep: given 'encoder', expected a kind and how many of its heads stay", 2),
+        (("--keep", "encodr=2"), "unknown kind of heads 'encodr'; expected one of: encoder, decoder, cross", 2),
+        (("--keep", "encoder=9"), "given 9 heads to keep of kind 'encoder', but the model has 4", 2),
+        (("--keep", "encoder=1", "--by", "luck"), "unknown ranking 'luck'; expected one of: gradient, ablation", 2),
+        (("--checkpoint", "step-5"), "step-5", 4),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(
+    arguments: tuple[str, ...], sentence: str, code: int, gated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert heed("prune", gated, "--out", tmp_path / "small", *arguments) == code
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "small").exists()
+
+
+def test_without_gates_or_numbers_there_is_nothing_to_go_by(
+    gated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    small = prune(gated, tmp_path / "small").run
+    assert heed("prune", small, "--out", tmp_path / "other") == 2
+    assert "the run has no gates that could say which heads go" in capsys.readouterr().err
+    assert heed("prune", gated, "--out", small) == 4
+    assert "is a run already" in capsys.readouterr().err
+    assert heed("prune", tmp_path / "nowhere", "--out", tmp_path / "other") == 4
+    assert "there is no run folder" in capsys.readouterr().err

@@ -1,0 +1,58 @@
+"""What is told of pruning: the smallest model that is good enough, its figures, and a curve from the whole model down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pruning import best_within
+from pruning_picture import curves
+from pruning_rows import HEAD, pruning_rows, pruning_text
+
+
+def scored(bleu: float) -> dict[str, Any]:
+    return {"scores": {split: {"bleu": {"value": bleu}} for split in ("valid", "test")}, "parameters": 900, "bytes": 3_000_000}
+
+
+def point(kind: str, encoder: tuple[int, ...], bleu: float, method: str = "gates") -> dict[str, Any]:
+    found = scored(bleu) | {"method": method, "kind": kind, "amount": 0.1, "train_seconds": 61.4}
+    return found | {"name": f"{kind}-{sum(encoder)}", "heads": {"encoder": encoder, "decoder": (4, 4), "cross": (4, 0)}}
+
+
+POINTS = [
+    point("encoder", (3, 2), 38.7),
+    point("encoder", (1, 2), 38.6),
+    point("encoder", (1, 0), 38.4),  # too bad
+    point("all", (0, 1), 38.9),  # another kind
+    point("encoder", (0, 1), 38.9, method="gradient"),
+]
+FOUND = {
+    "whole": scored(39.0) | {"heads": {"encoder": 8, "decoder": 8, "cross": 8}, "parameters": 1000, "bytes": 4_000_000},
+    "points": POINTS,
+    "allowed": 0.5,
+    "chosen": "encoder-3",
+    "speed": {"training_step": {"times_as_fast": 1.25}, "sentence": {"times_as_fast": 1.5}},
+    "machine": "a machine",
+    "torch": "2",
+    "date": "2026-11-15",
+}
+
+
+def test_the_fewest_heads_that_are_good_enough_are_chosen() -> None:
+    assert best_within(POINTS, "encoder", 38.5) is POINTS[1]
+    assert best_within(POINTS, "encoder", 39.5) is None
+
+
+def test_the_text_and_the_table_hold_the_figures() -> None:
+    text = pruning_text(FOUND)
+    assert "keeps 3 of 8 (62% removed): 3.00 MB in place of 4.00" in text and "1.25 times" in text and "1.50 times" in text
+    rows = pruning_rows(FOUND)
+    assert rows[0] == ["whole", "", "8", "8", "8", "39.00", "39.00", "1,000", ""]
+    assert rows[1] == ["gates on encoder", "0.1", "5", "8", "4", "38.70", "38.70", "900", "61"]
+    assert len(rows) == 5 and all(len(row) == len(HEAD) for row in rows)
+    assert "No model was within 0.5 BLEU" in pruning_text({name: one for name, one in FOUND.items() if name != "chosen"})
+
+
+def test_a_curve_goes_from_the_whole_model_down() -> None:
+    trained, ranked = curves(FOUND, "encoder")
+    assert trained.points == [(8, 39.0), (5, 38.7), (3, 38.6), (1, 38.4)]
+    assert ranked.points == [(8, 39.0), (1, 38.9)]
