@@ -9,8 +9,8 @@ each padded to the longest of its side. Padding is whatever id the tokenizer say
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,19 +25,19 @@ class Batch(NamedTuple):
     target_in: Tensor  # (rows, target time)
     target_out: Tensor  # (rows, target time)
     tokens: int  # real tokens of target_out
+    gold: Tensor | None = None  # (rows, target time, source time), 1 where a token to be said is linked with one of the source
 
     def pin(self) -> Batch:
         """In memory from which a GPU copies by itself."""
-        mask = None if self.source_mask is None else self.source_mask.pin_memory()
-        source, target_in, target_out = (tensor.pin_memory() for tensor in (self.source, self.target_in, self.target_out))
-        return Batch(source, mask, target_in, target_out, self.tokens)
+        return self.each(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> Batch:
-        mask = None if self.source_mask is None else self.source_mask.to(device, non_blocking=True)
-        source, target_in, target_out = (
-            tensor.to(device, non_blocking=True) for tensor in (self.source, self.target_in, self.target_out)
-        )
-        return Batch(source, mask, target_in, target_out, self.tokens)
+        return self.each(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> Batch:
+        """The same batch, its tensors by this function."""
+        parts: Any = (function(part) if isinstance(part, Tensor) else part for part in self)
+        return Batch(*parts)
 
 
 def pad(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
@@ -78,7 +78,10 @@ def fill_up(batch: Batch, budget: int, rung: int, source: Specials, target: Spec
     mask[len(batch.source) :, 0] = True  # a row must have something to look at
     filled = grow(batch.source, source.pad)
     filled[len(batch.source) :, 0] = source.end
-    return Batch(filled, mask, grow(batch.target_in, target.pad), grow(batch.target_out, target.pad), batch.tokens)
+    gold = batch.gold
+    if gold is not None:
+        gold = torch.nn.functional.pad(gold, (0, length - gold.shape[2], 0, length - gold.shape[1], 0, rows - len(gold)))
+    return Batch(filled, mask, grow(batch.target_in, target.pad), grow(batch.target_out, target.pad), batch.tokens, gold)
 
 
 def split_batch(batch: Batch, parts: int, padding: int) -> list[Batch]:
@@ -90,6 +93,7 @@ def split_batch(batch: Batch, parts: int, padding: int) -> list[Batch]:
         [None] * parts if batch.source_mask is None else batch.source_mask.chunk(parts),
         batch.target_in.chunk(parts),
         batch.target_out.chunk(parts),
+        [None] * parts if batch.gold is None else batch.gold.chunk(parts),
         strict=False,
     )
-    return [Batch(s, m, i, o, int((o != padding).sum())) for s, m, i, o in pieces]
+    return [Batch(s, m, i, o, int((o != padding).sum()), g) for s, m, i, o, g in pieces]

@@ -19,10 +19,11 @@ from torch import Tensor
 from heedful.data.split_text import rejoin, split_for
 from heedful.errors import ConfigError, HeedfulError
 from heedful.inspection.alignment import attention_between
+from heedful.inspection.coverage import coverage_of
 from heedful.models import SequenceModel
 from heedful.nn.rows import States
 from heedful.search import Answer, Engines, Group, Hypothesis, Query, SearchConfig, ensemble, limits_for, predictor, search
-from heedful.tasks.batches import collate, source_tensors
+from heedful.tasks.batches import collate, pad, source_tensors
 from heedful.text.tokenizer import Tokenizer
 
 
@@ -159,11 +160,14 @@ def join(found: list[list[Candidate]], parts: list[str]) -> list[Candidate]:
 def search_all(system: System, pieces: Sequence[Piece], config: SearchConfig) -> list[list[Candidate]]:
     """Candidates of each piece; those of like length are searched together, the longest first."""
     found: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, [])] for _ in pieces]
+    found_by = config.model_copy(update={"n_best": config.beam}) if config.coverage else config
     place = {piece.name: i for i, piece in enumerate(pieces)}
     ordered = sorted((piece for piece in pieces if piece.ids), key=lambda piece: len(piece.ids), reverse=True)
     for alike in of_like_length(ordered):
-        for name, hypotheses in search_pieces(system, alike, config):
+        for name, hypotheses in search_pieces(system, alike, found_by):
             i = place[name]
+            if config.coverage:
+                hypotheses = covered(system, pieces[i].ids, hypotheses, config)
             found[i] = [candidate(system, hypothesis) for hypothesis in hypotheses]
             if config.replace_unknown:
                 found[i] = [replace_unknown(system, pieces[i], one) for one in found[i]]
@@ -253,6 +257,17 @@ def upward(number: int, rung: int) -> int:
 def candidate(system: System, hypothesis: Hypothesis) -> Candidate:
     text = system.target_tokenizer.decode(hypothesis.tokens)
     return Candidate(text, hypothesis.score, hypothesis.log_probability, hypothesis.tokens)
+
+
+def covered(system: System, ids: list[int], hypotheses: list[Hypothesis], config: SearchConfig) -> list[Hypothesis]:
+    """The best when what each left unread is held against it (Wu et al., 2016): score + beta cp."""
+    specials = system.target_tokenizer.specials
+    source = torch.tensor([*ids, system.source_tokenizer.specials.end], device=system.device)
+    target_in = pad([[specials.start, *one.tokens] for one in hypotheses], specials.pad).to(system.device)
+    lengths = torch.tensor([len(one.tokens) + 1 for one in hypotheses], device=system.device)
+    unread = coverage_of(system.models[0], source, target_in, lengths).tolist()
+    judged = [one._replace(score=one.score + config.coverage * cp) for one, cp in zip(hypotheses, unread, strict=True)]
+    return sorted(judged, key=lambda one: one.score, reverse=True)[: config.n_best]
 
 
 def replace_unknown(system: System, piece: Piece, one: Candidate) -> Candidate:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import NonNegativeFloat, NonNegativeInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 from torch import Tensor, nn
 
 from heedful.data.batching import Index, mixture, padding, plan_epoch
 from heedful.data.check import check_data
 from heedful.data.encode import StoreOptions, open_store
+from heedful.data.links import Aligned, JoinedLinks, open_links
 from heedful.data.pairs import pairs, sentences
 from heedful.data.report import CheckReport
-from heedful.data.sources import CorpusConfig, files_of
+from heedful.data.sources import CorpusConfig, files_of, find_path
 from heedful.data.splits import DataConfig, splits_of
 from heedful.data.store import JoinedStore
 from heedful.models import SequenceModel
@@ -24,6 +26,7 @@ from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch, collate, fill_up, split_batch
 from heedful.tasks.evaluating import Examples, evaluate
 from heedful.tasks.feeding import Place, feed
+from heedful.tasks.guiding import guide_of, with_gold
 from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.sequence_level import SequenceConfig, refined
 from heedful.tasks.translating import System
@@ -39,6 +42,9 @@ class TranslationConfig(Config):
     smoothing_over: Literal["all", "others", "words"] = "all"  # who shares what the true word gives up
     r_drop: NonNegativeFloat = 0.0  # weight of the disagreement between two passes under dropout; 0: one pass
     sequence: SequenceConfig = SequenceConfig()  # refinement by whole sentences
+    guided_alignment: NonNegativeFloat = 0.0  # weight of the loss that teaches some heads to look where words come from
+    guided_layer: NonNegativeInt | None = None  # of the decoder, from 0; the last but one unless said
+    guided_heads: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (0,)  # whose mean is guided
     validation_metrics: tuple[Literal["bleu", "chrf", "ter", "gleu", "exact_match"], ...] = ("bleu", "chrf")
     validation_sentences: NonNegativeInt = 0  # how many validation sentences to translate; 0: all
     samples: NonNegativeInt = 1  # translations to show at each validation
@@ -49,7 +55,10 @@ class TranslationConfig(Config):
         return ("loss", "perplexity", *self.validation_metrics)
 
     def model_post_init(self, context: Any) -> None:
-        problems = unused(self, {"smoothing_over": "task.label_smoothing is 0"} if self.label_smoothing == 0 else {})
+        idle = {"smoothing_over": "task.label_smoothing is 0"} if self.label_smoothing == 0 else {}
+        if self.guided_alignment == 0:
+            idle |= dict.fromkeys(("guided_layer", "guided_heads"), "task.guided_alignment is 0")
+        problems = unused(self, idle)
         if self.r_drop and self.sequence.method != "none":
             sentence = f"given {self.r_drop} beside task.sequence.method {self.sequence.method!r}; choose one of the two"
             problems.append(Problem("r_drop", sentence))
@@ -62,6 +71,7 @@ class Corpora(NamedTuple):
     train: JoinedStore
     weights: tuple[float, ...]  # of the corpora that train was joined from
     valid: Examples
+    links: JoinedLinks | None = None  # between the pieces of each pair of train, where attention is guided
 
 
 def examples_of(corpora: Iterable[CorpusConfig], max_ratio: float) -> Examples:
@@ -78,7 +88,9 @@ class Translation:
         return check_data(self.data)
 
     def files(self) -> list[Path]:
-        return [file for split in splits_of(self.data) for corpus in split for file in files_of(corpus)]
+        corpora = [corpus for split in splits_of(self.data) for corpus in split]
+        alignments = [find_path(corpus.alignment) for corpus in corpora if corpus.alignment]
+        return [*(file for corpus in corpora for file in files_of(corpus)), *alignments]
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         """What the vocabulary of a side is learnt from."""
@@ -98,11 +110,17 @@ class Translation:
             for corpus, dropped in zip(splits.train, report.dropped("train"), strict=True)
         ]
         weights = tuple(corpus.weight for corpus in splits.train)
-        return Corpora(JoinedStore(stores), weights, examples_of(splits.valid, self.data.max_ratio))
+        links = None
+        if self.config.guided_alignment:
+            aligned = map(Aligned, splits.train, stores, (one.total for one in report.corpora if one.split == "train"))
+            links = JoinedLinks([open_links(one, tokenizers) for one in aligned])
+        return Corpora(JoinedStore(stores), weights, examples_of(splits.valid, self.data.max_ratio), links)
 
     def bind(self, corpora: Corpora, system: System, dropout: float = 0.0) -> Translation:
         """Give the task its data, the system whose model is being trained, and its BPE-dropout."""
         self.corpora, self.system, self.dropout = corpora, system, dropout
+        if self.config.guided_alignment:
+            self.guide = guide_of(system.models[0], self.config)
         return self
 
     def equip(self, model: nn.Module) -> nn.Module:
@@ -164,6 +182,8 @@ class Translation:
             sources = [train.source(i).tolist() for i in indices]
             targets = [train.target(i).tolist() for i in indices]
         batch = collate(sources, targets, source.specials, target.specials)
+        if self.corpora.links is not None:
+            batch = with_gold(batch, self.corpora.links, indices)
         if self.data.rung == 1:
             return batch
         return fill_up(batch, self.data.batch_tokens, self.data.rung, source.specials, target.specials)
@@ -177,7 +197,8 @@ class Translation:
     def loss(self, model: SequenceModel, batch: Batch) -> Objective:
         """Teacher forcing: all target positions at once, each seeing the gold words before it."""
         batch = batch.to(self.system.device)
-        objective = self.objective(model, batch.source, batch.source_mask, batch.target_in, batch.target_out)
+        plain = partial(self.objective, model, batch.source, batch.source_mask, batch.target_in, batch.target_out)
+        objective = plain() if batch.gold is None else self.guide.added(plain, batch.gold)
         if self.config.sequence.method == "none":
             return objective
         return refined(objective, model, batch, self.system.target_tokenizer.specials, self.config.sequence)
