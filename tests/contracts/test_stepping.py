@@ -8,7 +8,7 @@ from tiny import PAD, WORDS, Pairs, Speaker, logits_of
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.nn.rows import State, clone, forget, place, renew, select_rows, select_sources, widen
+from heedful.nn.rows import State, clone, place, renew, select_rows, select_sources, tidy, widen
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +118,7 @@ def test_a_clone_branches_from_its_state(model: Speaker, pairs: Pairs) -> None:
 
 
 def test_a_source_may_take_the_place_of_another_while_its_neighbour_goes_on(model: Speaker, pairs: Pairs) -> None:
-    """Two beams; after three tokens a shorter source comes in, and after two more the oldest slots are forgotten."""
+    """Two beams; after three tokens a shorter source comes in, and in the end the slots of those who left are cleared away."""
     draws = torch.Generator().manual_seed(5)
     first, second, third = torch.randint(WORDS.start, WORDS.stop, (3, 4, 3), generator=draws)  # (rows, time) each
     mask = torch.ones_like(pairs.mask[:2])
@@ -133,7 +133,7 @@ def test_a_source_may_take_the_place_of_another_while_its_neighbour_goes_on(mode
     alone = select_sources(state, torch.tensor([0]), beam=2)
     after, _ = speak(model, third, state)
     assert_close(after, torch.cat((newcomer[:, 3:], neighbour[:, 6:])), atol=1e-5, rtol=0)
-    after, _ = speak(model, third[:2], forget(alone, slots=6))  # those of the first three steps
+    after, _ = speak(model, third[:2], tidy(alone, torch.ones(1, 2, dtype=torch.bool)))
     assert_close(after, newcomer[:, 3:], atol=1e-5, rtol=0)
 
 

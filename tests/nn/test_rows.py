@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from heedful.nn.rows import State, claim, clone, each_state, forget, map_tree, place, renew, select_rows, select_sources, widen
+from heedful.nn.rows import State, claim, clone, each_state, map_tree, place, renew, select_rows, select_sources, tidy, widen
 
 
 def state() -> State:
@@ -78,12 +78,18 @@ def test_a_source_longer_than_its_place_is_refused() -> None:
         place(State(torch.zeros(1, 2), None), State(torch.zeros(1, 3), None), torch.tensor([0]), beam=1)
 
 
-def test_forgetting_shifts_what_was_written_and_whose_it_is_but_no_prompt() -> None:
-    after = forget((state(), state()._replace(reserved=1)), slots=2)
-    assert after[0].written[0][:, :2].tolist() == [[2, 3], [12, 13]]
-    assert after[0].mine[:, :2].int().tolist() == [[1, 0], [0, 1], [0, 0], [0, 1]]
-    assert after[1].written[0][:, :2].tolist() == [[0, 3], [10, 13]]
-    assert [member.filled for member in after] == [2, 2]
+def test_tidying_keeps_what_the_living_own_in_order_and_every_prompt() -> None:
+    """Of four slots the first source's rows own 0, 2 and 1, 3; the second's own 0 and 0, 3."""
+    everybody, some = torch.ones(2, 2).bool(), torch.tensor([[1, 0], [1, 1]]).bool()
+    (all_kept,) = tidy((state(),), everybody)
+    assert all_kept.filled == 4 and all_kept.written[0].tolist() == [[0, 1, 2, 3], [10, 13, 11, 12]]
+    after = tidy(state(), some)
+    assert after.filled == 2
+    assert after.written[0][:, :2].tolist() == [[0, 2], [10, 13]]
+    assert after.mine is not None
+    assert after.mine.int().tolist() == [[1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0], [1, 1, 0, 0]]
+    prompted = tidy(state()._replace(reserved=1), some)
+    assert prompted.filled == 2 and prompted.written[0][:, :2].tolist() == [[0, 2], [10, 13]]
 
 
 def test_tokens_get_slots_of_their_own_behind_the_prompt_and_in_turn() -> None:

@@ -100,6 +100,34 @@ def test_a_captured_search_finds_what_a_plain_one_finds(plain: Speaker, pairs: P
             check(answers, expected)
 
 
+@pytest.mark.parametrize("options", METHODS, ids=str)
+def test_clearing_away_at_every_step_changes_nothing(
+    plain: Speaker, pairs: Pairs, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three sources, two places, so that one comes later and stands among the slots of those before it."""
+    config = SearchConfig(min_length=3, **options)
+
+    def arriving() -> Callable[[int, int], Group | None]:
+        names = iter(range(3))
+
+        def arrive(count: int, slots: int) -> Group | None:
+            chosen = [name for _, name in zip(range(count), names, strict=False)]
+            if not chosen:
+                return None
+            state = plain.start(pairs.source[chosen], pairs.mask[chosen], room=slots)
+            return Group(state, torch.tensor([12, 6, 9])[chosen], chosen, [[]] * len(chosen))
+
+        return arrive
+
+    found = []
+    for every in (1, 64):
+        monkeypatch.setattr("heedful.search.engine.TIDY_EVERY", every)
+        with torch.inference_mode():
+            query = Query(predictor(plain), arriving(), GO, STOP, capacity=2, longest=12, more=True)
+            found.append(dict(search(query, config)))
+    check(found[0], [found[1][name] for name in range(3)])
+
+
 def check(answers: dict[int, list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
     assert sorted(answers) == list(range(len(expected)))
     for name, found in enumerate(expected):

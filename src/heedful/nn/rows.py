@@ -153,19 +153,30 @@ def copy_tree(old: Tree, new: Tree) -> None:
             copy_tree(one, other)
 
 
-def forget(states: States, slots: int) -> States:
-    """Free the oldest slots, which nobody owns any more."""
+def tidy(states: States, living: Tensor) -> States:
+    """Move what the living rows own to the front, source by source, and free all other slots; living (sources, beam).
 
-    def drop(state: State) -> State:
-        def shift(x: Tensor) -> Tensor:
-            x[:, state.reserved : x.shape[1] - slots] = x[:, state.reserved + slots :].clone()
-            return x
+    Hypotheses soon go back to the same beginnings, so of the slots that a beam has filled most are nobody's."""
+    sources, beam = living.shape
 
+    def compact(state: State) -> State:
         if state.mine is None:
             return state
-        return state._replace(written=map_tree(shift, state.written), mine=shift(state.mine), filled=state.filled - slots)
+        first, end = state.reserved, int(state.filled)
+        owned = state.mine[:, first:end].view(sources, beam, -1) & living[..., None]
+        owned = owned.any(1)  # (sources, slots)
+        left = int(owned.sum(1).max())
+        order = first + owned.int().argsort(dim=1, descending=True, stable=True)[:, :left]  # (sources, left)
 
-    return each_state(drop, states)
+        def move(x: Tensor, order: Tensor) -> Tensor:
+            x[:, first : first + left] = x[torch.arange(len(x), device=x.device)[:, None], order]
+            return x
+
+        mine = move(state.mine, order.repeat_interleave(beam, 0))
+        mine[:, first + left : end] = False
+        return state._replace(written=map_tree(lambda x: move(x, order), state.written), mine=mine, filled=first + left)
+
+    return each_state(compact, states)
 
 
 def claim(state: State, beam: int, tokens: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor | slice]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.nn.kernels import blockwise, log_total
-from heedful.nn.rows import State, States, forget, map_tree, place, renew, select_rows, select_sources, widen
+from heedful.nn.rows import State, States, map_tree, place, renew, select_rows, select_sources, tidy, widen
 from heedful.search import quick
 from heedful.search.choose import BLOCK, Allowed, branch, sample
 from heedful.search.constraints import constrain, must_end
@@ -21,7 +21,7 @@ from heedful.search.frontier import begin, blank, harvest, keep, note, seat
 from heedful.search.hypothesis import Hypothesis, SearchConfig
 from heedful.search.predict import Predict
 
-SPARE = 32  # steps for which slots are kept beyond the longest hypothesis, so that old ones are seldom cleared away
+TIDY_EVERY = 8  # steps after which slots that are nobody's are freed: moving the others costs something, too
 MOST_ENGINES = 4  # captured ones that are kept: each holds the caches of its sources
 LOOK_EVERY = 4  # steps of a captured search between two looks at who is done: each look waits for the GPU
 
@@ -101,7 +101,7 @@ class Engine:
             self.states = own(self.states, device)
         self.frontier = blank(count, query.longest, query.prefix, config, device)
         self.names: list[int | None] = [None] * count  # whose place it is
-        self.since = [0] * count  # the first slot of each source
+        self.tidy_at = TIDY_EVERY * self.beam  # slots
         if group is not None:
             self.let_in(group, list(range(count)))
 
@@ -116,7 +116,7 @@ class Engine:
         """For what the rows of a source write: all that they may say, and some to spare where others take their place.
 
         Captured steps use the slots in turn and need none to spare."""
-        return (self.query.longest + (SPARE if self.query.more and not self.captures else 0)) * self.beam
+        return (self.query.longest + (TIDY_EVERY if self.query.more and not self.captures else 0)) * self.beam
 
     @property
     def busy(self) -> bool:
@@ -198,9 +198,6 @@ class Engine:
         where = free[: len(group.limits)]
         place(self.states, group.states, torch.tensor(where, device=group.limits.device), self.beam)
         self.let_in(group, where)
-        filled = 0 if self.captures else slots_used(self.states)  # captured steps use their slots in turn
-        for at in where:
-            self.since[at] = filled
 
     def shrink(self) -> None:
         """Nobody waits: go on with those who are still there."""
@@ -208,14 +205,14 @@ class Engine:
         index = torch.tensor(kept, device=self.frontier.done.device)
         self.states = select_sources(self.states, index, self.beam)
         self.frontier = keep(self.frontier, index)
-        self.names, self.since = [self.names[i] for i in kept], [self.since[i] for i in kept]
+        self.names = [self.names[i] for i in kept]
 
     def clear_away(self) -> None:
-        """Free the slots of those who have left, once they are many."""
-        unused = min((since for since, name in zip(self.since, self.names, strict=True) if name is not None), default=0)
-        if unused >= SPARE // 2 * self.beam:
-            self.states = forget(self.states, unused)
-            self.since = [since - unused for since in self.since]
+        """Free what is nobody's, once in a while."""
+        if slots_used(self.states) < self.tidy_at:
+            return
+        self.states = tidy(self.states, self.frontier.scores.isfinite() & ~self.frontier.done[:, None])
+        self.tidy_at = slots_used(self.states) + TIDY_EVERY * self.beam
 
 
 def slots_used(states: States) -> int:
