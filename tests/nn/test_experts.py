@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
-from tiny import VOCAB, Pairs, refused
+from tiny import VOCAB, Pairs, Speaker, config_class, logits_of, refused, unsettle
 from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
-from heedful.models.transformer import Transformer, TransformerConfig
+from heedful.models import MODELS
+from heedful.models.gnmt import GNMTConfig
+from heedful.models.transformer import TransformerConfig
 from heedful.nn.experts import Experts, Ledger, balance, chances, unevenness, usage
 from heedful.nn.taps import ablate, record
 
@@ -141,31 +145,39 @@ def test_without_the_losses_few_experts_do_the_work_and_with_them_all_do() -> No
     assert float(balanced.max() * COUNT) < 1.5
 
 
-def test_experts_stand_between_recurrent_layers() -> None:
-    """Token by token, or all at once: the same."""
-    first, experts, second = torch.nn.LSTM(DIM, DIM), made(), torch.nn.LSTM(DIM, DIM)
-    x = torch.randn(6, 3, DIM)  # (time, rows, dim)
-    with torch.no_grad():
-        whole = second(experts(first(x)[0]))[0]
-        low, high, said = None, None, []
-        for token in torch.split(x, 1):
-            below, low = first(token, low)
-            above, high = second(experts(below), high)
-            said.append(above)
-    assert_close(torch.cat(said), whole)
+def with_experts(family: str) -> Speaker:
+    small: dict[str, Any] = {"dim": DIM, "experts": 4, "experts_balance": 0.5}
+    of = {"transformer": {"layers": 2, "heads": 2, "feed_forward": HIDDEN}, "gnmt": {"layers": 3, "experts_size": HIDDEN}}
+    model: Speaker = MODELS[family](config_class(family)(**small, **of[family]), VOCAB, VOCAB)
+    return unsettle(model).train()
 
 
-def test_a_transformer_wants_what_all_its_experts_want_and_does_not_count_padded_sources(pairs: Pairs) -> None:
-    config = TransformerConfig(dim=DIM, layers=2, heads=2, feed_forward=HIDDEN, experts=4, experts_balance=0.5)
-    model = Transformer(config, VOCAB, VOCAB).train()
+@pytest.mark.parametrize(("family", "places"), [("transformer", 4), ("gnmt", 3)])
+def test_a_model_wants_what_all_its_experts_want_and_does_not_count_padded_sources(
+    family: str, places: int, pairs: Pairs
+) -> None:
+    model = with_experts(family)
     with record(model, "*.gates") as seen:
         step = model.step(pairs.target, model.start(pairs.source, pairs.mask, room=0))
     real = pairs.mask.flatten()
     used = [(gates[real] if name.startswith("encoder") else gates).sum(0) for name, gates in seen.items()]
-    assert len(used) == 4
+    assert len(used) == places
     assert_close(step.losses["expert_importance"].total.detach(), 0.5 * torch.stack([unevenness(one) for one in used]).sum())
     assert step.losses["expert_load"].total > 0
+    gates = [parameter for name, parameter in model.named_parameters() if name.endswith(".choose")]
+    slopes = torch.autograd.grad(step.losses["expert_load"].total, gates)
+    assert len(slopes) == places and all(slope.any() for slope in slopes)
     assert not model.eval().step(pairs.target, model.start(pairs.source, pairs.mask, room=0)).losses
+
+
+def test_between_layers_of_gnmt_stands_what_was_said_and_what_the_experts_add(pairs: Pairs) -> None:
+    """With experts that say nothing it is the plain model."""
+    model = with_experts("gnmt").eval()
+    plain = MODELS["gnmt"](GNMTConfig(dim=DIM, layers=3), VOCAB, VOCAB).eval()
+    plain.load_state_dict({name: value for name, value in model.state_dict().items() if ".between." not in name})
+    assert not torch.allclose(logits_of(model, pairs), logits_of(plain, pairs), atol=1e-3)
+    with ablate(model, "*.gates"):
+        assert torch.equal(logits_of(model, pairs), logits_of(plain, pairs))
 
 
 def test_experts_that_do_not_fit_are_refused() -> None:
@@ -177,3 +189,10 @@ def test_experts_that_do_not_fit_are_refused() -> None:
         "activation": "given 'swiglu', expected 'relu' or 'gelu' where there are experts",
     }
     assert "has no effect because model.experts is 0" in refused(TransformerConfig, experts_used=2)["experts_used"]
+    found = refused(GNMTConfig, dim=20, layers=2, decoder_layers=1, experts=4, experts_used=1)
+    assert found == {
+        "dim": "given 20, expected a multiple of 8 where there are experts",
+        "experts_used": "given 1, expected at least 2, so that the gate learns, and fewer than model.experts, which is 4",
+        "experts": "given 4, but they stand between layers; expected more model.layers",
+    }
+    assert "has no effect because model.experts is 0" in refused(GNMTConfig, experts_size=8)["experts_size"]

@@ -132,7 +132,7 @@ def test_a_source_is_read_to_its_end_and_its_padding_stays_where_it_is(cell: str
     """Reversed, the first word comes last, also in a short sentence; what is said of a word stands at its place."""
     encoder = unsettle(OneWay(Stack([CELLS[cell](INPUTS, DIM), CELLS[cell](DIM, DIM)], 0.0), reverse))
     x = torch.randn(ROWS, TIME, INPUTS)
-    words, last = encoder(x, MASK)
+    words, last, _ = encoder(x, MASK)
     for row, sentence in enumerate(sentences(x)):
         alone = sentence.flip(1) if reverse else sentence
         for layer, state in zip(encoder.stack, last, strict=True):

@@ -5,7 +5,8 @@ Wu et al., 2016).
     decoder   layer 1 looks at the source with its last state and takes what it found, c:   [y; c]
               every layer above takes it too:  x <- lstm([x; c]), from layer 3 on  x <- lstm([x; c]) + x
 
-Only layer 1 of the decoder walks token by token; all others run over the whole target at once.
+Only layer 1 of the decoder walks token by token; all others run over the whole target at once. Between the layers there may
+be mixtures of experts, x <- x + experts(x), wherever `dim` numbers go from one to the next (Shazeer et al., 2017).
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
-from heedful.models.recurrent import Recurrent, RecurrentConfig
+from heedful.models.recurrent import Recurrent, RecurrentConfig, Said
 from heedful.nn.dropout import Dropout
+from heedful.nn.experts import Between, Experts, balance, misfits
 from heedful.nn.layers import Layers
 from heedful.nn.looking import LooksBefore
 from heedful.nn.recurrent import BothWays, Lstm, Read
 from heedful.nn.rows import Tree
 from heedful.nn.scores import Additive, SourceAttention
 from heedful.nn.taps import Tap
-from heedful.schema import Probability
+from heedful.schema import Probability, Problem, unused
 
 
 class GNMTConfig(RecurrentConfig):
@@ -35,12 +37,39 @@ class GNMTConfig(RecurrentConfig):
     layers: PositiveInt = 8
     decoder_layers: PositiveInt | None = None  # as many as `layers` unless said
     residual: bool = True  # from the third layer on
+    experts: NonNegativeInt = 0  # so many between every two layers, see nn/experts.py; 0: none
+    experts_used: PositiveInt = 2  # by each token
+    experts_size: PositiveInt | None = None  # numbers inside an expert; 4 x `dim` unless said
+    experts_balance: NonNegativeFloat = 0.01  # weight of the losses that let all experts be used alike
     dropout: Probability = 0.2
 
     @property
     def read_dim(self) -> int:
         """Of what the encoder says of a token."""
         return self.dim if self.layers > 1 else 2 * self.dim
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """How often `dim` numbers go from one layer to the next: in the encoder, whose first layer says more, and after it."""
+        return max(self.layers - 2, 0), (self.decoder_layers or self.layers) - 1
+
+    def problems(self) -> list[Problem]:
+        found = super().problems()
+        if not self.experts:
+            return [*found, *unused(self, dict.fromkeys(EXPERT_OPTIONS, "model.experts is 0"))]
+        sizes = {"dim": self.dim} | ({} if self.experts_size is None else {"experts_size": self.experts_size})
+        found += misfits(sizes, self.experts, self.experts_used)
+        if self.places == (0, 0):
+            found.append(Problem("experts", f"given {self.experts}, but they stand between layers; expected more model.layers"))
+        return found
+
+
+EXPERT_OPTIONS = ("experts_used", "experts_size", "experts_balance")
+
+
+def between(config: GNMTConfig, places: int) -> Between:
+    sizes = config.dim, config.experts_size or 4 * config.dim, config.experts, config.experts_used
+    return Between(Experts(*sizes) for _ in range(places if config.experts else 0))
 
 
 class DeepEncoder(nn.Module):
@@ -49,15 +78,16 @@ class DeepEncoder(nn.Module):
         dim, self.residual = config.dim, config.residual
         self.bottom = BothWays(Lstm(config.word_dim, dim), Lstm(config.word_dim, dim))
         self.above = Layers(Lstm(dim if at else 2 * dim, dim) for at in range(config.layers - 1))
+        self.between = between(config, config.places[0])
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Read:
         """x (sources, time, word_dim), mask (sources, time): padding stands at the end."""
-        x = self.bottom(x, mask).words  # (sources, time, 2 dim)
+        x, ledger = self.bottom(x, mask).words, self.between.ledger(mask)  # (sources, time, 2 dim)
         for at, layer in enumerate(self.above):
             said, _ = layer(self.dropout(x), None, mask)
-            x = said + x if at and self.residual else said
-        return Read(x, [])
+            x = self.between(at, said + x if at and self.residual else said, ledger)
+        return Read(x, [], None if ledger is None else torch.stack(ledger.wants).sum(0))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -71,22 +101,28 @@ class DeepDecoder(nn.Module):
         dim, read_dim, self.residual = config.dim, config.read_dim, config.residual
         attention = SourceAttention(Additive(dim, read_dim))
         self.bottom = LooksBefore(Lstm(config.word_dim, dim, fed=read_dim), attention)
-        self.above = Layers(Lstm(dim + read_dim, dim) for _ in range((config.decoder_layers or config.layers) - 1))
+        self.above = Layers(Lstm(dim + read_dim, dim) for _ in range(config.places[1]))
+        self.between, self.balance = between(config, config.places[1]), config.experts_balance
         self.dropout = Dropout(config.dropout)
         self.out = Tap()
 
     def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
-        layers = [self.bottom.layer, *self.above]
-        return self.bottom.cross.remember(read.words, mask), [layer.beginning(len(read.words), read.words) for layer in layers]
+        wants = None if read.wants is None else read.wants.expand(len(read.words), -1)  # (sources, 2)
+        memory = {"source": self.bottom.cross.remember(read.words, mask), "wants": wants}
+        return memory, [layer.beginning(len(read.words), read.words) for layer in (self.bottom.layer, *self.above)]
 
-    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> tuple[Tensor, Tree]:
-        x, found, state = self.bottom(x, memory, past[0], real)
-        states = [state]
+    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
+        x, found, state = self.bottom(x, memory["source"], past[0], real)
+        states, ledger = [state], self.between.ledger(real)
         for at, (layer, state) in enumerate(zip(self.above, past[1:], strict=True)):
+            x = self.between(at, x, ledger)
             said, state = layer(torch.cat((self.dropout(x), found), dim=-1), state, real)
             x = said + x if at and self.residual else said
             states.append(state)
-        return self.out(x), states
+        wants = [] if ledger is None else ledger.wants
+        if memory["wants"] is not None:
+            wants.append(memory["wants"].mean(0))
+        return Said(self.out(x), states, balance(torch.stack(wants).sum(0), self.balance) if wants else {})
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -7,13 +7,13 @@
                 finds enters its answer and, if fed, its next input
 
 All are `Recurrent`: words to vectors, an encoder, a decoder, and back to words. An encoder is `x, mask -> Read`; a decoder
-is `begin(read, mask) -> memory, past` and `x, memory, past, real -> hidden, past`. GNMT stands in its own file.
+is `begin(read, mask) -> memory, past` and `x, memory, past, real -> Said`. GNMT stands in its own file.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import torch
 from pydantic import PositiveInt, model_validator
@@ -24,6 +24,7 @@ from heedful.models.transformer import embedding
 from heedful.nn.dropout import Dropout
 from heedful.nn.linear import Readout, linear
 from heedful.nn.looking import After, LooksAfter, LooksBefore
+from heedful.nn.losses import Loss
 from heedful.nn.recurrent import CELLS, BothWays, Gru, Hidden, Layer, OneWay, Read, Stack
 from heedful.nn.rows import State, Step, Tree
 from heedful.nn.scores import SCOPES, SCORES, Additive, Location, SourceAttention
@@ -116,6 +117,14 @@ class LuongConfig(RecurrentConfig):
         return found
 
 
+class Said(NamedTuple):
+    """What a decoder answers."""
+
+    hidden: Tensor  # (rows, time, said_dim)
+    past: Tree
+    losses: dict[str, Loss]  # what it wants minimised besides
+
+
 class Thought(nn.Module):
     """The tap on the vector with which a decoder begins."""
 
@@ -146,9 +155,9 @@ class FixedVector(nn.Module):
     def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
         return None, self.start(read.last)
 
-    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> tuple[Tensor, Tree]:
+    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
         said, past = self.stack(x, past, real)
-        return self.out(said), past
+        return Said(self.out(said), past, {})
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -170,10 +179,10 @@ class InsideDecoder(nn.Module):
         backwards = read.words[:, 0, self.dim :]  # (sources, dim): of the first word, which was read last
         return self.recurrence.cross.remember(read.words, mask), (self.first(backwards).tanh(),)
 
-    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> tuple[Tensor, Tree]:
+    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
         said, found, past = self.recurrence(x, memory, past, real)
         pairs = self.answer(torch.cat((said, x, found), dim=-1))  # (rows, time, 2 x readout)
-        return self.out(pairs.view(*x.shape[:2], -1, 2).amax(-1)), past
+        return Said(self.out(pairs.view(*x.shape[:2], -1, 2).amax(-1)), past, {})
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -195,9 +204,9 @@ class AfterDecoder(nn.Module):
     def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
         return self.recurrence.cross.remember(read.words, mask), tuple(self.recurrence.begin(self.start(read.last)))
 
-    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> tuple[Tensor, Tree]:
+    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
         answers, after = self.recurrence(x, memory, After(*past), real)
-        return self.out(answers), tuple(after)
+        return Said(self.out(answers), tuple(after), {})
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -212,8 +221,8 @@ class Decoder(Protocol):
     def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
         """What was read as it will be looked at (memory), and what rows know before they say anything (past)."""
 
-    def __call__(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> tuple[Tensor, Tree]:
-        """x (rows, time, word_dim), real (rows, time): which tokens count -> hidden (rows, time, said_dim), past."""
+    def __call__(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
+        """x (rows, time, word_dim), real (rows, time): which tokens count."""
 
 
 class Recurrent(nn.Module):
@@ -245,8 +254,8 @@ class Recurrent(nn.Module):
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
         """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
         words = self.dropout(self.target_embedding(tokens) * self.scale)  # (rows, time, word_dim)
-        hidden, past = self.decoder(words, state.memory, state.past, mask)
-        return Step(self.dropout(hidden), state._replace(past=past), {})
+        said = self.decoder(words, state.memory, state.past, mask)
+        return Step(self.dropout(said.hidden), state._replace(past=said.past), said.losses)
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, said_dim) -> logits (…, target vocabulary)."""

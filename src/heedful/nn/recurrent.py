@@ -195,6 +195,7 @@ class Read(NamedTuple):
 
     words: Tensor  # (sources, time, dim): what it says of every token
     last: list[Hidden]  # the last state of every layer; empty where the decoder does not begin with them
+    wants: Tensor | None = None  # (2,): what its experts want, see nn/experts.py
 
 
 class OneWay(nn.Module):

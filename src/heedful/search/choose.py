@@ -108,6 +108,12 @@ def sample(frontier: Frontier, logits: Tensor, normalise: Tensor, allowed: Allow
 
 def draw(scores: Tensor, chance: Tensor, top_k: int, top_p: float) -> Tensor:
     """By the inverse of the distribution function: scores (rows, vocab), chance (rows,) in [0, 1) -> ids (rows,)."""
+    if not top_k and top_p == 1:  # among all: their order does not matter, and sorting them would cost more than the rest
+        whole = scores.softmax(-1).cumsum(-1)
+        total = whole[:, -1:]  # (rows, 1)
+        share = torch.minimum(chance[:, None] * total, total.nextafter(torch.zeros_like(total)))  # never all of it
+        at = torch.searchsorted(whole, share, right=True).squeeze(-1)
+        return at.clamp(max=scores.shape[-1] - 1)  # of rows that are done, where nothing may be said
     probability, order = scores.softmax(-1).sort(dim=-1, descending=True, stable=True)
     before = probability.cumsum(-1) - probability  # what the likelier tokens have together
     kept = before < top_p

@@ -1,6 +1,6 @@
 """What search finds, how long it may be, and how length is judged.
 
-    score = log_probability / penalty(length)
+    score = log_probability / penalty(length)      and, where it is asked for, + coverage cp (inspection/coverage.py)
 
 Both the log-probability and the length count the end token. A penalty that grows with length favours longer sentences.
 """
@@ -37,7 +37,7 @@ def power(alpha: float) -> Penalty:
 PENALTIES: dict[str, Callable[[float], Penalty]] = {"wu": wu, "power": power}
 
 
-OPTIONS_OF = {"beam": ("beam", "penalty", "length_penalty"), "sample": ("temperature", "top_k", "top_p", "seed")}
+OPTIONS_OF = {"beam": ("beam", "penalty", "length_penalty", "coverage"), "sample": ("temperature", "top_k", "top_p", "seed")}
 
 
 class SearchConfig(Config):
@@ -48,6 +48,7 @@ class SearchConfig(Config):
     n_best: PositiveInt = 1  # hypotheses (or samples) to return for each source
     penalty: Literal["wu", "power"] = "wu"
     length_penalty: NonNegativeFloat = 0.6  # alpha; 0: the plain log-probability
+    coverage: NonNegativeFloat = 0.0  # beta: what finished hypotheses lose for source tokens not looked at; 0: nothing
     min_length: NonNegativeInt = 0  # tokens, the end not counted
     max_length: PositiveInt = 256  # tokens, the end not counted
     max_extra: NonNegativeInt = 50  # at most this many more than the source has
@@ -73,6 +74,8 @@ class SearchConfig(Config):
         problems = unused(self, dict.fromkeys(others, f"search.method is {self.method!r}"))
         if self.method == "beam" and self.n_best > self.beam:
             problems.append(Problem("n_best", f"given {self.n_best}, expected at most the beam, which is {self.beam}"))
+        if self.method == "beam" and self.beam == 1 and self.coverage:
+            problems.append(Problem("coverage", f"given {self.coverage}, but a beam of 1 has nothing to choose from"))
         if self.method == "greedy" and self.n_best > 1:
             problems.append(Problem("n_best", f"given {self.n_best}, but greedy search finds one hypothesis"))
         if self.min_length > self.max_length:
