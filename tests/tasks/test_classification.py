@@ -149,14 +149,7 @@ def test_what_is_wrong_with_data_or_config_is_said(tmp_path: Path) -> None:
     assert refused(LabelledConfig, form="labelled", label=2)["texts"] == "given [2], which holds the column of the label"
 
 
-PRETRAIN = """\
-[data]
-form = "text"
-train = {{ file = "{table}", column = 2 }}
-valid = {{ file = "{table}", column = 2 }}
-block = 16
-batch = 16
-
+BOTH = """\
 [tokenizer]
 kind = "words"
 min_frequency = 1
@@ -167,6 +160,18 @@ dim = 32
 layers = 2
 heads = 2
 dropout = 0.0
+
+"""
+
+PRETRAIN = (
+    BOTH
+    + """\
+[data]
+form = "text"
+train = {{ file = "{table}", column = 2 }}
+valid = {{ file = "{table}", column = 2 }}
+block = 16
+batch = 16
 
 [task]
 name = "language"
@@ -176,25 +181,17 @@ samples = 0
 steps = 4
 schedule = {{ name = "constant", rate = 3e-3, warmup = 1 }}
 """
+)
 
-FINETUNE = """\
+FINETUNE = (
+    BOTH
+    + """\
 [data]
 form = "labelled"
 train = "{table}"
 valid = "{table}"
 test = "{table}"
 batch = 8
-
-[tokenizer]
-kind = "words"
-min_frequency = 1
-
-[model]
-family = "gpt"
-dim = 32
-layers = 2
-heads = 2
-dropout = 0.0
 
 [task]
 name = "classification"
@@ -206,6 +203,7 @@ validate_every = 20
 metric = "accuracy"
 schedule = {{ name = "constant", rate = 3e-3, warmup = 1 }}
 """
+)
 
 
 def test_a_pre_trained_model_is_fine_tuned_judged_and_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

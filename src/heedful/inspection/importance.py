@@ -9,13 +9,13 @@ walks token by token, its looks are those of the undisturbed walk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.maps import attentions, forced
+from heedful.inspection.maps import attentions, differentiable, forced
 from heedful.nn.taps import listen, record
 
 Surprise = Callable[[], Tensor]  # lets the model say some sentences: -log p of each, (rows,)
@@ -36,7 +36,7 @@ def gate_gradients(model: nn.Module, surprise: Surprise) -> dict[str, Tensor]:
         return found * gates[name]
 
     taps = found_by(model)
-    with still(model), ExitStack() as listeners:
+    with differentiable(model), ExitStack() as listeners:
         for found in taps.values():
             listeners.enter_context(listen(model, found, gate))
         losses = surprise()
@@ -75,16 +75,3 @@ def within_layer(scores: Tensor) -> Tensor:
     """(heads,) -> of length 1, so that layers can be compared."""
     length: Tensor = torch.linalg.vector_norm(scores)
     return scores / length.clamp(min=torch.finfo(scores.dtype).tiny)
-
-
-@contextmanager
-def still(model: nn.Module) -> Iterator[None]:
-    """Without dropout, with gradients; the model is left as it was."""
-    was_training = model.training
-    model.eval()
-    try:
-        # cuDNN's recurrent layers have no backward pass outside of training
-        with torch.inference_mode(False), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            yield
-    finally:
-        model.train(was_training)

@@ -81,15 +81,29 @@ def attention_maps(model: Says, source: Tensor, target_in: Tensor, *kinds: str) 
 
 
 @contextmanager
-def forced(model: nn.Module) -> Iterator[None]:
-    """Without dropout and without gradients; the model is left as it was."""
+def still(model: nn.Module) -> Iterator[None]:
+    """Without dropout; the model is left as it was."""
     was_training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
-            yield
+        yield
     finally:
         model.train(was_training)
+
+
+@contextmanager
+def forced(model: nn.Module) -> Iterator[None]:
+    """Without dropout and without gradients."""
+    with still(model), torch.inference_mode():
+        yield
+
+
+@contextmanager
+def differentiable(model: nn.Module) -> Iterator[None]:
+    """Without dropout, with gradients."""
+    # cuDNN's recurrent layers have no backward pass outside of training
+    with still(model), torch.inference_mode(False), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+        yield
 
 
 def layer_of(name: str) -> int:

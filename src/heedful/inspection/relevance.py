@@ -24,7 +24,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from heedful.errors import ConfigError
-from heedful.inspection.importance import found_by, still
+from heedful.inspection.importance import found_by
+from heedful.inspection.maps import differentiable
 from heedful.nn.taps import listen
 
 
@@ -97,7 +98,7 @@ def relevances(model: nn.Module, decide: Callable[[], Tensor], real: Tensor) -> 
         heard[name] = found if found.requires_grad else found.detach().requires_grad_()
         return heard[name]
 
-    with still(model), ExitStack() as within:
+    with differentiable(model), ExitStack() as within:
         for name in taps.values():
             within.enter_context(listen(model, name, hear))
         within.enter_context(Ruled())

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.inspection.lens import Projects
+from heedful.inspection.maps import differentiable
 
 NOTE = (
     "Attention is not an explanation: weights show where a model looked, not what its answer rests on "
@@ -86,15 +87,3 @@ def embedded(model: nn.Module, scale: float) -> Iterator[list[Tensor]]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-@contextmanager
-def differentiable(model: nn.Module) -> Iterator[None]:
-    """Without dropout, with gradients; the model is left as it was."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode(False), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            yield  # a GPU's own recurrent kernels have no backward pass without dropout
-    finally:
-        model.train(was_training)
