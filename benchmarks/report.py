@@ -11,7 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from alignment_rows import ALIGNMENT_HEAD, alignment_rows
+from families_rows import families_head, families_rows, families_text, update_family_recipes
 from headers import update_recipes
+from position_rows import position_rows
+from pruning_rows import HEAD, pruning_rows, pruning_text
 from quality_rows import Row, bleu, mean, quality_rows
 
 ROOT = Path(__file__).parents[1]
@@ -152,16 +156,98 @@ def first_good_model() -> str:
     )
 
 
+def families() -> str:
+    if not (RESULTS / "families.json").exists():
+        return ""
+    found = read("families.json")
+    return (
+        f"## Families of models\n\n{families_text(found)}\n\n`python benchmarks/families.py`\n"
+        f"\n{table(families_head(found), families_rows(found))}\n\n![BLEU against length](pictures/families-length.png)\n"
+    )
+
+
+def alignment() -> str:
+    if not (RESULTS / "alignment.json").exists():
+        return ""
+    found = read("alignment.json")
+    return (
+        "## Word alignment\n\nAlignment error rate on the 200 test sentences of alignment-en-fr; models trained on anki-en-fr; "
+        "thresholds, heads and rules chosen on the 100 validation sentences. By layer: the mean of all heads, one link for "
+        f"every target word ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
+        f"\n`python benchmarks/alignment.py`\n\n{table(ALIGNMENT_HEAD, alignment_rows(found))}\n"
+    )
+
+
+def positions() -> str:
+    if not (RESULTS / "positions.json").exists():
+        return ""
+    found = read("positions.json")
+    head, *rows = position_rows(found)
+    return (
+        f"## Positions beyond training\n\nA Transformer of two layers for each scheme learns to {found['toy']} up to "
+        f"{found['trained_to']} symbols in {found['steps']} steps and is asked for up to twice as many: the share of sequences "
+        "that greedy search gets right to the last symbol, by their length, and of symbols that are right after a right "
+        f"beginning. One seed, one thread ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
+        f"\n`python benchmarks/positions.py`\n\n{table(head, rows)}\n\n![by length](pictures/positions-beyond.png)\n"
+    )
+
+
+def pruning() -> str:
+    if not (RESULTS / "pruning.json").exists():
+        return ""
+    found = read("pruning.json")
+    return (
+        f"## Fewer heads\n\n{pruning_text(found)}\n\n`python benchmarks/pruning.py --help`\n"
+        f"\n{table(HEAD, pruning_rows(found))}\n\n![BLEU against heads kept](pictures/pruning.png)\n"
+    )
+
+
+def listening() -> str:
+    found = read("listening.json")
+    asked = list(found["results"][0]["more"])
+    rows = [[one["size"], *(f"{one['more'][name]:+.1%}" for name in asked)] for one in found["results"]]
+    same = all(one["bit_equal"] for one in found["results"])
+    return (
+        "## What taps cost\n\nA forced pass over 32 pairs of 32 tokens, eager, against the same model with its taps taken out; "
+        f"outputs {'are bit-equal' if same else 'DIFFER'}. Medians of alternating blocks on {found['threads']} threads; two "
+        f"percent either way is noise ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
+        f"\n`python benchmarks/listening.py`\n\n{table(['size', *asked], rows)}\n"
+    )
+
+
 def scaling() -> str:
-    found = read("scaling_cpu.json")["length"]
+    found = read("scaling_cpu.json")
     pictures = [
         f"![{name}](pictures/scaling-{name}.png)"
-        for name in ("length", "size", "batch", "data")
+        for name in ("length", "size", "batch", "families", "data")
         if (ROOT / "docs" / "pictures" / f"scaling-{name}.png").exists()
     ]
+    dates = sorted({part["date"] for part in found.values()})
     return (
-        f"## Cost as work grows\n\nOne CPU thread, torch {found['torch']}, {found['date']}; the layers are those of "
-        "docs/concepts/sequence-layers.md.\n\n`python benchmarks/scaling.py`\n\n" + "\n".join(pictures) + "\n"
+        f"## Cost as work grows\n\nOne CPU thread, torch {found['length']['torch']}, {' and '.join(dates)}; the layers are "
+        "those of docs/concepts/sequence-layers.md.\n\n`python benchmarks/scaling.py`\n\n"
+        + "\n".join(pictures)
+        + "\n"
+        + (f"\n{sentence_lengths(found['families'])}" if "families" in found else "")
+    )
+
+
+def sentence_lengths(found: dict[str, Any]) -> str:
+    """A row for each family: the time of a training step at each length."""
+    rows = [
+        [
+            name,
+            *(f"{point['seconds'] * 1e3:,.0f}" for point in kind["points"]),
+            *[""] * (len(found["lengths"]) - len(kind["points"])),
+            f"{kind['points'][-1]['seconds'] / kind['points'][0]['seconds']:.2f} x",
+        ]
+        for name, kind in found["kinds"].items()
+    ]
+    head = ["tokens of a sentence", *(str(length) for length in found["lengths"]), "last / first"]
+    return (
+        f"Milliseconds of a training step of {found['tokens']:,} tokens a side, dim {found['dim']}, vocabulary "
+        f"{found['vocab']:,}: twice the length is half the rows. Medians; the families took turns.\n"
+        f"\n`python benchmarks/scaling.py --parts families`\n\n{table(head, rows)}\n"
     )
 
 
@@ -177,12 +263,13 @@ def survival() -> str:
 
 
 def main() -> None:
-    parts = [training_gpu(), training_cpu(), decoding(), quality(), first_good_model(), scaling(), survival()]
+    parts = [training_gpu(), training_cpu(), decoding(), quality(), first_good_model(), families()]
+    parts += [alignment(), positions(), pruning(), listening(), scaling(), survival()]
     written = "\n".join(part for part in parts if part)
     text = f"# Results\n\nWritten by `python benchmarks/report.py` from `benchmarks/results`.\n\n{written}"
     (ROOT / "docs" / "results.md").write_text(text)
     print(text)
-    for said in update_recipes(RESULTS / "quality"):
+    for said in (*update_recipes(RESULTS / "quality"), *update_family_recipes(read("families.json"))):
         print(said, file=sys.stderr)
 
 

@@ -9,10 +9,12 @@ data preparation against the size of the corpus.
     length   every kind of SEQUENCE_LAYERS, causal, 32 … 8192 tokens, beside the paper's table of complexity
     size     the Transformer from dim 64 to the paper's big model
     batch    one Transformer, 1 … 256 rows
+    families every family of MODELS, as many tokens in ever longer sentences
     data     generated pairs: learning a vocabulary, checking, encoding, planning an epoch
 
-What a step is and how it is measured: scaling_steps.py; data: scaling_data.py. Work grows until one step takes longer than
---seconds or more memory than --gigabytes; where that happened is told. Parts that are not measured now stay in the file.
+What a step is: scaling_steps.py and scaling_families.py; how it is measured: scaling_meter.py; data: scaling_data.py. Work
+grows until one step takes longer than --seconds or more memory than --gigabytes; where that happened is told. Parts that are
+not measured now stay in the file.
 """
 
 from __future__ import annotations
@@ -28,13 +30,15 @@ from typing import Any
 
 import torch
 from scaling_data import QUICK_PAIRS, against_pairs
-from scaling_steps import PARTS, SHAPES, Meter
+from scaling_families import FAMILY_SHAPES, against_sentences
+from scaling_meter import Meter
+from scaling_steps import PARTS, SHAPES
 
 HERE = Path(__file__).parent
 
 
 def options() -> argparse.Namespace:
-    known = [*PARTS, "data"]
+    known = [*PARTS, "families", "data"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", type=lambda text: text.split(","), default=known, help=",".join(known))
     parser.add_argument("--quick", action="store_true", help="tiny shapes: seconds, to see that all works")
@@ -61,7 +65,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     os.environ["RAYON_NUM_THREADS"] = str(given.threads)  # of the tokenizer, in the processes that prepare data
     device = torch.device(given.device)
     meter = Meter(device, given.seconds, given.gigabytes * 1e9, given.repetitions)
-    shapes = SHAPES["quick" if given.quick else given.device]
+    shape = "quick" if given.quick else given.device
     cpu = f"{platform.system()} {platform.machine()}, {given.threads} thread{'s' if given.threads > 1 else ''}"
     where = {
         "machine": f"{cpu if device.type == 'cpu' else torch.cuda.get_device_name()}, {meter.precision}".replace("torch.", ""),
@@ -69,7 +73,9 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         "python": platform.python_version(),
         "date": date.today().isoformat(),
     }
-    found: dict[str, Any] = {name: where | part(shapes, meter) for name, part in PARTS.items() if name in given.parts}
+    found: dict[str, Any] = {name: where | part(SHAPES[shape], meter) for name, part in PARTS.items() if name in given.parts}
+    if "families" in given.parts:
+        found["families"] = where | against_sentences(FAMILY_SHAPES[shape], meter)
     if "data" in given.parts:
         with tempfile.TemporaryDirectory() as folder:
             most = QUICK_PAIRS if given.quick else given.most_pairs

@@ -1,30 +1,24 @@
 """What a training step costs against the length of the sequences, the size of the model and the rows of the batch.
 
-A step is forward and backward; its time is the median of several. Memory is what a step takes at its peak beyond the weights
-and the input: on a GPU as torch's allocator counts it, on a CPU as the kernel counts the process's resident memory (less than
-a megabyte says little there). With one CPU thread, time is that of the processor, which a busy machine hardly stretches.
+A step is forward and backward; how it is measured: scaling_meter.py.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 import sys
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import memory
 import torch
+from scaling_meter import Meter, Step
 from torch import Tensor, nn
 
+from heedful.models import MODELS, ModelConfig
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.losses import cross_entropy
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize, SequenceLayer
-
-Step = Callable[[], None]
-Point = dict[str, float]
 
 
 class Shapes(NamedTuple):
@@ -49,114 +43,39 @@ def transformer(dim: int, layers: int) -> TransformerConfig:
     return TransformerConfig(dim=dim, layers=layers, heads=max(dim // 64, 2), feed_forward=4 * dim, dropout=0.0)
 
 
-MODELS = {
+SIZES = {
     "d64": transformer(64, 2),
     "d128": transformer(128, 3),
     "d256": transformer(256, 3),
     "base": transformer(512, 6),
     "big": transformer(1024, 6),
 }
-SHAPES = {
-    "cpu": Shapes(
-        lengths=powers(32, 8192),
-        layer=LayerSize(dim=256, heads=4, window=64, causal=True),
-        layer_rows=1,
-        models=MODELS,
-        vocab=8000,
-        rows=8,
-        time=32,
-        batch_model="d128",
-        batches=powers(1, 256),
-    ),
-    "cuda": Shapes(
-        lengths=powers(32, 8192),
-        layer=LayerSize(dim=512, heads=8, window=64, causal=True),
-        layer_rows=8,
-        models=MODELS,
-        vocab=8000,
-        rows=128,
-        time=64,
-        batch_model="base",
-        batches=powers(1, 256),
-    ),
-    "quick": Shapes(
-        lengths=powers(8, 32),
-        layer=LayerSize(dim=16, heads=2, window=8, causal=True),
-        layer_rows=1,
-        models={"d8": transformer(8, 1), "d16": transformer(16, 1)},
-        vocab=50,
-        rows=2,
-        time=4,
-        batch_model="d8",
-        batches=powers(1, 4),
-    ),
-}
-
-
-class Meter:
-    """Time and memory of steps on one device, and how much is too much."""
-
-    def __init__(self, device: torch.device, limit_seconds: float, limit_bytes: float, repetitions: int) -> None:
-        self.device = device
-        self.precision = torch.bfloat16 if device.type == "cuda" else torch.float32
-        self.limit_seconds, self.limit_bytes, self.repetitions = limit_seconds, limit_bytes, repetitions
-        alone = device.type == "cpu" and torch.get_num_threads() == 1
-        self.clock = time.process_time if alone else time.perf_counter
-
-    def seconds(self, step: Step) -> float:
-        self.wait()
-        began = self.clock()
-        step()
-        self.wait()
-        return self.clock() - began
-
-    def bytes(self, step: Step) -> int:
-        if self.device.type == "cpu":
-            before = memory.fresh()
-            step()
-            return memory.peak() - before
-        torch.cuda.reset_peak_memory_stats(self.device)
-        before = torch.cuda.memory_allocated(self.device)
-        step()
-        return torch.cuda.max_memory_allocated(self.device) - before
-
-    def wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-
-    def grow(self, work: Iterable[tuple[int, Callable[[], Step]]]) -> dict[str, Any]:
-        """A point for each amount of work, until one is too much: the points, their exponents, and why there are no more."""
-        points: list[Point] = []
-        stopped = None
-        for value, make in work:
-            try:
-                step = make()
-                first = self.seconds(step)  # the warm-up, unless it is already too long
-                times = [first] if first > self.limit_seconds else [self.seconds(step) for _ in range(self.repetitions)]
-                taken = self.bytes(step)
-            except torch.OutOfMemoryError:
-                stopped = f"no memory left at {value:,}"
-                break
-            points.append({"value": value, "seconds": statistics.median(times), "bytes": taken})
-            print(f"{value:>14,} {points[-1]['seconds'] * 1e3:>10.2f} ms {taken / 1e6:>9.1f} MB", file=sys.stderr)
-            if points[-1]["seconds"] > self.limit_seconds:
-                stopped = f"a step took more than {self.limit_seconds:g} s"
-                break
-            if taken > self.limit_bytes:
-                stopped = f"a step took more than {self.limit_bytes / 1e9:g} GB"
-                break
-        exponent = {quantity: exponent_of(points, quantity) for quantity in ("seconds", "bytes")}
-        return {"points": points, "stopped": stopped, "exponent": exponent}
-
-
-def exponent_of(points: list[Point], quantity: str, last: int = 3) -> float | None:
-    """p of `quantity ~ value^p`: the slope through the last points by least squares, both axes logarithmic."""
-    chosen = [(math.log(point["value"]), math.log(point[quantity])) for point in points[-last:] if point[quantity] > 0]
-    if len(chosen) < 2:
-        return None
-    middle_x, middle_y = (statistics.fmean(axis) for axis in zip(*chosen, strict=True))
-    rise = sum((x - middle_x) * (y - middle_y) for x, y in chosen)
-    return round(rise / sum((x - middle_x) ** 2 for x, _ in chosen), 2)
+CPU = Shapes(
+    lengths=powers(32, 8192),
+    layer=LayerSize(dim=256, heads=4, window=64, causal=True),
+    layer_rows=1,
+    models=SIZES,
+    vocab=8000,
+    rows=8,
+    time=32,
+    batch_model="d128",
+    batches=powers(1, 256),
+)
+GPU = CPU._replace(
+    layer=LayerSize(dim=512, heads=8, window=64, causal=True), layer_rows=8, rows=128, time=64, batch_model="base"
+)
+QUICK = Shapes(
+    lengths=powers(8, 32),
+    layer=LayerSize(dim=16, heads=2, window=8, causal=True),
+    layer_rows=1,
+    models={"d8": transformer(8, 1), "d16": transformer(16, 1)},
+    vocab=50,
+    rows=2,
+    time=4,
+    batch_model="d8",
+    batches=powers(1, 4),
+)
+SHAPES = {"cpu": CPU, "cuda": GPU, "quick": QUICK}
 
 
 def against_length(shapes: Shapes, meter: Meter) -> dict[str, Any]:
@@ -190,7 +109,7 @@ def against_size(shapes: Shapes, meter: Meter) -> dict[str, Any]:
     """The Transformer, growing in width and depth, over the same tokens."""
     print("size: weights outside the embeddings", file=sys.stderr)
     found = meter.grow(
-        (weights_of(config, shapes.vocab), partial(model_step, config, shapes.rows, shapes, meter))
+        (weights_of(config, shapes.vocab), partial(model_step, config, shapes.vocab, (shapes.rows, shapes.time), meter))
         for config in shapes.models.values()
     )
     for point in found["points"]:
@@ -203,7 +122,7 @@ def against_batch(shapes: Shapes, meter: Meter) -> dict[str, Any]:
     """One Transformer, more and more rows."""
     print(f"batch: rows of {shapes.time} tokens", file=sys.stderr)
     config = shapes.models[shapes.batch_model]
-    found = meter.grow((rows, partial(model_step, config, rows, shapes, meter)) for rows in shapes.batches)
+    found = meter.grow((rows, partial(model_step, config, shapes.vocab, (rows, shapes.time), meter)) for rows in shapes.batches)
     for point in found["points"]:
         point["tokens_per_second"] = round(point["value"] * shapes.time / point["seconds"], 1)
     return {"model": shapes.batch_model, "time": shapes.time, "vocab": shapes.vocab, **found}
@@ -217,9 +136,10 @@ def weights_of(config: TransformerConfig, vocab: int) -> int:
     return sum(weight.numel() for weight in model.parameters() if id(weight) not in tables)
 
 
-def model_step(config: TransformerConfig, rows: int, shapes: Shapes, meter: Meter) -> Step:
-    model = Transformer(config, shapes.vocab, shapes.vocab).to(meter.device)
-    source, target = (torch.randint(4, shapes.vocab, (rows, shapes.time), device=meter.device) for _ in range(2))
+def model_step(config: ModelConfig, vocab: int, shape: tuple[int, int], meter: Meter) -> Step:
+    """Of a whole model; shape: (rows, tokens of a row) on both sides."""
+    model = MODELS[config.family](config, vocab, vocab).to(meter.device)
+    source, target = (torch.randint(4, vocab, shape, device=meter.device) for _ in range(2))
 
     def loss() -> Tensor:
         with torch.autocast(meter.device.type, meter.precision, enabled=meter.precision != torch.float32):

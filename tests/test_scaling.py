@@ -15,8 +15,11 @@ import scaling
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scaling_steps import MODELS, Meter, exponent_of, weights_of
+from scaling_families import FAMILY_SHAPES
+from scaling_meter import Meter, exponent_of
+from scaling_steps import SIZES, weights_of
 
+from heedful.models import MODELS
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS
 
 CPU = torch.device("cpu")
@@ -75,12 +78,43 @@ def test_work_stops_growing_where_there_is_no_memory_left() -> None:
     assert found["stopped"] == "no memory left at 1,024"
 
 
+def test_those_that_grow_together_take_turns_and_one_that_is_stopped_leaves_the_others_alone() -> None:
+    calls: list[tuple[str, int]] = []
+
+    def noting(name: str, value: int, megabytes: int) -> Callable[[], None]:
+        hold = holding(megabytes)
+
+        def step() -> None:
+            calls.append((name, value))
+            hold()
+
+        return step
+
+    def work(name: str, megabytes: tuple[int, ...]) -> list[tuple[int, Callable[[], Callable[[], None]]]]:
+        return [(value, partial(noting, name, value, size)) for value, size in enumerate(megabytes, start=1)]
+
+    found = meter(gigabytes=0.05).grow_together({"small": work("small", (1, 1, 1)), "large": work("large", (1, 80, 1))})
+    turns = [name for name, value in calls if value == 2]
+    assert turns == ["small", "large"] * 4  # to warm up, twice for the time, once for the memory
+    assert [point["value"] for point in found["small"]["points"]] == [1, 2, 3] and found["small"]["stopped"] is None
+    assert [point["value"] for point in found["large"]["points"]] == [1, 2] and "0.05 GB" in found["large"]["stopped"]
+    assert ("large", 3) not in calls
+
+
+def test_every_family_takes_a_step_of_as_many_tokens_at_each_length(run: Path) -> None:
+    found = json.loads((run / "out.json").read_text())["families"]
+    assert found["kinds"].keys() == MODELS.keys()
+    for kind in found["kinds"].values():
+        assert [point["value"] for point in kind["points"]] == found["lengths"] == [4, 8, 16]
+    assert all(shapes.tokens % length == 0 for shapes in FAMILY_SHAPES.values() for length in shapes.lengths)
+
+
 def test_the_base_model_has_the_weights_of_the_paper() -> None:
     """Each of six layers: 4 d^2 + 8 d^2 to read, 8 d^2 + 8 d^2 to say, with biases and norms."""
     dim, layers = 512, 6
     attention, feed_forward, norm = 4 * (dim * dim + dim), 8 * dim * dim + 5 * dim, 2 * dim
     expected = layers * (3 * attention + 2 * feed_forward + 5 * norm)
-    assert weights_of(MODELS["base"], vocab=100) == pytest.approx(expected, rel=1e-3)
+    assert weights_of(SIZES["base"], vocab=100) == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +140,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_quick_run_measures_every_kind_of_layer_and_every_part(run: Path) -> None:
     found = json.loads((run / "out.json").read_text())
-    assert found.keys() == {"length", "size", "batch", "data"}
+    assert found.keys() == {"length", "size", "batch", "families", "data"}
     assert found["length"]["kinds"].keys() == SEQUENCE_LAYERS.keys()
     for name, kind in found["length"]["kinds"].items():
         assert [point["value"] for point in kind["points"]] == [8, 16, 32]
@@ -141,7 +175,7 @@ def test_a_part_that_is_not_measured_again_stays_and_all_can_be_drawn_later(
     monkeypatch.setattr(sys, "argv", ["scaling.py", "--draw", str(run / "out.json"), "--pictures", str(tmp_path / "later")])
     scaling.main()
     pictures = sorted((tmp_path / "later").iterdir())
-    assert [path.name for path in pictures] == [f"scaling-{part}.png" for part in ("batch", "data", "length", "size")]
+    assert [path.stem for path in pictures] == [f"scaling-{part}" for part in ("batch", "data", "families", "length", "size")]
     assert all(path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 10_000 for path in pictures)
 
 
@@ -152,22 +186,27 @@ def test_what_was_too_little_to_be_measured_is_drawn_without(run: Path, tmp_path
         part["points"] = [point | {"bytes": 0} for point in part["points"]]
         part["exponent"]["bytes"] = None
     found["length"]["kinds"]["gru"] |= {"points": [], "stopped": "no memory left at 8"}
-    assert len(list(pictures.draw(found, tmp_path))) == 4
+    found["families"]["kinds"]["gnmt"] |= {"points": [], "stopped": "no memory left at 4"}
+    assert len(list(pictures.draw(found, tmp_path))) == 5
 
 
 def test_an_unknown_part_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["scaling.py", "--parts", "length,widht"])
     with pytest.raises(SystemExit):
         scaling.main()
-    assert "unknown part 'widht'; expected some of: length, size, batch, data" in capsys.readouterr().err
+    assert "unknown part 'widht'; expected some of: length, size, batch, families, data" in capsys.readouterr().err
 
 
 @given(heights=st.lists(st.floats(0, 1), min_size=1, max_size=9), gap=st.floats(0.01, 0.1))
 def test_names_at_line_ends_keep_apart_and_keep_their_order(heights: list[float], gap: float) -> None:
-    pictures = pytest.importorskip("scaling_pictures")
+    drawing = pytest.importorskip("drawing")
     heights.sort()
-    moved = pictures.apart(heights, gap)
+    moved = drawing.apart(heights, gap)
     assert len(moved) == len(heights)
     assert all(after - before >= gap - 1e-9 for before, after in pairwise(moved))
     if all(after - before >= gap for before, after in pairwise(heights)):
         assert moved == pytest.approx(heights)
+    pressed = drawing.under(0.9, moved, gap)
+    assert pressed[-1] <= 0.9 and all(after - before >= gap - 1e-9 for before, after in pairwise(pressed))
+    assert all(after <= before for before, after in zip(moved, pressed, strict=True))
+    assert pressed[0] in (moved[0], 0.9 - gap * (len(moved) - 1))
