@@ -106,7 +106,7 @@ def test_without_gates_or_numbers_there_is_nothing_to_go_by(
     small = prune(gated, tmp_path / "small").run
     assert heed("prune", small, "--out", tmp_path / "other") == 2
     assert "the run has no gates that could say which heads go" in capsys.readouterr().err
-    assert heed("prune", gated, "--out", small) == 4
+    assert heed("prune", gated, "--out", small) == 2
     assert "is a run already" in capsys.readouterr().err
     assert heed("prune", tmp_path / "nowhere", "--out", tmp_path / "other") == 4
     assert "there is no run folder" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from heedful.card import model_card
 from heedful.config import Run, as_toml
 from heedful.data.pairs import pairs
 from heedful.data.splits import splits_of
-from heedful.errors import CheckpointError, ConfigError, lookup
+from heedful.errors import ConfigError, lookup
 from heedful.inspection.importance import Surprise, ablations, gate_gradients, within_layer
 from heedful.inspection.removal import Kept, best_heads, heads_left, open_heads, shrink
 from heedful.nn.gates import gates
@@ -87,7 +87,7 @@ def prune(
     path, folder, choice = Path(run), Path(out), choice or Choice()
     refuse_strangers(folder)
     if retention.steps(folder / "checkpoints"):
-        raise CheckpointError(f"{folder} is a run already", hint="give the smaller one a folder of its own with --out")
+        raise ConfigError(f"{folder} is a run already", hint="give the smaller one a folder of its own with --out")
     gated = bool(build.read_folder(path)[0].training.gates.penalty) if path.is_dir() else False
     translator = build.load_translator(path, which or ("last" if gated else None), device)
     system, config, model = translator.system, translator.run, translator.system.models[0]

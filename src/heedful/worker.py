@@ -25,9 +25,13 @@ class Worker:
         return self.system.models[0]
 
     def search(self, changes: Sequence[str] = ()) -> SearchConfig:
-        """The run's search with some options changed ("beam=5"); another method begins with its own defaults."""
+        """The run's search with some options changed ("beam=5"); another method begins with its own defaults.
+        An option that only another method has asks for that method."""
         given = dict(change.split("=", 1) for change in changes if "=" in change)
         own = plain(self.run.search)
+        meant = [method for method, names in OPTIONS_OF.items() if any(name in given for name in names)]
+        if "method" not in given and len(meant) == 1 and meant[0] != self.run.search.method:
+            changes, given = [*changes, f'method="{meant[0]}"'], given | {"method": meant[0]}  # beam=5 asks for a beam
         if given.get("method", self.run.search.method).strip("\"'") != self.run.search.method:
             own = {name: value for name, value in own.items() if name not in OPTIONS_OF.get(self.run.search.method, ())}
         kept = [f"{name}={write_value(value)}" for name, value in own.items() if value is not None]

@@ -80,6 +80,7 @@ def test_mistakes_get_one_sentence(trained: Path, capsys: pytest.CaptureFixture[
     assert "'atention' is neither a topic nor a run folder" in (said := complaint(capsys, "atention"))
     assert "did you mean 'attention'?" in said
     assert "takes no sentence" in complaint(capsys, "attention", "a sentence")
+    assert "layer or head" in complaint(capsys, "attention", "--layer", "1")
     assert "a sentence is missing" in complaint(capsys, trained)
     assert "expected one, in quotes" in complaint(capsys, trained, "w1", "w2")
     assert "--step and --search were given" in complaint(capsys, trained, "w1", "--step", "--search")

@@ -126,6 +126,8 @@ IDLE = [
     (("--sentences", "3"), "--sentences has no effect without --heads or --positions"),
     (("--rows", "3"), "--rows has no effect without --cost"),
     (("--picture", "x.svg"), "--picture has no effect without a sentence or --heads or --positions"),
+    ((SENTENCE, "--cost"), "a sentence has no effect on --cost"),
+    ((" ",), "an empty sentence was given"),
     ((SENTENCE, "--layer", "0"), "--layer has no effect without --kind"),
     ((SENTENCE, "--instead", "w1"), "--instead has no effect without --alternatives"),
     ((SENTENCE, "--lines"), "--lines has no effect without --picture"),

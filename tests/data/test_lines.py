@@ -68,7 +68,11 @@ def broken(folder: Path) -> dict[str, tuple[Path, str]]:
             folder / "train.en",
             f"{folder}/train.en does not exist\n\nhint: did you mean '{folder}/train.en.gz'?",
         ),
-        "no folder": (folder / "a" / "b", f"{folder}/a/b does not exist, nor does the folder {folder}/a"),
+        "no folder": (
+            folder / "a" / "b",
+            f"{folder}/a/b does not exist, nor does the folder {folder}/a\n\n"
+            "hint: `heed data list` names the public corpora, `heed data get NAME` fetches one",
+        ),
         "a folder": (folder, f"{folder} is a folder; expected a text file"),
         "empty": (folder / "empty.txt", f"{folder}/empty.txt is empty; expected at least one line"),
         "empty gzip": (folder / "empty.gz", f"{folder}/empty.gz is empty; expected at least one line"),

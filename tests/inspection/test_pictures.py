@@ -109,7 +109,7 @@ def pixels(png: bytes) -> list[list[tuple[int, int, int]]]:
 def test_shades_grow_from_one_end_of_the_palette_to_the_other() -> None:
     sums = [sum(colour(share / 20, "blue")) for share in range(21)]
     assert sums == sorted(sums, reverse=True) and len(set(sums)) == 21
-    assert colour(0, "grey") == (0, 0, 0) and colour(1, "grey") == (255, 255, 255) == colour(7, "grey")
+    assert colour(0, "grey") == (255, 255, 255) and colour(1, "grey") == (0, 0, 0) == colour(7, "grey")
 
 
 def test_a_png_has_the_colour_of_every_value_in_its_cell(weights: torch.Tensor, tmp_path: Path) -> None:

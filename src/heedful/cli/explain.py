@@ -50,8 +50,10 @@ def explain(
     if len(ways) > 1:
         raise ConfigError(f"--{ways[0]} and --{ways[1]} were given; expected one of them", hint="run the command once for each")
     if what in TOPICS:
-        if sentences or ways:
-            raise ConfigError(f"{what!r} is a topic and takes no sentence", hint="for a model, name its run folder first")
+        if sentences or ways or kind or layer or head or token or target or options:
+            raise ConfigError(
+                f"{what!r} is a topic and takes no sentence, layer or head", hint="for a model, name its run first"
+            )
         show(TOPICS[what][1](), html, json)
         return
     if not Path(what).exists():

@@ -116,6 +116,10 @@ def refuse_idle(given: dict[str, Any]) -> None:
         for names in needs if name in given else ():
             if not any(other in given for other in names):
                 raise ConfigError(f"{flag(name)} has no effect without {spelled(names)}", hint="heed inspect --help")
+    corpus = [flag(name) for name in ("heads", "positions", "cost") if name in given]
+    about_it = ("html", "save", "picture", "kind", "lens", *WHATIF)
+    if "sentence" in given and corpus and not any(name in given for name in about_it):
+        raise ConfigError(f"a sentence has no effect on {corpus[0]}", hint="with --html both come into one page")
     rolled = given.get("by") == "rollout"
     if rolled and "head" in given:
         raise ConfigError("--by rollout follows all heads of a layer together; leave --head out")

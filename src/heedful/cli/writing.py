@@ -23,7 +23,7 @@ def generate(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Write on from a prompt: by sampling, unless the run's [search] or -s method=greedy says otherwise."""
+    """Write on from a prompt: by sampling, unless the run's search or -s method=greedy says otherwise."""
     from heedful.build import load
     from heedful.errors import ConfigError
     from heedful.tasks.writing import generate as write

@@ -73,4 +73,5 @@ def unreadable(path: Path, error: OSError) -> DataError:
     neighbours = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     close = f"{path.name}.gz" if f"{path.name}.gz" in neighbours else nearest(path.name, neighbours)
     what = f"{path} does not exist" if folder.is_dir() else f"{path} does not exist, nor does the folder {folder}"
-    return DataError(what, hint=f"did you mean {str(folder / close)!r}?" if close else None)
+    fetch = None if folder.is_dir() else "`heed data list` names the public corpora, `heed data get NAME` fetches one"
+    return DataError(what, hint=f"did you mean {str(folder / close)!r}?" if close else fetch)

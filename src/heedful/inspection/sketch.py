@@ -25,7 +25,7 @@ TEXT = 12.0  # size of a token
 EDGE = 24.0
 PALETTES: dict[str, list[tuple[int, int, int]]] = {
     "blue": [(245, 248, 252), (197, 216, 238), (112, 161, 210), (36, 98, 168), (9, 40, 92)],
-    "grey": [(0, 0, 0), (255, 255, 255)],  # as in the paper: black is nothing
+    "grey": [(255, 255, 255), (0, 0, 0)],
 }
 INK, QUIET = "#1c2430", "#5b6675"
 

@@ -147,6 +147,8 @@ def says(system: System, ids: list[int]) -> Say:
 def explain_batch(system: System, sources: Sequence[str], config: SearchConfig, targets: Sequence[str] | None) -> Explanation:
     """targets: what the sources should become; what the model makes of them unless given."""
     said = [one.text for one in translate(system, sources, config)] if targets is None else list(targets)
+    if not all(source.strip() for source in sources):
+        raise ConfigError("an empty sentence was given; expected some that have words")
     if len(said) != len(sources):
         raise ConfigError(f"{len(said)} targets were given for {len(sources)} sentences; expected one for each")
     read, write = system.source_tokenizer, system.target_tokenizer

@@ -69,7 +69,13 @@ def from_lines(lines: Iterable[str], name: str) -> list[Sample]:
             alignment = parse_alignments(cells[2:])[0] if cells[2:] else None
         except DataError as error:
             raise DataError(f"{name} line {number}: {str(error).removeprefix('line 1: ')}") from error
-        samples.append(Sample(cells[0], cells[1] if cells[1:] else None, alignment=alignment))
+        target = cells[1] if cells[1:] else None
+        words = len(cells[0].split()), len((target or "").split())
+        for source_word, target_word in () if alignment is None else sorted(alignment.possible):
+            if source_word >= words[0] or target_word >= words[1]:
+                link = f"{source_word}-{target_word}"
+                raise DataError(f"{name} line {number}: link {link}, but the sentences have {words[0]} and {words[1]} words")
+        samples.append(Sample(cells[0], target, alignment=alignment))
     return samples
 
 

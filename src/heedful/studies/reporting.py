@@ -80,7 +80,13 @@ class Inspection(NamedTuple):
 
 def inspect(system: System, text: str, config: SearchConfig | None, target: str | None, facts: list[str]) -> Inspection:
     """Of a text and the translation that the search finds, or the given one; config None: of a text that is only read."""
+    if not text.strip():
+        raise ConfigError("an empty sentence was given; expected one that has words")
     trace = read_alone(system, text) if config is None else look_at(system, text, config, target)
+    if not trace.maps:
+        raise ConfigError(
+            "this model does not attend, so it looks at nothing", hint="`heed explain` has --step and --search for it"
+        )
     return Inspection(trace, views_of(system, trace), facts)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from heedful.worker import Worker
 
 MARKS = (
-    "-1, +1: looks at the token before, after · obj→h, obj→d: from an object to its head, and back · "
+    "-1, +1, itself: looks at the token before, after, at itself · obj→h, obj→d: from an object to its head, and back · "
     "rare: at the rarest token · align: at the word that is translated"
 )
 COUNTED = 20_000  # lines of training text from which it is known what is rare
