@@ -19,9 +19,11 @@ def draw(found: dict[str, Any], path: Path) -> Path:
     """From what was measured of each family."""
     first = next(iter(found.values()))
     shortest, *_, longest = first["lengths"]
-    falls = {name: fall_of(one) for name, one in found.items()}
-    fixed = f"a fixed vector falls by {falls.pop('sutskever'):.1f}, " if "sutskever" in falls else ""
-    title = f"BLEU from {shortest} to {longest} words: {fixed}the others by {max(falls.values(), default=0.0):.1f} at most"
+    short, long = (sorted((bleu_of(one, length), name) for name, one in found.items()) for length in (shortest, longest))
+    title = (
+        f"BLEU at {shortest} words {short[0][0]:.1f} to {short[-1][0]:.1f}, "
+        f"at {longest} words {long[0][0]:.1f} ({long[0][1]}) to {long[-1][0]:.1f} ({long[-1][1]})"
+    )
     counts = [score["sentences"] for score in first["lengths"].values()]
     note = f"built-in corpus, English to Italian; {min(counts)} to {max(counts)} unseen sentences of each length"
     figure, panels = canvas(title, note, first)
@@ -39,10 +41,8 @@ def draw(found: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def fall_of(one: dict[str, Any]) -> float:
-    """Of BLEU, from the shortest sentences to the longest."""
-    first, *_, last = (score["bleu"]["value"] for score in one["lengths"].values())
-    return float(first - last)
+def bleu_of(one: dict[str, Any], length: str) -> float:
+    return float(one["lengths"][length]["bleu"]["value"])
 
 
 def line_of(name: str, one: dict[str, Any], metric: str) -> Line:
