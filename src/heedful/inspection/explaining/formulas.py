@@ -179,8 +179,9 @@ def mark_all(part: Part) -> str:
 
 def mark_name(part: Part) -> str:
     name = part.text.removesuffix("'")
+    prime = "" if name == part.text else "<mo>′</mo>"  # high by itself: in a superscript it would float
     marked = f"<mi>{escape(SYMBOLS.get(name, name))}</mi>"
-    return marked if name == part.text else f"<msup>{marked}<mo>′</mo></msup>"
+    return f"<mrow>{marked}{prime}</mrow>" if prime else marked
 
 
 def mark_group(part: Part) -> str:

@@ -26,7 +26,8 @@ p { margin: .5rem 0; max-width: 46rem; }
 .opening { color: var(--soft); font-size: 1.05rem; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1rem 1.1rem; margin: 1.1rem 0; }
 header { display: flex; flex-wrap: wrap; gap: .25rem 2rem; align-items: center; justify-content: space-between; }
-.formula { display: flex; flex-wrap: wrap; align-items: center; gap: 0 1.6rem; max-width: 100%; overflow-x: auto; }
+.formula { display: flex; flex-wrap: wrap; align-items: center; gap: 0 1.6rem; }
+.formula { max-width: 100%; overflow: auto hidden; padding: 4px 0; }
 math { font-size: 1.1rem; margin: 0; width: auto; padding: .15rem 0; }
 .matrices { display: flex; flex-wrap: wrap; gap: 1rem 2rem; margin: .75rem 0; }
 .scroll { overflow-x: auto; max-width: 100%; }
