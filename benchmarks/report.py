@@ -17,6 +17,7 @@ from headers import update_recipes
 from position_rows import position_rows
 from pruning_rows import HEAD, pruning_rows, pruning_text
 from quality_rows import Row, bleu, mean, quality_rows
+from scaling_rows import lengths_table, lengths_text
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -217,38 +218,17 @@ def listening() -> str:
 
 def scaling() -> str:
     found = read("scaling_cpu.json")
-    pictures = [
+    pictures = "\n".join(
         f"![{name}](pictures/scaling-{name}.png)"
         for name in ("length", "size", "batch", "families", "data")
         if (ROOT / "docs" / "pictures" / f"scaling-{name}.png").exists()
-    ]
-    dates = sorted({part["date"] for part in found.values()})
-    return (
-        f"## Cost as work grows\n\nOne CPU thread, torch {found['length']['torch']}, {' and '.join(dates)}; the layers are "
-        "those of docs/concepts/sequence-layers.md.\n\n`python benchmarks/scaling.py`\n\n"
-        + "\n".join(pictures)
-        + "\n"
-        + (f"\n{sentence_lengths(found['families'])}" if "families" in found else "")
     )
-
-
-def sentence_lengths(found: dict[str, Any]) -> str:
-    """A row for each family: the time of a training step at each length."""
-    rows = [
-        [
-            name,
-            *(f"{point['seconds'] * 1e3:,.0f}" for point in kind["points"]),
-            *[""] * (len(found["lengths"]) - len(kind["points"])),
-            f"{kind['points'][-1]['seconds'] / kind['points'][0]['seconds']:.2f} x",
-        ]
-        for name, kind in found["kinds"].items()
-    ]
-    head = ["tokens of a sentence", *(str(length) for length in found["lengths"]), "last / first"]
+    dates = " and ".join(sorted({part["date"] for part in found.values()}))
+    growing = found.get("families")
     return (
-        f"Milliseconds of a training step of {found['tokens']:,} tokens a side, dim {found['dim']}, vocabulary "
-        f"{found['vocab']:,}: twice the length is half the rows. Medians; the families took turns.\n"
-        f"\n`python benchmarks/scaling.py --parts families`\n\n{table(head, rows)}\n"
-    )
+        f"## Cost as work grows\n\nOne CPU thread, torch {found['length']['torch']}, {dates}; the layers are "
+        f"those of docs/concepts/sequence-layers.md.\n\n`python benchmarks/scaling.py`\n\n{pictures}\n"
+    ) + (f"\n{lengths_text(growing)}\n\n{table(*lengths_table(growing))}\n" if growing else "")
 
 
 def survival() -> str:

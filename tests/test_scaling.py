@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scaling_families import FAMILY_SHAPES
 from scaling_meter import Meter, exponent_of
+from scaling_rows import lengths_table
 from scaling_steps import SIZES, weights_of
 
 from heedful.models import MODELS
@@ -107,6 +108,14 @@ def test_every_family_takes_a_step_of_as_many_tokens_at_each_length(run: Path) -
     for kind in found["kinds"].values():
         assert [point["value"] for point in kind["points"]] == found["lengths"] == [4, 8, 16]
     assert all(shapes.tokens % length == 0 for shapes in FAMILY_SHAPES.values() for length in shapes.lengths)
+
+
+def test_the_table_of_families_has_a_cell_for_every_length_also_where_a_limit_stopped() -> None:
+    points = [{"value": 8, "seconds": 0.002}, {"value": 16, "seconds": 0.005}]
+    kinds = {"whole": {"points": points}, "stopped": {"points": points[:1]}, "absent": {"points": []}}
+    head, rows = lengths_table({"lengths": [8, 16], "kinds": kinds})
+    assert head[1:3] == ["8", "16"]
+    assert rows == [["whole", "2", "5", "2.50 x"], ["stopped", "2", "", "1.00 x"]]
 
 
 def test_the_base_model_has_the_weights_of_the_paper() -> None:
