@@ -110,8 +110,10 @@ def finished(config: Run, folder: Path) -> Outcome | None:
     if newest is None:
         return None
     journey = load_state(newest)["journey"]
-    patience = config.training.patience
-    if journey["step"] < config.training.steps and not 0 < patience <= journey["stale"]:
+    patience, steps = config.training.patience, config.training.steps
+    if config.training.minutes:
+        steps = min(steps, journey["last"] or steps)
+    if journey["step"] < steps and not 0 < patience <= journey["stale"]:
         return None
     average = folder / "checkpoints" / "average"
     if config.training.average in ("last", "best") and (

@@ -97,6 +97,45 @@ def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
     assert len(records(run, "valid")) == 3  # one to be the best, two that are no better
 
 
+class Clock:
+    """Every look at it is a second later."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1.0
+        return self.now
+
+
+def test_a_limit_on_the_time_ends_the_run_and_the_fall_of_the_rate_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    monkeypatch.setattr(loop, "time", Clock())  # an update takes two looks
+    falling = ("training.schedule.name=linear", "training.schedule.rate=1e-2", "training.schedule.warmup=2")
+    often = ("training.report_every=1", "training.validate_every=1000", "training.save_every=1000")
+    command = ("train", recipe, *falling, *often, "training.steps=1000", "training.minutes=0.5", "--run", run)
+    assert heed(*command) == 0
+    told = records(run, "train")
+    assert told[-1]["step"] == 15, "30 seconds, two for each update"
+    rates = [line["rate"] for line in told]
+    assert rates == sorted(rates[:2]) + sorted(rates[2:], reverse=True)
+    assert rates[-1] < 1e-2 / 5
+    assert [line["step"] for line in records(run, "valid")] == [15]
+    assert heed(*command) == 0, "there is nothing left to do"
+    assert records(run, "train") == told
+
+
+@pytest.mark.parametrize(
+    ("step", "spent", "last"), [(0, 0.0, 90), (10, 20.0, 30), (10, 60.0, 10), (10, 70.0, 10), (80, 8.0, 90)]
+)
+def test_a_plan_is_as_long_as_the_pace_allows(step: int, spent: float, last: int) -> None:
+    journey = Journey(step=step, seconds=spent)
+    journey.plan(90, 60.0)
+    assert journey.last == last
+
+
 def test_a_warm_start_begins_with_the_other_runs_weights(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     assert heed("train", recipe, *QUICK, "training.steps=3", "--run", tmp_path / "first") == 0

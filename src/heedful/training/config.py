@@ -13,7 +13,8 @@ from heedful.training.schedules import ScheduleConfig
 
 
 class TrainingConfig(Config):
-    steps: PositiveInt = 100_000  # updates
+    steps: PositiveInt = 100_000  # updates, at most
+    minutes: NonNegativeFloat = 0.0  # for updates and validations: fewer steps where they take longer; 0: no limit
     save_every: PositiveInt = 1000
     validate_every: PositiveInt = 1000
     report_every: PositiveInt = 100

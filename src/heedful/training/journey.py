@@ -14,6 +14,7 @@ def better(value: float, than: float, metric: str) -> bool:
 @dataclass
 class Journey:
     step: int = 0  # updates done
+    last: int = 0  # the update to end with, as far as is known; 0: not thought of yet
     epoch: int = 0
     cursor: int = 0  # batches of this epoch that were used
     tokens: int = 0  # target tokens seen
@@ -32,12 +33,17 @@ class Journey:
         self.best = ranked
         return placed
 
+    def plan(self, steps: int, seconds: float) -> None:
+        """Choose the update to end with: as many as fit into the time at the pace so far, `steps` at most."""
+        left = (seconds - self.seconds) * self.step / max(self.seconds, 1e-9)
+        self.last = min(steps, self.step + max(int(left), 0)) if seconds and self.step else steps
+
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
 
     @classmethod
     def from_dict(cls, state: dict[str, object]) -> Journey:
-        known = {name: state[name] for name in cls.__dataclass_fields__}
+        known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
         journey = cls(**known)  # type: ignore[arg-type]
         journey.best = [(int(step), float(value)) for step, value in journey.best]
         return journey

@@ -96,6 +96,17 @@ class Trainer:
         self.metrics: dict[str, float] = {}  # of the last validation
         self.signatures: dict[str, str] = {}
 
+    @property
+    def last(self) -> int:
+        """The step to end with; with a limit on the time it is thought over now and then."""
+        return min(self.journey.last, self.config.steps) if self.config.minutes and self.journey.last else self.config.steps
+
+    def plan(self, progress: Progress) -> None:
+        """Think over where to end, unless that is here."""
+        if self.config.minutes and self.journey.step < self.last:
+            self.journey.plan(self.config.steps, 60 * self.config.minutes)
+            progress.expect(self.last)
+
     def resume(self, progress: Progress) -> None:
         """Continue from the newest checkpoint that verifies, if there is one."""
         folder, complaints = retention.newest(self.checkpoints)
@@ -128,7 +139,7 @@ class Trainer:
     def update(self, fed: Sequence[Fed]) -> tuple[dict[str, Loss], Tensor, float]:
         """One update from these batches: what to tell, the gradient's norm, the learning rate."""
         step = self.journey.step + 1
-        rate = SCHEDULES[self.config.schedule.name](step, self.config.schedule, self.config.steps, self.dim)
+        rate = SCHEDULES[self.config.schedule.name](step, self.config.schedule, self.last, self.dim)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("speed", 1.0)
         gradients = Gradients(self.accumulate, self.task.split, self.task.count)
@@ -182,10 +193,14 @@ class Trainer:
         }
         folder = checkpoint.save(self.checkpoints, self.journey.step, tensors, state)
         self.point_best()
-        regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if on_grid(step, self.config)]
+        regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if self.on_grid(step)]
         kept = [*regular[-self.config.keep_last :], *(step for step, _ in self.journey.best)]
         retention.prune(self.checkpoints, keep_last=1, best_steps=kept)
         return folder
+
+    def on_grid(self, step: int) -> bool:
+        """Whether a run that nobody stopped saves at this step."""
+        return step % self.config.save_every == 0 or step == self.last
 
     def best_average(self) -> tuple[Path, float] | None:
         """The average of checkpoints that is the best so far, if one is, and its figure."""
@@ -214,11 +229,11 @@ def train(trainer: Trainer, progress: Progress) -> Outcome:
     with stop_requests() as stop:
         trainer.resume(progress)
         journey = trainer.journey
-        already_done = journey.step >= config.steps or out_of_patience(trainer)
+        already_done = journey.step >= trainer.last or out_of_patience(trainer)
         trainer.model.train()
-        progress.begin(journey.step, config.steps)
+        progress.begin(journey.step, trainer.last)
         with closing(trainer.task.stream(journey.epoch, journey.cursor)) as stream, closing(progress):
-            while journey.step < config.steps and not out_of_patience(trainer):
+            while journey.step < trainer.last and not out_of_patience(trainer):
                 began = time.monotonic()
                 told, norm, rate = trainer.update([next(stream) for _ in range(config.accumulate)])
                 progress.updated(journey.step, told, {"rate": rate, "norm": norm, "epoch": journey.epoch})
@@ -239,22 +254,22 @@ def outcome(run: Path, *, already_done: bool) -> Outcome:
 def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> None:
     """What happens once in a while between two updates; the last one began at the given time."""
     step, config = trainer.journey.step, trainer.config
-    if step % config.report_every == 0:
+    reports = step % config.report_every == 0
+    if reports:
         trainer.guard.settle()
-    last = step == config.steps
+    updated = time.monotonic()
+    trainer.journey.seconds += updated - began
+    if reports:
+        trainer.plan(progress)
+    last = step == trainer.last
     placed = trainer.validate(progress) if last or step % config.validate_every == 0 else False
-    trainer.journey.seconds += time.monotonic() - began
+    trainer.journey.seconds += time.monotonic() - updated
     if last or placed or stop.asked or step % config.save_every == 0 or out_of_patience(trainer):
         trainer.save()
     if stop.asked and not last:
         raise Interrupted(
-            f"asked to stop: saved at step {step} of {config.steps}", hint="run the same command again to continue"
+            f"asked to stop: saved at step {step} of {trainer.last}", hint="run the same command again to continue"
         )
-
-
-def on_grid(step: int, config: TrainingConfig) -> bool:
-    """Whether a run that nobody stopped saves at this step."""
-    return step % config.save_every == 0 or step == config.steps
 
 
 def out_of_patience(trainer: Trainer) -> bool:
@@ -265,7 +280,7 @@ def average(trainer: Trainer, progress: Progress) -> None:
     """Write the mean of the last or best checkpoints, and let it be the best if validation says so."""
     config, journey = trainer.config, trainer.journey
     if config.average == "last":  # those on the grid: when somebody pressed Ctrl-C must not matter
-        regular = [f for f in retention.steps(trainer.checkpoints) if on_grid(int(f.name.removeprefix("step-")), config)]
+        regular = [f for f in retention.steps(trainer.checkpoints) if trainer.on_grid(retention.number(f))]
         folders = regular[-config.average_count :]
     else:
         folders = [trainer.checkpoints / f"step-{step}" for step, _ in journey.best[: config.average_count]]

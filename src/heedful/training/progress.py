@@ -35,6 +35,11 @@ class Progress:
             self.bar.add_task("training", total=steps, completed=step, line="")
             self.bar.start()
 
+    def expect(self, steps: int) -> None:
+        """The run will end with another step than was thought."""
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], total=steps)
+
     def updated(self, step: int, told: dict[str, Loss], extra: dict[str, float | Tensor]) -> None:
         for name, loss in told.items():
             before = self.sums.get(name)
