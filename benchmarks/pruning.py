@@ -7,7 +7,8 @@ RUN is a converged model; where it is not there, it is trained first, by the rec
 run of its own that goes on from RUN with gates; what they close is taken out, and what is left is scored on the validation
 and the test data. Beside that, heads are taken out by the gradient of their gates (Michel et al., 2019), without any training.
 Of the models within half a BLEU point of RUN on the validation data, by gates on the first kind, the one with the fewest heads
-is then measured against RUN: size, and the time of training steps and of translating, in alternating blocks.
+is then measured against RUN: size, and the time of training steps and of translating, in alternating blocks. With --work
+the runs are kept, and the same command again measures only what is missing, and the speed, for which it should be alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import shutil
 import sys
 import tempfile
 import time
@@ -114,8 +116,13 @@ METHODS: dict[str, Callable[[Point, Plan], dict[str, Any]]] = {"gates": by_gates
 
 
 def measure(point: Point, plan: Plan) -> dict[str, Any] | None:
-    """A point of the curve, or why there is none."""
+    """A point of the curve, as it was found before or as it is found now; or why there is none."""
+    kept = plan.work / f"{point.name}.json"
+    if kept.exists():
+        earlier: dict[str, Any] = json.loads(kept.read_text())
+        return earlier
     try:
+        shutil.rmtree(plan.work / point.name, ignore_errors=True)  # what was broken off
         made = METHODS[point.method](point, plan)
         run = plan.work / point.name
         found = point._asdict() | {"name": point.name} | {name: made[name] for name in ("heads", "parameters")}
@@ -124,8 +131,9 @@ def measure(point: Point, plan: Plan) -> dict[str, Any] | None:
     except Exception as error:
         print(f"{point.name}: no result: {type(error).__name__}: {error}", flush=True)
         return None
-    kept = {kind: sum(layers) for kind, layers in found["heads"].items()}
-    print(f"{point.name}: {kept}, valid BLEU {found['scores']['valid']['bleu']['value']:.2f}", flush=True)
+    kept.write_text(json.dumps(found))
+    heads = {kind: sum(layers) for kind, layers in found["heads"].items()}
+    print(f"{point.name}: {heads}, valid BLEU {found['scores']['valid']['bleu']['value']:.2f}", flush=True)
     return found
 
 
@@ -195,6 +203,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--together", type=int, default=8, help="runs at once")
     parser.add_argument("--limit", type=float, default=3600, help="seconds for everything but the speed")
     parser.add_argument("--blocks", type=int, default=7, help="of each system, when the speed is measured")
+    parser.add_argument("--work", type=Path, help="where to keep the runs")
     parser.add_argument("--output", type=Path, default=HERE / "results" / "pruning.json")
     parser.add_argument("--picture", type=Path, default=HERE.parent / "docs" / "pictures" / "pruning.png")
     return parser.parse_args(arguments)
@@ -203,9 +212,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     given = parse(arguments)
     now = time.monotonic()
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as passing:
         clock = Clock(now + given.limit * 0.7, now + given.limit)
-        plan = Plan(given.run.resolve(), Path(name), given.recipe, [*given.also, *given.gated], clock)
+        work = (given.work or Path(passing)).resolve()
+        work.mkdir(parents=True, exist_ok=True)
+        plan = Plan(given.run.resolve(), work, given.recipe, [*given.also, *given.gated], clock)
         if not (plan.base / "run.json").exists():
             heed(["train", given.base, *given.also, "--run", str(plan.base)], plan.work / "base.log", clock)
         whole: dict[str, Any] = {"heads": heads_of(plan), "bytes": file_bytes(plan.base), "scores": scores(plan.base, plan)}
