@@ -115,23 +115,36 @@ def by_gradient(point: Point, plan: Plan) -> dict[str, Any]:
 METHODS: dict[str, Callable[[Point, Plan], dict[str, Any]]] = {"gates": by_gates, "gradient": by_gradient}
 
 
+def known(path: Path, find: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What stands in the file, or else what is found now."""
+    if not path.exists():
+        path.write_text(json.dumps(find()))
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def whole(plan: Plan) -> dict[str, Any]:
+    """The model that heads are taken out of, and where it was scored."""
+    model: Any = build.load_translator(plan.base, device="cpu").model
+    found = {"heads": heads_of(plan), "bytes": file_bytes(plan.base), "parameters": size(model)}
+    return found | {"scores": scores(plan.base, plan), "overrides": plan.also, "place": about_here()}
+
+
+def pruned(point: Point, plan: Plan) -> dict[str, Any]:
+    shutil.rmtree(plan.work / point.name, ignore_errors=True)  # what was broken off
+    made, run = METHODS[point.method](point, plan), plan.work / point.name
+    found = point._asdict() | {"name": point.name} | {name: made[name] for name in ("heads", "parameters")}
+    found |= {name: made[name] for name in ("train_seconds",) if name in made}
+    return found | {"bytes": file_bytes(run), "scores": scores(run, plan, SPLITS if point.method == "gates" else SPLITS[:1])}
+
+
 def measure(point: Point, plan: Plan) -> dict[str, Any] | None:
-    """A point of the curve, as it was found before or as it is found now; or why there is none."""
-    kept = plan.work / f"{point.name}.json"
-    if kept.exists():
-        earlier: dict[str, Any] = json.loads(kept.read_text())
-        return earlier
+    """A point of the curve, or why there is none."""
     try:
-        shutil.rmtree(plan.work / point.name, ignore_errors=True)  # what was broken off
-        made = METHODS[point.method](point, plan)
-        run = plan.work / point.name
-        found = point._asdict() | {"name": point.name} | {name: made[name] for name in ("heads", "parameters")}
-        found |= {name: made[name] for name in ("train_seconds",) if name in made}
-        found |= {"bytes": file_bytes(run), "scores": scores(run, plan, SPLITS if point.method == "gates" else SPLITS[:1])}
+        found = known(plan.work / f"{point.name}.json", lambda: pruned(point, plan))
     except Exception as error:
         print(f"{point.name}: no result: {type(error).__name__}: {error}", flush=True)
         return None
-    kept.write_text(json.dumps(found))
     heads = {kind: sum(layers) for kind, layers in found["heads"].items()}
     print(f"{point.name}: {heads}, valid BLEU {found['scores']['valid']['bleu']['value']:.2f}", flush=True)
     return found
@@ -203,6 +216,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--together", type=int, default=8, help="runs at once")
     parser.add_argument("--limit", type=float, default=3600, help="seconds for everything but the speed")
     parser.add_argument("--blocks", type=int, default=7, help="of each system, when the speed is measured")
+    parser.add_argument("--updates", type=int, default=20, help="in each block")
     parser.add_argument("--work", type=Path, help="where to keep the runs")
     parser.add_argument("--output", type=Path, default=HERE / "results" / "pruning.json")
     parser.add_argument("--picture", type=Path, default=HERE.parent / "docs" / "pictures" / "pruning.png")
@@ -219,21 +233,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         plan = Plan(given.run.resolve(), work, given.recipe, [*given.also, *given.gated], clock)
         if not (plan.base / "run.json").exists():
             heed(["train", given.base, *given.also, "--run", str(plan.base)], plan.work / "base.log", clock)
-        whole: dict[str, Any] = {"heads": heads_of(plan), "bytes": file_bytes(plan.base), "scores": scores(plan.base, plan)}
-        model: Any = build.load_translator(plan.base, device="cpu").model
-        whole["parameters"] = size(model)
-        floor = whole["scores"]["valid"]["bleu"]["value"] - ALLOWED
-        print(f"{plan.base.name}: {whole['heads']}, valid BLEU {floor + ALLOWED:.2f}", flush=True)
+        before = known(work / "whole.json", lambda: whole(plan))
+        floor = before["scores"]["valid"]["bleu"]["value"] - ALLOWED
+        print(f"{plan.base.name}: {before['heads']}, valid BLEU {floor + ALLOWED:.2f}", flush=True)
         with ThreadPoolExecutor(given.together) as several:
             measured = list(several.map(lambda point: measure(point, plan), points_of(given, plan)))
         points = [one for one in measured if one is not None]
         chosen = best_within(points, given.kinds[0], floor)
-        found = {"recipe": given.recipe, "overrides": plan.also, "whole": whole, "allowed": ALLOWED, "points": points}
+        found = {"recipe": given.recipe, "overrides": before.pop("overrides"), "whole": before, "allowed": ALLOWED}
+        found |= {"points": points, **before.pop("place")}
         if chosen is not None:
             runs = {"before": plan.base, "after": plan.work / chosen["name"]}
-            speed = speeds(runs, given.also, updates=20, lines=200, blocks=given.blocks)
-            found |= {"chosen": chosen["name"], "speed": speed}
-        found |= about_here()
+            speed = speeds(runs, given.also, updates=given.updates, lines=200, blocks=given.blocks)
+            found |= {"chosen": chosen["name"], "speed": speed | about_here()}
     given.output.write_text(json.dumps(found, indent=1) + "\n")
     draw(found, given.picture)
     return 0 if len(points) == len(measured) else 1

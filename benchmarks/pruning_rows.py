@@ -38,10 +38,10 @@ def pruning_text(found: dict[str, Any]) -> str:
         return f"{text} No model was within {found['allowed']:g} BLEU of the whole one on the validation data."
     one = next(point for point in found["points"] if point["name"] == found["chosen"])
     before, after = heads_of(found["whole"]["heads"], one["kind"]), heads_of(one["heads"], one["kind"])
-    step, sentence = found["speed"]["training_step"], found["speed"]["sentence"]
+    step, sentence, there = found["speed"]["training_step"], found["speed"]["sentence"], found["speed"]["machine"]
     return (
         f"{text} The smallest by gates on {one['kind']} heads within {found['allowed']:g} BLEU on the validation data keeps "
         f"{after} of {before} ({1 - after / before:.0%} removed): {one['bytes'] / 1e6:.2f} MB in place of "
         f"{found['whole']['bytes'] / 1e6:.2f}, training steps {step['times_as_fast']:.2f} times and translating "
-        f"{sentence['times_as_fast']:.2f} times as fast, medians of alternating blocks."
+        f"{sentence['times_as_fast']:.2f} times as fast, medians of alternating blocks ({there})."
     )

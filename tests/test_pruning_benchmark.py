@@ -30,7 +30,7 @@ FOUND = {
     "points": POINTS,
     "allowed": 0.5,
     "chosen": "encoder-3",
-    "speed": {"training_step": {"times_as_fast": 1.25}, "sentence": {"times_as_fast": 1.5}},
+    "speed": {"training_step": {"times_as_fast": 1.25}, "sentence": {"times_as_fast": 1.5}, "machine": "another"},
     "machine": "a machine",
     "torch": "2",
     "date": "2026-11-15",

@@ -5,6 +5,7 @@
     ├── DataError                3   text, tables, tokenizers
     ├── CheckpointError          4   run folders and checkpoints
     ├── DivergedError            5   training left the numbers
+    ├── MemoryFull               6   of the machine or its GPU
     └── Interrupted             75   asked to stop; the same command continues
 
 A message is one sentence: what was given, what was expected. What to do stands in the hint.
@@ -45,6 +46,10 @@ class CheckpointError(HeedfulError):
 
 class DivergedError(HeedfulError):
     exit_code = 5
+
+
+class MemoryFull(HeedfulError):
+    exit_code = 6
 
 
 class Interrupted(HeedfulError):

@@ -15,7 +15,7 @@ import traceback
 import typer
 
 from heedful.cli import aligning, configs, corpora, demo, explain, inference, inspect, pruning, training, vectors, writing
-from heedful.errors import HeedfulError
+from heedful.errors import HeedfulError, MemoryFull
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer brings its own click, whose names it does not all pass on
 
@@ -82,9 +82,24 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # whoever read our output has gone; that is their right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception:
+    except Exception as error:
+        if full := memory_full(error):
+            return complain(str(full.args[0]), full.hint, full.exit_code, arguments)
         traceback.print_exc()
         return complain("this is a bug in heedful, not in what you did", "please report it with the lines above", 1, arguments)
+
+
+def memory_full(error: Exception) -> MemoryFull | None:
+    """What to say where memory ran out. torch is not asked by name: verbs that do without it start sooner."""
+    if type(error).__name__ == "OutOfMemoryError":
+        said = str(error).split(". ")[0].removeprefix("CUDA out of memory. ")
+        return MemoryFull(
+            f"the GPU's memory is full: {said}",
+            hint="nvidia-smi shows who else is on it; a smaller data.batch_tokens or model needs less, training.recompute=true too",
+        )
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+        return MemoryFull("the machine's memory is full", hint="a smaller data.batch_tokens or model needs less")
+    return None
 
 
 def usage(error: BaseException) -> str | None:

@@ -195,15 +195,14 @@ class Alibi(Position):
     """Press et al., 2022: each head subtracts its own slope times the distance; nothing is learned."""
 
     @staticmethod
-    def slopes(heads: int) -> list[float]:
+    def slopes(heads: int, device: torch.device | None = None) -> Tensor:
         """2^(-8/n), 2^(-16/n), … for n heads; where n is no power of two, filled up from the next power's odd ones."""
-        power = 2 ** math.floor(math.log2(heads))
-        first = [2 ** (-8 * (i + 1) / power) for i in range(power)]
-        rest = [2 ** (-8 * (i + 1) / (2 * power)) for i in range(0, 2 * (heads - power), 2)]
-        return first + rest
+        power = 2 ** math.floor(math.log2(max(heads, 1)))
+        order = torch.arange(heads, device=device)
+        return torch.exp2(-8 / power * torch.where(order < power, order + 1.0, order - power + 0.5))
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
-        slopes = torch.tensor(self.slopes(max(query.shape[1], 1)), device=query.device)  # of no heads nobody asks
+        slopes = self.slopes(query.shape[1], query.device)
         distance = (key_positions[:, None, :] - query_positions[:, :, None]).abs()  # (rows or 1, query, key)
         return (-distance[:, None] * slopes[:, None, None]).to(query.dtype)
 

@@ -243,7 +243,7 @@ class Classification:
         """The loss as a function of tensors alone, which can be compiled and captured."""
         logits, hidden = model(tokens, last, len(tokens) // len(labels))
         total = functional.cross_entropy(logits.float(), labels, reduction="sum")
-        count = torch.tensor(len(labels), device=tokens.device)
+        count = labels.new_full((), len(labels))
         report = {"loss": Loss(total.detach(), count)}
         if self.config.auxiliary:
             pad = self.system.target_tokenizer.specials.pad  # the extract token is not said, nor is what follows it

@@ -110,7 +110,8 @@ def guided_loss(weights: Tensor, gold: Tensor, heads: Sequence[int]) -> Loss:
     The count is of the target pieces that have links."""
     if max(heads) >= weights.shape[1]:
         raise ConfigError(f"task.guided_heads: given {list(heads)}, but the guided layer has {weights.shape[1]} heads, from 0")
-    look = weights[:, list(heads)].float().mean(1).clamp(min=SMALLEST)  # (rows, target time, source time)
+    chosen = torch.stack([weights[:, head] for head in heads])  # no index that would have to travel to a GPU
+    look = chosen.float().mean(0).clamp(min=SMALLEST)  # (rows, target time, source time)
     shares = gold / gold.sum(-1, keepdim=True).clamp(min=1)
     return Loss(-(shares * look.log()).sum(), gold.any(-1).sum())
 
