@@ -6,8 +6,8 @@
 RUN is a converged model; where it is not there, it is trained first, by the recipe --base. Every penalty on every kind is a
 run of its own that goes on from RUN with gates; what they close is taken out, and what is left is scored on the validation
 and the test data. Beside that, heads are taken out by the gradient of their gates (Michel et al., 2019), without any training.
-Of the models within half a BLEU point of RUN on the validation data, by gates on the first kind, the one with the fewest heads
-is then measured against RUN: size, and the time of training steps and of translating, in alternating blocks. With --work
+Of the gated models within half a BLEU point of RUN on the validation data, the one with the fewest heads of the first kind is
+then measured against RUN: size, and the time of training steps and of translating, in alternating blocks. With --work
 the runs are kept, and the same command again measures only what is missing, and the speed, for which it should be alone.
 """
 
@@ -155,11 +155,8 @@ def heads_of(plan: Plan) -> dict[str, int]:
 
 
 def best_within(points: Sequence[dict[str, Any]], kind: str, floor: float) -> dict[str, Any] | None:
-    """Of the models whose gates were on this kind, and that are good enough, the one with the fewest heads of it."""
-    good = [
-        one for one in points
-        if one["method"] == "gates" and one["kind"] == kind and one["scores"]["valid"]["bleu"]["value"] >= floor
-    ]  # fmt: skip
+    """Of the gated models that are good enough, the one with the fewest heads of this kind, and of several such the best."""
+    good = [one for one in points if one["method"] == "gates" and one["scores"]["valid"]["bleu"]["value"] >= floor]
     counted = heads_counted(kind)
     return min(good, key=lambda one: (counted(one), -one["scores"]["valid"]["bleu"]["value"]), default=None)
 
@@ -241,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         points = [one for one in measured if one is not None]
         chosen = best_within(points, given.kinds[0], floor)
         found = {"recipe": given.recipe, "overrides": before.pop("overrides"), "whole": before, "allowed": ALLOWED}
-        found |= {"points": points, **before.pop("place")}
+        found |= {"kind": given.kinds[0], "points": points, **before.pop("place")}
         if chosen is not None:
             runs = {"before": plan.base, "after": plan.work / chosen["name"]}
             speed = speeds(runs, given.also, updates=given.updates, lines=200, blocks=given.blocks)

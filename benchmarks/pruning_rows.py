@@ -37,11 +37,15 @@ def pruning_text(found: dict[str, Any]) -> str:
     if "chosen" not in found:
         return f"{text} No model was within {found['allowed']:g} BLEU of the whole one on the validation data."
     one = next(point for point in found["points"] if point["name"] == found["chosen"])
-    before, after = heads_of(found["whole"]["heads"], one["kind"]), heads_of(one["heads"], one["kind"])
+    before, after = heads_of(found["whole"]["heads"], found["kind"]), heads_of(one["heads"], found["kind"])
+    lost = [
+        f"{float(bleu_of(one, split)) - float(bleu_of(found['whole'], split)):+.2f} on {split}" for split in ("valid", "test")
+    ]
     step, sentence, there = found["speed"]["training_step"], found["speed"]["sentence"], found["speed"]["machine"]
     return (
-        f"{text} The smallest by gates on {one['kind']} heads within {found['allowed']:g} BLEU on the validation data keeps "
-        f"{after} of {before} ({1 - after / before:.0%} removed): {one['bytes'] / 1e6:.2f} MB in place of "
-        f"{found['whole']['bytes'] / 1e6:.2f}, training steps {step['times_as_fast']:.2f} times and translating "
-        f"{sentence['times_as_fast']:.2f} times as fast, medians of alternating blocks ({there})."
+        f"{text} The one with the fewest {found['kind']} heads within {found['allowed']:g} BLEU on the validation data, by "
+        f"gates on {one['kind']}, keeps {after} of {before} ({1 - after / before:.0%} removed), BLEU {', '.join(lost)}: "
+        f"{one['bytes'] / 1e6:.2f} MB in place of {found['whole']['bytes'] / 1e6:.2f}, training steps "
+        f"{step['times_as_fast']:.2f} times and translating {sentence['times_as_fast']:.2f} times as fast, medians of "
+        f"alternating blocks ({there})."
     )

@@ -62,6 +62,9 @@ def search_together(
     def start(slots: int) -> States:
         return model.start(source, mask, room=slots)
 
+    def blank(places: int, slots: int) -> States:
+        return model.start(source[:places], None if mask is None else mask[:places], room=slots)
+
     query = Query(
         predictor(model),
         lambda count, slots: Group(start(slots), limits, range(len(sources)), [[]] * len(sources)),
@@ -70,7 +73,7 @@ def search_together(
         capacity=len(sources),
         longest=int(limits.max()),
         width=source.shape[1],
-        blank=None if engines is None else start,
+        blank=None if engines is None else blank,
         device=device,
     )
     answers = dict(search(query, config, engines))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from workshop import heed, write_recipe
 
 from heedful.build import load
@@ -226,6 +227,30 @@ def test_a_wrong_search_option_is_told(trained: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
     assert heed("translate", trained, "-s", "beem=3") == 2
     assert capsys.readouterr().err == "error: command line: beem: unknown key\n\nhint: did you mean 'beam'?\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.31 GiB. GPU 0 has 2 MiB free."),
+            "Tried to allocate 1.31 GiB",
+        ),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), "the machine's memory is full"),
+        (MemoryError(), "the machine's memory is full"),
+    ],
+)
+def test_full_memory_is_not_called_a_bug(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("heedful.cli.app", fails)
+    assert heed("train", "demo", "--json") == 6
+    shown = capsys.readouterr()
+    assert said in shown.err and "bug" not in shown.err and "Traceback" not in shown.err
+    assert json.loads(shown.out)["exit_code"] == 6
 
 
 def test_help_and_import_load_neither_torch_nor_numpy() -> None:

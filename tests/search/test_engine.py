@@ -16,9 +16,10 @@ from tiny import Pairs, Speaker
 from torch.testing import assert_close
 
 from heedful.nn.kernels import blockwise
+from heedful.nn.rows import State, States, unsee
 from heedful.search import Engines, Group, Hypothesis, Query, SearchConfig, predictor, search, search_group
 from heedful.search.choose import BLOCK, Allowed, Choice, best
-from heedful.search.engine import ready
+from heedful.search.engine import Engine
 
 
 def found(logits: torch.Tensor, before: torch.Tensor, count: int, must_end: Sequence[int] = ()) -> Choice:
@@ -58,46 +59,46 @@ def test_a_row_that_must_end_offers_nothing_else() -> None:
     assert_close(last[:2].sort().values, torch.stack((logits[0, END], logits[1, END] - 1)).sort().values)
 
 
-class Replayed:
-    """Stands for a captured graph: the same step again, on the same tensors."""
-
-    def __init__(self, take_step: Callable[[], None]) -> None:
-        self.replay = take_step
-
-
 METHODS: list[dict[str, Any]] = [{"method": "greedy"}, {"beam": 3, "n_best": 2}, {"method": "sample", "n_best": 2}]
 
 
+@pytest.mark.parametrize("fewest", [64, 1])
 @pytest.mark.parametrize("options", METHODS, ids=str)
-def test_a_captured_search_finds_what_a_plain_one_finds(plain: Speaker, pairs: Pairs, options: dict[str, Any]) -> None:
-    """Captured steps write to the same tensors for ever, and who is done is only looked at once in a while."""
-    config = SearchConfig(min_length=2, **options)
+def test_a_captured_search_finds_what_a_plain_one_finds(
+    plain: Speaker, pairs: Pairs, options: dict[str, Any], fewest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Captured steps write to the same tensors for ever, who is done is only looked at once in a while, and those who are
+    left may move to fewer places."""
+    config = SearchConfig(min_length=9, **options)  # the third source goes on when the others must have ended
+    monkeypatch.setattr(Engine, "step", Engine.take_step)  # stands for a graph: the same step again, on the same tensors
+    for name, value in {"FEWER": 2, "FEWEST": fewest}.items():
+        monkeypatch.setattr(f"heedful.search.engine.{name}", value)
 
     def asked(slots: int) -> Group:
-        return Group(plain.start(pairs.source, pairs.mask, room=slots), torch.tensor([8, 6, 7]), [0, 1, 2], [[]] * 3)
+        return Group(plain.start(pairs.source, pairs.mask, room=slots), torch.tensor([8, 6, 12]), [0, 1, 2], [[]] * 3)
 
     def arriving() -> Callable[[int, int], Group | None]:
         groups = iter([asked(0)])
         return lambda count, slots: next(groups, None)
 
+    def blank(sources: int, slots: int) -> States:
+        source, mask = pairs.source[:1].repeat(sources, 1), torch.ones_like(pairs.mask[:1]).repeat(sources, 1)
+        return plain.start(source, mask, room=slots)
+
     with torch.inference_mode():
-        expected = search_group(predictor(plain), asked(24), config, start=GO, end=STOP)
-        wide = torch.ones_like(pairs.mask[:1]).repeat(4, 1)  # one place too many
-        source = pairs.source[:1].repeat(4, 1)
-        query = Query(predictor(plain), arriving(), GO, STOP, 4, 8, width=6, blank=lambda s: plain.start(source, wide, room=s))
+        expected = search_group(predictor(plain), asked(36), config, start=GO, end=STOP)
         engines: Engines = {}
-        engine = ready(query, config, engines)
-        engine.graph = Replayed(engine.take_step)  # type: ignore[assignment]
-        for again in (False, True):
-            if again:  # the same engine, with whatever the first search left in it
-                query = query._replace(arrive=arriving())
-                assert ready(query, config, engines) is engine
-            answers: dict[int, list[Hypothesis]] = {}
-            while engine.busy:
-                for _ in range(4):
-                    engine.step()
-                answers |= dict(engine.answers())
-            check(answers, expected)
+        for _ in range(2):  # the same engine again, with whatever the first search left in it
+            query = Query(predictor(plain), arriving(), GO, STOP, 4, 12, width=6, blank=blank)  # one place too many
+            check(dict(search(query, config, engines)), expected)
+            (engine,) = engines.values()
+    assert (engine.smaller is not None) == (fewest == 1)
+
+
+def test_rows_of_sources_that_are_done_own_nothing() -> None:
+    mine = torch.tensor([[1, 0, 1], [1, 1, 0], [0, 1, 1], [1, 1, 1]], dtype=torch.bool)  # two sources, two rows each
+    left = unsee(State(None, None, None, mine, 3), torch.tensor([True, False]))
+    assert left.mine.tolist() == [[False] * 3, [False] * 3, *mine[2:].tolist()]
 
 
 @pytest.mark.parametrize("options", METHODS, ids=str)

@@ -92,10 +92,10 @@ def run(arguments: list[str]) -> int:
 def memory_full(error: Exception) -> MemoryFull | None:
     """What to say where memory ran out. torch is not asked by name: verbs that do without it start sooner."""
     if type(error).__name__ == "OutOfMemoryError":
-        said = str(error).split(". ")[0].removeprefix("CUDA out of memory. ")
+        said = str(error).removeprefix("CUDA out of memory. ").split(". ")[0]
         return MemoryFull(
             f"the GPU's memory is full: {said}",
-            hint="nvidia-smi shows who else is on it; a smaller data.batch_tokens or model needs less, training.recompute=true too",
+            hint="nvidia-smi shows who else is on it; a smaller data.batch_tokens or training.recompute=true needs less",
         )
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
         return MemoryFull("the machine's memory is full", hint="a smaller data.batch_tokens or model needs less")

@@ -113,6 +113,34 @@ def place(states: States, arriving: States, sources: Tensor, beam: int) -> None:
         overwrite(states.mine, states.mine.new_zeros(len(rows), 0) if new.mine is None else new.mine, rows)
 
 
+def take_over(states: States, others: States, sources: Tensor, beam: int) -> None:
+    """Put these sources of other states, with all that their rows know and wrote, into the first places of these."""
+    if not isinstance(states, State):
+        for state, other in zip(states, others, strict=True):
+            take_over(state, other, sources, beam)
+        return
+    moved, first = select_sources(others, sources, beam), torch.arange(len(sources) * beam, device=sources.device)
+    for old_tree, new_tree, index in (
+        (states.memory, moved.memory, first[: len(sources)]),
+        (states.past, moved.past, first),
+        (states.written, moved.written, first[: len(sources)]),
+        (states.mine, moved.mine, first),
+    ):
+        overwrite(old_tree, new_tree, index)
+    copy_tree(states.filled, moved.filled)
+
+
+def unsee(states: States, done: Tensor) -> States:
+    """Let the rows of sources that are done own nothing, so that nobody reads what they wrote; done (sources,)."""
+
+    def close(state: State) -> State:
+        if state.mine is None:
+            return state
+        return state._replace(mine=state.mine & ~done.repeat_interleave(len(state.mine) // len(done))[:, None])
+
+    return each_state(close, states)
+
+
 def overwrite(old: Tree, new: Tree, index: Tensor) -> None:
     """old[index] = new, for every tensor; where nothing is new nothing changes."""
     if old is None or new is None:

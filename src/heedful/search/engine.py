@@ -1,7 +1,8 @@
 """The loop of every search: let sources in, take steps, and let out those that are done.
 
 Sources that are done leave and waiting ones take their places, so that one long sentence does not hold up a batch. On a GPU
-the step, from the last tokens to the next ones, is captured once and replayed: then Python only watches who is done.
+the step, from the last tokens to the next ones, is captured once and replayed: then Python only watches who is done, and makes
+text of what was found while the GPU goes on. Where few are left and nobody waits, they move to an engine with fewer places.
 """
 
 from __future__ import annotations
@@ -13,7 +14,19 @@ import torch
 from torch import Tensor
 
 from heedful.nn.kernels import blockwise, log_total
-from heedful.nn.rows import State, States, map_tree, place, renew, select_rows, select_sources, tidy, widen
+from heedful.nn.rows import (
+    State,
+    States,
+    map_tree,
+    place,
+    renew,
+    select_rows,
+    select_sources,
+    take_over,
+    tidy,
+    unsee,
+    widen,
+)
 from heedful.search import quick
 from heedful.search.choose import BLOCK, Allowed, branch, sample
 from heedful.search.constraints import constrain, must_end
@@ -23,6 +36,8 @@ from heedful.search.predict import Predict
 
 TIDY_EVERY = 8  # steps after which slots that are nobody's are freed: moving the others costs something, too
 MOST_ENGINES = 4  # captured ones that are kept: each holds the caches of its sources
+FEWER = 4  # times as few places has the next smaller engine
+FEWEST = 64  # places of the smallest
 LOOK_EVERY = 4  # steps of a captured search between two looks at who is done: each look waits for the GPU
 
 
@@ -50,7 +65,7 @@ class Query(NamedTuple):
     prefix: int = 0  # no prefix is longer
     more: bool = False  # whether not all arrive at once
     width: int = 0  # tokens of the longest source that will come; told where steps are captured
-    blank: Callable[[int], States] | None = None  # slots -> states as wide as can be; where given, steps are captured
+    blank: Callable[[int, int], States] | None = None  # sources, slots -> the widest states; where given, steps are captured
     device: torch.device = torch.device("cpu")
 
 
@@ -59,12 +74,16 @@ Engines = dict[Any, "Engine"]  # captured ones by their shape, to be used again:
 
 
 def search(query: Query, config: SearchConfig, engines: Engines | None = None) -> Iterator[Answer]:
-    """Every source's hypotheses, as soon as they are known."""
+    """Every source's hypotheses, soon after they are known: whoever asked reads them while the next steps are taken."""
     engine = ready(query, config, {} if engines is None else engines)
+    known: list[Answer] = []
     while engine.busy:
         for _ in range(LOOK_EVERY if engine.captures else 1):
             engine.step()
-        yield from engine.answers()
+        yield from known
+        known = engine.answers()
+        engine = engine.small_enough()
+    yield from known
 
 
 def ready(query: Query, config: SearchConfig, engines: Engines) -> Engine:
@@ -87,10 +106,12 @@ class Engine:
         self.query, self.config, self.beam = query, config, config.rows
         self.captures, self.waiting = query.blank is not None, query.more
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.smaller: Engine | None = None  # for when few are left
         self.steps = 0
         group = None
         if query.blank is not None:
-            self.states, count, device = widen(query.blank(self.slots()), self.beam), query.capacity, query.device
+            self.states = widen(query.blank(query.capacity, self.slots()), self.beam)
+            count, device = query.capacity, query.device
         else:
             group = query.arrive(query.capacity, self.slots())
             assert group is not None, "there is nothing to search"
@@ -109,6 +130,7 @@ class Engine:
         """Answer another query of the same shape."""
         self.query, self.waiting = query, True
         self.frontier.done.fill_(True)
+        self.names = [None] * query.capacity
         self.refill(list(range(query.capacity)))
         self.waiting = query.more
 
@@ -154,7 +176,7 @@ class Engine:
             sources = torch.arange(len(row), device=row.device)[:, None]
             states = select_rows(states, (sources * self.beam + row).flatten())
         if self.captures:
-            renew(self.states, states)
+            renew(self.states, unsee(states, frontier.done))
         else:
             self.states = states
 
@@ -172,8 +194,9 @@ class Engine:
         note(frontier, *choice, choice.places(frontier, config, end), self.penalty, config.n_best)
         return choice.row
 
-    def answers(self) -> Iterator[Answer]:
+    def answers(self) -> list[Answer]:
         """Of the sources that are done; others take their places."""
+        found: list[Answer] = []
         flags = self.frontier.done.tolist()
         done = [i for i, name in enumerate(self.names) if name is not None and flags[i]]
         if done:
@@ -181,7 +204,7 @@ class Engine:
                 name = self.names[i]
                 assert name is not None
                 self.names[i] = None
-                yield name, hypotheses
+                found.append((name, hypotheses))
         free = [i for i, name in enumerate(self.names) if name is None]
         if free and self.waiting and len(free) >= max(1, len(self.names) // (2 if self.captures else 8)):
             self.refill(free)
@@ -189,6 +212,28 @@ class Engine:
             self.shrink()
         if not self.captures:
             self.clear_away()
+        return found
+
+    def small_enough(self) -> Engine:
+        """The engine to go on with: another one where a captured step would mostly be about sources that are done."""
+        living, places = [i for i, name in enumerate(self.names) if name is not None], len(self.names) // FEWER
+        if not self.captures or self.waiting or not living or len(living) > places or places < FEWEST:
+            return self
+        query = self.query._replace(capacity=places)
+        self.smaller = self.smaller or Engine(query, self.config)
+        self.smaller.go_on_for(self, living)
+        return self.smaller.small_enough()
+
+    def go_on_for(self, other: Engine, living: list[int]) -> None:
+        """Take these sources over from an engine with more places."""
+        self.query, self.waiting = other.query._replace(capacity=len(self.names)), False
+        index = torch.tensor(living, device=self.query.device)
+        take_over(self.states, other.states, index, self.beam)
+        self.frontier.done.fill_(True)
+        for mine, theirs in zip(self.frontier.tensors(), other.frontier.tensors(), strict=True):
+            mine[: len(living)] = theirs.index_select(0, index)
+        self.names = [*(other.names[i] for i in living), *[None] * (len(self.names) - len(living))]
+        other.names = [None] * len(other.names)
 
     def refill(self, free: list[int]) -> None:
         group = self.query.arrive(len(free), 0)

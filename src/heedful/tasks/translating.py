@@ -163,7 +163,7 @@ def search_all(system: System, pieces: Sequence[Piece], config: SearchConfig) ->
     found_by = config.model_copy(update={"n_best": config.beam}) if config.coverage else config
     place = {piece.name: i for i, piece in enumerate(pieces)}
     ordered = sorted((piece for piece in pieces if piece.ids), key=lambda piece: len(piece.ids), reverse=True)
-    for alike in of_like_length(ordered):
+    for alike in searched_together(system, ordered, config):
         for name, hypotheses in search_pieces(system, alike, found_by):
             i = place[name]
             if config.coverage:
@@ -172,6 +172,18 @@ def search_all(system: System, pieces: Sequence[Piece], config: SearchConfig) ->
             if config.replace_unknown:
                 found[i] = [replace_unknown(system, pieces[i], one) for one in found[i]]
     return found
+
+
+def room_for(system: System, longest: Piece, config: SearchConfig) -> int:
+    """How many pieces can be searched at a time where none is longer than this one."""
+    return max(1, system.batch_tokens // ((len(longest.ids) + 1) * config.rows))
+
+
+def searched_together(system: System, ordered: Sequence[Piece], config: SearchConfig) -> Iterator[list[Piece]]:
+    """A GPU takes as many steps for a few as for many, so all that fit at once are one group there."""
+    if ordered and system.device.type == "cuda" and len(ordered) <= room_for(system, ordered[0], config):
+        return iter([list(ordered)])
+    return of_like_length(ordered)
 
 
 def of_like_length(ordered: Sequence[Piece]) -> Iterator[list[Piece]]:
@@ -202,7 +214,7 @@ def search_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig)
     can_say = [model.longest for model in system.models if model.longest is not None]
     if can_say:
         limits = limits.clamp(max=min(can_say))
-    capacity = max(1, system.batch_tokens // ((len(pieces[0].ids) + 1) * config.rows))
+    capacity = room_for(system, pieces[0], config)
     width, longest, prefix = len(pieces[0].ids) + 1, int(limits.max()), int(begun.max())
     captures = system.device.type == "cuda"
     if captures:  # few shapes, so that what was captured for one is used again
@@ -216,8 +228,8 @@ def search_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig)
         states = tuple(model.start(source, mask, room=slots) for model in system.models)
         return states[0] if len(states) == 1 else states
 
-    def blank(slots: int) -> States:
-        source = torch.full((capacity, width), system.source_tokenizer.specials.end)
+    def blank(sources: int, slots: int) -> States:
+        source = torch.full((sources, width), system.source_tokenizer.specials.end)
         return start(source, torch.ones_like(source, dtype=torch.bool), slots)
 
     def arrive(count: int, slots: int) -> Group | None:
