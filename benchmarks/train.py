@@ -192,6 +192,7 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
     top = peak()
     return {
         "size": name,
+        "rows": options.rows,
         "tokens_per_second": {s: round(v) for s, v in median.items()},
         "ratio": {p: round(statistics.median(b["heedful"] / b[p] for b in blocks), 3) for p in options.peers},
         "best_peer": best,

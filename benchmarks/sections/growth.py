@@ -1,0 +1,32 @@
+"""What grows, and what survives."""
+
+from __future__ import annotations
+
+from scaling_rows import lengths_table, lengths_text
+from sections import ROOT, read, table
+
+
+def scaling() -> str:
+    found = read("scaling_cpu.json")
+    pictures = "\n".join(
+        f"![{name}](pictures/scaling-{name}.png)"
+        for name in ("length", "size", "batch", "families", "data")
+        if (ROOT / "docs" / "pictures" / f"scaling-{name}.png").exists()
+    )
+    dates = " and ".join(sorted({part["date"] for part in found.values()}))
+    growing = found.get("families")
+    return (
+        f"## Cost as work grows\n\nOne CPU thread, torch {found['length']['torch']}, {dates}; the layers are "
+        f"those of docs/concepts/sequence-layers.md.\n\n`python benchmarks/scaling.py`\n\n{pictures}\n"
+    ) + (f"\n{lengths_text(growing)}\n\n{table(*lengths_table(growing))}\n" if growing else "")
+
+
+def survival() -> str:
+    found = read("kill.json")
+    same = all(found["identical"].values())
+    return (
+        f"## Killed and continued\n\n{found['kills']} times SIGKILL at random moments of runs of {found['steps']} steps, each "
+        "time the same command again: weights, optimiser, running average and metrics "
+        f"{'are bit-identical to' if same else 'DIFFER from'} those of a run that was never stopped ({found['date']}).\n"
+        "\n`python benchmarks/kill.py`\n"
+    )

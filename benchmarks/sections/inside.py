@@ -1,0 +1,57 @@
+"""What looking inside found: alignments, positions, heads, and what listening costs."""
+
+from __future__ import annotations
+
+from alignment_rows import ALIGNMENT_HEAD, alignment_rows
+from position_rows import position_rows
+from pruning_rows import HEAD, pruning_rows, pruning_text
+from sections import measured, read, table
+
+
+def alignment() -> str:
+    if not measured("alignment.json"):
+        return ""
+    found = read("alignment.json")
+    return (
+        "## Word alignment\n\nAlignment error rate on the 200 test sentences of alignment-en-fr; models trained on anki-en-fr; "
+        "thresholds, heads and rules chosen on the 100 validation sentences. By layer: the mean of all heads, one link for "
+        f"every target word ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
+        f"\n`python benchmarks/alignment.py`\n\n{table(ALIGNMENT_HEAD, alignment_rows(found))}\n"
+    )
+
+
+def positions() -> str:
+    if not measured("positions.json"):
+        return ""
+    found = read("positions.json")
+    head, *rows = position_rows(found)
+    return (
+        f"## Positions beyond training\n\nA Transformer of two layers for each scheme learns to {found['toy']} up to "
+        f"{found['trained_to']} symbols in {found['steps']} steps and is asked for up to twice as many: the share of sequences "
+        "that greedy search gets right to the last symbol, by their length, and of symbols that are right after a right "
+        f"beginning. One seed, one thread ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
+        f"\n`python benchmarks/positions.py`\n\n{table(head, rows)}\n\n![by length](pictures/positions-beyond.png)\n"
+    )
+
+
+def pruning() -> str:
+    if not measured("pruning.json"):
+        return ""
+    found = read("pruning.json")
+    return (
+        f"## Fewer heads\n\n{pruning_text(found)}\n\n`python benchmarks/pruning.py --help`\n"
+        f"\n{table(HEAD, pruning_rows(found))}\n\n![BLEU against heads kept](pictures/pruning.png)\n"
+    )
+
+
+def listening() -> str:
+    found = read("listening.json")
+    asked = list(found["results"][0]["more"])
+    rows = [[one["size"], *(f"{one['more'][name]:+.1%}" for name in asked)] for one in found["results"]]
+    same = all(one["bit_equal"] for one in found["results"])
+    return (
+        "## What taps cost\n\nA forced pass over 32 pairs of 32 tokens, eager, against the same model with its taps taken out; "
+        f"outputs {'are bit-equal' if same else 'DIFFER'}. Medians of alternating blocks on {found['threads']} threads; two "
+        f"percent either way is noise ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
+        f"\n`python benchmarks/listening.py`\n\n{table(['size', *asked], rows)}\n"
+    )

@@ -1,0 +1,46 @@
+"""Every family of models, on the built-in corpus and on real data."""
+
+from __future__ import annotations
+
+from directions import HEAD, direction_rows, gather
+from families_rows import families_head, families_rows, families_text
+from language_rows import HEAD as LANGUAGE_HEAD
+from language_rows import language_rows
+from sections import RESULTS, measured, read, table
+
+
+def families() -> str:
+    if not measured("families.json"):
+        return ""
+    found = read("families.json")
+    return (
+        f"## Families of models\n\n{families_text(found)}\n\n`python benchmarks/families.py`\n"
+        f"\n{table(families_head(found), families_rows(found))}\n\n![BLEU against length](pictures/families-length.png)\n"
+    )
+
+
+def directions() -> str:
+    found = gather(RESULTS / "families")
+    if not found:
+        return ""
+    results = [one for several in found.values() for seeds in several.values() for one in seeds]
+    options = sorted({" ".join(option for option in one["overrides"] if option.startswith("training.minutes")) for one in results})
+    return (
+        "## Families on Multi30k\n\ntest2016, beam 5: lower-cased BLEU, the mean of the seeds, and in brackets cased and from the "
+        "worst seed to the best. Sizes and rates were chosen on the validation set; all have the same time "
+        f"({' or '.join(options)}), on a GPU that several share. {results[0]['machine']}, torch {results[0]['torch']}, "
+        f"{max(one['date'] for one in results)}.\n\n`python benchmarks/quality.py --help`, `benchmarks/directions.py`\n"
+        f"\n{table(HEAD, direction_rows(found))}\n"
+    )
+
+
+def language() -> str:
+    rows = language_rows(RESULTS / "language")
+    if not rows:
+        return ""
+    return (
+        "## Language models\n\nWeights were chosen on the validation data; seconds are those of the whole training, validation "
+        "included. Published beside it: nanoGPT's validation loss of 1.47 on tiny Shakespeare after three minutes of an A100; "
+        "AWD-LSTM's test perplexity of 65.8 on WikiText-2.\n\n`python benchmarks/language.py --help`\n"
+        f"\n{table(LANGUAGE_HEAD, rows)}\n"
+    )
