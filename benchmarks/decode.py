@@ -1,4 +1,4 @@
-"""Decoding speed beside Hugging Face's `generate` and CTranslate2: the same weights in one process, blocks in turn.
+"""Decoding speed beside Hugging Face's `generate` and CTranslate2: the same weights, blocks in turn.
 
     python benchmarks/decode.py --parts gpu,cpu,file --peers hf,ct2 --run RUN --output FILE
 
@@ -15,13 +15,16 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from decode_file import measure_file
-from peers.decoders import DECODERS, Decoder
+from peers.apart import apart
+from peers.decoders import DECODERS, Decoder, Sources
 from peers.laps import Lap, alternate
 from peers.machine import about_here
 from peers.models import SIZES, Size
@@ -58,19 +61,36 @@ PACKAGES = {"hf": "transformers", "ct2": "ctranslate2"}
 
 
 def measure_part(part: Part, size: Size, peers: Sequence[str], blocks: int) -> list[dict[str, Any]]:
-    model = random_model(size)
-    decoders = {
-        f"{name} {precision}": DECODERS[name](model, SPECIALS, precision, torch.device(part.device))
+    """On a CPU every system has a process of its own; on a GPU, where the host's threads have little to do, all share one."""
+    makers = {
+        f"{name} {precision}": partial(made, name, Weights(size, precision, part.device), TARGET, torch.get_num_threads())
         for name, precisions in part.precisions.items()
         if name == "heedful" or name in peers
         for precision in precisions
     }
     found = []
-    for row in part.rows:
-        sources = torch.randint(len(SPECIALS), size.vocab, (row.rows, SOURCE - 1)).tolist()
-        laps = alternate({name: exactly(name, one, sources, row.beam) for name, one in decoders.items()}, blocks=blocks)
-        found += [told(str(row), name, lap, row.rows, row.rows * TARGET) for name, lap in laps.items()]
+    with apart(makers) if part.device == "cpu" else nullcontext({name: make() for name, make in makers.items()}) as decoders:
+        for row in part.rows:
+            sources = torch.randint(len(SPECIALS), size.vocab, (row.rows, SOURCE - 1)).tolist()
+            laps = alternate({name: partial(decode, sources, row.beam) for name, decode in decoders.items()}, blocks=blocks)
+            found += [told(str(row), name, lap, row.rows, row.rows * TARGET) for name, lap in laps.items()]
     return found
+
+
+class Weights(NamedTuple):
+    """Of a random model, the same one wherever they are made."""
+
+    size: Size
+    precision: str
+    device: str
+
+
+def made(name: str, weights: Weights, target: int, threads: int) -> Callable[[Sources, int], None]:
+    """A system that decodes: sources and a beam -> nothing, when that is done."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    model = random_model(weights.size)
+    return exactly(name, DECODERS[name](model, SPECIALS, weights.precision, torch.device(weights.device)), target)
 
 
 def random_model(size: Size) -> Transformer:
@@ -80,15 +100,14 @@ def random_model(size: Size) -> Transformer:
     return model
 
 
-def exactly(name: str, decode: Decoder, sources: list[list[int]], beam: int) -> Callable[[], None]:
+def exactly(name: str, decode: Decoder, target: int) -> Callable[[Sources, int], None]:
     """So many tokens in so many steps; our last one is the end, and the peers break off without it."""
-    ends = name.startswith("heedful")
-    config = fixed(beam, TARGET - ends)
+    ends = name == "heedful"
 
-    def call() -> None:
-        lengths = [len(best) + ends for best, *_ in decode(sources, config)]
-        if lengths != [TARGET] * len(sources):
-            raise SystemExit(f"{name} said {sorted(set(lengths))} tokens in {len(lengths)} rows; expected {TARGET} in each")
+    def call(sources: Sources, beam: int) -> None:
+        lengths = [len(best) + ends for best, *_ in decode(sources, fixed(beam, target - ends))]
+        if lengths != [target] * len(sources):
+            raise SystemExit(f"{name} said {sorted(set(lengths))} tokens in {len(lengths)} rows; expected {target} in each")
 
     return call
 

@@ -59,4 +59,4 @@ def cell(seeds: list[dict[str, Any]]) -> str:
 
 
 def mean(seeds: list[dict[str, Any]], case: str) -> float:
-    return statistics.mean(one[case]["bleu"]["value"] for one in seeds)
+    return statistics.mean(float(one[case]["bleu"]["value"]) for one in seeds)

@@ -1,6 +1,6 @@
 """Train recipes of language models and of what is fine-tuned from them, score each, and write a file for each.
 
-    python benchmarks/language.py benchmarks/results/language --work runs --also "training.precision=bf16 training.capture=true" \
+    python benchmarks/language.py benchmarks/results/language --work runs --also "training.precision=bf16 …" \
         --run "shakespeare-char shakespeare-char training.minutes=3" --run "wikitext2 wikitext2" --run "reviews gpt1-reviews" \
         --then "sst2 sst2-gpt1 training.init=runs/reviews" \
         --then "sst2-plain sst2-gpt1 training.init=runs/reviews task.auxiliary=0" \
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     clock = Clock(now + max(given.limit - SCORING, given.limit / 2), now + given.limit)
     for folder in (given.output, given.work):
         folder.mkdir(parents=True, exist_ok=True)
-    written = []
+    written: list[bool] = []
     for stage in (given.run, given.then):
         jobs = [one._replace(options=[*one.options, *given.also]) for one in stage]
         with ThreadPoolExecutor(max(len(jobs), 1)) as together:

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import statistics
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from multiprocessing.connection import Connection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
+from peers.apart import apart
 from peers.machine import about_here
 from torch import Tensor
 
@@ -99,16 +99,19 @@ def finish(model: Any, optimiser: torch.optim.Optimizer) -> None:
 SYSTEMS = {"heedful": ours, "marian": marian}
 
 
-def work(name: str, threads: int, half: bool, orders: Connection) -> None:
-    """One system's process: told a number of updates, it answers with target tokens per second; told 0, it ends."""
+def trained(name: str, threads: int, half: bool) -> Callable[[int], float]:
+    """So many updates -> target tokens per second."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     update = SYSTEMS[name](lambda: torch.autocast("cpu", torch.bfloat16, enabled=half))
-    while updates := orders.recv():
+
+    def work(updates: int) -> float:
         began = time.perf_counter()
         for _ in range(updates):
             update()
-        orders.send(updates * ROWS * TIME / (time.perf_counter() - began))
+        return updates * ROWS * TIME / (time.perf_counter() - began)
+
+    return work
 
 
 def main() -> None:
@@ -120,23 +123,13 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="default: results/train_cpu.json, or train_cpu_bf16.json")
     options = parser.parse_args()
     half = options.precision == "bf16"
-    spawn = multiprocessing.get_context("spawn")  # each with an allocator and threads of its own
-    orders: dict[str, Any] = {}
-    for name in SYSTEMS:
-        orders[name], theirs = spawn.Pipe()
-        spawn.Process(target=work, args=(name, options.threads, half, theirs), daemon=True).start()
+    with apart({name: partial(trained, name, options.threads, half) for name in SYSTEMS}) as systems:
 
-    def block(updates: int) -> dict[str, float]:
-        speeds = {}
-        for name, system in orders.items():
-            system.send(updates)
-            speeds[name] = system.recv()
-        return speeds
+        def block(updates: int) -> dict[str, float]:
+            return {name: work(updates) for name, work in systems.items()}
 
-    block(2)
-    blocks = [block(options.updates) for _ in range(options.blocks)]
-    for system in orders.values():
-        system.send(0)
+        block(2)
+        blocks = [block(options.updates) for _ in range(options.blocks)]
     ratios = [speeds["heedful"] / speeds["marian"] for speeds in blocks]
     result = {
         "tokens_per_second": {name: round(statistics.median(speeds[name] for speeds in blocks), 1) for name in SYSTEMS},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import decode
 import pytest
 import torch
 from peers import laps
+from peers.apart import apart
 from peers.decoders import DECODERS, search_together
 from peers.weights import for_ctranslate2, for_hugging_face
 from tiny import END, START, VOCAB, Pairs, logits_of, make_pairs, unsettle
@@ -151,9 +153,21 @@ def test_blocks_alternate_and_the_first_call_is_told_apart(monkeypatch: pytest.M
 
 
 def test_a_system_that_ends_early_is_not_timed(pairs: Pairs) -> None:
-    short = decode.exactly("hf fp32", lambda sources, config: [[[5] * 63] for _ in sources], words(pairs), 4)
+    short = decode.exactly("hf", lambda sources, config: [[[5] * 63] for _ in sources], 64)
     with pytest.raises(SystemExit, match=r"said \[63\] tokens in 3 rows; expected 64"):
-        short()
+        short(words(pairs), 4)
+
+
+def shifted(by: int) -> Callable[[int], int]:
+    return lambda number: 10 // (number + by)
+
+
+def test_a_system_in_a_process_of_its_own_answers_and_tells_its_errors() -> None:
+    with apart({"one": partial(shifted, 1), "two": partial(shifted, 2)}) as systems:
+        assert [systems["one"](4), systems["two"](3), systems["one"](0)] == [2, 2, 10]
+        with pytest.raises(SystemExit, match="two: ZeroDivisionError"):
+            systems["two"](-2)
+        assert systems["two"](0) == 5, "it lives on"
 
 
 def test_every_row_has_its_speed_and_its_ratio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
-"""The sections of docs/results.md. Each is a function that reads files of benchmarks/results and gives Markdown, or nothing where
-nothing was measured."""
+"""The sections of docs/results.md. Each is a function that reads files of benchmarks/results and gives Markdown, or nothing
+where nothing was measured."""
 
 from __future__ import annotations
 

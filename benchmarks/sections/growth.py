@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scaling_rows import lengths_table, lengths_text
+
 from sections import ROOT, read, table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from alignment_rows import ALIGNMENT_HEAD, alignment_rows
 from position_rows import position_rows
 from pruning_rows import HEAD, pruning_rows, pruning_text
+
 from sections import measured, read, table
 
 

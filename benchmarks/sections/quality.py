@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 
 from quality_rows import Row, bleu, mean, quality_rows
+
 from sections import RESULTS, table
 
 

@@ -23,8 +23,9 @@ def training_gpu() -> str:
     return (
         f"## Training on a GPU\n\nTarget tokens per second, bf16, {found['machine']}, torch {found['torch']}, {found['date']}; "
         "in brackets how many times as fast we are, the median of seven alternating blocks. Base and big: 800 x 32 random "
-        "tokens a side where nothing else is said, vocabulary 37,000, all compiled. Small (d256, 3 + 3 layers, vocabulary 10,000): real Multi30k "
-        "batches of 4,096 tokens, padding not counted; the peers run eagerly there, since each batch has another shape.\n"
+        "tokens a side where nothing else is said, vocabulary 37,000, all compiled. Small (d256, 3 + 3 layers, vocabulary "
+        "10,000): real Multi30k batches of 4,096 tokens, padding not counted; the peers run eagerly there, since each batch "
+        "has another shape.\n"
         f"\n`python benchmarks/train.py --peers hf,torch`\n\n{table(head, rows)}\n"
     )
 

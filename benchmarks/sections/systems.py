@@ -6,6 +6,7 @@ from directions import HEAD, direction_rows, gather
 from families_rows import families_head, families_rows, families_text
 from language_rows import HEAD as LANGUAGE_HEAD
 from language_rows import language_rows
+
 from sections import RESULTS, measured, read, table
 
 
@@ -24,10 +25,12 @@ def directions() -> str:
     if not found:
         return ""
     results = [one for several in found.values() for seeds in several.values() for one in seeds]
-    options = sorted({" ".join(option for option in one["overrides"] if option.startswith("training.minutes")) for one in results})
+    options = sorted(
+        {" ".join(option for option in one["overrides"] if option.startswith("training.minutes")) for one in results}
+    )
     return (
-        "## Families on Multi30k\n\ntest2016, beam 5: lower-cased BLEU, the mean of the seeds, and in brackets cased and from the "
-        "worst seed to the best. Sizes and rates were chosen on the validation set; all have the same time "
+        "## Families on Multi30k\n\ntest2016, beam 5: lower-cased BLEU, the mean of the seeds, and in brackets cased and from "
+        "the worst seed to the best. Sizes and rates were chosen on the validation set; all have the same time "
         f"({' or '.join(options)}), on a GPU that several share. {results[0]['machine']}, torch {results[0]['torch']}, "
         f"{max(one['date'] for one in results)}.\n\n`python benchmarks/quality.py --help`, `benchmarks/directions.py`\n"
         f"\n{table(HEAD, direction_rows(found))}\n"
