@@ -62,7 +62,7 @@ def test_nearly_always_is_nine_of_ten(wrong: int, holds: bool) -> None:
     at[torch.randperm(1000)[:wrong] + 1] += 3
     (measure,) = measures_of_position([Looked(at[None], 1100)])
     assert measure.value == pytest.approx(1 - wrong / 1000)
-    assert measure.holds is holds
+    assert measure.holds is holds and measure.leans is not holds
 
 
 def test_a_random_head_has_no_role() -> None:
@@ -117,6 +117,8 @@ def test_the_baseline_knows_how_much_comes_before_the_tokens_that_look() -> None
 
 
 def test_syntactic_is_ten_points_above_the_baseline_and_few_cases_prove_nothing() -> None:
+    assert Measure("positional", "-1", 0.51, None, 100).leans and not Measure("positional", "-1", 0.5, None, 100).leans
+    assert not Measure("positional", "-1", 0.8, None, 29).leans and not Measure("rare", "", 0.8, 0.75, 100).leans
     assert Measure("syntactic", "obj to head", 0.51, 0.4, 100).holds
     assert not Measure("syntactic", "obj to head", 0.49, 0.4, 100).holds
     assert not Measure("syntactic", "obj to head", 1.0, 0.4, FEWEST - 1).holds

@@ -2,7 +2,8 @@
 
     looked(i) = argmax_j weights_ij                         j: real tokens; the marks around a sentence do not count
 
-    positional   looked(i) = i + o, one offset o, for at least 90% of the tokens that have a neighbour there
+    positional   looked(i) = i + o, one offset o, for at least 90% of the tokens that have a neighbour there; for fewer, but
+                 more than half of them, the head is told to do so mostly
     syntactic    looked(i) is what word i depends on, or what depends on it, by one relation
     rare         looked(i) is the least frequent token of the sentence
     alignment    looked(i) is a word of the source that target word i translates
@@ -108,6 +109,11 @@ class Measure(NamedTuple):
             return self.value >= NEARLY_ALWAYS - ROUNDING
         least = 0.0 if self.role == "syntactic" else MOSTLY
         return self.value >= max(self.baseline + ABOVE, least)
+
+    @property
+    def leans(self) -> bool:
+        """Whether this is a place that the head looks at mostly, but not nearly always."""
+        return self.role == "positional" and not self.holds and self.cases >= FEWEST and self.value > MOSTLY
 
 
 def measures_of_position(sentences: Sequence[Looked]) -> list[Measure]:

@@ -46,6 +46,10 @@ class Head(NamedTuple):
     def roles(self) -> list[Measure]:
         return [one for one in self.measures if one.holds]
 
+    @property
+    def leanings(self) -> list[Measure]:
+        return [one for one in self.measures if one.leans]
+
 
 class Matters(NamedTuple):
     """How much the heads of a layer do, a token: (heads,) each."""

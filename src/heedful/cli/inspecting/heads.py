@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from heedful.worker import Worker
 
 MARKS = (
-    "-1, +1, itself: looks at the token before, after, at itself · obj→h, obj→d: from an object to its head, and back · "
-    "rare: at the rarest token · align: at the word that is translated"
+    "-1, +1, itself: looks at the token before, after, at itself; in brackets: mostly · obj→h, obj→d: from an object to its "
+    "head, and back · rare: at the rarest token · align: at the word that is translated"
 )
 COUNTED = 20_000  # lines of training text from which it is known what is rare
 
@@ -108,6 +108,7 @@ def as_plain(head: Any) -> dict[str, Any]:
     kept = {name: value for name, value in head._asdict().items() if name != "measures"}
     return kept | {
         "roles": [one._asdict() for one in head.roles],
+        "leanings": [one._asdict() for one in head.leanings],
         "measures": [one._asdict() for one in head.measures],
     }
 
@@ -117,7 +118,8 @@ def as_text(found: dict[str, Any]) -> str:
     for head in found["heads"]:
         sure, relevant = ("" if head[name] is None else f"{head[name]:.2f}" for name in ("confidence", "relevance"))
         place = head["kind"], str(head["layer"]), str(head["head"])
-        does = ", ".join(told(role, head["alignment_error"]) for role in head["roles"])
+        roles = [told(role, head["alignment_error"]) for role in head["roles"]]
+        does = ", ".join([*roles, *(f"mostly {told(one, None)}" for one in head["leanings"])])
         rows.append((*place, sure, f"{head['share']:.2f}", f"{head['ablation']:+.4f}", relevant, does or "-"))
     left = f", {found['left_out']:,} left out" if found["left_out"] else ""
     return (
@@ -137,14 +139,15 @@ def told(role: dict[str, Any], error: float | None) -> str:
     return f"{' '.join(filter(None, (what, role['what'])))} {role['value']:.0%}{beside}{ending}"
 
 
+def marks(head: dict[str, Any]) -> list[str]:
+    return [*map(mark, head["roles"]), *(f"({mark(one)})" for one in head["leanings"])]
+
+
 def draw(found: dict[str, Any], path: Path) -> None:
     """The grid of all heads as SVG, PNG or PDF."""
     from heedful.inspection.head_pictures import Cell, Meaning, draw_heads
 
-    cells = [
-        Cell(head["kind"], head["layer"], head["head"], head["ablation"], [mark(role) for role in head["roles"]])
-        for head in found["heads"]
-    ]
+    cells = [Cell(head["kind"], head["layer"], head["head"], head["ablation"], marks(head)) for head in found["heads"]]
     draw_heads(cells, path, Meaning("lost without the head, nats a token", MARKS))
 
 
