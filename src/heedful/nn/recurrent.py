@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.nn.dropout import Dropout
+from heedful.nn.repeated import repeated
 
 Hidden = tuple[Tensor, ...]  # the state of a layer, each (rows, dim): what it says, and an LSTM's cell
 Walk = Callable[[Tensor, Tensor | None, Hidden], Hidden]  # W x + b of one token (rows, gates x dim), what is fed, the state
@@ -112,12 +113,12 @@ class Lstm(Layer):
         return said, (hidden[0], cell[0])
 
     def walk(self) -> Walk:
-        weight = torch.cat((self.weight[:, self.inputs : -1], self.recurrent), dim=1).t()  # (fed + dim, gates x dim)
+        multiply = repeated(torch.cat((self.weight[:, self.inputs : -1], self.recurrent), dim=1))  # (gates x dim, fed + dim)
 
         def step(gates: Tensor, fed: Tensor | None, state: Hidden) -> Hidden:
             hidden, cell = state
             known = hidden if fed is None else torch.cat((fed, hidden), dim=-1)
-            i, f, g, o = torch.addmm(gates, known, weight).chunk(4, dim=-1)
+            i, f, g, o = multiply(known, gates).chunk(4, dim=-1)
             cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
             return o.sigmoid() * cell.tanh(), cell
 
@@ -132,12 +133,13 @@ class Gru(Layer):
         return said, (hidden[0],)
 
     def walk(self) -> Walk:
-        feeding, recurrent, two = self.weight[:, self.inputs : -1].t(), self.recurrent.t(), 2 * self.dim
+        feed, keep, two = repeated(self.weight[:, self.inputs : -1]), repeated(self.recurrent), 2 * self.dim
+        nothing = self.recurrent.new_zeros(self.gates * self.dim)
 
         def step(gates: Tensor, fed: Tensor | None, state: Hidden) -> Hidden:
             (hidden,) = state
-            given = gates if fed is None else torch.addmm(gates, fed, feeding)
-            kept = hidden @ recurrent
+            given = gates if fed is None else feed(fed, gates)
+            kept = keep(hidden, nothing)
             r, z = (given[:, :two] + kept[:, :two]).sigmoid().chunk(2, dim=-1)
             n = torch.addcmul(given[:, two:], r, kept[:, two:]).tanh()
             return (torch.lerp(n, hidden.to(n.dtype), z),)
@@ -175,13 +177,14 @@ class Stack(nn.Module):
 
     def walk(self) -> Callable[[Tensor, Tensor | None, list[Hidden]], list[Hidden]]:
         """As a layer's: what is fed goes to the lowest."""
-        bottom, *others = ((layer, layer.walk()) for layer in self)
+        bottom, *others = self
+        first = bottom.walk()
+        above = [(repeated(layer.weight[:, : layer.inputs]), layer.weight[:, -1], layer.walk()) for layer in others]
 
         def step(gates: Tensor, fed: Tensor | None, states: list[Hidden]) -> list[Hidden]:
-            new = [bottom[1](gates, fed, states[0])]
-            for (layer, walk), state in zip(others, states[1:], strict=True):
-                (above,) = layer.foresee(self.dropout(new[-1][0])[:, None])
-                new.append(walk(above, None, state))
+            new = [first(gates, fed, states[0])]
+            for (multiply, bias, walk), state in zip(above, states[1:], strict=True):
+                new.append(walk(multiply(self.dropout(new[-1][0]), bias), None, state))
             return new
 
         return step
