@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import torch
 from workshop import heed, write_recipe
 
 from heedful.build import load
+from heedful.cli.inference import warn_of_other_languages
 from heedful.errors import ConfigError
 
 
@@ -124,10 +126,14 @@ def test_translating_in_another_precision_says_nearly_the_same(trained: Path, ca
 def test_evaluate_against_itself_finds_no_difference(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert heed("evaluate", trained, "--against", trained, "--metrics", "bleu", "--lowercase", "--json") == 0
-    comparison = told(capsys)["comparison"]["bleu"]
+    found = told(capsys)
+    comparison = found["comparison"]["bleu"]
+    assert found["against"] == found["checkpoint"]
     assert "case:lc" in comparison["system"]["signature"]
     assert comparison["difference"] == 0
     assert comparison["p_randomisation"] == 1
+    assert heed("evaluate", trained, "--against", trained, "--metrics", "bleu") == 0
+    assert f"against {found['checkpoint']}" in capsys.readouterr().out
 
 
 def test_an_ensemble_of_a_run_with_itself_is_the_run(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -325,3 +331,14 @@ def test_every_listing_is_told_to_people_too(trained: Path, capsys: pytest.Captu
     ):
         assert heed(*command) == 0
         assert len(capsys.readouterr().out.splitlines()) > 2, command
+
+
+def test_a_run_for_other_languages_is_no_silent_rival(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*languages: str) -> SimpleNamespace:
+        return SimpleNamespace(data=SimpleNamespace(languages=languages or None))
+
+    warn_of_other_languages(run("en", "de"), run("en", "de"))
+    warn_of_other_languages(run("en", "de"), run())
+    assert capsys.readouterr().err == ""
+    warn_of_other_languages(run("en", "de"), run("de", "en"))
+    assert "the other run translates from de to en, not from en to de" in capsys.readouterr().err

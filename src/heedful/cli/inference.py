@@ -99,6 +99,8 @@ def evaluate(
     found["checkpoint"], found["precision"] = str(translator.checkpoint), precision
     if against is not None:
         rival = load_all(against, None, checkpoint, device).at(precision)
+        warn_of_other_languages(translator.run, rival.run)
+        found["against"] = str(rival.checkpoint)
         other = evaluate_system(rival.system, examples, rival.search(search or []), names, how=how)
         found["comparison"] = {
             name: plain(
@@ -139,6 +141,13 @@ def score(
     for one in scored:
         print("too long" if one is None else f"{one.log_probability:.6f}\t{one.tokens}")
     talk(f"perplexity {perplexity(-total, count).value:.4g} over {count:,} tokens")
+
+
+def warn_of_other_languages(ours: Any, theirs: Any) -> None:
+    """Scores of a run on a test set that it was not made for say little."""
+    here, there = ours.data.languages, theirs.data.languages
+    if here and there and here != there:
+        talk(f"the other run translates from {there[0]} to {there[1]}, not from {here[0]} to {here[1]}: mistrust what follows")
 
 
 def load_all(run: Path, together: list[Path] | None, checkpoint: str | None, device: str | None) -> Translator:
@@ -205,7 +214,8 @@ def readable(found: dict[str, Any]) -> str:
     text = f"{found['sentences']:,} sentences, {found['tokenizer']}, {found['checkpoint']}\n{table(rows)}"
     for name, one in found.get("comparison", {}).items():
         text += (
-            f"\n{name}: {one['difference']:+.2f} against the other run, 95% interval {one['low']:+.2f} to {one['high']:+.2f}, "
+            f"\n{name}: {one['difference']:+.2f} against {found['against']}, "
+            f"95% interval {one['low']:+.2f} to {one['high']:+.2f}, "
             f"p {one['p_bootstrap']:.3f} (paired bootstrap), {one['p_randomisation']:.3f} (approximate randomisation)"
         )
     return text
