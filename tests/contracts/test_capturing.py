@@ -24,6 +24,9 @@ TO_THE_HOST = ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select",
 class Aboard(TorchDispatchMode):
     """Refuses what would wait for the host."""
 
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(function)
         picks = function is torch.ops.aten.index.Tensor and any(
@@ -52,9 +55,11 @@ def test_a_training_pass_can_be_captured(model: Speaker, pairs: Pairs) -> None:
         loss, _ = cross_entropy(logits, said, padding=PAD, smoothing=0.1)
         apart = disagreement(logits, logits.detach() + 1e-3, said != PAD)
         (loss.total + apart.total).backward()  # type: ignore[no-untyped-call]
+    assert all(parameter.grad.isfinite().all() for parameter in ours.parameters() if parameter.grad is not None)
 
 
 def test_guiding_can_be_captured() -> None:
     weights, gold = torch.rand(2, 3, 4, 5), torch.ones(2, 4, 5)
     with Aboard():
-        guided_loss(weights, gold, (0, 2))
+        found = guided_loss(weights, gold, (0, 2))
+    assert found.total.isfinite() and found.count == 8

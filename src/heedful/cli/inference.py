@@ -11,6 +11,7 @@ from heedful.cli.output import Checkpoint, Device, Json, Precision, put, table, 
 
 if TYPE_CHECKING:
     from heedful.build import Translator
+    from heedful.tasks.evaluating import How
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 Together = Annotated[list[Path] | None, typer.Option("--with", help="More runs, to translate as an ensemble.")]
@@ -75,8 +76,6 @@ def evaluate(
     """Translate a test set and score it: sacreBLEU's metrics with signatures and intervals, loss and perplexity."""
     from heedful.build import load, load_ensemble
     from heedful.cli.writing import judge
-    from heedful.evaluation.metrics import Options
-    from heedful.evaluation.significance import compare
     from heedful.tasks.evaluating import How
     from heedful.tasks.evaluating import evaluate as evaluate_system
 
@@ -100,20 +99,9 @@ def evaluate(
     if against is not None:
         rival = load_all(against, None, checkpoint, device).at(precision)
         warn_of_other_languages(translator.run, rival.run)
-        found["against"] = str(rival.checkpoint)
         other = evaluate_system(rival.system, examples, rival.search(search or []), names, how=how)
-        found["comparison"] = {
-            name: plain(
-                compare(
-                    other.translations,
-                    result.translations,
-                    examples.references,
-                    metric=name,
-                    options=Options(how.lowercase, tokenise if name == "bleu" else None),
-                )
-            )
-            for name in names
-        }
+        found["against"] = str(rival.checkpoint)
+        found["comparison"] = compared(other.translations, result.translations, examples.references, names, how)
     put(found) if json else print(readable(found))
 
 
@@ -141,6 +129,15 @@ def score(
     for one in scored:
         print("too long" if one is None else f"{one.log_probability:.6f}\t{one.tokens}")
     talk(f"perplexity {perplexity(-total, count).value:.4g} over {count:,} tokens")
+
+
+def compared(theirs: list[str], ours: list[str], references: list[str], names: list[str], how: How) -> dict[str, Any]:
+    """Whether the difference between two systems is significant, by each metric."""
+    from heedful.evaluation.metrics import Options
+    from heedful.evaluation.significance import compare
+
+    options = {name: Options(how.lowercase, how.tokenise if name == "bleu" else None) for name in names}
+    return {name: plain(compare(theirs, ours, references, metric=name, options=options[name])) for name in names}
 
 
 def warn_of_other_languages(ours: Any, theirs: Any) -> None:
