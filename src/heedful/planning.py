@@ -27,17 +27,18 @@ def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
             if number >= WARM:
                 seconds.append(time.perf_counter() - began)
                 tokens += sum(trainer.task.count(one.batch) for one in fed)
-    step = statistics.median(seconds)
+    step, config = statistics.median(seconds), trainer.config
+    steps = min(config.steps, max(1, int(60 * config.minutes / step))) if config.minutes else config.steps
     facts: dict[str, Any] = trainer.task.facts()  # type: ignore[attr-defined]
     return {
         "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
         **facts,
-        "steps": trainer.config.steps,
-        "epochs": trainer.config.steps * trainer.config.accumulate / facts["batches_per_epoch"],
+        "steps": steps,
+        "epochs": steps * config.accumulate / facts["batches_per_epoch"],
         "peak_memory_bytes": peak_memory(),
         "seconds_per_step": step,
         "tokens_per_second": tokens / sum(seconds),
-        "training_seconds": step * trainer.config.steps,  # validation comes on top
+        "training_seconds": step * steps,  # validation comes on top
     }
 
 

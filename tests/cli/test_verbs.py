@@ -179,6 +179,9 @@ def test_plan_tells_sizes_and_leaves_nothing(tmp_path: Path, capsys: pytest.Capt
         len(line.split("\t")[1].split()) + 1 for line in (tmp_path / "pairs.tsv").read_text().splitlines()
     )
     assert plan["parameters"] > 1000 and plan["training_seconds"] > 0 and plan["peak_memory_bytes"] > 0
+    assert heed("train", recipe, "training.steps=1000000", "training.minutes=0.05", "--plan", "--run", run, "--json") == 0
+    limited = told(capsys)
+    assert limited["steps"] < 1_000_000 and 0 < limited["training_seconds"] <= 3.0
     assert not run.exists()
 
 

@@ -27,6 +27,7 @@ from torch.nn import functional
 
 from heedful.nn.blocks import ACTIVATIONS
 from heedful.nn.dropout import Dropout
+from heedful.nn.linear import dtype_of
 from heedful.nn.losses import Loss
 from heedful.nn.taps import Tap
 from heedful.schema import Problem
@@ -124,12 +125,6 @@ class Between(nn.Module):
 def exactly(x: Tensor) -> AbstractContextManager[object]:
     """No mixed precision; a tensor without contents knows none."""
     return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
-
-
-def dtype_of(x: Tensor) -> torch.dtype:
-    """In which products are taken."""
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if not x.is_meta and torch.is_autocast_enabled(device) else x.dtype
 
 
 def spread(choice: Choice, count: int) -> Tensor:

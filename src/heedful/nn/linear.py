@@ -18,6 +18,12 @@ ONEDNN = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
 LARGE = 2**24  # multiplications in a product from which oneDNN was measured to win
 
 
+def dtype_of(x: Tensor) -> torch.dtype:
+    """In which products with x are taken: autocast's, or its own."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if not x.is_meta and torch.is_autocast_enabled(device) else x.dtype
+
+
 def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (rows, inputs), weight (outputs, inputs) of any strides, or packed -> (rows, outputs). Knows no gradients."""
     out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.nn.linear import product
+from heedful.nn.linear import dtype_of, product
 
 CHUNK = 2**21  # logits held at once by projected_cross_entropy: few enough for the cache, enough for fast products
 
@@ -173,9 +173,8 @@ def projected_cross_entropy(
     multiplied. Under autocast the products are taken in its precision, the rest in single."""
     real = (target != padding).nonzero().squeeze(-1)
     wish = WISHES[share](smoothing, len(weight))
-    device = hidden.device.type
-    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-    with torch.autocast(device, enabled=False):
+    dtype = dtype_of(hidden)
+    with torch.autocast(hidden.device.type, enabled=False):
         smoothed, plain = _ProjectedCrossEntropy.apply(  # type: ignore[no-untyped-call]
             hidden.index_select(0, real).to(dtype),
             weight.to(dtype),

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from heedful.nn.linear import dtype_of
+
 Noted = list[tuple[int, Tensor, Tensor]]  # of every token that came back: in which pass, x (rows, inputs), dy (rows, outputs)
 
 
@@ -83,9 +85,3 @@ def repeated(weight: Tensor) -> Map:
         return out
 
     return multiply
-
-
-def dtype_of(weight: Tensor) -> torch.dtype:
-    """In which products are taken."""
-    device = weight.device.type
-    return torch.get_autocast_dtype(device) if not weight.is_meta and torch.is_autocast_enabled(device) else weight.dtype
