@@ -11,7 +11,7 @@ from tiny import unsettle
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.nn.recurrent import CELLS, BothWays, Gru, Hidden, Layer, Lstm, OneWay, Stack
+from heedful.nn.recurrent import CELLS, BothWays, Gru, Hidden, Layer, Lstm, OneWay, Stack, fused_gru, fused_lstm
 
 ROWS, TIME, INPUTS, DIM = 3, 6, 5, 4
 LENGTHS = torch.tensor([6, 2, 4])
@@ -60,6 +60,45 @@ def test_walking_is_reading(layer: Layer) -> None:
         state = walk(gates, None, state)
         assert_close(state[0], expected[:, time])
     assert_close(state, last)
+
+
+def lstm_as_documented(given: Tensor, kept: Tensor, cell: Tensor) -> Hidden:
+    i, f, g, o = (given + kept).chunk(4, dim=-1)
+    cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+    return o.sigmoid() * cell.tanh(), cell
+
+
+def gru_as_documented(given: Tensor, kept: Tensor, hidden: Tensor) -> Tensor:
+    (r, z, n), (kept_r, kept_z, kept_n) = given.chunk(3, dim=-1), kept.chunk(3, dim=-1)
+    update = (z + kept_z).sigmoid()
+    return (1 - update) * (n + (r + kept_r).sigmoid() * kept_n).tanh() + update * hidden
+
+
+@pytest.mark.parametrize("fed", [0, 2])
+@pytest.mark.parametrize("cell", CELLS)
+def test_fused_cells_are_told_all_they_need(cell: str, fed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = unsettle(CELLS[cell](INPUTS, DIM, fed=fed))
+    x, state, more = torch.randn(ROWS, 1, INPUTS), some_state(layer), torch.randn(ROWS, fed) if fed else None
+    expected = layer.walk()(layer.foresee(x)[0], more, state)
+    for name, value in {
+        "has_fused_cells": lambda x: True,
+        "fused_lstm": lstm_as_documented,
+        "fused_gru": gru_as_documented,
+    }.items():
+        monkeypatch.setattr(f"heedful.nn.recurrent.{name}", value)
+    assert_close(layer.walk()(layer.foresee(x)[0], more, state), expected)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_fused_cells_are_as_documented(layer: Layer) -> None:
+    gates = layer.gates * DIM
+    given, kept, state = (torch.randn(ROWS, size, device="cuda", requires_grad=True) for size in (gates, gates, DIM))
+    ours, plain = (fused_lstm, lstm_as_documented) if isinstance(layer, Lstm) else (fused_gru, gru_as_documented)
+    found, expected = ours(given, kept, state), plain(given, kept, state)
+    assert_close(found, expected)
+    pulled = [torch.cat(one, -1) if isinstance(one, tuple) else one for one in (found, expected)]
+    slopes = [torch.autograd.grad(one.square().sum(), (given, kept, state)) for one in pulled]
+    assert_close(*slopes)
 
 
 @pytest.mark.parametrize("cell", CELLS)

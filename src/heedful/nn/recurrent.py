@@ -11,7 +11,8 @@ before the first token leaves no trace, whatever fused kernel runs, and the stat
 place. Padding at the end comes first when one reads backwards.
 
 A layer reads a whole sequence by a fused kernel, and walks one token at a time where something must happen in between; then
-what is known beforehand, W x + b, is computed for all tokens at once, and what is `fed` is what becomes known on the way.
+what is known beforehand, W x + b, is computed for all tokens at once, and what is `fed` is what becomes known on the way. On a
+GPU all that follows the products of a token is then one kernel.
 """
 
 from __future__ import annotations
@@ -101,6 +102,23 @@ def hold(new: Hidden, old: Hidden, real: Tensor) -> Hidden:
     return tuple(torch.where(real[:, None], after, before) for after, before in zip(new, old, strict=True))
 
 
+def has_fused_cells(x: Tensor) -> bool:
+    return x.device.type == "cuda" and not torch.compiler.is_compiling()
+
+
+def fused_lstm(given: Tensor, kept: Tensor, cell: Tensor) -> Hidden:
+    """W x + b and U h, each (rows, gates x dim), and the cell (rows, dim) -> the next state."""
+    hidden, cell, _ = torch.ops.aten._thnn_fused_lstm_cell(given, kept, cell.to(given.dtype))
+    return hidden, cell
+
+
+def fused_gru(given: Tensor, kept: Tensor, hidden: Tensor) -> Tensor:
+    """As for an LSTM; without a cell."""
+    after, _ = torch.ops.aten._thnn_fused_gru_cell(given, kept, hidden.to(given.dtype))
+    found: Tensor = after
+    return found
+
+
 class Lstm(Layer):
     kernel_class, gates, states = nn.LSTM, 4, 2
 
@@ -114,10 +132,13 @@ class Lstm(Layer):
 
     def walk(self) -> Walk:
         multiply = repeated(torch.cat((self.weight[:, self.inputs : -1], self.recurrent), dim=1))  # (gates x dim, fed + dim)
+        nothing = self.recurrent.new_zeros(self.gates * self.dim)
 
         def step(gates: Tensor, fed: Tensor | None, state: Hidden) -> Hidden:
             hidden, cell = state
             known = hidden if fed is None else torch.cat((fed, hidden), dim=-1)
+            if has_fused_cells(gates):
+                return fused_lstm(gates, multiply(known, nothing), cell)
             i, f, g, o = multiply(known, gates).chunk(4, dim=-1)
             cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
             return o.sigmoid() * cell.tanh(), cell
@@ -140,6 +161,8 @@ class Gru(Layer):
             (hidden,) = state
             given = gates if fed is None else feed(fed, gates)
             kept = keep(hidden, nothing)
+            if has_fused_cells(gates):
+                return (fused_gru(given, kept, hidden),)
             r, z = (given[:, :two] + kept[:, :two]).sigmoid().chunk(2, dim=-1)
             n = torch.addcmul(given[:, two:], r, kept[:, two:]).tanh()
             return (torch.lerp(n, hidden.to(n.dtype), z),)
