@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from heedful.models import MODELS
 from heedful.models.gnmt import GNMTConfig
 from heedful.models.transformer import TransformerConfig
-from heedful.nn.experts import Experts, Ledger, balance, chances, unevenness, usage
+from heedful.nn.experts import Experts, Ledger, balance, chances, has_grouped_products, unevenness, usage
 from heedful.nn.taps import ablate, record
 
 DIM, HIDDEN, COUNT, USED = 16, 24, 8, 2
@@ -38,6 +38,12 @@ def by_hand(experts: Experts, x: Tensor) -> Tensor:
     return torch.stack(answers)
 
 
+@pytest.fixture(params=[True, False], ids=["grouped", "all"], autouse=True)
+def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By products of groups, and as a GPU does that has none."""
+    monkeypatch.setattr("heedful.nn.experts.has_grouped_products", lambda device, dtype: request.param)
+
+
 @pytest.mark.parametrize(("count", "used"), [(8, 2), (3, 2), (9, 4)])
 def test_the_answer_is_the_weighted_sum_of_the_chosen_experts(count: int, used: int) -> None:
     experts, x = made(count, used), torch.randn(2, 7, DIM)
@@ -52,6 +58,11 @@ def test_gradients_are_those_of_the_formula() -> None:
     theirs = torch.autograd.grad((by_hand(experts, x) * direction).sum(), wanted)
     for mine, other in zip(ours, theirs, strict=True):
         assert_close(mine, other, atol=1e-5, rtol=1e-4)
+
+
+def test_the_host_is_not_asked_where_there_is_no_product_of_groups() -> None:
+    assert has_grouped_products(torch.device("cpu"), torch.float32)
+    assert not has_grouped_products(torch.device("cuda"), torch.float32), "told without asking the GPU"
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -90,6 +90,8 @@ class Experts(nn.Module):
     def send(self, tokens: Tensor, choice: Choice) -> Tensor:
         """(tokens, dim) -> the chosen experts' answers in the proportion of their weights (tokens, dim)."""
         dtype = dtype_of(tokens)
+        if not has_grouped_products(tokens.device, dtype):
+            return self.send_to_all(tokens.to(dtype), choice)
         sorted_experts, order = choice.expert.flatten().sort(stable=True)  # (tokens x used,)
         experts = torch.arange(self.count, device=tokens.device)
         ends = (sorted_experts <= experts[:, None]).sum(-1, dtype=torch.int32)  # where each expert's tokens end
@@ -99,8 +101,25 @@ class Experts(nn.Module):
         back = answers.index_select(0, order.argsort()).view(-1, self.used, tokens.shape[-1])  # (tokens, used, dim)
         return (back * choice.weight.to(dtype)[..., None]).sum(1)
 
+    def send_to_all(self, tokens: Tensor, choice: Choice) -> Tensor:
+        """As `send`: all experts answer all tokens, and the chosen ones are heard. More work, but nobody has to wait for
+        how many tokens each expert gets, so that a GPU can record it."""
+        dtype = tokens.dtype
+        risen = self.dropout(self.activation(tokens @ self.rise.to(dtype)))  # (experts, tokens, hidden)
+        answers = risen @ self.fall.to(dtype)  # (experts, tokens, dim)
+        heard = answers[choice.expert, torch.arange(len(tokens), device=tokens.device)[:, None]]  # (tokens, used, dim)
+        return (heard * choice.weight.to(dtype)[..., None]).sum(1)
+
     if TYPE_CHECKING:
         __call__ = forward
+
+
+def has_grouped_products(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether torch multiplies group by group in one kernel. On a CPU it takes turns, which costs nothing there; on a GPU
+    without such a kernel it asks the host how large the groups are."""
+    if device.type != "cuda":
+        return True
+    return dtype is torch.bfloat16 and torch.cuda.get_device_capability(device)[0] in (9, 10)
 
 
 class Between(nn.Module):
