@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import PAD, Pairs, Speaker, logits_of
+from tiny import END, PAD, START, Pairs, Speaker, logits_of
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from heedful.nn.losses import cross_entropy, disagreement
+from heedful.nn.rows import States
+from heedful.search import Group, Query, SearchConfig, predictor
+from heedful.search.engine import ready
 from heedful.tasks.guiding import guided_loss
 
 FROM_THE_HOST = ("aten.lift_fresh",)
@@ -56,6 +59,27 @@ def test_a_training_pass_can_be_captured(model: Speaker, pairs: Pairs) -> None:
         apart = disagreement(logits, logits.detach() + 1e-3, said != PAD)
         (loss.total + apart.total).backward()  # type: ignore[no-untyped-call]
     assert all(parameter.grad.isfinite().all() for parameter in ours.parameters() if parameter.grad is not None)
+
+
+METHODS: list[dict[str, Any]] = [{"method": "greedy"}, {"beam": 3}, {"method": "sample", "n_best": 2}]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("options", METHODS, ids=str)
+def test_a_step_of_a_search_can_be_captured(model: Speaker, pairs: Pairs, options: dict[str, Any]) -> None:
+    def start(sources: int, slots: int) -> States:
+        return model.start(pairs.source[:1].repeat(sources, 1), torch.ones_like(pairs.mask[:1]).repeat(sources, 1), room=slots)
+
+    group = Group(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
+    arrivals = iter([group])
+    query = Query(predictor(model), lambda count, slots: next(arrivals, None), START, END, 3, 8, width=6, blank=start)
+    engine = ready(query, SearchConfig(min_length=2, **options), {})
+    for _ in range(2):  # these are taken before anything is captured
+        engine.take_step()
+    before = engine.frontier.count.clone()
+    with Aboard():
+        engine.take_step()
+    assert (engine.frontier.count > before).any()
 
 
 def test_guiding_can_be_captured() -> None:

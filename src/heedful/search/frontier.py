@@ -115,7 +115,7 @@ def note(frontier: Frontier, scores: Tensor, row: Tensor, token: Tensor, place: 
     length = frontier.count + 1  # (sources,) the end counted
     judged = scores / penalty[length][:, None]
     frontier.found_scores.scatter_(1, place, judged)
-    frontier.found_scores[:, -1] = -math.inf
+    frontier.found_scores[:, -1].fill_(-math.inf)
     frontier.found_total.scatter_(1, place, scores)
     frontier.found_length.scatter_(1, place, frontier.count[:, None].expand_as(place))
     frontier.found_said.scatter_(1, place[..., None].expand_as(parents), parents)
