@@ -75,7 +75,7 @@ def test_encodings_are_the_schemes_own_numbers() -> None:
     assert_close(rotary.values, torch.arange(50.0)[:, None] * waves, atol=1e-3, rtol=0)
     distances = torch.arange(-4.0, 5.0)
     assert alibi.first == -4 and alibi.columns == "head"
-    assert_close(alibi.values, -distances.abs()[:, None] * torch.tensor(Alibi.slopes(4)))
+    assert_close(alibi.values, -distances.abs()[:, None] * Alibi.slopes(4))
     relative = scheme("relative")
     said = encoding(relative, 12)
     clipped = torch.arange(-11, 12).clamp(-8, 8) + 8
