@@ -26,7 +26,6 @@ from typing import Any
 from peers.machine import about_here
 from quality import STOPPED, Clock, Failed, Job, call, job
 
-from heedful.errors import DataError
 from heedful.recipe_book import find_recipe, settings_digest
 
 SCORING = 30  # seconds before the limit at which training must stop
@@ -57,7 +56,7 @@ def train(one: Job, work: Path, clock: Clock) -> dict[str, Any]:
 def score(run: Path, split: str, log: Path, clock: Clock) -> dict[str, float]:
     """The figures of `heed evaluate`; none where a run has no test data."""
     code, told = call(["heedful", "evaluate", str(run), "--split", split, "--json"], log, Clock(clock.hard, clock.hard))
-    if code == DataError.exit_code and split == "test":
+    if code and split == "test" and "no test data" in told:
         return {}
     if code:
         raise Failed(f"scoring {split} ended with {code}\n{log.read_text(errors='replace')[-1500:]}")

@@ -1,0 +1,78 @@
+"""Language models are trained, scored and told of; families are told of direction by direction, the best first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import language
+import pytest
+from directions import direction_rows, gather
+from language_rows import HEAD, language_rows
+
+RECIPE = """
+[data]
+form = "text"
+file = "{book}"
+held_out = 0.2
+block = 8
+batch = 4
+
+[tokenizer]
+kind = "characters"
+
+[model]
+family = "gpt"
+dim = 16
+layers = 1
+heads = 2
+max_positions = 8
+
+[task]
+name = "language"
+sample_length = 4
+
+[training]
+steps = 2
+save_every = 2
+validate_every = 2
+"""
+
+
+def test_runs_are_trained_scored_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The second begins with what the first has learnt, and is told why the third gives nothing."""
+    book, recipe, output, work = (tmp_path / name for name in ("book.txt", "recipe.toml", "results", "runs"))
+    book.write_text("the cat sees the old house\n" * 40)
+    recipe.write_text(RECIPE.format(book=book))
+    first, second = f"first {recipe} seed=3", f"second {recipe} training.init={work / 'first'}"
+    broken = f"broken {recipe} training.steps=none"
+    options = [str(output), "--work", str(work), "--also", "training.threads=1"]
+    assert language.main([*options, "--run", first, "--then", second, "--then", broken]) == 1
+    assert "broken: no result" in capsys.readouterr().out
+    assert sorted(path.stem for path in output.iterdir()) == ["first", "second"]
+    found = json.loads((output / "second.json").read_text())
+    assert found["scores"].keys() == {"valid"}, "there is no test data"
+    assert found["steps"] == 2 and not found["stopped"] and found["overrides"][-1] == "training.threads=1"
+    last = found["validations"][-1]
+    assert found["scores"]["valid"]["loss"] == pytest.approx(last["loss"], abs=1e-4)
+    rows = language_rows(output)
+    assert [row[0] for row in rows] == ["first", "second"] and all(len(row) == len(HEAD) for row in rows)
+    assert f"perplexity {found['scores']['valid']['perplexity']:.4g}" in rows[1][2] and rows[1][3] == ""
+
+
+def scored(lowered: float) -> dict[str, Any]:
+    return {
+        "scores": {"bleu": {"value": lowered - 1}},
+        "lowercased": {"bleu": {"value": lowered}},
+        "train_seconds": 90,
+    }
+
+
+def test_families_are_told_by_direction_the_best_first(tmp_path: Path) -> None:
+    for name, value in {"a-de-en-1": 30.0, "a-de-en-2": 32.0, "b-de-en-1": 40.0, "b-en-de-1": 20.0}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(scored(value)))
+    assert direction_rows(gather(tmp_path)) == [
+        ["b", "40.00 (39.00)", "20.00 (19.00)", "1.5", "1"],
+        ["a", "31.00 (30.00, 30.0 to 32.0)", "", "1.5", "2"],
+    ]
