@@ -26,7 +26,7 @@ from heedful.tasks.translation import TranslationConfig
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.training.config import TrainingConfig
 
-MAY_DIFFER = ("training.steps", "training.save_every", "training.validate_every")  # when a run is continued
+MAY_DIFFER = ("training.steps", "training.minutes", "training.save_every", "training.validate_every")  # when a run is continued
 
 if TYPE_CHECKING:
     Data = Any  # the task knows what it reads

@@ -31,6 +31,7 @@ from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import load_state, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
 from heedful.training.durable import replace_text
+from heedful.training.journey import Journey
 from heedful.training.loop import Outcome, Trainer, outcome
 from heedful.training.loop import train as run_to_the_end
 from heedful.training.progress import Progress
@@ -70,7 +71,8 @@ def train_config(config: Run, folder: Path, *, device: str | None = None, consol
             refuse_changes(read_run(folder / "config.toml").config, config, folder)
             done = finished(config, folder)
             if done is not None:
-                console.print(f"{folder} is finished: {done.step} steps", markup=False, soft_wrap=True)
+                why = f"; training.minutes={config.training.minutes:g} are over" if done.step < config.training.steps else ""
+                console.print(f"{folder} is finished: {done.step} steps{why}", markup=False, soft_wrap=True)
                 return done
         progress = make_progress(config, folder, console)
         report = build.check(config, progress.say)
@@ -109,16 +111,15 @@ def finished(config: Run, folder: Path) -> Outcome | None:
     newest, _ = retention.newest(folder / "checkpoints")
     if newest is None:
         return None
-    journey = load_state(newest)["journey"]
-    patience, steps = config.training.patience, config.training.steps
-    if config.training.minutes:
-        steps = min(steps, journey["last"] or steps)
-    if journey["step"] < steps and not 0 < patience <= journey["stale"]:
+    journey, asked = Journey.from_dict(load_state(newest)["journey"]), config.training
+    steps = asked.steps
+    if asked.minutes:
+        journey.plan_again(steps, 60 * asked.minutes)
+        steps = min(steps, journey.last)
+    if journey.step < steps and not 0 < asked.patience <= journey.stale:
         return None
     average = folder / "checkpoints" / "average"
-    if config.training.average in ("last", "best") and (
-        not verifies(average) or load_state(average)["step"] != journey["step"]
-    ):
+    if config.training.average in ("last", "best") and (not verifies(average) or load_state(average)["step"] != journey.step):
         return None
     return outcome(folder, already_done=True)
 

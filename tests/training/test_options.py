@@ -109,7 +109,7 @@ class Clock:
 
 
 def test_a_limit_on_the_time_ends_the_run_and_the_fall_of_the_rate_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     monkeypatch.setattr(loop, "time", Clock())  # an update takes two looks
@@ -123,8 +123,24 @@ def test_a_limit_on_the_time_ends_the_run_and_the_fall_of_the_rate_with_it(
     assert rates == sorted(rates[:2]) + sorted(rates[2:], reverse=True)
     assert rates[-1] < 1e-2 / 5
     assert [line["step"] for line in records(run, "valid")] == [15]
+    capsys.readouterr()
     assert heed(*command) == 0, "there is nothing left to do"
     assert records(run, "train") == told
+    assert "15 steps; training.minutes=0.5 are over" in capsys.readouterr().err
+    assert heed(*command, "training.minutes=1") == 0, "there is more time"
+    assert records(run, "train")[-1]["step"] in range(28, 32)
+    assert "minutes are over after" in capsys.readouterr().err
+
+
+def test_minutes_that_end_before_the_first_report_are_heeded_and_warm_up_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    monkeypatch.setattr(loop, "time", Clock())
+    options = ("training.steps=1000", "training.minutes=0.2", "training.report_every=100", "training.schedule.warmup=50")
+    assert heed("train", recipe, *options, "training.save_every=1000", "training.validate_every=1000", "--run", run) == 0
+    said = capsys.readouterr().err
+    assert "the 0.2 minutes are over after 6 steps, before the learning rate had risen to its peak" in said
 
 
 @pytest.mark.parametrize(
@@ -134,6 +150,13 @@ def test_a_plan_is_as_long_as_the_pace_allows(step: int, spent: float, last: int
     journey = Journey(step=step, seconds=spent)
     journey.plan(90, 60.0)
     assert journey.last == last
+
+
+@pytest.mark.parametrize(("last", "minute", "planned"), [(10, 58.0, 10), (10, 62.0, 10), (10, 120.0, 20), (12, 62.0, 10)])
+def test_a_run_that_was_over_goes_on_for_a_good_deal_more_time_only(last: int, minute: float, planned: int) -> None:
+    journey = Journey(step=10, seconds=60.0, last=last)
+    journey.plan_again(90, minute)
+    assert journey.last == planned
 
 
 def test_a_warm_start_begins_with_the_other_runs_weights(tmp_path: Path) -> None:

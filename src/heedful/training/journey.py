@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
+MORE = 1.1  # times the time that was used
 SMALLER_IS_BETTER = ("loss", "perplexity", "ter")
 
 
@@ -36,7 +37,12 @@ class Journey:
     def plan(self, steps: int, seconds: float) -> None:
         """Choose the update to end with: as many as fit into the time at the pace so far, `steps` at most."""
         left = (seconds - self.seconds) * self.step / max(self.seconds, 1e-9)
-        self.last = min(steps, self.step + max(int(left), 0)) if seconds and self.step else steps
+        self.last = min(steps, self.step + max(int(left), 0)) if self.step else steps
+
+    def plan_again(self, steps: int, seconds: float) -> None:
+        """As `plan`, where a run is taken up again: one that had come to its end goes on only for a good deal more time."""
+        if not self.last or self.step < self.last or seconds > MORE * self.seconds:
+            self.plan(steps, seconds)
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)

@@ -102,8 +102,8 @@ class Trainer:
         return min(self.journey.last, self.config.steps) if self.config.minutes and self.journey.last else self.config.steps
 
     def plan(self, progress: Progress) -> None:
-        """Think over where to end, unless that is here."""
-        if self.config.minutes and self.journey.step < self.last:
+        """Think over where to end."""
+        if self.config.minutes:
             self.journey.plan(self.config.steps, 60 * self.config.minutes)
             progress.expect(self.last)
 
@@ -129,6 +129,8 @@ class Trainer:
         for change in environment.differences(state["environment"]):
             progress.say(f"{change}; bits may differ from an uninterrupted run")
         self.point_best()  # a kill may have come between a checkpoint and its link
+        if self.config.minutes:
+            self.journey.plan_again(self.config.steps, 60 * self.config.minutes)
         progress.say(f"continuing from step {self.journey.step}")
 
     def average_is_current(self) -> bool:
@@ -259,17 +261,27 @@ def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> Non
         trainer.guard.settle()
     updated = time.monotonic()
     trainer.journey.seconds += updated - began
-    if reports:
+    if step < trainer.last and (reports or step & (step - 1) == 0):  # at first more often: 1, 2, 4, 8, …
         trainer.plan(progress)
     last = step == trainer.last
     placed = trainer.validate(progress) if last or step % config.validate_every == 0 else False
     trainer.journey.seconds += time.monotonic() - updated
     if last or placed or stop.asked or step % config.save_every == 0 or out_of_patience(trainer):
         trainer.save()
+    if last and step < config.steps:
+        progress.say(over(step, config))
     if stop.asked and not last:
         raise Interrupted(
             f"asked to stop: saved at step {step} of {trainer.last}", hint="run the same command again to continue"
         )
+
+
+def over(step: int, config: TrainingConfig) -> str:
+    """What to say of a run that ends because its time is over."""
+    text = f"the {config.minutes:g} minutes are over after {step} steps"
+    if step > config.schedule.warmup:
+        return text
+    return f"{text}, before the learning rate had risen to its peak: training.schedule.warmup is {config.schedule.warmup} steps"
 
 
 def out_of_patience(trainer: Trainer) -> bool:
