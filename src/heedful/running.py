@@ -142,6 +142,12 @@ def refuse_changed_data(config: Run, folder: Path) -> None:
         )
 
 
+def vocabularies(tokenizers: Sequence[Tokenizer]) -> str:
+    """Of both sides, or the one they share."""
+    names = dict.fromkeys(tokenizer.description for tokenizer in tokenizers)
+    return " -> ".join(names)
+
+
 def make_progress(config: Run, folder: Path, console: Console) -> Progress:
     board = None
     if config.training.tensorboard:
@@ -171,7 +177,7 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     model = model.to(device)
     task = build.make_task(config, model, tokenizers, corpora)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    progress.say(f"{parameters:,} parameters, {tokenizers[0].description}, {task.describe()}")
+    progress.say(f"{parameters:,} parameters, {vocabularies(tokenizers)}, {task.describe()}")
     if config.training.gates.penalty:
         gating.prepare(task, model, config.training.gates)
     if config.training.recompute:
