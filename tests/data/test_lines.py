@@ -56,10 +56,14 @@ def broken(folder: Path) -> dict[str, tuple[Path, str]]:
     }
     for name, content in contents.items():
         (folder / name).write_bytes(content)
+    there = ", ".join([*sorted(contents)[:5], "…"])
     again = "\n\nhint: copy or download it again"
     crc = "CRC check failed"
     return {
-        "missing": (folder / "other", f"{folder}/other does not exist"),
+        "missing": (
+            folder / "other",
+            f"{folder}/other does not exist\n\nhint: check the name; in {folder.resolve()} there is: {there}",
+        ),
         "near": (
             folder / "trian.en.gz",
             f"{folder}/trian.en.gz does not exist\n\nhint: did you mean '{folder}/train.en.gz'?",

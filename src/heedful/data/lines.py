@@ -18,6 +18,7 @@ from heedful.errors import DataError, nearest
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
+SHOWN = 5  # names of a folder in an error
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -73,5 +74,9 @@ def unreadable(path: Path, error: OSError) -> DataError:
     neighbours = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     close = f"{path.name}.gz" if f"{path.name}.gz" in neighbours else nearest(path.name, neighbours)
     what = f"{path} does not exist" if folder.is_dir() else f"{path} does not exist, nor does the folder {folder}"
-    fetch = None if folder.is_dir() else "`heed data list` names the public corpora, `heed data get NAME` fetches one"
-    return DataError(what, hint=f"did you mean {str(folder / close)!r}?" if close else fetch)
+    if close:
+        return DataError(what, hint=f"did you mean {str(folder / close)!r}?")
+    if folder.is_dir():
+        shown = ", ".join([*neighbours[:SHOWN], *(["…"] if len(neighbours) > SHOWN else [])])
+        return DataError(what, hint=f"check the name; in {folder.resolve()} there is: {shown or 'nothing'}")
+    return DataError(what, hint="`heed data list` names the public corpora, `heed data get NAME` fetches one")
