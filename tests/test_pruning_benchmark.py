@@ -50,6 +50,7 @@ def test_the_text_and_the_table_hold_the_figures() -> None:
         and "1.25 times" in text
         and "1.50 times" in text
     )
+    assert text.endswith("As few are left by gates on all, penalty 0.1: -0.50 on valid, -0.50 on test.")
     rows = pruning_rows(FOUND)
     assert rows[0] == ["whole", "", "8", "8", "8", "39.00", "39.00", "1,000", ""]
     assert rows[1] == ["gates on encoder", "0.1", "5", "8", "4", "38.70", "38.70", "900", "61"]

@@ -1,4 +1,4 @@
-"""A system in a process of its own, as its users run it: the threads of two libraries in one process disturb each other.
+"""A system in a process of its own, as its users run it: in one process several were seen to slow each other down.
 
 with apart({"ours": partial(make_ours, 2), "theirs": partial(make_theirs, 2)}) as systems:
     systems["ours"](5)          # calls there what make_ours(2) gave, with 5, and gives back the answer
