@@ -4,6 +4,7 @@
 
 padded     torch's fused attention as training calls it: no mask where nothing is padded, else a mask
 by …       the same with one of its kernels, where that one takes the shapes
+whole      our kernel, one program for each row and head (heedful/nn/whole_attention.py)
 flat       the tokens of all rows behind each other without padding, and where each row begins (torch.nn.attention.varlen)
 
 Rows are sentences: what is padded is a share of the tokens that the flat kernel never sees.
@@ -25,6 +26,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from heedful.nn.whole_attention import fits, whole_attention
+
 KERNELS = {
     "flash": SDPBackend.FLASH_ATTENTION,
     "cuDNN": SDPBackend.CUDNN_ATTENTION,
@@ -44,56 +47,93 @@ class Shape(NamedTuple):
         return f"{self.rows} x {self.shortest} to {self.time}, {self.heads} heads of {self.size}"
 
 
-SHAPES = (Shape(3200, 32, 32, 8, 64), Shape(800, 32, 32, 8, 64), Shape(800, 32, 24, 8, 64), Shape(170, 24, 17, 4, 64))
+SHAPES = (
+    Shape(3200, 32, 32, 8, 64), Shape(800, 32, 32, 8, 64), Shape(800, 32, 24, 8, 64), Shape(170, 24, 17, 4, 64),
+    Shape(128, 64, 40, 8, 64), Shape(86, 96, 70, 8, 64),
+)  # fmt: skip
 
 
 class Case(NamedTuple):
-    query: Tensor  # (rows, time, heads, size), as a projection gives it
+    inputs: tuple[Tensor, Tensor, Tensor]  # query, key, value, each (rows, time, heads, size), as a projection gives it
     lengths: Tensor  # (rows,)
 
     @property
     def real(self) -> Tensor:
         """(rows, time)"""
-        return torch.arange(self.query.shape[1], device=self.query.device) < self.lengths[:, None]
+        return torch.arange(self.inputs[0].shape[1], device=self.lengths.device) < self.lengths[:, None]
+
+    @property
+    def mask(self) -> Tensor | None:
+        """(rows, 1, 1, time), if anything is padded"""
+        return None if bool(self.real.all()) else self.real[:, None, None, :]
+
+
+class Way(NamedTuple):
+    """A function of its inputs, whose gradients are asked for."""
+
+    call: Callable[[], Tensor]
+    inputs: Sequence[Tensor]
 
 
 def make(shape: Shape, device: torch.device) -> Case:
-    query = torch.randn(shape.rows, shape.time, shape.heads, shape.size, device=device, dtype=torch.bfloat16)
+    size = shape.rows, shape.time, shape.heads, shape.size
+    query, key, value = (torch.randn(size, device=device, dtype=torch.bfloat16).requires_grad_() for _ in range(3))
     steps = torch.linspace(shape.shortest, shape.time, shape.rows, device=device).round().int()
-    return Case(query.requires_grad_(), steps)
+    return Case((query, key, value), steps)
 
 
-def padded(case: Case) -> Callable[[], Tensor]:
-    whole = bool(case.real.all())
-    mask = None if whole else case.real[:, None, None, :]
-    q = case.query.transpose(1, 2)
-    return lambda: scaled_dot_product_attention(q, q, q, mask)
+def by_head(inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """(rows, heads, time, size). Where a graph is captured, this too must be a part of it: its backward pass is."""
+    query, key, value = (one.transpose(1, 2) for one in inputs)
+    return query, key, value
 
 
-def flat(case: Case) -> Callable[[], Tensor]:
+def padded(case: Case) -> Way:
+    mask = case.mask
+    return Way(lambda: scaled_dot_product_attention(*by_head(case.inputs), mask), case.inputs)
+
+
+def whole(case: Case) -> Way:
+    mask = case.mask
+    assert fits(*by_head(case.inputs)), "the kernel is for shorter sequences"
+    return Way(lambda: whole_attention(*by_head(case.inputs), mask, False), case.inputs)
+
+
+def flat(case: Case) -> Way:
     from torch.nn.attention.varlen import varlen_attn
 
-    tokens = case.query.detach()[case.real].requires_grad_()  # (tokens, heads, size)
+    query, key, value = (one.detach()[case.real].requires_grad_() for one in case.inputs)  # (tokens, heads, size)
     begins = torch.nn.functional.pad(case.lengths.cumsum(0), (1, 0)).int()
-    longest = case.query.shape[1]
+    longest = case.inputs[0].shape[1]
 
     def call() -> Tensor:
-        found = varlen_attn(tokens, tokens, tokens, begins, begins, longest, longest)
+        found = varlen_attn(query, key, value, begins, begins, longest, longest)
         assert isinstance(found, Tensor)
         return found
 
-    return call
+    return Way(call, (query, key, value))
 
 
-def milliseconds(call: Callable[[], Tensor]) -> float:
-    """Of a forward and a backward pass, on the GPU's own clock."""
-    pull = torch.ones_like(call())
+def milliseconds(way: Way) -> float:
+    """Of a forward and a backward pass on the GPU's own clock, captured, so that starting kernels from Python is no part."""
+    pull = torch.ones_like(way.call())
+
+    def both() -> None:
+        torch.autograd.grad(way.call(), way.inputs, pull)
+
+    aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(aside):
+        both()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(CALLS):
+            both()
     times: list[float] = []
     for _ in range(BLOCKS):
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         first.record()
-        for _ in range(CALLS):
-            call().backward(pull)  # type: ignore[no-untyped-call]
+        graph.replay()
         last.record()
         torch.cuda.synchronize()
         times.append(first.elapsed_time(last) / CALLS)
@@ -102,14 +142,17 @@ def milliseconds(call: Callable[[], Tensor]) -> float:
 
 def measure(shape: Shape, device: torch.device) -> dict[str, float | str]:
     case = make(shape, device)
-    found: dict[str, float | str] = {"padded": milliseconds(padded(case))}
+    found: dict[str, float | str] = {"padded": milliseconds(padded(case)), "whole": milliseconds(whole(case))}
     for name, kernel in KERNELS.items():
         try:
             with sdpa_kernel(kernel):
                 found[f"by {name}"] = milliseconds(padded(case))
         except RuntimeError as error:
             found[f"by {name}"] = str(error).splitlines()[0]
-    found["flat"] = milliseconds(flat(case))
+    try:
+        found["flat"] = milliseconds(flat(case))
+    except RuntimeError as error:
+        found["flat"] = str(error).splitlines()[0]
     return found
 
 

@@ -20,6 +20,7 @@ from torch.nn import functional
 from heedful.nn import kernels
 from heedful.nn.linear import linear
 from heedful.nn.taps import Tap
+from heedful.nn.whole_attention import fits, whole_attention
 
 Mix = Callable[[Tensor], Tensor | None]
 
@@ -51,6 +52,9 @@ def fused(query: Tensor, key: Tensor, value: Tensor, sight: Sight, dropout: floa
     mask, causal = sight.mask, sight.causal
     if sight.bias is None and not causal and not dropout and kernels.fits_short_attention(query, key, value):
         return kernels.short_attention(query, key, value, mask)
+    if sight.bias is None and not dropout and fits(query, key, value):
+        found: Tensor = whole_attention(query, key, value, mask, causal)
+        return found
     if query.device.type == "cpu" and query.dtype is not torch.float32 and torch.is_grad_enabled():
         wide = Sight(mask, causal, None if sight.bias is None else sight.bias.float())
         with torch.autocast("cpu", enabled=False):  # its backward pass in half precision takes three times as long
