@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.testing import assert_close
 from workshop import heed
 
@@ -19,6 +20,7 @@ import heedful
 from heedful.data.corpus_text import TextConfig, TextStore, encode_text, open_text, passages
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.search import SearchConfig
+from heedful.tasks.evaluating import score_pairs
 from heedful.tasks.language_modelling import Language, LanguageConfig, Texts, judge, surprise, windows
 from heedful.tasks.translating import System
 from heedful.tasks.writing import continuations, generate
@@ -92,6 +94,24 @@ def test_the_surprise_of_a_text_is_that_of_each_token_after_those_in_its_window(
                 hidden = model.step(given, model.start(given[:, :0], None, room=0)).hidden[0, -1]
                 total -= float(model.project(hidden).log_softmax(-1)[text[at + 1]])
     assert surprise(system, ids, 16, stride) == pytest.approx(total, rel=1e-5)
+
+
+def test_however_much_memory_there_is_only_so_many_tokens_have_logits_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(System, "batch_tokens", 2**20)
+    system = system_of(tokenizer_of())
+    (model,) = system.models
+    project, sizes = model.project, []
+
+    def watched(hidden: Tensor) -> Tensor:
+        sizes.append(hidden[..., 0].numel())
+        return project(hidden)
+
+    monkeypatch.setattr(model, "project", watched)
+    surprise(system, np.full(40_000, 5), 16, 0)
+    assert sum(sizes) >= 40_000 and max(sizes) <= 2**14
+    sizes.clear()
+    score_pairs(system, ["a"] * 6000, ["the dog"] * 6000)
+    assert sum(sizes) >= 6000 * 8 and max(sizes) <= 2**14
 
 
 def test_figures_are_of_the_whole_text(book: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def score_pairs(system: System, sources: Sequence[str], targets: Sequence[str]) 
     found: list[Scored | None] = [None] * len(sources)
     specials = system.source_tokenizer.specials, system.target_tokenizer.specials
     order = sorted(fits, key=lambda i: lengths[i], reverse=True)
-    for chosen in batches_of(order, lambda i: lengths[i], min(system.batch_tokens, 2**14)):
+    for chosen in batches_of(order, lambda i: lengths[i], system.scored_tokens):
         batch = collate([source_ids[i] for i in chosen], [target_ids[i] for i in chosen], *specials)
         scores = token_scores(system, batch).cpu().double()
         real = batch.target_out != specials[1].pad

@@ -197,7 +197,7 @@ def surprise(system: System, ids: NDArray[Any], block: int, stride: int) -> floa
     given = torch.cat((torch.tensor([system.target_tokenizer.specials.end]), said[:-1]))
     block = min(block, len(said))
     planned = windows(len(said), block, min(stride or block, block))
-    rows = max(1, system.batch_tokens // block)
+    rows = max(1, system.scored_tokens // block)
     total = 0.0
     for at in range(0, len(planned), rows):
         begins, firsts = (torch.tensor(column) for column in zip(*planned[at : at + rows], strict=True))

@@ -49,6 +49,11 @@ class System:
             return 2**13
         return 2**15 * max(1, torch.cuda.get_device_properties(self.device).total_memory >> 34)  # for every 16 GiB
 
+    @property
+    def scored_tokens(self) -> int:
+        """How many to score at a time: each has logits for the whole vocabulary, which take far more room than its state."""
+        return min(self.batch_tokens, 2**14)
+
 
 GATHER = 2048  # lines that are sorted by length together
 
