@@ -168,6 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--parts", type=lambda text: text.split(","), default=["cpu"], help="of gpu, cpu and file")
     parser.add_argument("--peers", type=lambda text: [peer for peer in text.split(",") if peer], default=["hf", "ct2"])
     parser.add_argument("--run", type=Path, help="a run folder, for the part `file`")
+    parser.add_argument("--every", type=int, default=1, help="of so many sentences of the file one is said plainly, too")
     parser.add_argument("--size", choices=list(SIZES), default="base")
     parser.add_argument("--blocks", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
@@ -189,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in options.parts:
         if name == "file":
             device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-            laps, found["file"] = measure_file(options.run, options.peers, options.blocks, device)
+            laps, found["file"] = measure_file(options.run, options.peers, options.blocks, device, every=options.every)
             found["rows"] += file_rows(laps, found["file"])
         else:
             found["rows"] += measure_part(PARTS[name], SIZES[options.size], options.peers, options.blocks)
