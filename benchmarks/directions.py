@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 DIRECTIONS = ("de-en", "en-de")
-HEAD = ["family", *(f"{direction.replace('-', ' -> ')}, lower-cased (cased)" for direction in DIRECTIONS), "minutes", "seeds"]
+HEAD = [
+    "family",
+    *(f"{direction.replace('-', ' -> ')}, lower-cased (cased)" for direction in DIRECTIONS),
+    "minutes",
+    "of the chip",
+    "seeds",
+]
 
 Found = dict[str, dict[str, list[dict[str, Any]]]]  # family -> direction -> results, one a seed
 
@@ -45,6 +51,7 @@ def row(family: str, results: dict[str, list[dict[str, Any]]]) -> list[str]:
         family,
         *(cell(results.get(direction, [])) for direction in DIRECTIONS),
         f"{minutes:.1f}",
+        " or ".join(f"{share}%" for share in sorted({one["percent_of_the_chip"] for one in every})),
         " or ".join(map(str, counts)),
     ]
 

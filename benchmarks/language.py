@@ -43,7 +43,7 @@ def train(one: Job, work: Path, clock: Clock) -> dict[str, Any]:
     return {
         "recipe": one.recipe,
         "settings": settings_digest(find_recipe(one.recipe)),
-        "overrides": one.options,
+        "overrides": [option.replace(f"{work}/", "") for option in one.options],  # a run is called by its name
         "train_seconds": round(seconds, 1),
         "steps": told[-1]["step"],
         "stopped": code == STOPPED,

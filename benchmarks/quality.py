@@ -125,6 +125,7 @@ def ours(one: Job, work: Path, clock: Clock) -> dict[str, Any]:
         "tokenizer_sha256": load_tokenizers(run)[1].fingerprint,
         "train_seconds": round(seconds),
         "checkpoint": Path(found["checkpoint"]).name,
+        "percent_of_the_chip": int(os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", 100)),  # that it might use at a time
         **about_here(),
     }
 

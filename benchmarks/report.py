@@ -9,6 +9,7 @@ import sys
 
 from families_rows import update_family_recipes
 from headers import update_recipes
+from language_rows import update_language_recipes
 from sections import RESULTS, ROOT, growth, inside, read, speed, systems
 from sections.quality import quality
 
@@ -35,7 +36,12 @@ def main() -> None:
     text = f"# Results\n\nWritten by `python benchmarks/report.py` from `benchmarks/results`.\n\n{written}"
     (ROOT / "docs" / "results.md").write_text(text)
     print(text)
-    for said in (*update_recipes(RESULTS / "quality"), *update_family_recipes(read("families.json"))):
+    updated = (
+        update_recipes(RESULTS / "quality"),
+        update_family_recipes(read("families.json")),
+        update_language_recipes(RESULTS / "language"),
+    )
+    for said in (line for lines in updated for line in lines):
         print(said, file=sys.stderr)
 
 

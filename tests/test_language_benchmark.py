@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import language
+import language_rows
 import pytest
 from directions import direction_rows, gather
-from language_rows import HEAD, language_rows
+
+from heedful.recipe_book import settings_digest
 
 RECIPE = """
 [data]
@@ -53,12 +55,32 @@ def test_runs_are_trained_scored_and_told(tmp_path: Path, capsys: pytest.Capture
     assert sorted(path.stem for path in output.iterdir()) == ["first", "second"]
     found = json.loads((output / "second.json").read_text())
     assert found["scores"].keys() == {"valid"}, "there is no test data"
-    assert found["steps"] == 2 and not found["stopped"] and found["overrides"][-1] == "training.threads=1"
+    assert found["steps"] == 2 and not found["stopped"] and found["overrides"] == ["training.init=first", "training.threads=1"]
     last = found["validations"][-1]
     assert found["scores"]["valid"]["loss"] == pytest.approx(last["loss"], abs=1e-4)
-    rows = language_rows(output)
-    assert [row[0] for row in rows] == ["first", "second"] and all(len(row) == len(HEAD) for row in rows)
+    rows = language_rows.language_rows(output)
+    assert [row[0] for row in rows] == ["first", "second"] and all(len(row) == len(language_rows.HEAD) for row in rows)
     assert f"perplexity {found['scores']['valid']['perplexity']:.4g}" in rows[1][2] and rows[1][3] == ""
+
+
+def test_a_recipe_tells_what_was_measured_of_it_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    book = {name: tmp_path / f"{name}.toml" for name in ("tale", "changed")}
+    for path in book.values():
+        path.write_text(f"# purpose: tales\n# result: an older one\n{RECIPE.format(book='b')}")
+    monkeypatch.setattr(language_rows, "all_recipes", lambda: book)
+    found = {
+        "recipe": "tale", "settings": settings_digest(book["tale"]), "overrides": ["seed=3"], "train_seconds": 90,
+        "scores": {"valid": {"loss": 1.25}}, "machine": "a machine", "date": "2026-01-02",
+    }  # fmt: skip
+    (tmp_path / "tale.json").write_text(json.dumps(found))
+    (tmp_path / "tale-twice.json").write_text(
+        json.dumps(found | {"date": "2027-01-02"})
+    )  # with other options, as its name says
+    (tmp_path / "changed.json").write_text(json.dumps(found | {"recipe": "changed", "settings": "another"}))
+    assert len(list(language_rows.update_language_recipes(tmp_path))) == 2
+    told = ["# purpose: tales", "# result: valid loss 1.25", "# machine: a machine", "# minutes: 1.5", "# date: 2026-01-02"]
+    assert book["tale"].read_text().splitlines()[:6] == [*told, "# options: seed=3"]
+    assert book["changed"].read_text().splitlines()[:2] == ["# purpose: tales", ""]
 
 
 def scored(lowered: float) -> dict[str, Any]:
@@ -66,6 +88,7 @@ def scored(lowered: float) -> dict[str, Any]:
         "scores": {"bleu": {"value": lowered - 1}},
         "lowercased": {"bleu": {"value": lowered}},
         "train_seconds": 90,
+        "percent_of_the_chip": 10,
     }
 
 
@@ -73,6 +96,6 @@ def test_families_are_told_by_direction_the_best_first(tmp_path: Path) -> None:
     for name, value in {"a-de-en-1": 30.0, "a-de-en-2": 32.0, "b-de-en-1": 40.0, "b-en-de-1": 20.0}.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(scored(value)))
     assert direction_rows(gather(tmp_path)) == [
-        ["b", "40.00 (39.00)", "20.00 (19.00)", "1.5", "1"],
-        ["a", "31.00 (30.00, 30.0 to 32.0)", "", "1.5", "2"],
+        ["b", "40.00 (39.00)", "20.00 (19.00)", "1.5", "10%", "1"],
+        ["a", "31.00 (30.00, 30.0 to 32.0)", "", "1.5", "10%", "2"],
     ]

@@ -17,9 +17,11 @@ def quality() -> str:
     signatures = sorted({one["scores"]["bleu"]["signature"] for row in found for one in row.seeds})
     return (
         "## Quality\n\nSingle models on the test sets of their data: the mean of the seeds and each of them. Seconds are "
-        "those of the whole training, data, compilation and validation included, on a machine that several runs shared. "
+        "those of the whole training, imports, data, tokenizer, compilation and validation included, on a machine that several "
+        "runs shared. "
         "Settings were chosen on the validation sets. HF Marian is a model of the same size and tokenizer, trained by "
-        "`benchmarks/peers/translation.py` for the seconds in brackets; of several the one with the best validation BLEU. "
+        "`benchmarks/peers/translation.py` for the seconds in brackets, to which imports, data and tokenizer are not counted: "
+        "they are the same as what `training.minutes` gave ours; of several peers the one with the best validation BLEU. "
         f"Signature: {' and '.join(f'`{signature}`' for signature in signatures)}.\n\n`python benchmarks/quality.py --help`\n"
         f"\n{table(head, [cells(row) for row in found])}\n"
     )

@@ -31,13 +31,24 @@ def training_gpu() -> str:
 
 
 def training_cpu() -> str:
-    found = read("train_cpu.json")
-    speeds = found["tokens_per_second"]
+    names = [name for name in ("train_cpu.json", "train_cpu_bf16.json") if measured(name)]
+    every = [read(name) for name in names]
+    rows = [
+        [
+            one["precision"],
+            f"{one['tokens_per_second']['heedful']:,.0f}",
+            f"{one['tokens_per_second']['marian']:,.0f}",
+            f"{one['median_ratio']:.2f} x ({min(one['ratios']):.2f} to {max(one['ratios']):.2f})",
+            one["date"],
+        ]
+        for one in every
+    ]
     return (
-        f"## Training on two CPU cores\n\nd256, 3 + 3 layers, vocabulary 8,000, 64 x 24 tokens, fp32, dropout 0.1: heedful "
-        f"{speeds['heedful']:,.0f}, HF Marian {speeds['marian']:,.0f} target tokens per second; median ratio of seven "
-        f"alternating blocks {found['median_ratio']:.2f} ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
-        "\n`python benchmarks/train_cpu.py`\n"
+        "## Training on two CPU cores\n\nd256, 3 + 3 layers, vocabulary 8,000, 64 x 24 tokens, dropout 0.1: target tokens per "
+        "second, both in the same precision; bf16 is autocast, on a processor that multiplies bf16. The ratio is the median of "
+        f"alternating blocks, in brackets the worst and the best. {every[0]['machine']}, torch {every[0]['torch']}.\n"
+        "\n`python benchmarks/train_cpu.py`, `python benchmarks/train_cpu.py --precision bf16`\n"
+        f"\n{table(['precision', 'heedful', 'HF Marian', 'times as fast', 'date'], rows)}\n"
     )
 
 

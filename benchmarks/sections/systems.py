@@ -31,7 +31,8 @@ def directions() -> str:
     return (
         "## Families on Multi30k\n\ntest2016, beam 5: lower-cased BLEU, the mean of the seeds, and in brackets cased and from "
         "the worst seed to the best. Sizes and rates were chosen on the validation set; all have the same time "
-        f"({' or '.join(options)}), on a GPU that several share. {results[0]['machine']}, torch {results[0]['torch']}, "
+        f"({' or '.join(options)}), on a GPU that several share, each on no more of it at a time than the table says: unequal "
+        f"shares favour the larger. {results[0]['machine']}, torch {results[0]['torch']}, "
         f"{max(one['date'] for one in results)}.\n\n`python benchmarks/quality.py --help`, `benchmarks/directions.py`\n"
         f"\n{table(HEAD, direction_rows(found))}\n"
     )
@@ -44,6 +45,7 @@ def language() -> str:
     return (
         "## Language models\n\nWeights were chosen on the validation data; seconds are those of the whole training, validation "
         "included. Published beside it: nanoGPT's validation loss of 1.47 on tiny Shakespeare after three minutes of an A100; "
-        "AWD-LSTM's test perplexity of 65.8 on WikiText-2.\n\n`python benchmarks/language.py --help`\n"
+        "AWD-LSTM's test perplexity of 65.8 on WikiText-2. The validation phrases of SST-2 are often parts of training "
+        "phrases; its test sentences are not.\n\n`python benchmarks/language.py --help`\n"
         f"\n{table(LANGUAGE_HEAD, rows)}\n"
     )
