@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -12,8 +12,9 @@ from torch.testing import assert_close
 
 from heedful.errors import ConfigError
 from heedful.inspection.removal import Kept, best_heads, heads_left, open_heads, shrink
-from heedful.models.gpt import GPTConfig
-from heedful.models.transformer import TELLING_HEADS_APART, Transformer, TransformerConfig
+from heedful.models.family import TELLING_HEADS_APART
+from heedful.models.gpt import GPT, GPTConfig
+from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.blocks import NORMS
 from heedful.nn.gates import add_gates, attentions, gates
 from heedful.nn.positions import POSITIONS
@@ -45,16 +46,30 @@ def config_of(**changes: Any) -> TransformerConfig:
     return made
 
 
-def smaller(model: Transformer, kept: Kept) -> Transformer:
+def gated_gpt(**changes: Any) -> Any:
+    torch.manual_seed(3)
+    config = tiny_config("gpt", {"heads": 4, "layers": 3} | changes)
+    assert isinstance(config, GPTConfig)
+    model = unsettle(GPT(config, 11, 11))
+    add_gates(model)
+    for log_a, values in zip(gates(model).values(), SOME[2:5], strict=True):
+        log_a.data = torch.tensor(values)
+    return model.eval()
+
+
+Headed = TypeVar("Headed", Transformer, GPT)
+
+
+def smaller(model: Headed, kept: Kept) -> Headed:
     """Built from its config alone, then given the weights."""
     left = heads_left(kept, model.config.heads_by_kind)
-    config = TransformerConfig(**(model.config.model_dump(exclude_unset=True) | model.config.with_heads(left)))
-    made = Transformer(config, 11, 11)
+    config = type(model.config)(**(model.config.model_dump(exclude_unset=True) | model.config.with_heads(left)))
+    made = type(model)(config, 11, 11)
     made.load_state_dict(shrink(model, kept))
     return made.eval()
 
 
-def one_by_one(model: Transformer, pairs: Pairs) -> Tensor:
+def one_by_one(model: Any, pairs: Pairs) -> Tensor:
     state, said = model.start(pairs.source, pairs.mask, room=pairs.target.shape[1]), []
     for token in pairs.target.unbind(1):
         step = model.step(token[:, None], state)
@@ -107,6 +122,42 @@ def test_where_heads_are_told_apart_by_number_only_cross_attention_loses_some(po
     assert_close(logits_of(small, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
 
 
-def test_a_family_with_one_number_of_heads_says_so() -> None:
-    with pytest.raises(ConfigError, match="taken out of a GPT, whose config has no number of heads for each layer"):
-        _ = GPTConfig().heads_by_kind
+@pytest.mark.parametrize("position", EXACT)
+@pytest.mark.parametrize(
+    "changes", [{"norm": "pre"}, {"norm": "post", "reach": ("full", "local", "local"), "block": 4}], ids=str
+)
+def test_a_decoder_alone_says_the_same_without_its_closed_heads(changes: dict[str, Any], position: str, pairs: Pairs) -> None:
+    model = gated_gpt(position=position, **changes)
+    small = smaller(model, open_heads(model))
+    assert small.config.head_counts == (1, 3, 0)
+    assert_close(logits_of(small, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
+    assert_close(one_by_one(small, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
+    alone = pairs._replace(source=pairs.source[:, :0], mask=pairs.mask[:, :0])  # as a language model, which reads nothing
+    assert_close(logits_of(small, alone), logits_of(model, alone), atol=1e-5, rtol=0)
+    assert_close(one_by_one(small, alone), logits_of(model, alone), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"position": "alibi"}, "position 'alibi' tells heads apart"),
+        ({"reach": ("full", "compressed", "full")}, "layer 1 has compressed attention, which mixes its heads"),
+    ],
+    ids=str,
+)
+def test_heads_that_are_not_alone_do_not_go(changes: dict[str, Any], sentence: str) -> None:
+    model = gated_gpt(**changes)
+    with pytest.raises(ConfigError, match=sentence):
+        smaller(model, open_heads(model))
+
+
+def test_compressed_attention_may_stay_as_it_is(pairs: Pairs) -> None:
+    model = gated_gpt(reach=("full", "compressed", "full"))
+    small = smaller(model, open_heads(model) | {"layers.1.attention": [0, 1, 2, 3]})
+    assert small.config.head_counts == (1, 4, 0)
+    assert_close(logits_of(small, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
+
+
+def test_a_family_without_such_heads_says_so() -> None:
+    with pytest.raises(ConfigError, match="taken out of a ConvS2S, whose config has no number of heads for each layer"):
+        _ = tiny_config("convs2s", {}).heads_by_kind  # type: ignore[attr-defined]

@@ -14,10 +14,13 @@ def prune(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     out: Annotated[Path, typer.Option(help="The folder of the smaller run.")],
     keep: Annotated[
-        list[str] | None, typer.Option(help="encoder=6, decoder=8, cross=8; without it, what gates have closed goes.")
+        list[str] | None,
+        typer.Option(help="encoder=6, decoder=8, cross=8; of a gpt within=8. Without it, what gates have closed goes."),
     ] = None,
     by: Annotated[str, typer.Option(help="With --keep, what ranks the heads: gradient or ablation.")] = "gradient",
-    sentences: Annotated[int, typer.Option(min=1, help="Training sentences to rank them by.")] = 1000,
+    sentences: Annotated[
+        int, typer.Option(min=1, help="Training sentences, blocks of text or examples to rank them by.")
+    ] = 1000,
     checkpoint: Checkpoint = None,
     device: Device = None,
     json: Json = False,

@@ -36,8 +36,8 @@ KINDS = {
     "encoder.*.attention.look.weights": Kind("encoder", "source", "source"),
     "decoder.*.attention.look.weights": Kind("decoder", "target", "target"),
     "*cross.look.weights": Kind("cross", "target", "source"),
-    "layers.*.reading.weights": Kind("reading", "source", "source"),
-    "layers.*.attention.look.weights": Kind("within", "target", "both"),
+    "*layers.*.reading.weights": Kind("reading", "source", "source"),
+    "*layers.*.attention.look.weights": Kind("within", "target", "both"),
 }
 
 

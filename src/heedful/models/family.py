@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
+
+from pydantic import NonNegativeInt, PositiveInt
 
 from heedful.errors import ConfigError
 from heedful.schema import Config, Problem
+
+PerLayer = PositiveInt | tuple[NonNegativeInt, ...]  # one number of heads for all layers, or one for each
+TELLING_HEADS_APART = ("t5", "alibi")  # positions that are not the same for every head
+
+
+def per_layer(heads: PerLayer, layers: int) -> tuple[int, ...]:
+    return (heads,) * layers if isinstance(heads, int) else heads
+
+
+def keep_numbered(position: str, before: Sequence[tuple[int, ...]], left: Sequence[tuple[int, ...]]) -> None:
+    """Refuse to take heads out of self-attention whose positions know them by their numbers."""
+    if position in TELLING_HEADS_APART and list(before) != list(left):
+        sentence = f"position {position!r} tells heads apart by their number, so none can go from self-attention"
+        raise ConfigError(sentence, hint="train with another model.position, or take heads of cross-attention alone")
 
 
 class FamilyConfig(Config):
@@ -17,7 +33,7 @@ class FamilyConfig(Config):
         """Heads of each layer, by kind, where each layer may have another number of them."""
         raise ConfigError(
             f"heads cannot be taken out of a {type(self).__name__.removesuffix('Config')}, whose config has no number of "
-            "heads for each layer; expected a model of family 'transformer'"
+            "heads for each layer; expected a model of family 'transformer' or 'gpt'"
         )
 
     def with_heads(self, left: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:

@@ -13,16 +13,18 @@ The end token of the source and the start token of the target together separate 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeFloat, PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.models.family import FamilyConfig
+from heedful.errors import ConfigError
+from heedful.models.family import FamilyConfig, PerLayer, keep_numbered, per_layer
 from heedful.nn import masks
-from heedful.nn.attention import Heads, SelfAttention, join_heads
+from heedful.nn.attention import Heads, NoHeads, join_heads, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
 from heedful.nn.dropout import Dropout
 from heedful.nn.layers import Layers
@@ -45,7 +47,7 @@ class GPTConfig(FamilyConfig):
     family: Literal["gpt"] = "gpt"
     dim: PositiveInt = 768
     layers: PositiveInt = 12
-    heads: PositiveInt = 12
+    heads: PerLayer = 12  # one number, or one for each layer; a layer without heads adds its bias alone
     head_dim: PositiveInt | None = None  # dim / heads unless said
     feed_forward: PositiveInt | None = None  # 4 x dim unless said
     activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "gelu_tanh"
@@ -66,8 +68,25 @@ class GPTConfig(FamilyConfig):
     activation_dropout: Probability = 0.0
 
     @property
+    def head_counts(self) -> tuple[int, ...]:
+        return per_layer(self.heads, self.layers)
+
+    @property
     def size_of_head(self) -> int:
-        return self.head_dim or self.dim // self.heads
+        return self.head_dim or self.dim // max(self.head_counts)
+
+    @property
+    def heads_by_kind(self) -> dict[str, tuple[int, ...]]:
+        return {"within": self.head_counts}
+
+    def with_heads(self, left: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+        within = left["within"]
+        keep_numbered(self.position, [self.head_counts], [within])
+        for layer, (reach, before, now) in enumerate(zip(self.reaches, self.head_counts, within, strict=True)):
+            if reach == "compressed" and now != before:
+                sentence = f"layer {layer} has compressed attention, which mixes its heads, so none of them can go"
+                raise ConfigError(sentence, hint="train with gates on a model whose layers have reach 'full' or 'local'")
+        return {"heads": within, "head_dim": self.size_of_head}
 
     @property
     def reaches(self) -> tuple[ReachName, ...]:
@@ -79,14 +98,21 @@ class GPTConfig(FamilyConfig):
         if len(self.reaches) != self.layers:
             given = f"given {list(self.reaches)!r}, expected one word or one for each of {self.layers} layers"
             problems.append(Problem("reach", given))
-        if self.head_dim is None and self.dim % self.heads:
-            sentence = f"given {self.heads}, which does not divide dim {self.dim}; or set model.head_dim"
+        if len(self.head_counts) != self.layers:
+            given = f"given {list(self.head_counts)!r}, expected one number or one for each of {self.layers} layers"
+            problems.append(Problem("heads", given))
+        elif self.head_dim is None and not max(self.head_counts):
+            problems.append(Problem("head_dim", "missing; it cannot be told from heads where there are none"))
+        elif self.head_dim is None and self.dim % max(self.head_counts):
+            sentence = f"given {max(self.head_counts)}, which does not divide dim {self.dim}; or set model.head_dim"
             problems.append(Problem("heads", sentence))
         elif self.position == "rotary" and self.size_of_head % 2:
             sentence = f"given 'rotary', which needs an even head size, but it is {self.size_of_head}"
             problems.append(Problem("position", sentence))
         if self.position == "sinusoidal" and self.dim % 2:
             problems.append(Problem("dim", f"given {self.dim}, expected an even number for sinusoidal positions"))
+        if not problems and ("compressed", 0) in zip(self.reaches, self.head_counts, strict=True):
+            problems.append(Problem("heads", "given 0 for a layer with compressed attention, which needs some"))
         if "compressed" in self.reaches and self.stride == 1:
             problems.append(Problem("stride", "given 1, which compresses nothing; expected 2 or more"))
         idle = {}
@@ -173,14 +199,14 @@ def has_room(state: State) -> bool:
 
 
 class Layer(nn.Module):
-    def __init__(self, config: GPTConfig, reach: ReachName) -> None:
+    def __init__(self, config: GPTConfig, reach: ReachName, heads: int) -> None:
         super().__init__()
-        residual, width = NORMS[config.norm], config.heads * config.size_of_head
+        residual, width = NORMS[config.norm], heads * config.size_of_head
         size = config.stride if reach == "compressed" else config.block
         self.reach = REACHES[reach](width, size)
         self.reading = Heads(config.attention_dropout)  # the same look-up, with taps of its own: a source is another sequence
         self.read = Tap()
-        self.attention = SelfAttention(config.dim, config.heads, config.size_of_head, config.attention_dropout)
+        self.attention = self_attention(config.dim, heads, config.size_of_head, config.attention_dropout)
         self.attention_residual = residual(config.dim, config.dropout)
         made = FEED_FORWARDS[config.activation]
         hidden = config.feed_forward or 4 * config.dim
@@ -191,23 +217,30 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, position: Position, now: Now, before: Tree, history: History) -> tuple[Tensor, Kept]:
         """x (sources, new, dim); before: this layer's keys and values so far, and what it has not convolved yet."""
         kept: list[Kept] = []
+        attention = self.attention
 
         def attend(x: Tensor) -> Tensor:
-            made = Triple(*self.attention.split(x))
+            made = Triple(*attention.split(x))
+            if isinstance(attention, NoHeads):
+                nothing = made.key.view(now.rows, now.time, 0, made.key.shape[-1])
+                kept.append(Kept(nothing, nothing, None))
+                return attention(x, made.key, made.value, None)
             if now.whole:
-                look = self.reading if now.reading else self.attention.look
+                look = self.reading if now.reading else attention.look
                 found, new = self.reach(look, made, position, now.real)
             else:
-                found, new = self.follow(made, position, now, before, history)
+                found, new = self.follow(attention.look, made, position, now, before, history)
             kept.append(new)
-            out: Tensor = self.attention.out(join_heads(found))
+            out: Tensor = attention.out(join_heads(found))
             return out
 
         x = self.attention_residual(x, attend)
         x = self.feed_forward_residual(x, self.feed_forward)
         return self.read(x) if now.reading else self.out(x), kept[0]
 
-    def follow(self, made: Triple, position: Position, now: Now, before: Tree, history: History) -> tuple[Tensor, Kept]:
+    def follow(
+        self, look: Heads, made: Triple, position: Position, now: Now, before: Tree, history: History
+    ) -> tuple[Tensor, Kept]:
         """What new tokens find among all that came before, and among themselves."""
         key, value = (x.transpose(1, 2).reshape(now.rows, now.time, x.shape[1], -1) for x in (made.key, made.value))
         new = self.reach.blend(key, value, history, now.real)  # (rows, time, heads, size)
@@ -217,7 +250,7 @@ class Layer(nn.Module):
         key, value = now.put(before, new._replace(key=turned))
         seen = self.reach.narrow(now.seen, now.query_positions, now.key_positions)[:, None]  # (sources, 1, new, slots)
         looks = sight(position, query, now.query_positions, now.key_positions, seen)
-        return self.attention.look(query, key, value, looks), new
+        return look(query, key, value, looks), new
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -233,7 +266,7 @@ class GPT(nn.Module):
         self.readout = Readout(self.embedding if self.output is None else self.output)
         size = PositionSize(
             dim=config.dim,
-            heads=config.heads,
+            heads=max(config.head_counts),
             head_dim=config.size_of_head,
             limit=config.max_positions,
             clip=config.relative_clip,
@@ -243,7 +276,7 @@ class GPT(nn.Module):
         self.word_dropout = Dropout(config.word_dropout)
         self.embedding_dropout = Dropout(config.dropout if config.embedding_dropout is None else config.embedding_dropout)
         self.output_dropout = Dropout(config.output_dropout)
-        self.layers = Layers(Layer(config, reach) for reach in config.reaches)
+        self.layers = Layers(Layer(config, *both) for both in zip(config.reaches, config.head_counts, strict=True))
         self.last = NORMS[config.norm].last(config.dim)
         self.initialise()
 
@@ -257,7 +290,8 @@ class GPT(nn.Module):
                 nn.init.normal_(table.weight, std=DEVIATION)
         if self.config.norm == "pre":
             for layer in self.layers:
-                for ends in (layer.attention.out, layer.feed_forward.fall):
+                joins = [] if isinstance(layer.attention, NoHeads) else [layer.attention.out]
+                for ends in (*joins, layer.feed_forward.fall):
                     nn.init.normal_(ends.weight, std=DEVIATION / math.sqrt(2 * len(self.layers)))
 
     @property
@@ -280,8 +314,8 @@ class GPT(nn.Module):
                 memory = self.surprises(hidden, source, source_mask)
         else:
             weight = self.embedding.weight
-            nothing = weight.new_zeros(sources, 0, self.config.heads, self.config.size_of_head)
-            pairs = [(nothing, nothing)] * len(self.layers)
+            counts, size = self.config.head_counts, self.config.size_of_head
+            pairs = [(weight.new_zeros(sources, 0, heads, size),) * 2 for heads in counts]
             past = [layer.reach.beginning(sources, weight) for layer in self.layers]
         there = torch.ones_like(source, dtype=torch.bool) if source_mask is None else source_mask
         written = {"layers": pairs, "positions": positions}

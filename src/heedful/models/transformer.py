@@ -18,8 +18,7 @@ import torch
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from heedful.errors import ConfigError
-from heedful.models.family import FamilyConfig
+from heedful.models.family import FamilyConfig, PerLayer, keep_numbered, per_layer
 from heedful.nn import masks
 from heedful.nn.attention import cross_attention, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
@@ -31,9 +30,6 @@ from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, Po
 from heedful.nn.rows import State, Step, Tree, claim, write, write_pair
 from heedful.nn.taps import Tap
 from heedful.schema import Probability, Problem, refuse, unused
-
-PerLayer = PositiveInt | tuple[NonNegativeInt, ...]
-TELLING_HEADS_APART = ("t5", "alibi")  # positions that are not the same for every head
 
 
 class TransformerConfig(FamilyConfig):
@@ -77,10 +73,7 @@ class TransformerConfig(FamilyConfig):
         return dict(zip(("encoder", "decoder", "cross"), self.head_counts, strict=True))
 
     def with_heads(self, left: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-        fewer = any(left[kind] != self.heads_by_kind[kind] for kind in ("encoder", "decoder"))
-        if fewer and self.position in TELLING_HEADS_APART:
-            sentence = f"position {self.position!r} tells heads apart by their number, so none can go from self-attention"
-            raise ConfigError(sentence, hint="take heads of cross-attention alone")
+        keep_numbered(self.position, self.head_counts[:2], (left["encoder"], left["decoder"]))
         return {
             "heads": left["encoder"],
             "decoder_heads": left["decoder"],
@@ -147,10 +140,6 @@ def misfits_of_experts(config: TransformerConfig) -> list[Problem]:
     if config.activation == "swiglu":
         problems.append(Problem("activation", "given 'swiglu', expected 'relu' or 'gelu' where there are experts"))
     return problems
-
-
-def per_layer(heads: PerLayer, layers: int) -> tuple[int, ...]:
-    return (heads,) * layers if isinstance(heads, int) else heads
 
 
 class EncoderLayer(nn.Module):
