@@ -47,10 +47,8 @@ BESIDES: list[dict[str, Any]] = [
     *({"position": name, "position_join": "concatenate"} for name in EMBEDDED),
     *(UNEVEN | {"position": name} for name in ("relative", "t5", "alibi")),
     *(NO_HEADS | {"position": name} for name in POSITIONS),
-    *(
-        {"heads": (2, 0), "position": name, "tie": tie} for name in POSITIONS for tie in (False, "none")
-    ),  # tie: of either family
-    {"heads": (0, 1), "reach": ("full", "local"), "block": 4, "norm": "post"},
+    *({"layers": 3, "heads": (1, 0, 2), "position": name, "norm": "post"} for name in POSITIONS),
+    {"heads": (0, 1), "reach": ("local", "full"), "block": 4, "norm": "post"},
     *({"position": name, "head_dim": 6, "norm": "pre"} for name in ("relative", "rotary")),
     {"layers": 1, "decoder_layers": 3, "activation": "gelu", "tie": "output"},
     {"activation": "swiglu", "tie": "none", "scale_embeddings": False, "norm": "pre"},

@@ -204,7 +204,8 @@ class Layer(nn.Module):
         residual, width = NORMS[config.norm], heads * config.size_of_head
         size = config.stride if reach == "compressed" else config.block
         self.reach = REACHES[reach](width, size)
-        self.reading = Heads(config.attention_dropout)  # the same look-up, with taps of its own: a source is another sequence
+        # the same look-up, with taps of its own: a source is another sequence
+        self.reading = Heads(config.attention_dropout) if heads else None
         self.read = Tap()
         self.attention = self_attention(config.dim, heads, config.size_of_head, config.attention_dropout)
         self.attention_residual = residual(config.dim, config.dropout)
@@ -226,7 +227,7 @@ class Layer(nn.Module):
                 kept.append(Kept(nothing, nothing, None))
                 return attention(x, made.key, made.value, None)
             if now.whole:
-                look = self.reading if now.reading else attention.look
+                look = self.reading if now.reading and self.reading is not None else attention.look
                 found, new = self.reach(look, made, position, now.real)
             else:
                 found, new = self.follow(attention.look, made, position, now, before, history)
