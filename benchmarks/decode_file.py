@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from peers.apart import apart
 from peers.decoders import TYPES, search_together
 from peers.decoding import decode
 from peers.laps import Lap, alternate
@@ -32,64 +34,71 @@ PRECISIONS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-class Text(NamedTuple):
-    """What a system made of the file."""
+class Task(NamedTuple):
+    """The test set of a run, and how it is searched."""
 
-    lines: list[str]
-    best: list[Candidate]  # ours only
+    translator: Translator
+    sources: list[str]
+    references: list[str]
+    config: SearchConfig
+
+
+def task_of(run: Path, device: str) -> Task:
+    translator = load(run, device=device)
+    sources, references = examples_of(splits_of(translator.run.data).test, translator.run.data.max_ratio)
+    return Task(translator, sources, references, translator.search(["method=beam", "beam=5", "penalty=power", "n_best=1"]))
 
 
 def measure_file(
     run: Path, peers: Sequence[str], blocks: int, device: torch.device, *, every: int = 1
-) -> tuple[dict[str, Lap[Text]], dict[str, Any]]:
-    """What each system took, and what came out. Of every how many sentences one is compared with the plain search."""
-    translator = load(run, device=device.type)
-    sources, references = examples_of(splits_of(translator.run.data).test, translator.run.data.max_ratio)
-    config = translator.search(["method=beam", "beam=5", "penalty=power", "n_best=1"])
-    makers = {"heedful": by_us, "hf": by_hf}
-    laps = alternate(
-        {
-            f"{name} {precision}": makers[name](translator, precision, sources, config)
-            for name, precisions in PRECISIONS[device.type].items()
-            if name == "heedful" or name in peers
-            for precision in precisions
-        },
-        blocks=blocks,
-    )
+) -> tuple[dict[str, Lap[list[str]]], dict[str, Any]]:
+    """What each system took, in a process of its own, and what came out. Of every how many sentences one is compared with
+    the plain search."""
+    makers = {
+        f"{name} {precision}": partial(made, name, precision, run, device.type, torch.get_num_threads())
+        for name, precisions in PRECISIONS[device.type].items()
+        if name == "heedful" or name in peers
+        for precision in precisions
+    }
+    with apart(makers) as systems:
+        laps = alternate(systems, blocks=blocks)
+        fast: list[Candidate] = systems["heedful fp32"]("with scores")
+    task = task_of(run, device.type)
     found = {
         "run": run.name,
         "device": device.type,
-        "sentences": len(sources),
-        "tokens": {name: count_tokens(translator, lap.answer.lines) for name, lap in laps.items()},
-        "bleu": {name: METRICS["bleu"](lap.answer.lines, references).value for name, lap in laps.items()},
-        "same_as_heedful_fp32": {
-            name: share_of_equal(lap.answer.lines, laps["heedful fp32"].answer.lines) for name, lap in laps.items()
-        },
-        "plain": with_plain(translator, sources, laps["heedful fp32"].answer.best, config, every),
+        "apart": True,  # a process for each system
+        "sentences": len(task.sources),
+        "tokens": {name: count_tokens(task.translator, lap.answer) for name, lap in laps.items()},
+        "bleu": {name: METRICS["bleu"](lap.answer, task.references).value for name, lap in laps.items()},
+        "same_as_heedful_fp32": {name: share_of_equal(lap.answer, laps["heedful fp32"].answer) for name, lap in laps.items()},
+        "plain": with_plain(task, fast, every),
     }
     return laps, found
 
 
-def by_us(translator: Translator, precision: str, sources: Sequence[str], config: SearchConfig) -> Callable[[], Text]:
-    device = translator.system.device
-    system = replace(translator.system, models=[prepared(model_of(translator), precision, device)], engines={})
-
-    def call() -> Text:
-        best = [one.candidates[0] for one in translate(system, sources, config)]
-        return Text([one.text for one in best], best)
-
-    return call
+def made(name: str, precision: str, run: Path, device: str, threads: int) -> Callable[..., Any]:
+    torch.set_num_threads(threads)
+    return {"heedful": by_us, "hf": by_hf}[name](task_of(run, device), precision)
 
 
-def by_hf(translator: Translator, precision: str, sources: Sequence[str], config: SearchConfig) -> Callable[[], Text]:
-    tokenizer = translator.system.target_tokenizer
-    theirs = for_hugging_face(model_of(translator), tokenizer.specials).to(translator.system.device, TYPES[precision])
+def by_us(task: Task, precision: str) -> Callable[..., Any]:
+    """Without a word: the lines."""
+    whole = task.translator.system
+    system = replace(whole, models=[prepared(model_of(task.translator), precision, whole.device)], engines={})
 
-    def call() -> Text:
-        penalty, extra = config.length_penalty, config.max_extra
-        return Text(decode(theirs, tokenizer, sources, beam=config.beam, penalty=penalty, extra=extra), [])
+    def call(asked: str = "") -> list[str] | list[Candidate]:
+        best = [one.candidates[0] for one in translate(system, task.sources, task.config)]
+        return best if asked == "with scores" else [one.text for one in best]
 
     return call
+
+
+def by_hf(task: Task, precision: str) -> Callable[[], list[str]]:
+    system, config = task.translator.system, task.config
+    theirs = for_hugging_face(model_of(task.translator), system.target_tokenizer.specials).to(system.device, TYPES[precision])
+    penalty, extra = config.length_penalty, config.max_extra
+    return lambda: decode(theirs, system.target_tokenizer, task.sources, beam=config.beam, penalty=penalty, extra=extra)
 
 
 def model_of(translator: Translator) -> Transformer:
@@ -107,16 +116,14 @@ def share_of_equal(lines: Sequence[str], others: Sequence[str]) -> float:
     return sum(one == other for one, other in zip(lines, others, strict=True)) / len(lines)
 
 
-def with_plain(
-    translator: Translator, sources: Sequence[str], fast: Sequence[Candidate], config: SearchConfig, every: int
-) -> dict[str, Any]:
+def with_plain(task: Task, fast: Sequence[Candidate], every: int) -> dict[str, Any]:
     """One sentence at a time: how many came out the same, how many others are as good, and the rest."""
-    system, model, specials = translator.system, model_of(translator), translator.system.target_tokenizer.specials
-    encoded = system.source_tokenizer.encode_many(sources)
+    system, model = task.translator.system, model_of(task.translator)
+    encoded = system.source_tokenizer.encode_many(task.sources)
     whole = [i for i, ids in enumerate(encoded) if 0 < len(ids) <= system.max_length]  # those that are not split
     same, ties, different = 0, 0, []
     for i in whole[::every]:
-        ((plain,),) = search_together(model, specials, [encoded[i]], config, device=system.device)
+        ((plain,),) = search_together(model, system.target_tokenizer.specials, [encoded[i]], task.config, device=system.device)
         if plain.tokens == fast[i].tokens:
             same += 1
         elif abs(plain.score - fast[i].score) <= TIE:
