@@ -84,10 +84,10 @@ def decoded(name: str, title: str) -> str:
     )
     if "file" in found:
         same, plain = found["file"]["same_as_heedful_fp32"], found["file"]["plain"]
+        apart = ", each system in a process of its own" if found["file"].get("apart") else ""
         text = (
             f"The {found['file']['sentences']:,} sentences of Multi30k test2016 with the weights of one trained model, beam 5; "
-            f"HF in sorted batches of 250{', each system in a process of its own' if found['file'].get('apart') else ''}. Of ours "
-            "in fp32 "
+            f"HF in sorted batches of 250{apart}. Of ours in fp32 "
             f"{plain['same']} of {plain['compared']} are those of a search of one sentence at a time, {plain['ties']} tie, "
             f"{len(plain['different'])} differ; the same as ours in fp32 are: "
             + ", ".join(f"{system} {share:.1%}" for system, share in same.items() if system != "heedful fp32")
