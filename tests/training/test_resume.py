@@ -86,7 +86,7 @@ def test_sigterm_saves_and_leaves_with_75_and_the_same_command_goes_on(tmp_path:
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 75
-    assert "asked to stop: saved at step" in said and "hint: run the same command again to continue" in said
+    assert "stopped: saved at step" in said and "error" not in said and "hint: run the same command again to continue" in said
     reached = json.loads(metrics.read_text().splitlines()[-1])["step"]
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*")] == [f"step-{reached}"]
 

@@ -15,7 +15,7 @@ import traceback
 import typer
 
 from heedful.cli import aligning, configs, corpora, demo, explain, inference, inspect, pruning, training, vectors, writing
-from heedful.errors import HeedfulError, MemoryFull
+from heedful.errors import HeedfulError, Interrupted, MemoryFull
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer brings its own click, whose names it does not all pass on
 
@@ -78,7 +78,7 @@ def run(arguments: list[str]) -> int:
     except UsageError as error:
         return complain(error.format_message(), usage(error), 2, arguments)  # type: ignore[attr-defined]
     except (KeyboardInterrupt, typer.Abort):
-        return complain("interrupted", None, 75, arguments)
+        return complain("interrupted", None, Interrupted.exit_code, arguments)
     except BrokenPipeError:  # whoever read our output has gone; that is their right
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -110,7 +110,7 @@ def usage(error: BaseException) -> str | None:
 def complain(message: str, hint: str | None, code: int, arguments: list[str]) -> int:
     if not message:  # the help was shown already
         return code
-    print(f"error: {message}", file=sys.stderr)
+    print(f"{'stopped' if code == Interrupted.exit_code else 'error'}: {message}", file=sys.stderr)
     if hint:
         print(f"\nhint: {hint}", file=sys.stderr)
     if "--json" in arguments:

@@ -272,7 +272,7 @@ def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> Non
         progress.say(over(step, config))
     if stop.asked and not last:
         raise Interrupted(
-            f"asked to stop: saved at step {step} of {trainer.last}", hint="run the same command again to continue"
+            f"saved at step {step} of {trainer.last}, as asked", hint="run the same command again to continue"
         )
 
 
