@@ -24,7 +24,7 @@ from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
-from heedful.recipe_book import find_recipe
+from heedful.recipe_book import all_recipes, find_recipe
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, gating, retention, run_folder
 from heedful.training.averaging import inference_weights
@@ -74,6 +74,8 @@ def train_config(config: Run, folder: Path, *, device: str | None = None, consol
                 why = f"; training.minutes={config.training.minutes:g} are over" if done.step < config.training.steps else ""
                 console.print(f"{folder} is finished: {done.step} steps{why}", markup=False, soft_wrap=True)
                 return done
+        else:
+            find_first_weights(config)
         progress = make_progress(config, folder, console)
         report = build.check(config, progress.say)
         if begun:
@@ -85,6 +87,19 @@ def train_config(config: Run, folder: Path, *, device: str | None = None, consol
         done = run_to_the_end(trainer, progress)
         replace_text(folder / "README.md", model_card(config, folder, trainer))
         return done
+
+
+def find_first_weights(config: Run) -> None:
+    """Ask for the run that this one begins with before anything is read."""
+    if not config.training.init:
+        return
+    folder = Path(config.training.init)
+    try:
+        retention.resolve(folder)
+    except CheckpointError as error:
+        makers = [name for name, path in all_recipes().items() if folder == default_folder(read_run(path).config, path)]
+        hint = f"`heed train {makers[-1]}` makes it" if makers else error.hint
+        raise CheckpointError(f"training.init: {error.args[0]}", hint=hint) from error
 
 
 def refuse_strangers(folder: Path) -> None:
@@ -218,6 +233,7 @@ def plan_run(config: Run, *, device: str | None = None, console: Console | None 
     from heedful.planning import measure
 
     console = console or Console(stderr=True, highlight=False)
+    find_first_weights(config)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)

@@ -170,6 +170,21 @@ def test_a_warm_start_begins_with_the_other_runs_weights(tmp_path: Path) -> None
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.parametrize("plan", [(), ("--plan",)], ids=str)
+@pytest.mark.parametrize(
+    ("init", "hint"),
+    [("runs/nothing", ""), ("runs/language-gpt1-reviews", "hint: `heed train gpt1-reviews` makes it")],
+)
+def test_first_weights_that_are_not_there_are_missed_before_anything_is_read(
+    init: str, hint: str, plan: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = write_recipe(tmp_path)
+    (tmp_path / "pairs.tsv").unlink()
+    assert heed("train", recipe, f"training.init={init}", "--run", tmp_path / "second", *plan) == 4
+    said = capsys.readouterr().err
+    assert f"error: training.init: there is no run folder {init}" in said and hint in said
+
+
 def test_a_warm_start_from_another_shape_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = write_recipe(tmp_path)
     assert heed("train", recipe, "training.steps=1", "--run", tmp_path / "first") == 0
