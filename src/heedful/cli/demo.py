@@ -11,6 +11,7 @@ from heedful.cli.output import Device, Json, put, talk
 
 if TYPE_CHECKING:
     from heedful.build import Translator
+    from heedful.tasks.evaluating import Examples
 
 GOLD = 100  # validation sentences that choose the heads whose attention is drawn
 
@@ -49,7 +50,16 @@ def demo(
     print(
         f"\nDarker: looked at more when that word was said, by the {len(heads)} heads that align best (error rate {error:.1%})."
     )
-    talk(f"\nGo on:  echo 'the cat sees the old house' | .venv/bin/heed translate {run}")
+    talk(f"\nGo on:  echo '{one_more(translator, test)}' | .venv/bin/heed translate {run}")
+
+
+def one_more(translator: Translator, test: Examples) -> str:
+    """An unseen sentence of some length that the model gets right, and that a shell takes as it is."""
+    plain = [pair for pair in zip(test.sources, test.references, strict=True) if "'" not in pair[0]]
+    some = [pair for pair in plain if len(pair[0].split()) >= 5][:50] or plain
+    answers = translator.translate([source for source, _ in some])
+    right = [source for (source, wanted), answer in zip(some, answers, strict=True) if answer == wanted]
+    return (right or [source for source, _ in some])[0]
 
 
 def told(translator: Translator) -> list[str]:
