@@ -13,7 +13,7 @@ from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 from heedful.vectors.progress import VectorsProgress
 from heedful.vectors.table import Term, Vectors, neighbours
 from heedful.vectors.tokens import encode_text, token_names
-from heedful.vectors.training import Told, VectorsConfig, train_vectors
+from heedful.vectors.training import Told, VectorsConfig, epochs_for, train_vectors
 
 CLASSES = {
     "noun": ["dog", "cat", "horse", "goat", "hen"],
@@ -159,3 +159,15 @@ def test_off_a_terminal_every_epoch_is_one_line() -> None:
     said = console.export_text().splitlines()
     assert [line.split()[:2] for line in said] == [["epoch", str(number)] for number in (1, 2, 3, 4)]
     assert all(line.endswith("k words/s") for line in said)
+
+
+@pytest.mark.parametrize(("tokens", "times"), [(0, 100), (1_000, 100), (263_000, 20), (1_000_000, 5), (50_000_000, 5)])
+def test_a_short_text_is_read_oftener(tokens: int, times: int) -> None:
+    assert epochs_for(tokens) == times
+
+
+def test_who_says_nothing_of_epochs_gets_those_of_the_text() -> None:
+    tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), sentences(60))
+    told: list[Told] = []
+    train_vectors(encode_text(sentences(60), tokenizer), tokenizer, SMALL.model_copy(update={"epochs": None}), told.append)
+    assert told[-1].epoch == 99

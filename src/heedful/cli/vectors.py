@@ -23,7 +23,9 @@ def vectors(
     dim: Annotated[int, typer.Option(min=1, help="Numbers to a vector.")] = 100,
     window: Annotated[int, typer.Option(min=1, help="How far a word's neighbours may be.")] = 5,
     negatives: Annotated[int, typer.Option(min=1, help="Noise words to a pair.")] = 5,
-    epochs: Annotated[int, typer.Option(min=1, help="How often the text is read.")] = 5,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="How often the text is read; unless given, the oftener the shorter it is.")
+    ] = None,
     min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often are left out.")] = 5,
     subsample: Annotated[float, typer.Option(min=0.0, help="More frequent words are thinned out; 0: none.")] = 1e-4,
     rate: Annotated[float, typer.Option(min=1e-6, help="The learning rate at the start; it falls to nothing.")] = 0.05,
@@ -39,7 +41,7 @@ def vectors(
     from heedful.vectors.files import check_output, save_vectors
     from heedful.vectors.progress import VectorsProgress
     from heedful.vectors.tokens import encode_text
-    from heedful.vectors.training import VectorsConfig, train_vectors
+    from heedful.vectors.training import VectorsConfig, epochs_for, train_vectors
 
     check_output(output)
     config = VectorsConfig(
@@ -54,9 +56,10 @@ def vectors(
     )
     cutting = tokenizer_of(tokenizer, side, lowercase) if tokenizer else words_of(texts, min_count, lowercase)
     tokens = encode_text(lines_of(texts), cutting)
-    talk(f"{tokens.total:,} tokens in {cutting.description}")
+    times = epochs or epochs_for(tokens.total)
+    talk(f"{tokens.total:,} tokens in {cutting.description}, read {times} times")
     begun = time.monotonic()
-    progress = VectorsProgress(tokens.total, epochs)
+    progress = VectorsProgress(tokens.total, times)
     try:
         made = train_vectors(tokens, cutting, config, progress.tell)
     finally:
@@ -66,7 +69,7 @@ def vectors(
     talk(f"{output}: {len(made.words):,} vectors of {made.dim} numbers, {seconds:.1f} s")
     if json:
         figures = {"output": str(output), "words": len(made.words), "dim": made.dim, "tokens": tokens.total}
-        speed = tokens.total * epochs / seconds
+        speed = tokens.total * times / seconds
         put(figures | {"loss": progress.loss, "seconds": round(seconds, 3), "words_per_second": round(speed)})
 
 

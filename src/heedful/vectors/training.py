@@ -21,6 +21,8 @@ from heedful.vectors.table import Vectors
 from heedful.vectors.tokens import Tokens, token_names
 
 TELL_EVERY = 64  # batches; the loss is computed on these alone
+READ = 5_000_000  # tokens; vectors that were moved less often still lie all together
+FEWEST, MOST = 5, 100  # epochs, of however long or short a text
 SLOWEST = 1e-4  # of the rate, at the end
 
 
@@ -28,7 +30,7 @@ class VectorsConfig(Config):
     dim: PositiveInt = 100
     window: PositiveInt = 5  # how far a word's neighbours may be
     negatives: PositiveInt = 5  # noise words to a pair
-    epochs: PositiveInt = 5
+    epochs: PositiveInt | None = None  # how often the text is read; unless said, until about READ tokens were
     min_count: PositiveInt = 5  # rarer words are left out
     subsample: NonNegativeFloat = 1e-4  # words that are more frequent are thinned out; 0: none
     rate: PositiveFloat = 0.05
@@ -44,6 +46,10 @@ class Told(NamedTuple):
     loss: Loss  # of one batch
 
 
+def epochs_for(tokens: int) -> int:
+    return min(max(FEWEST, -(-READ // max(tokens, 1))), MOST)
+
+
 def train_vectors(
     tokens: Tokens, tokenizer: Tokenizer, config: VectorsConfig, tell: Callable[[Told], None] = lambda told: None
 ) -> Vectors:
@@ -57,10 +63,11 @@ def train_vectors(
     generator = torch.Generator().manual_seed(config.seed)
     tables = skipgram.new_tables(len(vocabulary.ids), config.dim, generator)
     options = {"window": config.window, "negatives": config.negatives}
-    for epoch in range(config.epochs):
+    epochs = config.epochs or epochs_for(tokens.total)
+    for epoch in range(epochs):
         shown = batches(tokens, vocabulary, generator, **options, subsample=config.subsample)
         for number, (batch, part) in enumerate(shown):
-            done = (epoch + part) / config.epochs
+            done = (epoch + part) / epochs
             rate = config.rate * max(1.0 - done, SLOWEST)
             if number % TELL_EVERY == 0:
                 tell(Told(epoch, done, rate, skipgram.loss(tables, batch)))
