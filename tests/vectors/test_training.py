@@ -153,7 +153,7 @@ def test_off_a_terminal_every_epoch_is_one_line() -> None:
     tokenizer = words_tokenizer(lines)
     tokens = encode_text(lines, tokenizer)
     console = Console(file=io.StringIO(), record=True, width=80)
-    progress = VectorsProgress(tokens.total, SMALL.epochs, console)
+    progress = VectorsProgress(tokens.total, 4, console)
     train_vectors(tokens, tokenizer, SMALL, progress.tell)
     progress.close()
     said = console.export_text().splitlines()

@@ -22,6 +22,7 @@ from heedful.errors import ConfigError
 from heedful.schema import Config, Problem, plain
 from heedful.settings.explain import explain, mark_flags
 from heedful.settings.given import Given, Parts, Place, parse_value, put, read_given
+from heedful.settings.remarks import every_config, remark_on, remarks
 from heedful.settings.toml import split_key, write_key, write_value
 
 ConfigType = TypeVar("ConfigType", bound=Config)
@@ -54,13 +55,16 @@ def read_settings(schema: type[ConfigType], path: Path | None, overrides: Sequen
 
 
 def show(settings: Settings[ConfigType]) -> list[str]:
-    """One line a leaf, in TOML, with its origin as a comment: `model.dim = 256   # file multi30k.toml:12`."""
+    """One line a leaf, in TOML, with its origin and what it means as a comment:
+    `model.window = 8   # file multi30k.toml:12; restricted self-attention: how many tokens one sees; 0: all`."""
     leaves = flatten(plain(settings.config))
     lines = {
         leaf: f"# {leaf} is not set" if value is None else f"{leaf} = {write_value(value)}" for leaf, value in leaves.items()
     }
     width = min(max(map(len, lines.values()), default=0), COMMENT_COLUMN)
-    return [f"{line:<{width}}  # {settings.origins[leaf]}" for leaf, line in lines.items()]
+    meant = {leaf: remark_on(settings.config, _parts(leaf)) for leaf in lines}
+    said = {leaf: "; ".join(filter(None, (settings.origins[leaf], meant[leaf]))) for leaf in lines}
+    return [f"{line:<{width}}  # {said[leaf]}" for leaf, line in lines.items()]
 
 
 def difference(a: Mapping[str, object], b: Mapping[str, object]) -> list[tuple[str, object, object]]:
@@ -78,6 +82,11 @@ def flatten(tree: Mapping[str, object]) -> dict[str, object]:
 def schema_json(schema: type[Config]) -> str:
     """JSON Schema, for editors that complete and check TOML."""
     described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema.model_json_schema()}
+    known = {part.__name__: remarks(part) for part in every_config()} | {schema.__name__: remarks(schema)}
+    for name, part in {schema.__name__: described, **described.get("$defs", {})}.items():
+        for field, remark in known.get(name, {}).items():
+            if field in part.get("properties", {}):
+                part["properties"][field].setdefault("description", remark)
     return json.dumps(described, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
