@@ -9,8 +9,9 @@ import pytest
 from workshop import heed, write_recipe
 
 from heedful.build import Translator, load_translator
-from heedful.cli.inspecting.heads import as_text, draw, found
+from heedful.cli.inspecting.heads import as_text, draw, explained, found
 from heedful.errors import ConfigError
+from heedful.inspection.head_pictures import Cell
 
 TREES = "\n".join(
     "\t".join([str(at), f"w{at}", *"____", str(at - 1), "nsubj" if at > 1 else "root", "_", "_"]) for at in range(1, 6)
@@ -47,6 +48,34 @@ def test_roles_are_told_with_their_figures_and_their_baseline() -> None:
     text = as_text(result | {"heads": [head | {"roles": roles, "leanings": leanings, "alignment_error": 0.123}]})
     assert "position -1 96%, obj to head 60% (40%), alignment 90% (50%), AER 12.3%, mostly position +1 77%" in text
     assert "2 left out" in text
+
+
+def test_what_is_rare_is_told_where_a_head_looks_for_it() -> None:
+    head = {"kind": "encoder", "layer": 0, "head": 1, "confidence": 0.5, "share": 0.5, "ablation": 0.1, "relevance": None}
+    roles = [{"role": "rare", "what": "", "value": 0.9, "baseline": 0.5}]
+    result = {"corpus": "x", "sentences": 1, "left_out": 0, "loss": 1.0, "frequencies": "the first 60 lines"}
+    seen = {
+        seeks: as_text(result | {"heads": [head | {"roles": roles * seeks, "leanings": [], "alignment_error": None}]})
+        for seeks in (True, False)
+    }
+    assert "rare is what is rare in the first 60 lines." in seen[True] and "rare is" not in seen[False]
+
+
+@pytest.mark.parametrize(
+    ("marks", "meaning"),
+    [
+        ([], ""),
+        (["align"], "where a head looks — align: the word translated"),
+        (["(itself)"], "where a head looks — itself: the same token · in brackets: mostly"),
+        (["-1", "+3"], "where a head looks — -1: the token before · +3: 3 tokens after"),
+        (
+            ["obj→h", "obj→d", "rare"],
+            "where a head looks — obj→h: the head of obj · obj→d: the obj of a head · rare: the rarest token",
+        ),
+    ],
+)
+def test_only_marks_that_occur_are_explained(marks: list[str], meaning: str) -> None:
+    assert explained([Cell("cross", 0, 0, 0.1, []), Cell("cross", 0, 1, 0.1, marks)]) == meaning
 
 
 def test_trees_and_lines_can_be_given(translator: Translator, tmp_path: Path) -> None:

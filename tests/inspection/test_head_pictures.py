@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from heedful.errors import ConfigError
-from heedful.inspection.head_pictures import Cell, Meaning, draw_heads, picture_of
+from heedful.inspection.head_pictures import Cell, Meaning, draw_heads, figure, picture_of
 
 CELLS = [
     Cell("encoder", 0, 0, 0.5, ["-1"]),
@@ -27,7 +27,18 @@ def test_every_head_has_its_cell_and_its_words() -> None:
     assert [axes.get_title() for axes in (encoder, cross)] == ["encoder", "cross"]
     assert (len(encoder.patches), len(cross.patches)) == (4, 1)
     written = [text.get_text() for text in encoder.texts]
-    assert "-1" in written and "nsubj→h\nrare" in written and ".500" in written and "-0.010" in written
+    assert "-1" in written and "nsubj→h\nrare" in written and ".500" in written and "-.010" in written
+
+
+def test_layer_0_stands_on_top_and_its_words_above_its_figure() -> None:
+    encoder = picture_of(CELLS, MEANING).axes[0]
+    heights = {text.get_text(): encoder.transData.transform(text.get_position())[1] for text in encoder.texts}
+    assert heights["-1"] > heights[".500"] > heights["nsubj→h\nrare"] > heights["-.010"]
+
+
+def test_figures_are_written_alike_and_nothing_has_no_sign() -> None:
+    figures = [figure(value) for value in (0.0, -0.0, -0.0004, 0.0004, 0.0306, -0.01, 1.5, -10.25)]
+    assert figures == [".000", ".000", ".000", ".000", ".031", "-.010", "1.500", "-10.250"]
 
 
 def test_the_heavier_a_head_the_darker_its_cell() -> None:

@@ -5,6 +5,7 @@ The darker a cell, the more is lost without the head; its mark says what the hea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
@@ -84,7 +85,7 @@ def grid(cells: Sequence[Cell]) -> tuple[int, int]:
 
 
 def draw_kind(axes: Axes, cells: Sequence[Cell], colours: object) -> None:
-    """Layer 0 is the lowest row, as models are drawn."""
+    """Layer 0 is the top row, as on walls and pages."""
     from matplotlib.patches import Rectangle
 
     layers, heads = grid(cells)
@@ -93,10 +94,11 @@ def draw_kind(axes: Axes, cells: Sequence[Cell], colours: object) -> None:
         ink = "white" if colours.norm(max(cell.importance, 0.0)) > DARK else "#1b2733"  # type: ignore[attr-defined]
         axes.add_patch(Rectangle((cell.head - 0.5, cell.layer - 0.5), 1, 1, facecolor=colour, edgecolor=EDGE, linewidth=0.8))
         marks = "\n".join(cell.marks[:2]) + ("\n…" if len(cell.marks) > 2 else "")
-        axes.text(cell.head, cell.layer + 0.1, marks, ha="center", va="center", fontsize=8, color=ink, linespacing=1.05)
-        figure = f"{cell.importance:.3f}".lstrip("0") if cell.importance >= 0 else f"{cell.importance:.3f}"
-        axes.text(cell.head, cell.layer - 0.38, figure, ha="center", va="center", fontsize=6, color=ink, alpha=0.85)
-    axes.set(xlim=(-0.5, heads - 0.5), ylim=(-0.5, layers - 0.5), aspect="equal")
+        axes.text(cell.head, cell.layer - 0.1, marks, ha="center", va="center", fontsize=8, color=ink, linespacing=1.05)
+        axes.text(
+            cell.head, cell.layer + 0.38, figure(cell.importance), ha="center", va="center", fontsize=6, color=ink, alpha=0.85
+        )
+    axes.set(xlim=(-0.5, heads - 0.5), ylim=(layers - 0.5, -0.5), aspect="equal")
     axes.set_xticks(range(heads))
     axes.set_yticks(range(layers))
     axes.tick_params(length=0, labelsize=8)
@@ -104,3 +106,8 @@ def draw_kind(axes: Axes, cells: Sequence[Cell], colours: object) -> None:
     axes.set_ylabel("layer", fontsize=8)
     for edge in axes.spines.values():
         edge.set_visible(False)
+
+
+def figure(importance: float) -> str:
+    """Three decimals, no 0 before the point: .123, -.010, 1.234; what rounds to nothing is .000, whatever its sign."""
+    return re.sub(r"^(-?)0\.", r"\1.", f"{round(importance, 3) + 0.0:.3f}")

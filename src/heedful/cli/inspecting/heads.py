@@ -6,6 +6,7 @@ encoder  0      0     0.94        0.41      +0.0213   0.22       position -1 96%
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,16 +14,13 @@ from typing import TYPE_CHECKING, Any
 from heedful.cli.output import table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from heedful.inspection.head_pictures import Cell
     from heedful.studies.head_gathering import Frequencies
     from heedful.studies.head_samples import Sample
     from heedful.worker import Worker
 
-MARKS = (
-    "-1, +1, itself: looks at the token before, after, at itself; in brackets: mostly · obj→h, obj→d: from an object to its "
-    "head, and back · rare: at the rarest token · align: at the word that is translated"
-)
 COUNTED = 20_000  # lines of training text from which it is known what is rare
 
 
@@ -122,13 +120,13 @@ def as_text(found: dict[str, Any]) -> str:
         does = ", ".join([*roles, *(f"mostly {told(one, None)}" for one in head["leanings"])])
         rows.append((*place, sure, f"{head['share']:.2f}", f"{head['ablation']:+.4f}", relevant, does or "-"))
     left = f", {found['left_out']:,} left out" if found["left_out"] else ""
+    rare = any(role["role"] == "rare" for head in found["heads"] for role in head["roles"])
     return (
         f"{found['sentences']:,} sentences of {found['corpus']}{left}; loss {found['loss']:.4f} nats a token\n"
         f"{table(rows)}\n"
         "confidence: mean of the largest weight. gradient: |dL/dgate|, of length 1 within a layer. ablation: nats a token\n"
         "lost without the head. relevance: its share of what its layer hands on. does: how often it looks there (and how\n"
-        "often the best fixed offset would).\n"
-        f"rare is what is rare in {found['frequencies']}."
+        "often the best fixed offset would)." + (f"\nrare is what is rare in {found['frequencies']}." if rare else "")
     )
 
 
@@ -148,7 +146,27 @@ def draw(found: dict[str, Any], path: Path) -> None:
     from heedful.inspection.head_pictures import Cell, Meaning, draw_heads
 
     cells = [Cell(head["kind"], head["layer"], head["head"], head["ablation"], marks(head)) for head in found["heads"]]
-    draw_heads(cells, path, Meaning("lost without the head, nats a token", MARKS))
+    draw_heads(cells, path, Meaning("lost without the head, nats a token", explained(cells)))
+
+
+def explained(cells: Sequence[Cell]) -> str:
+    """What the marks say that occur."""
+    used = list(dict.fromkeys(one for cell in cells for one in cell.marks))
+    plain = dict.fromkeys(one.strip("()") for one in used)
+    mostly = ["in brackets: mostly"] if any(one.startswith("(") for one in used) else []
+    return "where a head looks — " + " · ".join([*map(meaning, plain), *mostly]) if used else ""
+
+
+def meaning(mark: str) -> str:
+    """-1: the token before"""
+    offset = re.fullmatch(r"([+-])(\d+)", mark)
+    if offset:
+        where = "before" if offset[1] == "-" else "after"
+        return f"{mark}: the token {where}" if offset[2] == "1" else f"{mark}: {offset[2]} tokens {where}"
+    relation, arrow, end = mark.partition("→")
+    if arrow:
+        return f"{mark}: the head of {relation}" if end == "h" else f"{mark}: the {relation} of a head"
+    return {"itself": "itself: the same token", "rare": "rare: the rarest token", "align": "align: the word translated"}[mark]
 
 
 def mark(role: dict[str, Any]) -> str:
