@@ -53,7 +53,7 @@ def test_layers_of_another_width_than_the_last_are_left_out(pairs: Pairs) -> Non
 def test_ranks_and_probabilities_are_those_of_sorted_logits() -> None:
     logits: Tensor = torch.tensor([[[0.0, 2.0, 1.0]], [[3.0, 2.0, 1.0]]])
     found, tokens = Lens(["a", "b"], logits), torch.tensor([1])
-    assert found.ranks(tokens).tolist() == [[0], [1]]
+    assert found.ranks(tokens).tolist() == [[1], [2]]  # counted as `heed explain --step` does
     assert_close(found.probabilities(tokens), logits.softmax(-1)[..., 1])
 
 

@@ -32,9 +32,9 @@ class Lens(NamedTuple):
     logits: Tensor  # (layers, target time, vocab)
 
     def ranks(self, tokens: Tensor) -> Tensor:
-        """How many words each layer finds likelier than these, (target time,) -> (layers, target time); 0: the likeliest."""
+        """Which place each layer gives these words, (target time,) -> (layers, target time); 1: none is likelier."""
         own = self.logits.gather(-1, tokens.expand(len(self.names), -1)[..., None])
-        return (self.logits > own).sum(-1)
+        return (self.logits > own).sum(-1) + 1
 
     def probabilities(self, tokens: Tensor) -> Tensor:
         """Of these words by every layer, (target time,) -> (layers, target time)."""

@@ -51,6 +51,6 @@ def as_text(found: dict[str, Any]) -> str:
         rows.append((str(at), token, *said, " ".join(str(layer["final_rank"][at]) for layer in layers)))
     return (
         f"{table(rows)}\n"
-        "each layer's likeliest next token with its probability, read through the model's own last steps (logit lens); ranks "
-        "from 0"
+        "each layer's likeliest next token with its probability, read through the model's own last steps (logit lens); rank 1 "
+        "is the likeliest"
     )
