@@ -82,6 +82,9 @@ def test_mistakes_get_one_sentence(trained: Path, capsys: pytest.CaptureFixture[
     assert "takes no sentence" in complaint(capsys, "attention", "a sentence")
     assert "layer or head" in complaint(capsys, "attention", "--layer", "1")
     assert "a sentence is missing" in complaint(capsys, trained)
+    for empty in ("", " "):
+        assert "an empty sentence was given; expected one that has words" in complaint(capsys, trained, empty)
+        assert "an empty sentence was given" in complaint(capsys, trained, empty, "--step")
     assert "expected one, in quotes" in complaint(capsys, trained, "w1", "w2")
     assert "--step and --search were given" in complaint(capsys, trained, "w1", "--step", "--search")
     assert "--head: given 7, expected 0 to 1" in complaint(capsys, trained, "w1", "--head", "7")

@@ -60,6 +60,8 @@ def explain(
         raise unknown(what, TOPICS)
     if not sentences:
         raise ConfigError(f"a sentence is missing; expected heed explain {what} SENTENCE")
+    if not all(sentence.strip() for sentence in sentences):
+        raise ConfigError("an empty sentence was given; expected one that has words")
     choice = Choice(kind, layer, head, token)
     from heedful.build import load
 
