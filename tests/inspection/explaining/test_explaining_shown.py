@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from heedful.inspection.explaining import html, text
+from heedful.inspection.explaining.drawing import draw_tree
 from heedful.inspection.explaining.formulas import as_mathml, as_text
 from heedful.inspection.explaining.stages import Check, Explanation, Matrix, Mistake, Stage, as_json
 from heedful.inspection.explaining.tree import Node, Tree
@@ -176,3 +177,16 @@ def test_the_way_to_the_best_goes_straight_down() -> None:
     trunk = [line.split()[1] for line in lines if line.startswith("  ● ")]
     assert trunk == ["<s>", "sono", "alla", "moda", "</s>"]
     assert sum(re.search(r"ended +hypothesis", line) is not None for line in lines) == 2
+
+
+def test_the_picture_of_a_tree_is_as_wide_as_what_stands_in_it() -> None:
+    letter = 7
+    for stage in made("search").stages:
+        if stage.tree is None:
+            continue
+        drawn = draw_tree(stage.tree)
+        width = int(re.search(r'viewBox="0 0 (\d+) ', drawn)[1])  # type: ignore[index]
+        texts = re.findall(r'<text class="soft" x="(\d+)" y="\d+">([^<]+)<tspan[^>]*>([^<]*)<', drawn)
+        assert any(note.startswith("hypothesis") for _, _, note in texts)
+        assert max(int(x) + letter * len(f"{figures} {note}") for x, figures, note in texts) <= width
+        assert width < 1020  # of 1200 pixels, what margins leave

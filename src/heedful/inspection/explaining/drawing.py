@@ -10,15 +10,17 @@ from html import escape
 from heedful.inspection.explaining.text import depth
 from heedful.inspection.explaining.tree import FATES, Tree
 
-STEP, ROW, LEFT, TOP, RADIUS = 172, 44, 26, 34, 6  # pixels
+STEP, ROW, LEFT, TOP, RADIUS = 150, 44, 26, 34, 6  # pixels
+BESIDE, LETTER = 10, 7  # pixels from a node to its text, and those of a letter in most fonts
+LEAST = 0.75  # a tree shrinks to this where the page is narrow, and then scrolls: smaller letters are hard to read
 LONGEST = 12  # letters of a token that are shown
 EDGE, NODE = "the probability of the token after its beginning", "log P of all tokens so far | the score it would have"
 
 
 def draw_tree(tree: Tree) -> str:
-    """An SVG that scrolls where it does not fit, and what the fates mean."""
+    """An SVG that shrinks a little and then scrolls where it does not fit, and what the fates mean."""
     rows = lay_out(tree)
-    width = LEFT + STEP * (max(node.length for node in tree.nodes) + 1)
+    width = max(place(tree, at, rows)[0] + BESIDE + LETTER * letters(tree, at) for at in range(len(tree.nodes)))
     height = TOP + ROW * (max(rows.values()) + 1)
     trunk = tree.trunk
     edges = "".join(edge(tree, at, rows, trunk) for at in range(1, len(tree.nodes)))
@@ -27,8 +29,8 @@ def draw_tree(tree: Tree) -> str:
     fates = f"<dt>on an edge</dt><dd>{EDGE}</dd><dt>at a node</dt><dd>{NODE}</dd>"
     fates += "".join(f"<dt>{fate}</dt><dd>{escape(why)}</dd>" for fate, why in FATES.items() if fate in used)
     return (
-        f'<div class="scroll"><svg width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="search tree">{edges}{nodes}</svg></div><dl>{fates}</dl>'
+        f'<div class="scroll"><svg style="width: {width}px; max-width: 100%; min-width: {round(width * LEAST)}px" '
+        f'viewBox="0 0 {width} {height}" role="img" aria-label="search tree">{edges}{nodes}</svg></div><dl>{fates}</dl>'
     )
 
 
@@ -70,15 +72,30 @@ def edge(tree: Tree, at: int, rows: dict[int, int], trunk: set[int]) -> str:
     return f'<path class="{style(tree, at, trunk)}" d="{line}"/>{chance}'
 
 
+def note(tree: Tree, at: int) -> str:
+    """What became of it, where it does not go on."""
+    one = tree.nodes[at]
+    if at in tree.best:
+        return f"hypothesis {tree.best.index(at) + 1}"
+    return f"rank {one.rank}" if one.fate == "rank" else "" if one.fate == "kept" else one.fate
+
+
+def figures(tree: Tree, at: int) -> str:
+    return f"{tree.nodes[at].total:.4f} | {tree.nodes[at].score:.4f}"
+
+
+def letters(tree: Tree, at: int) -> int:
+    """Of the longest line beside a node."""
+    return max(LONGEST, len(f"{figures(tree, at)} {note(tree, at)}"))
+
+
 def node(tree: Tree, at: int, rows: dict[int, int], trunk: set[int]) -> str:
     one, (x, y) = tree.nodes[at], place(tree, at, rows)
     word = tree.words[at] if len(tree.words[at]) <= LONGEST else f"{tree.words[at][: LONGEST - 1]}…"
     kind = style(tree, at, trunk) + (" ended" if one.fate == "ended" else "")
-    text = f'<text class="word" x="{x + 10}" y="{y - 7}">{escape(word)}</text>'
+    text = f'<text class="word" x="{x + BESIDE}" y="{y - 7}">{escape(word)}</text>'
     if at:
-        note = f"hypothesis {tree.best.index(at) + 1}" if at in tree.best else "" if one.fate == "kept" else one.fate
-        note += f" {one.rank}" if one.fate == "rank" else ""
         emphasis = "word" if at in tree.best else "why"
-        text += f'<text class="soft" x="{x + 10}" y="{y + 15}">{one.total:.4f} | {one.score:.4f}'
-        text += f'<tspan class="{emphasis}" dx="8">{note}</tspan></text>'
+        text += f'<text class="soft" x="{x + BESIDE}" y="{y + 15}">{figures(tree, at)}'
+        text += f'<tspan class="{emphasis}" dx="8">{note(tree, at)}</tspan></text>'
     return f'<g class="{kind}"><circle cx="{x}" cy="{y}" r="{RADIUS}"/>{text}</g>'

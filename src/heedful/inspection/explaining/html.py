@@ -19,6 +19,7 @@ STYLE = """
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--back); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
 main { max-width: 68rem; margin: 0 auto; padding: 2rem 1rem 4rem; }
+main:has(svg) { width: fit-content; min-width: min(68rem, 100%); max-width: min(118rem, 100%); }
 h1 { font-size: 1.75rem; line-height: 1.2; margin: 0 0 .5rem; }
 h2 { font-size: 1.15rem; margin: 0; }
 h3 { font-size: .95rem; margin: 0 0 .25rem; color: var(--wrong); }
@@ -31,6 +32,8 @@ header { display: flex; flex-wrap: wrap; gap: .25rem 2rem; align-items: center; 
 math { font-size: 1.1rem; margin: 0; width: auto; padding: .15rem 0; }
 .matrices { display: flex; flex-wrap: wrap; gap: 1rem 2rem; margin: .75rem 0; }
 .scroll { overflow-x: auto; max-width: 100%; }
+.scroll:has(svg) { background: linear-gradient(to left, var(--card) 1.5rem, transparent) right / 3rem 100% no-repeat local,
+                   linear-gradient(to left, var(--line), transparent) right / 1.5rem 100% no-repeat; } /* a shade: it scrolls */
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .55rem; text-align: right; white-space: nowrap; }
 thead th { border-bottom: 1px solid var(--line); font-weight: 600; }

@@ -1,0 +1,63 @@
+"""The page of a search tree in a real browser: on a desk its outcomes are in sight, on a telephone the page keeps its width."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from heedful.inspection.explaining.html import render
+from heedful.inspection.explaining.stages import Explanation, Stage
+from heedful.inspection.explaining.tree import Node, Tree
+from heedful.studies.explaining import TOPICS
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+HIDDEN = """() => [...document.querySelectorAll('svg text')].filter(text => {
+    const [one, card] = [text, text.closest('.scroll')].map(part => part.getBoundingClientRect());
+    return one.right > card.right + 1 || one.right > innerWidth; }).length"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+def straight(words: int) -> Explanation:
+    """A search that found a sentence of so many words and looked at nothing else."""
+    nodes = [Node(at, at - 1, at, 0.5, -at, -at, 1, "ended" if at == words else "kept") for at in range(words + 1)]
+    tree = Tree(nodes, [f"word {at}" for at in range(words + 1)], [words])
+    return Explanation("a tree", "It is straight.", [Stage("search", "", [], "There is nothing else.", tree=tree)])
+
+
+def found(browser: Any, page: str, path: Path, width: int) -> tuple[int, int]:
+    """How many texts of trees are out of sight, and how wide the page is."""
+    path.write_text(page, encoding="utf-8")
+    opened = browser.new_page(viewport={"width": width, "height": 900})
+    opened.goto(path.as_uri())
+    assert opened.locator("svg text").count() > 5
+    hidden, wide = opened.evaluate(HIDDEN), opened.evaluate("document.documentElement.scrollWidth")
+    opened.close()
+    return hidden, wide
+
+
+@pytest.mark.parametrize("width", [1200, 1280])
+def test_the_toy_fits_a_desk(browser: Any, tmp_path: Path, width: int) -> None:
+    assert found(browser, render(TOPICS["search"][1]()), tmp_path / "page.html", width) == (0, width)
+
+
+@pytest.mark.parametrize(("words", "width"), [(7, 1280), (11, 1900)])
+def test_the_end_of_a_longer_sentence_is_in_sight(browser: Any, tmp_path: Path, words: int, width: int) -> None:
+    assert found(browser, render(straight(words)), tmp_path / "page.html", width) == (0, width)
+
+
+def test_on_a_telephone_the_tree_scrolls_and_the_page_does_not(browser: Any, tmp_path: Path) -> None:
+    hidden, wide = found(browser, render(straight(7)), tmp_path / "page.html", 390)
+    assert hidden > 0 and wide == 390
