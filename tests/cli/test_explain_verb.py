@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,26 @@ def test_a_run_is_explained_by_its_own_numbers(trained: Path, capsys: pytest.Cap
     assert step["stages"][3]["matrices"][0]["rows"] == ["all", "others", "words"]
     batch = told(capsys, trained, SENTENCE, "w1 w2", "--batch")
     assert batch["stages"][0]["matrices"][0]["rows"] == ["pair 1", "pair 2"]
+
+
+def test_rows_that_are_named_by_what_is_said_say_so_where_they_are_drawn(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = trained, SENTENCE, "--target", "w4 w1"
+    for kind, at, fed, said in (("decoder", "0", "<s>", "w4"), ("cross", "1", "w4", "w1")):
+        naming = f"the token that stands there is the one before it: {fed} where '{said}' is said."
+        stages = told(capsys, *given, "--kind", kind, "--token", at)["stages"]
+        drawn = [stage for stage in stages if any(len(matrix["rows"]) > 1 for matrix in stage["matrices"])]
+        named = {stage["title"] for stage in drawn if naming in stage["why"]}
+        assert named == {"What comes in", "Softmax"}
+        assert heed("explain", *given, "--kind", kind, "--token", at, "--html", tmp_path / "page.html") == 0
+        assert html.escape(naming) in (tmp_path / "page.html").read_text()
+        capsys.readouterr()
+        assert heed("explain", *given, "--kind", kind, "--token", at) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert naming in shown and "below it" not in shown
+    encoder = told(capsys, *given, "--kind", "encoder")["stages"]
+    assert encoder and not any("named by" in stage["why"] for stage in encoder)
 
 
 def test_mistakes_get_one_sentence(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

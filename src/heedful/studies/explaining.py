@@ -50,7 +50,7 @@ def explain_head_alone(system: System, text: str, choice: Choice) -> Explanation
 def explain_trace(system: System, trace: Trace, choice: Choice) -> Explanation:
     one = chosen(trace.maps, choice)
     heard = listen_to(system.models[0], Pair(*sequences(system, trace.source, trace.target)), one.name)
-    view = View(trace.queries(one), trace.keys(one), place_of(trace.queries(one), choice.token))
+    view = View(trace.queries(one), trace.keys(one), place_of(trace.queries(one), choice.token), trace.fed(one))
     name = f"{one.kind.name} attention, layer {one.layer}, head {choice.head}"
     if isinstance(heard.owner, SourceAttention):
         stages = scored_stages(scored(heard), view)

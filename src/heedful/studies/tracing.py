@@ -43,6 +43,11 @@ class Trace(NamedTuple):
         """The tokens that look. A token of the target stands for the moment at which it is said, the end included."""
         return named(self.read if one.kind.queries == "source" else [*self.said, self.end], one.weights.shape[1])
 
+    def fed(self, one: Map) -> list[str]:
+        """Of the target: the token that stands where each of the queries looks from; of the source, where it is named: none."""
+        said = [self.start, *self.said]
+        return said if one.kind.queries == "target" and len(said) == one.weights.shape[1] else []
+
     def keys(self, one: Map) -> list[str]:
         """The tokens that are looked at. Of the target: what had been said before, the start included."""
         source, target = self.read, [self.start, *self.said]

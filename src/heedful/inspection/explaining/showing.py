@@ -22,10 +22,19 @@ class View(NamedTuple):
     queries: Sequence[str]
     keys: Sequence[str]
     at: int  # which query
+    fed: Sequence[str] = ()  # the tokens that stand where the queries look from, where those are named by what is said there
 
     @property
     def query(self) -> list[str]:
         return [self.queries[self.at]]
+
+    @property
+    def naming(self) -> str:
+        """How the names of rows are to be read, where they say more than which token it is."""
+        if not self.fed:
+            return ""
+        told = "Rows are named by the word that is said there; the token that stands there is the one before it"
+        return f" {told}: {self.fed[self.at]} where '{self.query[0]}' is said."
 
     def row(self, name: str, values: Tensor, *, shaded: bool = False) -> Matrix:
         """values (query, key) -> what the one query has of it."""
@@ -54,9 +63,8 @@ def head_stages(head: Head, view: View, number: int) -> list[Stage]:
                 abbreviated("V", view.keys, head.value),
             ],
             f"This head has {size} numbers for each token; the first few are shown, and the length of the whole vector."
-            + (
-                " Queries and keys are turned by their positions, each pair of numbers at its own speed." if head.turned else ""
-            ),
+            + (" Queries and keys are turned by their positions, each pair of numbers at its own speed." if head.turned else "")
+            + (view.naming if head.x is None else ""),
             checks=head.checks["projected"],
         ),
         Stage(
@@ -81,7 +89,7 @@ def head_stages(head: Head, view: View, number: int) -> list[Stage]:
 
 
 def what_comes_in(x: Tensor, view: View) -> Stage:
-    why = "What the layer was given for each token that looks; all its heads are given the same."
+    why = "What the layer was given for each token that looks; all its heads are given the same." + view.naming
     return Stage("What comes in", "x", [abbreviated("x", view.queries, x)], why)
 
 
@@ -90,7 +98,7 @@ def softmax_stage(head: Head, view: View) -> Stage:
         "Softmax",
         "A = softmax(S')",
         [view.row("A", head.weights, shaded=True), matrix("A, all", view.queries, view.keys, head.weights, shaded=True)],
-        f"How much '{view.query[0]}' takes from each token; below it, the same of every token that looks.",
+        f"How much '{view.query[0]}' takes from each token; then the same of every token that looks.{view.naming}",
         head_mistakes(head, view),
         head.checks["weights"],
     )
@@ -182,7 +190,7 @@ def scored_stages(scored: Scored, view: View) -> list[Stage]:
                 view.row("A", scored.weights, shaded=True),
                 matrix("A, all", view.queries, view.keys, scored.weights, shaded=True),
             ],
-            f"How much '{view.query[0]}' takes from each token; below it, the same of every token that is said.",
+            f"How much is taken from each token when '{view.query[0]}' is said; then the same of every token that is said.",
             checks=scored.checks["weights"],
         ),
         Stage(
