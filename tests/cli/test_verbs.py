@@ -92,6 +92,19 @@ def test_prefixes_are_kept_and_empty_lines_stay_empty(
     assert first.startswith("w9 w9") and second == "" and third.startswith("w8")
 
 
+def test_translate_tells_of_words_that_the_model_does_not_know(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / "in.txt", ["w1 w2", "w1 zebra, w2 gnu", "gnu zebra yak", "ibis"])
+    assert heed("translate", trained, source) == 0
+    told = (
+        "the model does not know: zebra (line 2), gnu (line 2), yak (line 3) and 1 more; what it says of such words is a guess"
+    )
+    assert told in capsys.readouterr().err
+    assert heed("translate", trained, write(tmp_path / "known.txt", ["w1 w2"])) == 0
+    assert "does not know" not in capsys.readouterr().err
+
+
 def test_evaluate_agrees_with_the_validation_of_training(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     metrics = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
     last = [line for line in metrics if line["kind"] == "valid"][-1]

@@ -298,3 +298,10 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_neither_torch_nor_numpy_is_loaded() -> None:
     program = "import sys, heedful.text; raise SystemExit(bool({'torch', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(("kind", "strange"), [("words", ["zebra", "gnu"]), ("spaces", ["zebra", "gnu"]), ("bytes", [])])
+def test_words_in_no_vocabulary_are_named(kind: Kind, strange: list[str]) -> None:
+    known = trained(kind)
+    assert known.unknown_words("the (zebra) the gnu zebra, men") == strange
+    assert known.unknown_words("the men") == known.unknown_words("") == []

@@ -44,7 +44,10 @@ def translate(
         translations = translate_lines(translator.system, lines, config, begun)
     else:
         translations = translate_chunks(translator.system, arriving(sys.stdin.buffer, GATHER), config, begun)
-    for one in translations:
+    strange: dict[str, int] = {}  # words that the model does not know, and the first line of each
+    for number, one in enumerate(translations, 1):
+        for word in translator.system.source_tokenizer.unknown_words(one.source):
+            strange.setdefault(word, number)
         if json:
             best = one.candidates[0]
             candidates = [{"text": c.text, "score": c.score, "log_probability": c.log_probability} for c in one.candidates]
@@ -53,6 +56,10 @@ def translate(
         else:
             for candidate in one.candidates:
                 print(candidate.text if len(one.candidates) == 1 else f"{candidate.score:.4f}\t{candidate.text}", flush=True)
+    if strange:
+        some = ", ".join(f"{word} (line {number})" for word, number in list(strange.items())[:3])
+        more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+        talk(f"the model does not know: {some}{more}; what it says of such words is a guess")
 
 
 def evaluate(

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from string import punctuation
 from typing import Any, Literal, Protocol, Self
 
 from pydantic import PositiveInt, model_validator
@@ -152,6 +153,15 @@ class Tokenizer:
         spelled = self.spell(ids)
         words = iter(word_indices([spelling for id, spelling in spelled if id not in self.silent]))
         return [-1 if id in self.silent else next(words) for id, _ in spelled]
+
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of a text, apart by white space, of which some piece is in no vocabulary; without the signs around them."""
+        unknown = self.specials.unk
+        if unknown not in self.encode(text):
+            return []
+        words = text.split()
+        strange = (word for word, ids in zip(words, self.encode_many(words), strict=True) if unknown in ids)
+        return list(dict.fromkeys(word.strip(punctuation) or word for word in strange))
 
     def spell(self, ids: Iterable[int]) -> list[tuple[int, bytes]]:
         """Each id with its spelling, which is empty for padding, start and end."""
