@@ -15,6 +15,7 @@ import traceback
 import typer
 
 from heedful.cli import aligning, configs, corpora, demo, explain, inference, inspect, pruning, training, vectors, writing
+from heedful.cli.naming import name_plainly
 from heedful.errors import HeedfulError, Interrupted, MemoryFull
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer brings its own click, whose names it does not all pass on
@@ -70,7 +71,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     try:
-        code = app(arguments, standalone_mode=False) or 0
+        code = name_plainly(typer.main.get_command(app))(arguments, standalone_mode=False) or 0
         sys.stdout.flush()
         return code
     except HeedfulError as error:
