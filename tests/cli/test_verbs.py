@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from workshop import heed, write_recipe
 
 from heedful.build import load
 from heedful.cli.inference import warn_of_other_languages
+from heedful.cli.output import bytes_in_words
 from heedful.errors import ConfigError
 
 
@@ -235,6 +237,18 @@ def test_data_list_recipes_and_doctor_answer(capsys: pytest.CaptureFixture[str])
     assert told(capsys)["torch"]
 
 
+def test_memory_is_told_in_one_unit_that_people_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("doctor") == 0
+    doctor = capsys.readouterr().out
+    assert re.search(r"^memory +[\d,]+\.\d [GM]iB$", doctor, re.MULTILINE)
+    assert re.search(r"^disk free +[\d,]+\.\d [GM]iB$", doctor, re.MULTILINE)
+    assert heed("train", write_recipe(tmp_path), "--plan", "--run", tmp_path / "run") == 0
+    plan = capsys.readouterr().out
+    assert re.search(r"^peak memory +[\d,]+\.\d [GM]iB$", plan, re.MULTILINE)
+    assert not re.search(r"\bbytes\b", doctor + plan)
+    assert (bytes_in_words(25274793984), bytes_in_words(300 * 2**20)) == ("23.5 GiB", "300.0 MiB")
+
+
 def test_an_unknown_verb_and_an_unknown_run_are_told_kindly(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert heed("trian") == 2
@@ -268,7 +282,7 @@ def test_full_memory_is_not_called_a_bug(
     def fails(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("heedful.cli.app", fails)
+    monkeypatch.setattr("heedful.cli.name_plainly", lambda command: fails)
     assert heed("train", "demo", "--json") == 6
     shown = capsys.readouterr()
     assert said in shown.err and "bug" not in shown.err and "Traceback" not in shown.err

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.output import Json, put, table
+from heedful.cli.output import Json, bytes_in_words, label, put, table
 
 if typing.TYPE_CHECKING:
     from heedful.settings import Settings
@@ -98,4 +98,8 @@ def doctor(json: Json = False) -> None:
     from heedful.cli.doctor import examine
 
     found = examine()
-    put(found) if json else print(table([("what", "found"), *((key.replace("_", " "), str(found[key])) for key in found)]))
+    if json:
+        put(found)
+        return
+    said = {key: bytes_in_words(value) if key.endswith("_bytes") else str(value) for key, value in found.items()}
+    print(table([("what", "found"), *((label(key), value) for key, value in said.items())]))

@@ -24,6 +24,16 @@ def talk(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def bytes_in_words(count: int) -> str:
+    """25274793984 -> 23.5 GiB"""
+    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
+
+
+def label(name: str) -> str:
+    """The name of a figure for people; what it is counted in stands with the value."""
+    return name.removesuffix("_bytes").replace("_", " ")
+
+
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns; the first row is the head."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

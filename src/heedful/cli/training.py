@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.output import Device, Json, put, table, talk
+from heedful.cli.output import Device, Json, bytes_in_words, label, put, table, talk
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or the name of one that `heed recipes` lists.")]
 
@@ -30,7 +30,7 @@ def train(
     if plan:
         facts = plan_run(config, device=device)
         put(facts) if json else print(
-            table([("figure", "value"), *((k.replace("_", " "), spell(k, v)) for k, v in facts.items())])
+            table([("figure", "value"), *((label(name), spell(name, value)) for name, value in facts.items())])
         )
         return
     folder = run or (path.parent if path.name == "config.toml" else default_folder(config, path))
@@ -53,7 +53,7 @@ def train(
 def spell(name: str, value: Any) -> str:
     """A figure for people."""
     if name.endswith("bytes"):
-        return f"{value / 2**20:,.0f} MiB"
+        return bytes_in_words(value)
     if name.endswith("seconds"):
         return f"{value:,.0f} s ({value / 3600:.1f} h)"
     if name == "padding":
