@@ -11,8 +11,14 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from headers import measured, with_header
+from quality_rows import Row
+
+from heedful.recipe_book import all_recipes, settings_digest
 
 DIRECTIONS = ("de-en", "en-de")
 HEAD = [
@@ -67,3 +73,24 @@ def cell(seeds: list[dict[str, Any]]) -> str:
 
 def mean(seeds: list[dict[str, Any]], case: str) -> float:
     return statistics.mean(float(one[case]["bleu"]["value"]) for one in seeds)
+
+
+def update_direction_recipes(found: Found) -> Iterator[str]:
+    """Write the headers of recipes that were measured as they stand but for how long, and say what was done."""
+    recipes = all_recipes()
+    for family, directions in found.items():
+        for direction, seeds in directions.items():
+            name = f"multi30k-{direction}-{family}"
+            path = recipes.get(name)
+            if path is None:
+                continue
+            source, target = direction.split("-")
+            as_it_stands = [one for one in seeds if one["settings"] == settings_digest(path) and not changed(one["overrides"])]
+            lines = measured(Row("multi30k", source, target, as_it_stands, None), as_it_stands)
+            path.write_text(with_header(path.read_text(encoding="utf-8"), lines), encoding="utf-8")
+            yield f"{name}: {len(as_it_stands)} of {len(seeds)} results are of the recipe as it stands"
+
+
+def changed(overrides: list[str]) -> list[str]:
+    """What makes it another model, and not just a longer or a quicker training."""
+    return [one for one in overrides if one.startswith(("model.", "task.", "tokenizer.", "training.schedule."))]

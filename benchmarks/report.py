@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 
+from directions import gather, update_direction_recipes
 from families_rows import update_family_recipes
 from headers import update_recipes
 from language_rows import update_language_recipes
@@ -40,6 +41,7 @@ def main() -> None:
         update_recipes(RESULTS / "quality"),
         update_family_recipes(read("families.json")),
         update_language_recipes(RESULTS / "language"),
+        update_direction_recipes(gather(RESULTS / "families")),
     )
     for said in (line for lines in updated for line in lines):
         print(said, file=sys.stderr)

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import directions
 import language
 import language_rows
 import pytest
-from directions import direction_rows, gather
 
 from heedful.recipe_book import settings_digest
 
@@ -95,7 +95,25 @@ def scored(lowered: float) -> dict[str, Any]:
 def test_families_are_told_by_direction_the_best_first(tmp_path: Path) -> None:
     for name, value in {"a-de-en-1": 30.0, "a-de-en-2": 32.0, "b-de-en-1": 40.0, "b-en-de-1": 20.0}.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(scored(value)))
-    assert direction_rows(gather(tmp_path)) == [
+    assert directions.direction_rows(directions.gather(tmp_path)) == [
         ["b", "40.00 (39.00)", "20.00 (19.00)", "1.5", "10%", "1"],
         ["a", "31.00 (30.00, 30.0 to 32.0)", "", "1.5", "10%", "2"],
     ]
+
+
+def test_a_recipe_of_a_family_tells_what_was_measured_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    book = {f"multi30k-de-en-{name}": tmp_path / f"{name}.toml" for name in ("a", "b")}
+    for path in book.values():
+        path.write_text("# purpose: a family\n[model]\ndim = 8\n")
+    monkeypatch.setattr(directions, "all_recipes", lambda: book)
+    same = settings_digest(book["multi30k-de-en-a"])
+    about = {"settings": same, "machine": "a GPU", "date": "2026-01-02"}
+    one = scored(30.0) | about | {"overrides": ["seed=1", "training.minutes=2"]}
+    one["scores"]["bleu"]["signature"] = "s"
+    other = one | {"overrides": ["model.dropout=0.5"]}
+    said = list(
+        directions.update_direction_recipes({"a": {"de-en": [one, other]}, "b": {"de-en": [other]}, "c": {"de-en": [one]}})
+    )
+    assert said[0].endswith("a: 1 of 2 results are of the recipe as it stands") and len(said) == 2
+    assert "# result: 29.00 BLEU, 30.00 lower-cased, one seed\n" in book["multi30k-de-en-a"].read_text()
+    assert book["multi30k-de-en-b"].read_text().count("#") == 1
