@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +80,20 @@ def test_a_recipe_without_a_result_is_listed_as_not_measured_yet(
     _, new, old = capsys.readouterr().out.splitlines()
     assert "not measured yet" in new and "something new" in new
     assert "12.3 BLEU" in old and "a laptop" in old and "not measured" not in old
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_the_list_keeps_to_its_width_and_says_as_much(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert heed("recipes", "--json") == 0
+    recipes = json.loads(capsys.readouterr().out)["recipes"]
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert heed("recipes") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert [line for line in lines if not line.startswith(" ")] == [one["name"] for one in recipes]
+    words = " ".join(" ".join(lines).split())
+    said = [one[field] for one in recipes for field in ("purpose", "result", "machine", "minutes", "date") if one[field]]
+    assert said and not [text for text in said if " ".join(text.split()) not in words]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 import typing
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,9 +28,20 @@ def recipes(json: Json = False) -> None:
     if json:
         put({"recipes": found})
         return
-    head = ("name", "result", "machine", "minutes", "date", "purpose")
     rows = [one | {"result": one["result"] or "not measured yet"} for one in found]
+    if sys.stdout.isatty():
+        print("\n".join(entry(one, shutil.get_terminal_size().columns) for one in rows))
+        return
+    head = ("name", "result", "machine", "minutes", "date", "purpose")
     print(table([head, *([one[field] for field in head] for one in rows)]))
+
+
+def entry(one: dict[str, str], width: int) -> str:
+    """A recipe for a screen: its name, and below it what it is for, what it reached, and where."""
+    minutes = f"{one['minutes']} minutes" if one["minutes"] else ""
+    where = ", ".join(part for part in (one["machine"], minutes, one["date"]) if part)
+    wrap = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+    return "\n".join([one["name"], *(wrap.fill(part) for part in (one["purpose"], one["result"], where) if part)])
 
 
 @app.command()
