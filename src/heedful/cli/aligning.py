@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, put, table, talk
+from heedful.cli.output import Checkpoint, Device, Json, opened, put, table, talk
 
 if TYPE_CHECKING:
     from heedful.build import Translator
@@ -44,7 +44,6 @@ def align(
 ) -> None:
     """Align words by attention: links in the Pharaoh format and, where gold links are known, their error rate."""
     from heedful.build import load_translator
-    from heedful.cli.inference import opened
     from heedful.data.gold import read_gold
     from heedful.errors import ConfigError
     from heedful.inspection.linking import Linking
@@ -59,7 +58,7 @@ def align(
         raise ConfigError("--choose-on chooses layer, heads, moment, row, column and cover; give it or them, not both")
     joined = Models(translator.system, back.system if back is not None and symmetrise == "soft" else None)
     by_hand = Aligner(heads_named(joined, layer, heads), moment, Linking(row, column, cover)) if typed else None
-    with opened(out) as file:  # before the work is done, not after it
+    with opened(out, "--out") as file:  # before the work is done, not after it
         found, aligner = links_by(
             joined, pairs, by_hand or (usual_aligner(translator, joined) if valid is None else None), valid
         )

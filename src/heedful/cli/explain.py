@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.inference import opened
-from heedful.cli.output import Checkpoint, Device, Json, put, table, talk
+from heedful.cli.output import Checkpoint, Device, Json, opened, put, table, talk
 
 if TYPE_CHECKING:
     from heedful.errors import ConfigError
@@ -102,7 +101,7 @@ def show(explanation: Explanation, html: Path | None, json: bool) -> None:
     from heedful.inspection.explaining.html import render
 
     if html is not None:
-        with opened(html) as file:
+        with opened(html, "--html") as file:
             file.write(render(explanation))
         talk(f"written to {html}")
     if json:

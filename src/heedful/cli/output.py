@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -22,6 +24,17 @@ def put(result: dict[str, Any]) -> None:
 
 def talk(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def opened(path: Path | None, option: str) -> TextIO:
+    """The file to write to that was named by this option; nowhere if none is wanted."""
+    from heedful.errors import ConfigError
+
+    try:
+        return open(path or os.devnull, "w", encoding="utf-8")  # noqa: PTH123
+    except OSError as error:
+        sentence = f"{option}: {path} cannot be written: {error.strerror}"
+        raise ConfigError(sentence, hint="name a file in a folder that exists") from error
 
 
 def bytes_in_words(count: int) -> str:
