@@ -102,6 +102,15 @@ CASES = [
 ]
 
 
+def test_hidden_files_are_no_help_for_a_missing_one(tmp_path: Path) -> None:
+    for name in (".git", ".train.en.swp", "train.de"):
+        (tmp_path / name).touch()
+    for missing, hint in (("other", "there is: train.de"), ("train.d", "train.de'?")):
+        with pytest.raises(DataError) as caught:
+            list(read_lines(tmp_path / missing))
+        assert str(caught.value).endswith(hint)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_a_file_that_cannot_be_read_gives_one_clear_message(tmp_path: Path, case: str) -> None:
     path, message = broken(tmp_path)[case]

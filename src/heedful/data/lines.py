@@ -71,7 +71,8 @@ def unreadable(path: Path, error: OSError) -> DataError:
     if not isinstance(error, FileNotFoundError):
         return DataError(f"{path} cannot be read: {error.strerror or error}")
     folder = path.parent
-    neighbours = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    neighbours = [name for name in names if not name.startswith(".")]  # nobody keeps a corpus in .git
     close = f"{path.name}.gz" if f"{path.name}.gz" in neighbours else nearest(path.name, neighbours)
     what = f"{path} does not exist" if folder.is_dir() else f"{path} does not exist, nor does the folder {folder}"
     if close:
