@@ -1,4 +1,4 @@
-"""Heedful: train, run, explain and serve sequence models.
+"""Heedful: train, run, score and look into sequence models.
 
     import heedful
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +26,17 @@ def test_flags_stand_alone_and_no_type_of_python_is_shown(verb: tuple[str, ...],
     shown = capsys.readouterr().out
     assert "--help" in shown
     assert not [part for part in ("bool>", "list[", "<Path>", " range>") if part in shown]
+
+
+def test_prune_says_which_checkpoint_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("prune", "--help") == 0
+    words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "unless said, the last of a run with gates, else the best." in words
+
+
+def test_the_package_promises_to_serve_only_if_a_verb_does() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert ("serve" in project["description"]) == (("serve",) in verbs())
 
 
 def test_arguments_are_shown_by_name(capsys: pytest.CaptureFixture[str]) -> None:

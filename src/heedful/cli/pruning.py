@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, put, table, talk
+from heedful.cli.output import Device, Json, put, table, talk
 
 
 def prune(
@@ -21,7 +21,10 @@ def prune(
     sentences: Annotated[
         int, typer.Option(min=1, help="Training sentences, blocks of text or examples to rank them by.")
     ] = 1000,
-    checkpoint: Checkpoint = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="best, last, average or step-N; unless said, the last of a run with gates, else the best."),
+    ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
