@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 def found(worker: Worker, *, rows: int = 32, tokens: int = 32) -> dict[str, Any]:
     """rows: sentences at a time; tokens: of each, on either side."""
+    from heedful.errors import ConfigError
     from heedful.inspection.limits import measure
     from heedful.inspection.scenes import SCENES, Size, kinds, memory
 
+    if worker.run.task.name not in ("translation", "language"):
+        given = f"given a run of task {worker.run.task.name!r}, whose model says no words"
+        raise ConfigError(f"{given}; the cost is counted of runs of: translation, language")
     model: Any = worker.model
     size, limits = Size(rows, tokens, tokens), measure(worker.system.device)
     width = getattr(worker.run.model, "dim", 512)

@@ -12,24 +12,37 @@ from typing import TYPE_CHECKING, Any
 from heedful.cli.output import table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from heedful.inspection.maps import Map
     from heedful.worker import Worker
 
-ASK = {
-    '"a sentence"': "its translation, alignment, and what every head looked at",
-    '"a sentence" --kind cross --layer 0 --head 1': "one map in full",
-    '"a sentence" --html look.html': "all of it as one page for a browser",
-    '"a sentence" --picture look.svg': "the alignment as a picture; with --kind a wall of heads, with --head one map",
-    '"a sentence" --lens': "what each layer would say next",
-    '"a sentence" --saliency': "gradient x input beside attention",
-    '"a sentence" --alternatives 0': "what else might have been said at a token",
-    "--heads": "what each head does, and how much depends on it",
-    "--positions": "the position schemes, and lengths beyond those trained on",
-    "--cost": "parameters, work and memory of every part",
-}
+# How to ask, what it tells, and what a run must have: attention, at a source or in a text; a position scheme; words to say.
+ASK = (
+    ('"a sentence"', "its translation, alignment, and what every head looked at", "source"),
+    ('"a sentence"', "what every head looked at", "text"),
+    ('"a sentence" --kind {kind} --layer {layer} --head {head}', "one map in full", "attention"),
+    ('"a sentence" --html look.html', "all of it as one page for a browser", "attention"),
+    (
+        '"a sentence" --picture look.svg',
+        "the alignment as a picture; with --kind a wall of heads, with --head one map",
+        "source",
+    ),
+    ('"a sentence" --kind {kind} --picture look.svg', "a wall of heads; with --head one map", "text"),
+    ('"a sentence" --lens', "what each layer would say next", "attention"),
+    ('"a sentence" --saliency', "gradient x input beside attention", "source"),
+    ('"a sentence" --saliency', "gradient x input of what was read before", "text"),
+    ('"a sentence" --alternatives 0', "what else might have been said at a token", "attention"),
+    ("--heads", "what each head does, and how much depends on it", "attention"),
+    ("--positions", "the position schemes, and lengths beyond those trained on", "positions"),
+    ("--cost", "parameters, work and memory of every part", "words"),
+)
 
 
 def found(worker: Worker) -> dict[str, Any]:
     from torch import nn
+
+    from heedful.inspection.positions import schemes
 
     model = worker.model
     assert isinstance(model, nn.Module), "models are modules"
@@ -42,36 +55,50 @@ def found(worker: Worker) -> dict[str, Any]:
 
     parts = {name: fresh(part) for name, part in model.named_children()}
     source, target = worker.system.source_tokenizer, worker.system.target_tokenizer
+    maps = maps_of(worker)
+    attention: dict[str, list[int]] = {}
+    for one in maps:
+        attention.setdefault(one.kind.name, []).append(len(one.weights))
     return {
         "family": worker.run.model.family,
         "task": worker.run.task.name,
         "checkpoint": str(worker.checkpoint),
         "parameters": sum(one.numel() for one in model.parameters()),
         "parts": {name: count for name, count in parts.items() if count},
-        "attention": heads_of(worker),
+        "attention": attention,
+        "ask": asks_of(worker.run.task.name, maps, has_positions=bool(schemes(model))),
         "vocabulary": {"source": len(source), "target": len(target), "tokenizer": target.description},
     }
 
 
-def heads_of(worker: Worker) -> dict[str, list[int]]:
-    """For each kind of attention the heads of its layers; seen on a sentence without words."""
+def maps_of(worker: Worker) -> list[Map]:
+    """Where the model attends; seen on a sentence without words."""
     from heedful.inspection.maps import attention_maps
     from heedful.tasks.translating import collate_one
 
     if worker.run.task.name not in ("translation", "language"):
-        return {}
-    pair = collate_one(worker.system, [], [])
-    seen: dict[str, list[int]] = {}
-    for one in attention_maps(worker.model, *(pair if worker.run.task.name == "translation" else (pair[0][:, :0], pair[1]))):
-        seen.setdefault(one.kind.name, []).append(len(one.weights))
-    return seen
+        return []
+    source, target = collate_one(worker.system, [], [])
+    return attention_maps(worker.model, source if worker.run.task.name == "translation" else source[:, :0], target)
+
+
+def asks_of(task: str, maps: Sequence[Map], *, has_positions: bool) -> dict[str, str]:
+    """What can be asked of such a run -> what it tells."""
+    speaks = task in ("translation", "language")
+    has = {name for name, is_so in (("positions", has_positions), ("words", speaks)) if is_so}
+    some = [one for one in maps if len(one.weights)]  # a layer may have lost all its heads
+    if not some:
+        return {how: what for how, what, needs in ASK if needs in has}
+    has |= {"attention", "text" if task == "language" else "source"}
+    one = next((one for one in some if one.kind.name == some[-1].kind.name), some[-1])
+    place = {"kind": one.kind.name, "layer": one.layer, "head": min(1, len(one.weights) - 1)}
+    return {how.format(**place): what for how, what, needs in ASK if needs in has}
 
 
 def as_text(found: dict[str, Any]) -> str:
     parts = table([("part", f"{'parameters':>12}"), *((name, f"{count:>12,}") for name, count in found["parts"].items())])
     kinds = [("attention", "layers", "heads of each"), *as_rows(found["attention"])]
-    sizes, kind = found["vocabulary"], next(reversed(found["attention"]), "cross")
-    asks = [("  " + how.replace("cross", kind), what) for how, what in ASK.items()]
+    sizes, asks = found["vocabulary"], [(f"  {how}", what) for how, what in found["ask"].items()]
     return (
         f"{found['family']} for {found['task']}, {found['parameters']:,} parameters, {found['checkpoint']}\n"
         f"vocabulary {sizes['source']:,} and {sizes['target']:,}, {sizes['tokenizer']}\n\n"

@@ -1,0 +1,102 @@
+"""heed inspect RUN lists what can be asked of that run: all of it is answered, whatever the run is."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from workshop import RECIPE, heed, write_pairs
+
+SIZES = {  # what of the recipe's [model] a family takes
+    "transformer": 'layers = 2\nheads = 2\nfeed_forward = 32\nnorm = "pre"\n',
+    "gpt": "layers = 2\nheads = 2\n",
+    "bahdanau": "",
+    "sutskever": "layers = 1\n",
+    "convs2s": "",
+}
+LANGUAGE = """\
+[data]
+form = "text"
+file = "{book}"
+held_out = 0.2
+block = 32
+
+[tokenizer]
+kind = "characters"
+
+[model]
+family = "gpt"
+dim = 16
+layers = 2
+heads = 2
+
+[task]
+name = "language"
+
+[training]
+steps = 2
+save_every = 2
+"""
+
+CHOICE = """\
+[data]
+form = "labelled"
+train = "{table}"
+valid = "{table}"
+
+[model]
+family = "gpt"
+dim = 16
+layers = 2
+heads = 2
+
+[task]
+name = "classification"
+labels = ["no", "yes"]
+
+[training]
+steps = 2
+save_every = 2
+"""
+
+
+@pytest.fixture(params=[*SIZES, "language", "classification"])
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    recipe, family = tmp_path / "recipe.toml", request.param
+    if family == "language":
+        (tmp_path / "book.txt").write_text("a cat ran to the river .\n" * 40)
+        recipe.write_text(LANGUAGE.format(book=tmp_path / "book.txt"))
+    elif family == "classification":
+        (tmp_path / "table.tsv").write_text("no\ta dog\nyes\ta cat\n" * 20)
+        recipe.write_text(CHOICE.format(table=tmp_path / "table.tsv"))
+    else:
+        text = RECIPE.format(data=write_pairs(tmp_path / "pairs.tsv"))
+        recipe.write_text(text.replace(SIZES["transformer"], SIZES[family]).replace("[model]", f'[model]\nfamily = "{family}"'))
+    assert heed("train", recipe, "training.steps=2", "--run", tmp_path / "run") == 0
+    return tmp_path / "run"
+
+
+def test_all_that_is_suggested_is_answered(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert heed("inspect", run, "--json") == 0
+    model = json.loads(capsys.readouterr().out)["model"]
+    assert heed("inspect", run) == 0
+    shown = capsys.readouterr().out
+    assert model["ask"] and ("--cost" in model["ask"]) == (model["task"] != "classification")
+    for suggestion in model["ask"]:
+        assert suggestion in shown
+        words = ["a cat" if word == "a sentence" else word for word in shlex.split(suggestion)]
+        assert heed("inspect", run, *words) == 0, suggestion
+        assert "has no position scheme" not in capsys.readouterr().out
+    if model["attention"]:
+        assert '"a sentence"' in model["ask"] and any("--head " in one for one in model["ask"])
+    else:
+        assert not any("sentence" in one for one in model["ask"])
+    for part in ("--cost", "--heads") if model["task"] == "classification" else ():
+        assert heed("inspect", run, part) == 2
+        assert "given a run of task 'classification'" in capsys.readouterr().err
