@@ -81,6 +81,26 @@ def test_a_file_is_no_run_folder(tmp_path: Path) -> None:
         pass
 
 
+def test_a_new_folder_goes_with_the_failure_that_came_before_anything_was_written(tmp_path: Path) -> None:
+    for failure in (ZeroDivisionError, KeyboardInterrupt):
+        with pytest.raises(failure), lock(tmp_path / "new"):
+            raise failure
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_was_there_or_holds_anything_stays_after_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    with pytest.raises(ZeroDivisionError), lock(tmp_path / "old"):
+        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), lock(tmp_path / "new") as run:
+        run.metrics.touch()
+        raise ZeroDivisionError
+    with lock(tmp_path / "idle"):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["idle", "new", "old"]
+    assert run.metrics.exists()
+
+
 def test_locking_clears_away_what_killed_processes_left(tmp_path: Path) -> None:
     checkpoints = tmp_path / "checkpoints"
     for step in (1, 2, 3):

@@ -76,7 +76,10 @@ def read_facts(run: Path) -> dict[str, Any]:
 
 @contextmanager
 def lock(run: Path) -> Iterator[RunFolder]:
-    """Be the only trainer of this run; leftovers of killed ones are cleared away first."""
+    """Be the only trainer of this run; leftovers of killed ones are cleared away first.
+
+    Who fails before anything was written leaves no folder behind that was not there before."""
+    new = not run.exists()
     try:
         run.mkdir(parents=True, exist_ok=True)
         file = (run / ".lock").open("a+", encoding="utf-8")
@@ -100,4 +103,10 @@ def lock(run: Path) -> Iterator[RunFolder]:
         file.flush()
         folder = RunFolder(run)
         clear_leftovers(folder.checkpoints)
-        yield folder
+        try:
+            yield folder
+        except BaseException:
+            if new and [path.name for path in run.iterdir()] == [".lock"]:
+                (run / ".lock").unlink()
+                run.rmdir()
+            raise
