@@ -69,6 +69,20 @@ def test_neighbours_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert told["queries"][0]["neighbours"] == [{"word": "man", "cosine": pytest.approx(0.5**0.5)}]
 
 
+def test_an_unknown_word_is_named_and_the_others_are_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "v.vec").write_text("3 2\nking 1 1\nman 1 0\napple 0 -1\n")
+    words = ("neighbours", "dog", "king", "man", "+", "cat", "--vectors", tmp_path / "v.vec", "--count", "1")
+    assert heed(*words) == 0
+    shown = capsys.readouterr()
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["king", "man"]
+    assert "unknown word 'dog'" in shown.err and "unknown word 'cat'" in shown.err
+    assert heed(*words, "--json") == 0
+    assert [one["query"] for one in json.loads(capsys.readouterr().out)["queries"]] == ["king"]
+    assert heed("neighbours", "dog", "cat", "--vectors", tmp_path / "v.vec") == 3
+    shown = capsys.readouterr()
+    assert shown.out == "" and "unknown word 'dog'" in shown.err
+
+
 def test_neighbours_in_the_embedding_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("neighbours", "w1", "--vectors", run, "--count", "3", "--json") == 0
     told = json.loads(capsys.readouterr().out)["queries"][0]["neighbours"]

@@ -105,12 +105,22 @@ def neighbours(
     json: Json = False,
 ) -> None:
     """Which words have the nearest vectors, by cosine."""
+    from heedful.errors import DataError
     from heedful.vectors.table import neighbours as nearest_words
     from heedful.vectors.table import parse_queries, spell_query
 
     queries = parse_queries(words)
     known = vectors_of(vectors, side, checkpoint)
-    found = [(spell_query(query), nearest_words(known, query, count)) for query in queries]
+    found, unknown = [], list[DataError]()
+    for query in queries:
+        try:
+            found.append((spell_query(query), nearest_words(known, query, count)))
+        except DataError as error:
+            unknown.append(error)
+    if unknown and not found:
+        raise unknown[0]
+    for missing in unknown:
+        talk(str(missing))
     if json:
         put({"queries": [{"query": query, "neighbours": [near._asdict() for near in nears]} for query, nears in found]})
     else:
