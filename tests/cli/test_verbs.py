@@ -147,6 +147,7 @@ def test_evaluate_against_itself_finds_no_difference(trained: Path, capsys: pyte
     assert "case:lc" in comparison["system"]["signature"]
     assert comparison["difference"] == 0
     assert comparison["p_randomisation"] == 1
+    assert comparison["verdict"] == "no significant difference at 0.05"
     assert heed("evaluate", trained, "--against", trained, "--metrics", "bleu") == 0
     assert f"against {found['checkpoint']}" in capsys.readouterr().out
 

@@ -35,6 +35,7 @@ def test_a_system_compared_with_itself_is_not_better(metric: str) -> None:
     result = compare(system, system, lines, metric=metric, trials=100)
     assert (result.difference, result.low, result.high) == (0, 0, 0)
     assert (result.p_bootstrap, result.p_randomisation) == (1, 1)
+    assert result.verdict == "no significant difference at 0.05"
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -49,6 +50,8 @@ def test_a_clearly_better_system_is_significant(metric: str) -> None:
     assert result.p_bootstrap == result.p_randomisation == 1 / 501
     assert result.difference == result.system.value - result.baseline.value
     assert result.system == METRICS[metric](better, lines, bootstrap=500)
+    assert result.verdict == "significantly better at 0.05"
+    assert compare(better, worse, lines, metric=metric, trials=100).verdict == "significantly worse at 0.05"
 
 
 def test_turning_the_systems_round_turns_the_difference_round() -> None:

@@ -8,7 +8,8 @@ of the sentences would do nothing; p is the share of exchanges with a difference
 
     p = (1 + trials that speak against) / (1 + trials)
 
-so p is never 0, and a system compared with itself has p = 1."""
+so p is never 0, and a system compared with itself has p = 1. Two sides weigh about double: where the first p is 0.03, the
+second is near 0.06. The verdict goes by the second, which asks whether there is a difference and not in whose favour."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from heedful.evaluation.metrics import FEWEST, METRICS, SEED, Options, Score, ch
 from heedful.evaluation.resampling import Statistics, bootstrap_sums, interval, swapped_sums
 
 STANDARD = Options()
+LEVEL = 0.05  # of a p below which chance is held to be a poor explanation
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Comparison:
     high: float
     p_bootstrap: float
     p_randomisation: float
+    verdict: str  # on the system, in words
 
 
 def compare(
@@ -63,6 +66,7 @@ def compare(
     differences = second_values - first_values
     low, high = interval(differences)
     signature = resampled_signature(first.signature, trials, seed)
+    p_randomisation = _randomise(first, second, abs(difference), trials=trials, seed=seed)
     return Comparison(
         metric=metric,
         baseline=Score(metric, first.value(), *interval(first_values), signature),
@@ -71,8 +75,16 @@ def compare(
         low=low,
         high=high,
         p_bootstrap=_share(differences * np.sign(difference) <= 0),
-        p_randomisation=_randomise(first, second, abs(difference), trials=trials, seed=seed),
+        p_randomisation=p_randomisation,
+        verdict=verdict(p_randomisation, (difference > 0) == chosen.higher_is_better),
     )
+
+
+def verdict(p: float, ahead: bool) -> str:
+    """What a p says of the system."""
+    if p >= LEVEL:
+        return f"no significant difference at {LEVEL}"
+    return f"significantly {'better' if ahead else 'worse'} at {LEVEL}"
 
 
 def _randomise(first: Statistics, second: Statistics, difference: float, *, trials: int, seed: int) -> float:
