@@ -55,6 +55,19 @@ def test_translate_reads_standard_input_and_says_what_python_says(
     assert capsys.readouterr().out.splitlines() == load(trained).translate(sources)
 
 
+def test_nothing_to_translate_is_done_at_once(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty, (sources, _) = write(tmp_path / "empty.txt", []), lines_of(trained, 2)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    capsys.readouterr()
+    assert (heed("translate", trained, empty), heed("translate", trained)) == (0, 0)
+    shown = capsys.readouterr()
+    assert shown.out == shown.err == ""
+    assert heed("translate", trained, empty, write(tmp_path / "in.txt", sources)) == 0
+    assert capsys.readouterr().out.splitlines() == load(trained).translate(sources)
+
+
 def test_translate_answers_one_object_a_line(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources, _ = lines_of(trained, 4)
     capsys.readouterr()
@@ -149,7 +162,10 @@ def test_evaluate_against_itself_finds_no_difference(trained: Path, capsys: pyte
     assert comparison["p_randomisation"] == 1
     assert comparison["verdict"] == "no significant difference at 0.05"
     assert heed("evaluate", trained, "--against", trained, "--metrics", "bleu") == 0
-    assert f"against {found['checkpoint']}" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"against {found['checkpoint']}" in shown
+    assert "(paired bootstrap, one-sided)" in shown and "(approximate randomisation, two-sided)" in shown
+    assert shown.splitlines()[-1] == "verdict by approximate randomisation: bleu no significant difference at 0.05"
 
 
 def test_an_ensemble_of_a_run_with_itself_is_the_run(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

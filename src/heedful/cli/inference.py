@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, Precision, put, table, talk
+from heedful.cli.output import Checkpoint, Device, Json, Precision, opened, put, table, talk
 
 if TYPE_CHECKING:
     from heedful.build import Translator
@@ -40,7 +40,7 @@ def translate(
     begun = None if prefixes is None else read_texts(prefixes)
     config = translator.search(search or [])
     if files:
-        lines = (line for file in files for line in read_texts(file))
+        lines = (line for file in files for line in read_texts(file, may_be_empty=True))
         translations = translate_lines(translator.system, lines, config, begun)
     else:
         translations = translate_chunks(translator.system, arriving(sys.stdin.buffer, GATHER), config, begun)
@@ -95,7 +95,7 @@ def evaluate(
     names = metric_names(metrics)
     how = How(lowercase or None, tokenise, bootstrap)
     config = translator.search(search or [])
-    with opened(output) as file:  # before the work is done, not after it
+    with opened(output, "--output") as file:  # before the work is done, not after it
         result = evaluate_system(translator.system, examples, config, names, how=how)
         file.writelines(f"{line}\n" for line in result.translations)
     found: dict[str, Any] = {"sentences": len(examples.sources), "left_out_of_loss": result.left_out}
@@ -160,19 +160,6 @@ def load_all(run: Path, together: list[Path] | None, checkpoint: str | None, dev
     return load_ensemble([run, *together], checkpoint, device) if together else load_translator(run, checkpoint, device)
 
 
-def opened(path: Path | None) -> TextIO:
-    """The file to write to; nowhere if none is wanted."""
-    import os
-
-    from heedful.errors import ConfigError
-
-    try:
-        return open(path or os.devnull, "w", encoding="utf-8")  # noqa: PTH123
-    except OSError as error:
-        sentence = f"--output: {path} cannot be written: {error.strerror}"
-        raise ConfigError(sentence, hint="name a file in a folder that exists") from error
-
-
 def examples_for(translator: Translator, source: Path | None, reference: Path | None, split: str) -> Any:
     from heedful.build import examples_of
     from heedful.data.splits import splits_of
@@ -220,6 +207,10 @@ def readable(found: dict[str, Any]) -> str:
         text += (
             f"\n{name}: {one['difference']:+.2f} against {found['against']}, "
             f"95% interval {one['low']:+.2f} to {one['high']:+.2f}, "
-            f"p {one['p_bootstrap']:.3f} (paired bootstrap), {one['p_randomisation']:.3f} (approximate randomisation)"
+            f"p {one['p_bootstrap']:.3f} (paired bootstrap, one-sided), "
+            f"{one['p_randomisation']:.3f} (approximate randomisation, two-sided)"
         )
+    verdicts = [f"{name} {one['verdict']}" for name, one in found.get("comparison", {}).items()]
+    if verdicts:
+        text += f"\nverdict by approximate randomisation: {'; '.join(verdicts)}"
     return text

@@ -21,8 +21,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 SHOWN = 5  # names of a folder in an error
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
-    """Yields every line; a file that cannot be read to its end, or that has no line, is a DataError."""
+def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
+    """Yields every line; a file that cannot be read to its end is a DataError, and so is one without a line, unless it may."""
     number = 0
     try:
         with open_bytes(path) as stream:
@@ -40,7 +40,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
         ) from error
     except OSError as error:
         raise unreadable(path, error) from error
-    if number == 0:
+    if number == 0 and not may_be_empty:
         raise DataError(f"{path} is empty; expected at least one line")
 
 

@@ -22,10 +22,10 @@ def as_text(line: bytes, place: str) -> str:
         raise DataError(f"{place}: byte {error.start + 1} is not UTF-8", hint="convert it, for example with iconv") from error
 
 
-def read_texts(path: Path) -> Iterator[str]:
+def read_texts(path: Path, *, may_be_empty: bool = False) -> Iterator[str]:
     """The lines of a file, plain or .gz."""
     found = find_path(str(path))
-    for number, line in enumerate(read_lines(found), start=1):
+    for number, line in enumerate(read_lines(found, may_be_empty=may_be_empty), start=1):
         yield as_text(line, f"{found} line {number}")
 
 
