@@ -14,6 +14,7 @@ from torch.testing import assert_close
 
 from heedful.errors import HeedfulError
 from heedful.models.gpt import GPT, GPTConfig
+from heedful.nn.attention import SelfAttention
 from heedful.nn.taps import record
 
 SMALL = {"dim": 16, "layers": 2, "heads": 2, "dropout": 0.0}
@@ -148,11 +149,13 @@ def test_residual_maps_begin_the_smaller_the_more_layers_there_are() -> None:
     config = GPTConfig(dim=128, layers=8, heads=4, dropout=0.0)
     model = GPT(config, 50, 50)
     for layer in model.layers:
+        assert isinstance(layer.attention, SelfAttention)
         for ends in (layer.attention.out, layer.feed_forward.fall):
             assert float(ends.weight.std()) == pytest.approx(0.02 / math.sqrt(16), rel=0.05)
         assert float(layer.feed_forward.rise.weight.std()) == pytest.approx(0.02, rel=0.05)
     post = GPT(config.model_copy(update={"norm": "post"}), 50, 50)
     first = next(iter(post.layers))
+    assert isinstance(first.attention, SelfAttention)
     assert float(first.attention.out.weight.std()) == pytest.approx(0.02, rel=0.05)
 
 
