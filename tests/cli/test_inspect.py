@@ -83,6 +83,27 @@ def test_rollout_is_of_a_layer(run: Path, seen: Inspection, capsys: pytest.Captu
     assert_close(torch.tensor(found["values"]), rolled.weights[0])
 
 
+@pytest.mark.parametrize("by", ["weights", "norms", "rollout"])
+def test_the_table_is_of_what_is_asked_for(run: Path, seen: Inspection, by: str, capsys: pytest.CaptureFixture[str]) -> None:
+    where = run, SENTENCE, "--target", "w3 w4", "--kind", "encoder", "--by", by
+    rows = told(capsys, *where)["sentence"]["heads"]
+    maps = [(at, one) for at, one in enumerate(seen.trace.maps) if one.kind.name == "encoder"]
+    rolled = {one.name: one.weights for one in seen.views.rollout}
+    expected = []
+    for at, one in maps:
+        values = {"weights": one.weights, "norms": one.weights * seen.views.lengths[at], "rollout": rolled[one.name]}[by]
+        expected += [(one, head, shares / shares.sum(-1, keepdim=True)) for head, shares in enumerate(values.double())]
+    assert len(rows) == len(expected) == (2 if by == "rollout" else 4)
+    for row, (one, head, shares) in zip(rows, expected, strict=True):
+        assert (row["layer"], row["head"]) == (one.layer, None if by == "rollout" else head)
+        assert row["entropy"] == pytest.approx(float(-(shares * shares.log2()).sum(-1).mean()), abs=1e-5)
+        assert row["confidence"] == pytest.approx(float(shares.amax(-1).mean()), abs=1e-5)
+        assert row["most"] == seen.trace.keys(one)[int(shares.mean(0).argmax())]
+    assert heed("inspect", *where) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("encoder")]
+    assert [line[2] for line in lines] == (["all"] * 2 if by == "rollout" else ["0", "1"] * 2)
+
+
 def test_the_trace_is_saved_whole(run: Path, seen: Inspection, tmp_path: Path) -> None:
     assert heed("inspect", run, SENTENCE, "--target", "w3 w4", "--save", tmp_path / "trace.safetensors") == 0
     with safe_open(tmp_path / "trace.safetensors", "pt") as file:
@@ -131,11 +152,11 @@ IDLE = [
     ((SENTENCE, "--layer", "0"), "--layer has no effect without --kind"),
     ((SENTENCE, "--instead", "w1"), "--instead has no effect without --alternatives"),
     ((SENTENCE, "--lines"), "--lines has no effect without --picture"),
-    ((SENTENCE, "--kind", "cross", "--by", "norms", "--layer", "0"), "--by norms has no effect without --head or --picture"),
     ((SENTENCE, "--by", "norms", "--picture", "x.svg"), "--by has no effect without --kind"),
     ((SENTENCE, "--kind", "cross", "--layer", "0", "--lines", "--picture", "x.svg"), "--lines draws one map; say which --head"),
     ((SENTENCE, "--kind", "cross", "--layer", "0", "--head", "0", "--by", "rollout"), "leave --head out"),
     ((SENTENCE, "--kind", "cross", "--layer", "0", "--by", "rollout"), "cross has none, only: encoder, decoder"),
+    ((SENTENCE, "--kind", "cross", "--by", "rollout"), "cross has none, only: encoder, decoder"),
     ((SENTENCE, "--heads", "--picture", "x.svg"), "--picture draws one thing"),
     ((SENTENCE, "--picture", "x.pdf"), "expected a name in .svg or .png"),
     ((SENTENCE, "--html", "x.txt"), "expected a name in .html"),

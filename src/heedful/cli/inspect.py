@@ -21,7 +21,7 @@ NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {  # option -> all of these, of 
     **dict.fromkeys(("saliency", "patch_from", "without"), (("sentence",),)),
     "layer": (("kind",),),
     "head": (("layer",),),
-    "by": (("kind",), ("layer", "picture")),
+    "by": (("kind",),),
     "lines": (("picture",), ("layer",)),
     "picture": (("sentence", "heads", "positions"),),
     "instead": (("alternatives",),),
@@ -123,8 +123,6 @@ def refuse_idle(given: dict[str, Any]) -> None:
     rolled = given.get("by") == "rollout"
     if rolled and "head" in given:
         raise ConfigError("--by rollout follows all heads of a layer together; leave --head out")
-    if "by" in given and not rolled and "head" not in given and "picture" not in given:
-        raise ConfigError(f"--by {given['by']} has no effect without --head or --picture", hint="heed inspect --help")
     if "lines" in given and not rolled and "head" not in given:
         raise ConfigError("--lines draws one map; say which --head", hint="heed inspect --help")
     for option, suffixes in ENDINGS.items():

@@ -18,6 +18,15 @@ if TYPE_CHECKING:
     from heedful.worker import Worker
 
 
+MOST = {"weights": "looks most at", "norms": "is given most by", "rollout": "comes most from"}
+OF = {
+    "weights": "weights",
+    "norms": "shares, each norm divided by the sum of its row",
+    "rollout": "shares of the input, all heads and all layers below taken together",
+}
+NOTE = "Attention is not an explanation."
+
+
 class Where(NamedTuple):
     """What is asked for, the more the narrower."""
 
@@ -51,8 +60,8 @@ def found(worker: Worker, seen: Inspection, where: Where) -> dict[str, Any]:
         mean = torch.cat(list(views.words.values())).mean(0)  # (target words, source words)
         names = {"source": words_of(trace.source), "target": words_of(trace.target)}
         result["alignment"] = names | {"weights": mean.tolist(), "links": sorted(links(mean))}
-    ordered = sorted(maps_of(seen, where), key=lambda one: one.kind.name)  # cross, decoder, encoder
-    return result | {"heads": [row for one in ordered for row in heads_of(seen, one)]}
+    ordered = sorted(shown_maps(seen, where), key=lambda one: one.kind.name)  # cross, decoder, encoder
+    return result | {"by": where.by, "heads": [row for one in ordered for row in heads_of(seen, one, where.by)]}
 
 
 def maps_of(seen: Inspection, where: Where) -> list[Map]:
@@ -67,6 +76,12 @@ def maps_of(seen: Inspection, where: Where) -> list[Map]:
     if where.layer is not None and where.layer not in layers:
         raise ConfigError(f"--layer: given {where.layer}, expected one of: {', '.join(map(str, layers))}")
     return [one for one in of_kind if where.layer in (None, one.layer)]
+
+
+def shown_maps(seen: Inspection, where: Where) -> list[Map]:
+    """Those that can be shown by the way asked for: not every layer has a rollout."""
+    maps, rolled = maps_of(seen, where), {one.name for one in seen.views.rollout}
+    return [one for one in maps if where.by != "rollout" or one.name in rolled] or maps
 
 
 def chosen(seen: Inspection, where: Where) -> tuple[Map, Tensor]:
@@ -99,22 +114,25 @@ def values_of(seen: Inspection, one: Map, by: str) -> Tensor:
     return one.weights
 
 
-def heads_of(seen: Inspection, one: Map) -> list[dict[str, Any]]:
+def heads_of(seen: Inspection, one: Map, by: str) -> list[dict[str, Any]]:
+    """A row for each head; a rollout has merged them, so it has one row, of no head. Norms count as shares of their sum."""
     from heedful.inspection.weighing import entropy
 
-    spread, sure, most = entropy(one.weights).mean(-1), one.weights.amax(-1).mean(-1), one.weights.mean(1).max(-1)
+    values = values_of(seen, one, by)  # (heads, query, key)
+    shares = values / values.sum(-1, keepdim=True).clamp(min=1e-12) if by == "norms" else values
+    spread, sure, most = entropy(shares).mean(-1), shares.amax(-1).mean(-1), shares.mean(1).max(-1)
     keys = seen.trace.keys(one)
     return [
         {
             "kind": one.kind.name,
             "layer": one.layer,
-            "head": head,
+            "head": None if by == "rollout" else head,
             "entropy": float(spread[head]),
             "confidence": float(sure[head]),
             "most": keys[int(most.indices[head])],
             "share": float(most.values[head]),
         }
-        for head in range(len(one.weights))
+        for head in range(len(values))
     ]
 
 
@@ -132,12 +150,12 @@ def as_text(found: dict[str, Any]) -> str:
         parts.append(draw(torch.tensor(words["weights"]), words["source"], words["target"]))
         parts.append("links " + " ".join(f"{source}-{target}" for source, target in words["links"]))
     if "heads" in found:
-        rows = [("kind", "layer", "head", "entropy", "confidence", "looks most at")]
+        rows = [("kind", "layer", "head", "entropy", "confidence", MOST[found["by"]])]
         for one in found["heads"]:
-            place = one["kind"], str(one["layer"]), str(one["head"])
+            place = one["kind"], str(one["layer"]), "all" if one["head"] is None else str(one["head"])
             rows.append((*place, f"{one['entropy']:.2f}", f"{one['confidence']:.2f}", f"{one['most']} {one['share']:.2f}"))
         parts.append(table(rows))
-        parts.append("entropy in bits; confidence: the mean of the largest weights. Attention is not an explanation.")
+        parts.append(f"entropy in bits; confidence: the mean of the largest {OF[found['by']]}. {NOTE}")
     return "\n\n".join(parts)
 
 
