@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -124,6 +125,39 @@ def test_pictures_are_drawn(run: Path, name: str, where: tuple[str, ...], tmp_pa
     assert heed("inspect", run, SENTENCE, *place, "--picture", tmp_path / name) == 0
     begins = b"<svg" if name.endswith("svg") else b"\x89PNG"
     assert (tmp_path / name).read_bytes().startswith(begins)
+
+
+def words_of(picture: Path) -> list[str]:
+    """All that is written in an SVG."""
+    return [one.text or "" for one in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")]
+
+
+@pytest.mark.parametrize("where", ["", "--saliency", "--kind cross", "--kind encoder --layer 0 --head 1"])
+def test_a_picture_names_its_sentence_and_what_its_rows_and_columns_are(run: Path, where: str, tmp_path: Path) -> None:
+    picture = tmp_path / "look.svg"
+    assert heed("inspect", run, SENTENCE, "--target", "w3 w4", *where.split(), "--picture", picture) == 0
+    written = words_of(picture)
+    assert f"source: {SENTENCE}" in written and "translation: w3 w4" in written
+    caption = " ".join(written[written.index("translation: w3 w4") + 1 :])
+    assert caption.startswith("rows") and "columns" in caption
+    if where == "--kind cross":
+        assert "w3 w4 </s>" in caption and f"{SENTENCE} </s>" in caption
+
+
+def test_the_picture_of_saliency_is_of_saliency(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "look.svg"
+    asked = run, SENTENCE, "--target", "w3 w4", "--saliency", "--picture", picture
+    values = told(capsys, *asked)["whatif"]["saliency"]["source"]
+    assert "saliency: gradient x input, in nats" in words_of(picture)
+    tips = [one.text for one in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}title")]
+    rows, columns = ["w3", "w4", "</s>"], [*SENTENCE.split(), "</s>"]
+    assert tips == [f"{row} → {column}: {values[i][j]:.4f}" for i, row in enumerate(rows) for j, column in enumerate(columns)]
+
+
+def test_the_picture_of_a_rollout_has_no_heads(run: Path, tmp_path: Path) -> None:
+    assert heed("inspect", run, SENTENCE, "--kind", "encoder", "--by", "rollout", "--picture", tmp_path / "look.svg") == 0
+    written = words_of(tmp_path / "look.svg")
+    assert {"layer 0", "layer 1", "all heads"} <= set(written) and "head 0" not in written
 
 
 def test_the_report_takes_in_what_other_parts_found(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

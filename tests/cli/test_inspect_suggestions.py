@@ -95,6 +95,8 @@ def test_all_that_is_suggested_is_answered(
         assert "has no position scheme" not in capsys.readouterr().out
     if model["attention"]:
         assert '"a sentence"' in model["ask"] and any("--head " in one for one in model["ask"])
+        assert heed("inspect", run, "a cat", "--saliency", "--picture", "saliency.svg") == 0
+        assert "saliency: gradient x input" in Path("saliency.svg").read_text()
     else:
         assert not any("sentence" in one for one in model["ask"])
     for part in ("--cost", "--heads") if model["task"] == "classification" else ():

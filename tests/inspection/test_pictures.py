@@ -14,9 +14,9 @@ import torch
 
 from heedful.errors import ConfigError
 from heedful.inspection import plots
-from heedful.inspection.pictures import columns, draw, shown
+from heedful.inspection.pictures import columns, draw, folded, shown
 from heedful.inspection.plots import drawable, save_png
-from heedful.inspection.sketch import Cells, colour, heat_map, lines, wall
+from heedful.inspection.sketch import Cells, Label, captioned, colour, heat_map, lines, wall, wide
 from heedful.inspection.svg import as_svg
 
 HARD = ["<img onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"', "\x00\n", ""]
@@ -90,6 +90,35 @@ def test_the_wall_has_a_thumbnail_for_each_head_with_one_pixel_for_each_value() 
         ]
 
 
+def test_a_wall_of_merged_heads_names_no_head() -> None:
+    layers = [(0, torch.rand(1, 4, 5)), (1, torch.rand(1, 4, 5))]
+    written = [
+        [mark.text for mark in one.marks if isinstance(mark, Label)]
+        for one in (wall(layers, "x", merged=True), wall(layers, "x"))
+    ]
+    assert "all heads" in written[0] and "head 0" not in written[0]
+    assert "all heads" not in written[1] and "head 0" in written[1]
+
+
+@pytest.mark.parametrize("sentence", ["a b", "many words " * 30, "猫" * 90, "x" * 200])
+def test_a_caption_stands_below_the_picture_and_inside_its_edges(sentence: str) -> None:
+    plain = heat_map(torch.eye(2), ["a", "b"], ["c", "d"], "two")
+    sketch = captioned(plain, [f"source: {sentence}", "rows: tokens"])
+    below = [mark for mark in sketch.marks if isinstance(mark, Label) and mark not in plain.marks]
+    assert "".join("".join(one.text for one in below).split()) == "".join(f"source:{sentence}rows:tokens".split())
+    heights = [one.y for one in below]
+    assert heights == sorted(heights) and len(set(heights)) == len(heights)
+    assert heights[0] >= plain.height and heights[-1] + below[-1].size < sketch.height
+    assert all(one.x + wide(one.text, one.size) <= sketch.width for one in below)
+
+
+def test_texts_are_folded_between_words_and_only_words_that_do_not_fit_are_broken() -> None:
+    assert folded("one two three", 7) == ["one two", "three"]
+    assert folded("a abcdefgh b", 5) == ["a", "abcde", "fgh b"]
+    assert folded("猫が好き", 4) == ["猫が", "好き"]
+    assert folded("", 4) == [""]
+
+
 def pixels(png: bytes) -> list[list[tuple[int, int, int]]]:
     """Read by hand: a header, lines without filter, three bytes a pixel."""
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
@@ -109,6 +138,9 @@ def pixels(png: bytes) -> list[list[tuple[int, int, int]]]:
 def test_shades_grow_from_one_end_of_the_palette_to_the_other() -> None:
     sums = [sum(colour(share / 20, "blue")) for share in range(21)]
     assert sums == sorted(sums, reverse=True) and len(set(sums)) == 21
+    assert sum(colour(0, "signed")) > max(sum(colour(-0.5, "signed")), sum(colour(0.5, "signed")))
+    red, blue = colour(-1, "signed"), colour(1, "signed")
+    assert red[0] > red[2] and blue[2] > blue[0]
     assert colour(0, "grey") == (255, 255, 255) and colour(1, "grey") == (0, 0, 0) == colour(7, "grey")
 
 

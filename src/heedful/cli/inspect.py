@@ -186,7 +186,10 @@ def drawn(known: dict[str, Any], found: dict[str, Any]) -> None:
     if "seen" in known:
         from heedful.cli.inspecting.picturing import draw
 
-        draw(known["seen"], known["where"], known["picture"], lines="lines" in known)
+        values = found.get("whatif", {}).get("saliency")
+        side = "target" if known["seen"].trace.source is None else "source"
+        saliency = None if values is None else values[side]
+        draw(known["seen"], known["where"], known["picture"], lines="lines" in known, saliency=saliency)
         return
     name = next(name for name in ("heads", "positions") if name in known)
     import_module(f"heedful.cli.inspecting.{name}").draw(found[name], known["picture"])

@@ -54,14 +54,28 @@ def listed(words: Sequence[str]) -> list[str]:
     ]
 
 
-def shown(word: str) -> str:
-    """A word as it can stand in a picture: what cannot be seen is spelled, what is too long is cut."""
+def shown(word: str, longest: int = LONGEST) -> str:
+    """A word as it can stand in a picture: what cannot be seen is spelled, what is longer than so many columns is cut."""
     seen = "".join(repr(mark)[1:-1] if unicodedata.category(mark) in ("Cc", "Zl", "Zp") else mark for mark in word) or "∅"
-    if columns(seen) <= LONGEST:
+    if columns(seen) <= longest:
         return seen
-    while columns(seen) >= LONGEST:
+    while columns(seen) >= longest:
         seen = seen[:-1]
     return seen + "…"
+
+
+def folded(text: str, room: int) -> list[str]:
+    """A text in lines of so many columns: broken between words, or inside of one that does not fit into a line."""
+    lines = [""]
+    for word in text.split():
+        if lines[-1] and columns(lines[-1]) + 1 + columns(word) > room:
+            lines.append("")
+        lines[-1] += " " * bool(lines[-1])
+        for mark in word:
+            if columns(lines[-1]) + columns_of(mark) > room:
+                lines.append("")
+            lines[-1] += mark
+    return lines
 
 
 def columns(text: str) -> int:

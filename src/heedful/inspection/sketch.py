@@ -5,7 +5,9 @@
     lines       one head: two columns of tokens, a line from who looks to whom, the darker the more
 
 Lengths are pixels, y grows downwards. A shade is the share of the largest value there may be: 1 for weights, the map's own
-largest for norms.
+largest for norms. What can be negative (`signed`) is red below zero and blue above.
+
+    captioned   any of these with lines below it that say what is seen
 """
 
 from __future__ import annotations
@@ -16,16 +18,19 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.inspection.pictures import columns, shown
+from heedful.inspection.pictures import columns, folded, shown
 
 Anchor = Literal["start", "middle", "end"]
-Palette = Literal["blue", "grey"]
+Palette = Literal["blue", "grey", "signed"]
 
 TEXT = 12.0  # size of a token
+SMALL = 11.0  # of what is said about it
 EDGE = 24.0
+NARROWEST = 440.0  # that a caption is written in
 PALETTES: dict[str, list[tuple[int, int, int]]] = {
     "blue": [(245, 248, 252), (197, 216, 238), (112, 161, 210), (36, 98, 168), (9, 40, 92)],
     "grey": [(255, 255, 255), (0, 0, 0)],
+    "signed": [(140, 28, 19), (232, 150, 122), (250, 250, 250), (112, 161, 210), (9, 40, 92)],
 }
 INK, QUIET = "#1c2430", "#5b6675"
 
@@ -85,8 +90,9 @@ def heat_map(
     return Sketch(title, full, top + height + 60, marks + scale(left, top + height + 22, most, palette))
 
 
-def wall(layers: Sequence[tuple[int, Tensor]], title: str, *, relative: bool = False) -> Sketch:
-    """For each layer its number and (heads, query, key). relative: shades are of each head's own largest value."""
+def wall(layers: Sequence[tuple[int, Tensor]], title: str, *, relative: bool = False, merged: bool = False) -> Sketch:
+    """For each layer its number and (heads, query, key). relative: shades are of each head's own largest value. merged: there
+    is one map for all heads of a layer."""
     side = 96.0
     queries, keys = (max(maps.shape[axis] for _, maps in layers) for axis in (1, 2))
     tall, broad = side * min(1, queries / keys), side * min(1, keys / queries)
@@ -94,12 +100,12 @@ def wall(layers: Sequence[tuple[int, Tensor]], title: str, *, relative: bool = F
     marks: list[Cells | Label | Line] = [Label(EDGE, EDGE, title, 15)]
     most_heads = max(len(maps) for _, maps in layers)
     marks += [
-        Label(left + (broad + gap) * head + broad / 2, top - 14, f"head {head}", 11, "middle", colour=QUIET)
-        for head in range(most_heads)
+        Label(left + (broad + gap) * head + broad / 2, top - 14, name, SMALL, "middle", colour=QUIET)
+        for head, name in enumerate(["all heads"] if merged else [f"head {head}" for head in range(most_heads)])
     ]
     for row, (layer, maps) in enumerate(layers):
         y = top + (tall + gap) * row
-        marks.append(Label(left - 12, y + tall / 2, f"layer {layer}", 11, "end", colour=QUIET))
+        marks.append(Label(left - 12, y + tall / 2, f"layer {layer}", SMALL, "end", colour=QUIET))
         for head, values in enumerate(maps):
             most = max(float(values.max()), 1e-12) if relative else 1.0
             marks.append(Cells(left + (broad + gap) * head, y, broad, tall, values, most, "blue"))
@@ -121,7 +127,7 @@ def lines(values: Tensor, rows: Sequence[str], names: Sequence[str], title: str,
         return top + shift[side] + step * (at + 0.5)
 
     marks: list[Cells | Label | Line] = [Label(EDGE, EDGE, title, 15)]
-    marks += [Label(left, top - 14, "looks", 11, "end", colour=QUIET), Label(right, top - 14, "at", 11, colour=QUIET)]
+    marks += [Label(left, top - 14, "looks", SMALL, "end", colour=QUIET), Label(right, top - 14, "at", SMALL, colour=QUIET)]
     for row, name in enumerate(rows):
         for column, value in enumerate(values[row].tolist()):
             if value >= 0.01 * most:  # fainter than the eye sees
@@ -133,14 +139,25 @@ def lines(values: Tensor, rows: Sequence[str], names: Sequence[str], title: str,
     return Sketch(title, full, top + step * longest + EDGE, marks)
 
 
+def captioned(sketch: Sketch, caption: Sequence[str]) -> Sketch:
+    """With these lines below it, as broad as it is."""
+    width = max(sketch.width, NARROWEST)
+    room = int((width - 2 * EDGE) / wide("x", SMALL))
+    lines = [line for text in caption for line in folded(text, room)]
+    step = 1.5 * SMALL
+    below = [Label(EDGE, sketch.height + step * (at + 0.5), line, SMALL, colour=QUIET) for at, line in enumerate(lines)]
+    return Sketch(sketch.title, width, sketch.height + step * len(lines) + EDGE, [*sketch.marks, *below])
+
+
 def scale(x: float, y: float, most: float | None, palette: Palette) -> list[Cells | Label | Line]:
     """What the shades mean; most None: each head has a scale of its own."""
-    ramp = torch.linspace(0, 1, 32)[None]
-    ends = ("0", f"{most:.3g}") if most is not None else ("0", "largest of the head")
+    least = -1 if palette == "signed" else 0
+    ends = (f"{least * (most or 0):.3g}", f"{most:.3g}" if most is not None else "largest of the head")
+    begin = x + wide(ends[0], SMALL) + 7
     return [
-        Label(x, y + 6, ends[0], 11, colour=QUIET),
-        Cells(x + 14, y, 120, 12, ramp, 1.0, palette),
-        Label(x + 140, y + 6, ends[1], 11, colour=QUIET),
+        Label(x, y + 6, ends[0], SMALL, colour=QUIET),
+        Cells(begin, y, 120, 12, torch.linspace(least, 1, 32)[None], 1.0, palette),
+        Label(begin + 126, y + 6, ends[1], SMALL, colour=QUIET),
     ]
 
 
@@ -150,8 +167,8 @@ def wide(text: str, size: float = TEXT) -> float:
 
 
 def colour(share: float, palette: Palette) -> tuple[int, int, int]:
-    """0 to 1 -> red, green, blue."""
-    stops = PALETTES[palette]
+    """0 to 1, signed -1 to 1 -> red, green, blue."""
+    stops, share = PALETTES[palette], (share + 1) / 2 if palette == "signed" else share
     at = min(max(share, 0.0), 1.0) * (len(stops) - 1)
     below = min(int(at), len(stops) - 2)
     red, green, blue = (round(a + (b - a) * (at - below)) for a, b in zip(stops[below], stops[below + 1], strict=True))

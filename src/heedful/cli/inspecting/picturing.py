@@ -1,64 +1,78 @@
-"""heed inspect RUN "a sentence" --picture FILE: the alignment; with --kind the wall of its heads; with --head that map."""
+"""heed inspect RUN "a sentence" --picture FILE: the alignment; with --kind the wall of its heads; with --head that map; with
+--saliency that of the source. Below each stand the sentences and what its rows and columns are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heedful.cli.inspecting.sentence import Where, chosen, maps_of, values_of
+from heedful.cli.inspecting.sentence import Where, chosen, shown_maps, values_of
 
 if TYPE_CHECKING:
+    from heedful.inspection.maps import Map
     from heedful.inspection.sketch import Sketch
     from heedful.studies.reporting import Inspection
 
-Spell = Callable[[str], str]
+Spell = Callable[[str], str]  # how a text is written, where not every letter can be drawn
+Numbers = Sequence[Sequence[float]]
+LONGEST = 160  # columns of a sentence that a caption tells
 
 
-def draw(seen: Inspection, where: Where, path: Path, *, lines: bool) -> None:
-    """As .svg, or through matplotlib as .png."""
+def draw(seen: Inspection, where: Where, path: Path, *, lines: bool = False, saliency: Numbers | None = None) -> None:
+    """As .svg, or through matplotlib as .png. saliency (target time, source time): is drawn where no kind is asked for."""
     from heedful.errors import ConfigError
+
+    def sketch(spell: Spell) -> Sketch:
+        if where.kind is None:
+            return alignment(seen, spell) if saliency is None else salient(seen, saliency, spell)
+        return one_map(seen, where, lines, spell) if where.one_map else wall(seen, where, spell)
 
     try:
         if path.suffix == ".svg":
             from heedful.inspection.svg import as_svg
 
-            path.write_text(as_svg(sketch_of(seen, where, lines, str)), encoding="utf-8")
+            path.write_text(as_svg(sketch(str)), encoding="utf-8")
         else:
             from heedful.inspection.plots import drawable, save_png
 
-            save_png(sketch_of(seen, where, lines, drawable), path)
+            save_png(sketch(drawable), path)
     except OSError as error:
         sentence = f"--picture: {path} cannot be written: {error.strerror}"
         raise ConfigError(sentence, hint="name a file in a folder that exists") from error
 
 
-def sketch_of(seen: Inspection, where: Where, lines: bool, spell: Spell) -> Sketch:
-    """spell: how a token is written, where not every letter can be drawn."""
+def wall(seen: Inspection, where: Where, spell: Spell) -> Sketch:
+    from heedful.inspection import sketch
+    from heedful.inspection.pictures import shown
+
+    maps = shown_maps(seen, where)
+    layers = [(one.layer, values_of(seen, one, where.by)) for one in maps]
+    rolled = where.by == "rollout"
+    title = f"{where.kind}: {'rollout, all heads of a layer as one' if rolled else f'all heads, {where.by}'}"
+    made = sketch.wall(layers, title, relative=where.by == "norms", merged=rolled)
+    tokens = [shown(" ".join(names), LONGEST) for names in (seen.trace.queries(maps[0]), seen.trace.keys(maps[0]))]
+    told = [spell(f"{side}: {names}") for side, names in zip(sides(seen, maps[0]), tokens, strict=True)]
+    return sketch.captioned(made, [*sentences(seen, spell), *told])
+
+
+def one_map(seen: Inspection, where: Where, lines: bool, spell: Spell) -> Sketch:
     from heedful.inspection import sketch
 
-    if where.kind is None:
-        return alignment(seen, spell)
-    if not where.one_map:
-        maps = maps_of(seen, where)
-        rolled = {one.name for one in seen.views.rollout}
-        shown = [one for one in maps if where.by != "rollout" or one.name in rolled] or maps
-        layers = [(one.layer, values_of(seen, one, where.by)) for one in shown]
-        return sketch.wall(layers, f"{where.kind}: all heads, {where.by}", relative=where.by == "norms")
     one, (values, *_) = chosen(seen, where)
     rows, columns = ([spell(name) for name in names] for names in (seen.trace.queries(one), seen.trace.keys(one)))
-    place = f"head {where.head}, {where.by}" if where.head is not None else "rollout"
+    place = f"head {where.head}, {where.by}" if where.head is not None else "rollout, all heads as one"
     most = max(float(values.max()), 1e-12) if where.by == "norms" else 1.0
-    return (sketch.lines if lines else sketch.heat_map)(
-        values, rows, columns, f"{where.kind} · layer {one.layer} · {place}", most
-    )
+    title = f"{where.kind} · layer {one.layer} · {place}"
+    made = (sketch.lines if lines else sketch.heat_map)(values, rows, columns, title, most)
+    return sketch.captioned(made, [*sentences(seen, spell), *([] if lines else sides(seen, one))])
 
 
 def alignment(seen: Inspection, spell: Spell) -> Sketch:
     import torch
 
     from heedful.errors import ConfigError
-    from heedful.inspection.sketch import heat_map
+    from heedful.inspection.sketch import captioned, heat_map
     from heedful.studies.reporting import words_of
 
     source = seen.trace.source
@@ -66,4 +80,39 @@ def alignment(seen: Inspection, spell: Spell) -> Sketch:
         raise ConfigError("there is no alignment to draw, as nothing is looked at in a source", hint="say which map: --kind")
     mean = torch.cat(list(seen.views.words.values())).mean(0)  # (target words, source words)
     rows, columns = ([spell(word) for word in words_of(side)] for side in (seen.trace.target, source))
-    return heat_map(mean, rows, columns, "soft alignment, the mean over all heads", palette="grey")
+    made = heat_map(mean, rows, columns, "soft alignment, the mean over all heads", palette="grey")
+    return captioned(made, [*sentences(seen, spell), "rows: words of the translation", "columns: words of the source"])
+
+
+def salient(seen: Inspection, saliency: Numbers, spell: Spell) -> Sketch:
+    import torch
+
+    from heedful.inspection.sketch import captioned, heat_map
+
+    trace, values = seen.trace, torch.tensor(saliency)
+    read = [trace.start, *trace.said] if trace.source is None else trace.read
+    rows, columns = ([spell(name) for name in names] for names in ([*trace.said, trace.end], read))
+    most = max(float(values.abs().max()), 1e-12)
+    made = heat_map(values, rows, columns, "saliency: gradient x input, in nats", most, "signed")
+    told = "rows: tokens that are said; columns: tokens that they rest on", "blue: makes it likelier; red: less likely"
+    return captioned(made, [*sentences(seen, spell), *told])
+
+
+def sentences(seen: Inspection, spell: Spell) -> list[str]:
+    """What was read and what was said, cut where they are long."""
+    from heedful.inspection.pictures import shown
+
+    source, target = seen.trace.source, seen.trace.target
+    named = {"text": target} if source is None else {"source": source, "translation": target}
+    return [spell(f"{name}: {shown(side.text, LONGEST)}") for name, side in named.items()]
+
+
+def sides(seen: Inspection, one: Map) -> list[str]:
+    """What the rows of a map are, and what its columns."""
+    trace = seen.trace
+    said = "the text" if trace.source is None else "the translation"
+    tokens = {"source": "tokens of the source", "target": f"tokens of {said} before those, from {trace.start} on"}
+    tokens["both"] = tokens["target"] if trace.source is None else f"{tokens['source']}, then {tokens['target']}"
+    looking = tokens["source"] if one.kind.queries == "source" else f"tokens of {said}, where they are said"
+    blocks = [" (blocks of them, by number)" * (names[:1] == ["#0"]) for names in (trace.queries(one), trace.keys(one))]
+    return [f"rows, which look: {looking}{blocks[0]}", f"columns, which are looked at: {tokens[one.kind.keys]}{blocks[1]}"]
