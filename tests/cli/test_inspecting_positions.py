@@ -70,7 +70,7 @@ def test_a_model_without_positions_says_so(tmp_path: Path) -> None:
 def test_the_lens_ends_with_what_the_model_says(translator: Translator) -> None:
     found = json.loads(json.dumps(lens.found(translator, LINE, target="w4 w3 w2")))
     last = found["layers"][-1]
-    assert last["predicted"] == found["final"] and set(last["final_rank"]) == {0}
+    assert last["predicted"] == found["final"] and set(last["final_rank"]) == {1}
     assert len(found["layers"]) == 2 and len(found["tokens"]) == 4
     assert f"{last['predicted'][1]} {last['probability'][1]:.2f}" in lens.as_text(found)
 
