@@ -271,9 +271,7 @@ def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> Non
     if last and step < config.steps:
         progress.say(over(step, config))
     if stop.asked and not last:
-        raise Interrupted(
-            f"saved at step {step} of {trainer.last}, as asked", hint="run the same command again to continue"
-        )
+        raise Interrupted(f"saved at step {step} of {trainer.last}, as asked", hint="run the same command again to continue")
 
 
 def over(step: int, config: TrainingConfig) -> str:
