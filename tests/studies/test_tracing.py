@@ -12,7 +12,7 @@ from heedful.inspection.alignment import between_words
 from heedful.inspection.maps import attention_maps
 from heedful.inspection.weighing import weighed_maps
 from heedful.search import SearchConfig
-from heedful.studies.tracing import Trace, look_at, named, read_alone, unmarked, views_of, word_attention
+from heedful.studies.tracing import Tokens, Trace, look_at, named, read_alone, views_of, word_attention
 from heedful.tasks.translating import collate_one
 
 FAMILIES = ("transformer", "bahdanau", "gpt")
@@ -85,4 +85,9 @@ def test_an_empty_sentence_has_maps_and_no_words(translator: Translator) -> None
 
 def test_names_that_do_not_fit_are_numbers_and_a_mark_that_all_bear_is_left_out() -> None:
     assert named(["a", "b"], 2) == ["a", "b"] and named(["a", "b"], 3) == ["#0", "#1", "#2"]
-    assert unmarked(["▁a", "▁b"]) == ["a", "b"] and unmarked(["▁a", "b"]) == ["▁a", "b"] and unmarked(["▁"]) == ["▁"]
+    whole, cut, bare = (Tokens("", [], pieces, []) for pieces in (["▁a", "▁b"], ["▁a", "b"], ["▁"]))
+    assert Trace(whole, whole, "<s>", "</s>", []).read == ["a", "b", "</s>"]
+    assert Trace(None, whole, "<s>", "</s>", []).said == ["a", "b"]
+    for strange in (cut, bare):
+        mixed = Trace(strange, whole, "<s>", "</s>", [])
+        assert (mixed.read, mixed.said) == ([*strange.pieces, "</s>"], ["▁a", "▁b"]), "both sides are marked, or none"

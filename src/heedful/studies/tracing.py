@@ -55,11 +55,16 @@ class Trace(NamedTuple):
 
     @property
     def read(self) -> list[str]:
-        return [] if self.source is None else [*unmarked(self.source.pieces), self.end]
+        return [] if self.source is None else [*self.spell(self.source), self.end]
 
     @property
     def said(self) -> list[str]:
-        return unmarked(self.target.pieces)
+        return self.spell(self.target)
+
+    def spell(self, side: Tokens) -> list[str]:
+        """Its tokens, without the mark of a word's beginning where every piece of both sides is a word."""
+        every = [*(self.source.pieces if self.source is not None else ()), *self.target.pieces]
+        return [piece[1:] for piece in side.pieces] if all(piece[:1] == "▁" != piece for piece in every) else side.pieces
 
 
 class Views(NamedTuple):
@@ -121,11 +126,6 @@ def spelled(system: System, text: str, ids: list[int], side: str) -> Tokens:
 def named(tokens: Sequence[str], count: int) -> list[str]:
     """The tokens, if they are what is meant; blocks and summaries of several tokens go by number."""
     return list(tokens) if len(tokens) == count else [f"#{place}" for place in range(count)]
-
-
-def unmarked(pieces: list[str]) -> list[str]:
-    """Without the mark of a word's beginning, where every piece is a word."""
-    return [piece[1:] for piece in pieces] if all(piece[:1] == "▁" != piece for piece in pieces) else pieces
 
 
 def word_maps(trace: Trace) -> dict[int, Tensor]:
