@@ -227,7 +227,8 @@ class Layer(nn.Module):
                 kept.append(Kept(nothing, nothing, None))
                 return attention(x, made.key, made.value, None)
             if now.whole:
-                look = self.reading if now.reading and self.reading is not None else attention.look
+                assert self.reading is not None, "a layer with heads reads with them"
+                look = self.reading if now.reading else attention.look
                 found, new = self.reach(look, made, position, now.real)
             else:
                 found, new = self.follow(attention.look, made, position, now, before, history)

@@ -161,11 +161,10 @@ def launch(kernel: Any, tensors: tuple[Tensor, ...], mask: Tensor | None, result
     keys = key.shape[2]
     view = query if mask is None else mask.view(torch.uint8)
     strides = (0, 0, 0) if mask is None else tuple(mask.stride(at) if mask.shape[at] > 1 else 0 for at in (0, 2, 3))
-    most = max(queries, keys)
     kernel[(rows, heads)](
         *tensors, view, *results, *(stride for tensor in (*tensors, *results) for stride in tensor.stride()[:3]), *strides,
         queries, keys, 1 / math.sqrt(size), HAS_MASK=mask is not None, CAUSAL=causal,
-        QUERIES=power(queries), KEYS=power(keys), SIZE=size, num_warps=1 if most <= 32 else 4 if most <= 64 else 8,
+        QUERIES=power(queries), KEYS=power(keys), SIZE=size, num_warps=1 if max(queries, keys) <= 32 else 4,
     )  # fmt: skip
 
 

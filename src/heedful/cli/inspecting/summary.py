@@ -90,7 +90,7 @@ def asks_of(task: str, maps: Sequence[Map], *, has_positions: bool) -> dict[str,
     if not some:
         return {how: what for how, what, needs in ASK if needs in has}
     has |= {"attention", "text" if task == "language" else "source"}
-    one = next((one for one in some if one.kind.name == some[-1].kind.name), some[-1])
+    one = next(one for one in some if one.kind.name == some[-1].kind.name)  # the first layer of the last kind
     place = {"kind": one.kind.name, "layer": one.layer, "head": min(1, len(one.weights) - 1)}
     return {how.format(**place): what for how, what, needs in ASK if needs in has}
 
