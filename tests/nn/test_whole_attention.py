@@ -89,14 +89,14 @@ def test_only_a_gpu_has_the_kernel() -> None:
     assert not fits(*make("everything", 4, 4)[:3])
 
 
-@pytest.mark.parametrize(("count", "tile"), [(1, 16), (16, 16), (17, 32), (33, 64), (64, 64)])
+@pytest.mark.parametrize(("count", "tile"), [(1, 16), (16, 16), (17, 32), (33, 64), (64, 64), (65, 128), (128, 128)])
 def test_tiles_are_powers_of_two_that_a_product_takes(count: int, tile: int) -> None:
     assert module.power(count) == tile
 
 
 def check_kernels(device: str, dtype: torch.dtype, slack: float) -> None:
     for kind in KINDS:
-        for queries, keys in ((2, 2), (20, 20), (33, 7), (5, 40), (module.MOST, module.MOST)):
+        for queries, keys in ((2, 2), (20, 20), (33, 7), (5, 40), (64, 64), (65, 100), (module.MOST, module.MOST)):
             case = make(kind, queries, keys, size=32).to(device, dtype)
             out = module.by_time(case.query)
             module.launch(module._attend, case[:3], case.mask, (out,), case.causal)

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, import-not-found"
-"""Attention of whole short sequences, for training on a GPU: scores of up to 64 x 64 fit into one program, so nothing is
+"""Attention of whole short sequences, for training on a GPU: scores of up to 128 x 128 fit into one program, so nothing is
 done in blocks, nothing but the inputs is kept for the backward pass, and every gradient is written once.
 
     P = softmax(s Q K^T, masked)     O = P V                              s = 1 / sqrt(size)
@@ -25,8 +25,9 @@ try:
 except ImportError:  # torch for a CPU comes without it
     triton = None
 
-MOST = 64  # queries or keys
+MOST = 128  # queries or keys
 SIZES = (16, 32, 64, 128)
+LARGEST = 128 * 64  # numbers in one of the tensors that a program holds: longer vectors, shorter sequences
 HALF = (torch.bfloat16, torch.float16)
 
 
@@ -40,6 +41,7 @@ def fits(query: Tensor, key: Tensor, value: Tensor) -> bool:
         and query.shape[-1] in SIZES
         and 1 < query.shape[2] <= MOST
         and key.shape[2] <= MOST
+        and power(max(query.shape[2], key.shape[2])) * query.shape[-1] <= LARGEST
         and query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
     )
 
@@ -164,8 +166,13 @@ def launch(kernel: Any, tensors: tuple[Tensor, ...], mask: Tensor | None, result
     kernel[(rows, heads)](
         *tensors, view, *results, *(stride for tensor in (*tensors, *results) for stride in tensor.stride()[:3]), *strides,
         queries, keys, 1 / math.sqrt(size), HAS_MASK=mask is not None, CAUSAL=causal,
-        QUERIES=power(queries), KEYS=power(keys), SIZE=size, num_warps=1 if max(queries, keys) <= 32 else 4,
+        QUERIES=power(queries), KEYS=power(keys), SIZE=size, num_warps=warps(max(queries, keys)),
     )  # fmt: skip
+
+
+def warps(count: int) -> int:
+    """That share one program, so that its scores stay in registers."""
+    return 1 if count <= 32 else 4 if count <= 64 else 8
 
 
 def power(count: int) -> int:
