@@ -16,6 +16,7 @@ from sections.quality import quality
 
 SECTIONS = (
     speed.training_gpu,
+    speed.attention_kernels,
     speed.training_cpu,
     speed.decoding,
     quality,

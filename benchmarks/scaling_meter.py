@@ -32,6 +32,12 @@ class Meter:
         alone = device.type == "cpu" and torch.get_num_threads() == 1
         self.clock = time.process_time if alone else time.perf_counter
 
+    def prepared(self, step: Step) -> Step:
+        """On a GPU the first call may compile kernels, which is not part of a step."""
+        if self.device.type == "cuda":
+            step()
+        return step
+
     def seconds(self, step: Step) -> float:
         self.wait()
         began = self.clock()
@@ -68,7 +74,7 @@ class Meter:
             for name, (value, make) in zip(works, amounts, strict=True):
                 if found[name]["stopped"] is None:
                     try:
-                        steps[name] = make()
+                        steps[name] = self.prepared(make())
                         times[name] = [self.seconds(steps[name])]  # the warm-up, unless it is already too long
                     except torch.OutOfMemoryError:
                         found[name]["stopped"] = f"no memory left at {value:,}"

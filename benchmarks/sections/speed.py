@@ -30,6 +30,24 @@ def training_gpu() -> str:
     )
 
 
+def attention_kernels() -> str:
+    if not measured("varlen.json"):
+        return ""
+    found = read("varlen.json")
+    ways = [name for name in found["milliseconds"][0] if name != "shape"]
+    rows = [
+        [one["shape"], *(f"{one[way]:.3f}" if isinstance(one[way], float) else "" for way in ways)]
+        for one in found["milliseconds"]
+    ]
+    return (
+        "## Attention over short sequences\n\nMilliseconds, forward and backward, bf16, rows x tokens: padded as torch calls it, "
+        "our kernel for whole sequences, flat tokens without padding (torch's varlen), and torch's kernels one by one where "
+        "they take the shape. Training takes ours up to 128 tokens. "
+        f"{found['machine']}, torch {found['torch']}, {found['date']}.\n"
+        f"\n`python benchmarks/varlen.py --output FILE`\n\n{table(['shape', *ways], rows)}\n"
+    )
+
+
 def training_cpu() -> str:
     names = [name for name in ("train_cpu.json", "train_cpu_bf16.json") if measured(name)]
     every = [read(name) for name in names]
