@@ -28,11 +28,13 @@ def directions() -> str:
     options = sorted(
         {" ".join(option for option in one["overrides"] if option.startswith("training.minutes")) for one in results}
     )
+    shares = {one["percent_of_the_chip"] for one in results}
     return (
         "## Families on Multi30k\n\ntest2016, beam 5: lower-cased BLEU, the mean of the seeds, and in brackets cased and from "
         "the worst seed to the best. Sizes and rates were chosen on the validation set; all have the same time "
-        f"({' or '.join(options)}), on a GPU that several share, each on no more of it at a time than the table says: unequal "
-        f"shares favour the larger. {results[0]['machine']}, torch {results[0]['torch']}, "
+        f"({' or '.join(options)}), on a GPU that several share, each on no more of it at a time than the table says"
+        f"{'' if len(shares) == 1 else ': unequal shares favour the larger'}. "
+        f"{results[0]['machine']}, torch {results[0]['torch']}, "
         f"{max(one['date'] for one in results)}.\n\n`python benchmarks/quality.py --help`, `benchmarks/directions.py`\n"
         f"\n{table(HEAD, direction_rows(found))}\n"
     )
