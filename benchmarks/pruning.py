@@ -7,8 +7,9 @@ RUN is a converged model; where it is not there, it is trained first, by the rec
 run of its own that goes on from RUN with gates; what they close is taken out, and what is left is scored on the validation
 and the test data. Beside that, heads are taken out by the gradient of their gates (Michel et al., 2019), without any training.
 Of the gated models within half a BLEU point of RUN on the validation data, the one with the fewest heads of the first kind is
-then measured against RUN: size, and the time of training steps and of translating, in alternating blocks. With --work
-the runs are kept, and the same command again measures only what is missing, and the speed, for which it should be alone.
+then measured against RUN: size, and the time of training steps and of translating, in alternating blocks (none of that with
+--blocks 0). With --work the runs are kept, and the same command again measures only what is missing, and the speed, for
+which it should be alone.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ def points_of(given: argparse.Namespace, plan: Plan) -> list[Point]:
     gates = [Point("gates", kind, penalty) for kind in given.kinds for penalty in given.penalties]
     parts = (0.75, 0.5, 0.375, 0.25, 0.125)
     ranked = [Point("gradient", kind, round(part * totals[kind])) for kind in given.kinds for part in parts]
-    return [*gates, *ranked]
+    return [one for one in (*gates, *ranked) if one.method in given.methods]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -208,6 +209,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--penalties", type=lambda text: [float(one) for one in text.split(",")], default=[0.01, 0.02, 0.05, 0.1]
     )
+    parser.add_argument("--methods", type=lambda text: text.split(","), default=list(METHODS))
     parser.add_argument("--also", type=shlex.split, default=[], help="what to override in every run", metavar='"key=value …"')
     parser.add_argument("--gated", type=shlex.split, default=[], help="and in those with gates", metavar='"key=value …"')
     parser.add_argument("--together", type=int, default=8, help="runs at once")
@@ -240,9 +242,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = {"recipe": given.recipe, "overrides": before.pop("overrides"), "whole": before, "allowed": ALLOWED}
         found |= {"kind": given.kinds[0], "points": points, **before.pop("place")}
         if chosen is not None:
+            found["chosen"] = chosen["name"]
+        if chosen is not None and given.blocks:
             runs = {"before": plan.base, "after": plan.work / chosen["name"]}
             speed = speeds(runs, given.also, updates=given.updates, lines=200, blocks=given.blocks)
-            found |= {"chosen": chosen["name"], "speed": speed | about_here()}
+            found["speed"] = speed | about_here()
     given.output.write_text(json.dumps(found, indent=1) + "\n")
     draw(found, given.picture)
     return 0 if len(points) == len(measured) else 1

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 from pruning_picture import heads_of
+
+SPLITS = ("valid", "test")
 
 HEAD = ["", "penalty", "encoder", "decoder", "cross", "valid BLEU", "test BLEU", "parameters", "seconds of training"]
 
@@ -29,6 +32,40 @@ def pruning_rows(found: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
+SEEDS_HEAD = ["model", "gates on", "encoder", "decoder", "cross", "valid BLEU", "change", "test BLEU", "change"]
+
+
+def seed_rows(models: dict[str, dict[str, Any]], penalty: float) -> list[list[str]]:
+    """What gates of one penalty left of several models, each trained from a seed of its own, and what that cost."""
+    rows = []
+    for name, found in models.items():
+        for one in found["points"]:
+            if one["method"] == "gates" and one["amount"] == penalty:
+                rows.append([name, one["kind"], *counts(one["heads"]), *costs(one, found["whole"])])
+    return rows
+
+
+def costs(one: dict[str, Any], whole: dict[str, Any]) -> list[str]:
+    return [part for split in SPLITS for part in (bleu_of(one, split), f"{change(one, whole, split):+.2f}")]
+
+
+def seed_text(models: dict[str, dict[str, Any]], penalty: float) -> str:
+    """The mean of what was lost, by what the gates were on."""
+    said = []
+    for kind in ("encoder", "all"):
+        lost = [
+            change(one, found["whole"], "test")
+            for found in models.values()
+            for one in found["points"]
+            if (one["method"], one["kind"], one["amount"]) == ("gates", kind, penalty)
+        ]
+        said.append(f"{statistics.mean(lost):+.2f} with gates on {kind}")
+    return (
+        f"{len(models)} models from seeds of their own, each pruned with the same penalty of {penalty:g}, fixed after the "
+        f"first and before the others: BLEU on test changes by {' and '.join(said)}, on the mean."
+    )
+
+
 def pruning_text(found: dict[str, Any]) -> str:
     text = (
         "Heads kept of each kind after training on with gates (docs/guides/pruning.md) and taking out what they closed; "
@@ -50,8 +87,11 @@ def pruning_text(found: dict[str, Any]) -> str:
 
 def changes(one: dict[str, Any], whole: dict[str, Any]) -> str:
     """Of BLEU, on both splits."""
-    splits = ("valid", "test")
-    return ", ".join(f"{float(bleu_of(one, split)) - float(bleu_of(whole, split)):+.2f} on {split}" for split in splits)
+    return ", ".join(f"{change(one, whole, split):+.2f} on {split}" for split in SPLITS)
+
+
+def change(one: dict[str, Any], whole: dict[str, Any], split: str) -> float:
+    return float(one["scores"][split]["bleu"]["value"] - whole["scores"][split]["bleu"]["value"])
 
 
 def rivals(chosen: dict[str, Any], found: dict[str, Any]) -> str:

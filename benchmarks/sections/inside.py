@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from alignment_rows import ALIGNMENT_HEAD, alignment_rows
 from position_rows import position_rows
-from pruning_rows import HEAD, pruning_rows, pruning_text
+from pruning_rows import HEAD, SEEDS_HEAD, pruning_rows, pruning_text, seed_rows, seed_text
 
-from sections import measured, read, table
+from sections import RESULTS, measured, read, table
 
 
 def alignment() -> str:
@@ -41,8 +43,17 @@ def pruning() -> str:
     found = read("pruning.json")
     return (
         f"## Fewer heads\n\n{pruning_text(found)}\n\n`python benchmarks/pruning.py --help`\n"
-        f"\n{table(HEAD, pruning_rows(found))}\n\n![BLEU against heads kept](pictures/pruning.png)\n"
+        f"\n{table(HEAD, pruning_rows(found))}\n\n![BLEU against heads kept](pictures/pruning.png)\n{pruning_again(found)}"
     )
+
+
+def pruning_again(first: dict[str, Any]) -> str:
+    """The same for models from other seeds, where there are some."""
+    others = {f"seed {path.stem.split('-')[1]}": read(path.name) for path in sorted(RESULTS.glob("pruning-*.json"))}
+    if not others:
+        return ""
+    models, penalty = {"first": first} | others, next(iter(others.values()))["points"][0]["amount"]
+    return f"\n{seed_text(models, penalty)}\n\n{table(SEEDS_HEAD, seed_rows(models, penalty))}\n"
 
 
 def listening() -> str:
