@@ -40,9 +40,9 @@ def attention_kernels() -> str:
         for one in found["milliseconds"]
     ]
     return (
-        "## Attention over short sequences\n\nMilliseconds, forward and backward, bf16, rows x tokens: padded as torch calls it, "
-        "our kernel for whole sequences, flat tokens without padding (torch's varlen), and torch's kernels one by one where "
-        "they take the shape. Training takes ours up to 128 tokens. "
+        "## Attention over short sequences\n\nMilliseconds, forward and backward, bf16, rows x tokens: padded as torch calls "
+        "it, our kernel for whole sequences, flat tokens without padding (torch's varlen), and torch's kernels one by one "
+        "where they take the shape. Training takes ours up to 128 tokens. "
         f"{found['machine']}, torch {found['torch']}, {found['date']}.\n"
         f"\n`python benchmarks/varlen.py --output FILE`\n\n{table(['shape', *ways], rows)}\n"
     )
