@@ -32,18 +32,17 @@ class Meter:
         alone = device.type == "cpu" and torch.get_num_threads() == 1
         self.clock = time.process_time if alone else time.perf_counter
 
-    def prepared(self, step: Step) -> Step:
-        """On a GPU the first call may compile kernels, which is not part of a step."""
-        if self.device.type == "cuda":
-            step()
-        return step
-
     def seconds(self, step: Step) -> float:
         self.wait()
         began = self.clock()
         step()
         self.wait()
         return self.clock() - began
+
+    def warmed(self, step: Step) -> float:
+        """Of the first call; of the second where the first takes too long, for that may have compiled kernels."""
+        first = self.seconds(step)
+        return first if first <= self.limit_seconds else self.seconds(step)
 
     def bytes(self, step: Step) -> int:
         if self.device.type == "cpu":
@@ -74,8 +73,8 @@ class Meter:
             for name, (value, make) in zip(works, amounts, strict=True):
                 if found[name]["stopped"] is None:
                     try:
-                        steps[name] = self.prepared(make())
-                        times[name] = [self.seconds(steps[name])]  # the warm-up, unless it is already too long
+                        steps[name] = make()
+                        times[name] = [self.warmed(steps[name])]  # no more of them if that is already too long
                     except torch.OutOfMemoryError:
                         found[name]["stopped"] = f"no memory left at {value:,}"
             for _ in range(self.repetitions):

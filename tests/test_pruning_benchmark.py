@@ -6,7 +6,7 @@ from typing import Any
 
 from pruning import best_within
 from pruning_picture import curves
-from pruning_rows import HEAD, pruning_rows, pruning_text
+from pruning_rows import HEAD, SEEDS_HEAD, pruning_rows, pruning_text, seed_rows, seed_text
 
 
 def scored(bleu: float) -> dict[str, Any]:
@@ -56,6 +56,19 @@ def test_the_text_and_the_table_hold_the_figures() -> None:
     assert rows[1] == ["gates on encoder", "0.1", "5", "8", "4", "38.70", "38.70", "900", "61"]
     assert len(rows) == 5 and all(len(row) == len(HEAD) for row in rows)
     assert "No model was within 0.5 BLEU" in pruning_text({name: one for name, one in FOUND.items() if name != "chosen"})
+
+
+def test_models_of_other_seeds_are_compared_each_with_its_own_whole() -> None:
+    better = FOUND | {
+        "whole": FOUND["whole"] | scored(38.0),
+        "points": [point("encoder", (1, 1), 38.2), point("all", (2, 1), 38.0)],
+    }
+    worse = FOUND | {"points": [point("encoder", (1, 2), 38.6), point("all", (2, 1), 38.5)]}
+    models = {"first": worse, "seed 4": better}
+    rows = seed_rows(models, 0.1)
+    assert rows[2] == ["seed 4", "encoder", "2", "8", "4", "38.20", "+0.20", "38.20", "+0.20"]
+    assert len(rows) == 4 and all(len(row) == len(SEEDS_HEAD) for row in rows)
+    assert "-0.10 with gates on encoder and -0.25 with gates on all" in seed_text(models, 0.1)
 
 
 def test_a_curve_goes_from_the_whole_model_down() -> None:

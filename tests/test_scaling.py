@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
@@ -68,6 +69,17 @@ def test_work_grows_until_a_step_takes_too_much() -> None:
     found = meter(seconds=0.0).grow((size, partial(holding, size)) for size in sizes)
     assert [point["value"] for point in found["points"]] == [1]
     assert found["stopped"] == "a step took more than 0 s"
+
+
+def test_a_first_call_that_compiles_is_not_a_step() -> None:
+    def compiling(size: int) -> Callable[[], None]:
+        calls = iter([0.3])
+        return lambda: time.sleep(next(calls, 0.0))
+
+    slept = Meter(CPU, 0.1, 4e9, repetitions=2)
+    slept.clock = time.perf_counter  # of which sleep is a part
+    found = slept.grow((size, partial(compiling, size)) for size in (1, 2))
+    assert found["stopped"] is None and all(point["seconds"] < 0.1 for point in found["points"])
 
 
 def test_work_stops_growing_where_there_is_no_memory_left() -> None:
