@@ -25,7 +25,7 @@ POINTS = [
     point("all", (2, 1), 38.5),  # as many, but worse
     point("encoder", (0, 1), 38.9, method="gradient"),
 ]
-FOUND = {
+FOUND: dict[str, Any] = {
     "whole": scored(39.0) | {"heads": {"encoder": 8, "decoder": 8, "cross": 8}, "parameters": 1000, "bytes": 4_000_000},
     "points": POINTS,
     "allowed": 0.5,

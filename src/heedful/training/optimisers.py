@@ -1,37 +1,98 @@
-"""Adam and AdamW, and their state as plain named tensors, so that a checkpoint needs no pickle."""
+"""Optimisers, and their state as plain named tensors, so that a checkpoint needs no pickle.
+
+adam        "Adam", Kingma and Ba, 2015; as in "Attention Is All You Need"
+adamw       the same, and matrices decay apart from the gradient (Loshchilov and Hutter, 2019)
+sgd         with momentum, and Nesterov's if asked for: Sutskever et al., Luong et al., ConvS2S
+adadelta    "Adadelta", Zeiler, 2012: Bahdanau et al.
+rmsprop     the gradient over the root of its mean square (Tieleman and Hinton, 2012)
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 from torch import Tensor, nn
 
-from heedful.schema import Config, Probability, refuse_unused
+from heedful.schema import Config, Probability, Problem, refuse, unused
+
+SMALL = {"adadelta": 1e-6, "rmsprop": 1e-8}  # epsilons as published, where they are not that of the Transformer's Adam
 
 
 class OptimiserConfig(Config):
     """The paper's Adam unless said otherwise."""
 
-    name: Literal["adam", "adamw"] = "adam"
-    betas: tuple[Probability, Probability] = (0.9, 0.98)
-    epsilon: PositiveFloat = 1e-9
+    name: Literal["adam", "adamw", "sgd", "adadelta", "rmsprop"] = "adam"
+    betas: tuple[Probability, Probability] = (0.9, 0.98)  # of adam and adamw
+    epsilon: PositiveFloat = 1e-9  # 1e-6 for adadelta, 1e-8 for rmsprop unless said
     decay: NonNegativeFloat = 0.0  # of weights, not of biases and norms
+    momentum: Probability = 0.0  # of sgd and rmsprop
+    nesterov: bool = False  # look ahead with the momentum of sgd
+    rho: Probability = 0.95  # how much of the mean of squares stays at each step, of adadelta and rmsprop
+
+    @model_validator(mode="before")
+    @classmethod
+    def _published(cls, given: Any) -> Any:
+        name = given.get("name") if isinstance(given, dict) else None
+        return {"epsilon": SMALL[name], **given} if name in SMALL else given
 
     @model_validator(mode="after")
     def _fits_together(self) -> OptimiserConfig:
-        if self.name == "adam":
-            refuse_unused(self, {"decay": "Adam has no decoupled weight decay; use name 'adamw'"})
+        own = OPTIMISERS[self.name].options
+        others = {name for one in OPTIMISERS.values() for name in one.options} - set(own)
+        problems = unused(self, dict.fromkeys(sorted(others), f"training.optimiser.name is {self.name!r}"))
+        if self.nesterov and not self.momentum:
+            problems.append(Problem("nesterov", "given true, expected a momentum above 0 to look ahead with"))
+        refuse(problems)
         return self
 
 
+Groups = list[dict[str, Any]]
+
+
+class Kind(NamedTuple):
+    options: tuple[str, ...]  # those that have an effect
+    make: Callable[[Groups, OptimiserConfig], torch.optim.Optimizer]
+
+
+def adam(groups: Groups, config: OptimiserConfig) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(groups, betas=config.betas, eps=config.epsilon, fused=True)
+
+
+def sgd(groups: Groups, config: OptimiserConfig) -> torch.optim.Optimizer:
+    return torch.optim.SGD(groups, lr=1.0, momentum=config.momentum, nesterov=config.nesterov, fused=True)
+
+
+def adadelta(groups: Groups, config: OptimiserConfig) -> torch.optim.Optimizer:
+    return torch.optim.Adadelta(groups, rho=config.rho, eps=config.epsilon)
+
+
+def rmsprop(groups: Groups, config: OptimiserConfig) -> torch.optim.Optimizer:
+    return torch.optim.RMSprop(groups, alpha=config.rho, eps=config.epsilon, momentum=config.momentum)
+
+
+OPTIMISERS = {
+    "adam": Kind(("betas", "epsilon"), adam),
+    "adamw": Kind(("betas", "epsilon", "decay"), adam),
+    "sgd": Kind(("momentum", "nesterov", "decay"), sgd),
+    "adadelta": Kind(("rho", "epsilon"), adadelta),
+    "rmsprop": Kind(("rho", "epsilon", "momentum"), rmsprop),
+}
+
+
 def make_optimiser(config: OptimiserConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Matrices decay, vectors do not."""
+    """Matrices decay, vectors do not. The schedule sets the rate before every step."""
     matrices = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
     vectors = [p for p in model.parameters() if p.requires_grad and p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": config.decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW([g for g in groups if g["params"]], betas=config.betas, eps=config.epsilon, fused=True)
+    return OPTIMISERS[config.name].make([group for group in groups if group["params"]], config)
+
+
+def skips_by_itself(optimiser: torch.optim.Optimizer) -> bool:
+    """Whether its kernel leaves everything as it was where `found_inf` says so; fused ones do."""
+    return bool(getattr(optimiser, "_step_supports_amp_scaling", False))
 
 
 def parameter_names(model: nn.Module) -> dict[Tensor, str]:
@@ -45,6 +106,7 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module) -> dic
         f"{names[parameter]}:{what}": torch.as_tensor(value)
         for parameter, state in optimiser.state.items()
         for what, value in state.items()
+        if value is not None
     }
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from heedful.nn.losses import Loss
 from heedful.training.config import TrainingConfig
 from heedful.training.guard import Guard
+from heedful.training.optimisers import skips_by_itself
 from heedful.training.randomness import seed_part
 
 MOST_PARTS = 64
@@ -112,7 +113,7 @@ def apply(model: nn.Module, optimiser: torch.optim.Optimizer, guard: Guard, conf
     """Cut the gradient and let the optimiser step, unless something is not finite; returns the gradient's norm.
 
     On a GPU nobody waits for the answer: the optimiser's kernel itself leaves everything as it was, and the guard is told
-    later. Only fp16, whose scale depends on it, must know at once."""
+    later. Only fp16, whose scale depends on it, must know at once, and an optimiser without such a kernel."""
     parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if guard.scale != 1:
@@ -120,7 +121,7 @@ def apply(model: nn.Module, optimiser: torch.optim.Optimizer, guard: Guard, conf
     norm = nn.utils.get_total_norm(gradients)
     if config.clip:
         nn.utils.clip_grads_with_norm_(parameters, config.clip, norm)
-    if norm.device.type == "cuda" and not guard.scales:
+    if norm.device.type == "cuda" and not guard.scales and skips_by_itself(optimiser):
         bad = (~norm.isfinite()).float()
         optimiser.found_inf = bad  # type: ignore[attr-defined]
         optimiser.step()
