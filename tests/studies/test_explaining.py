@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -179,3 +180,14 @@ def test_tokens_that_look_like_tags_stay_words(system: System) -> None:
     ):
         page = html.render(explanation)
         assert "onerror" in page and "<img" not in page
+
+
+def test_a_step_is_measured_by_its_logits_however_sure_the_model_is(system: System) -> None:
+    sure = copy.deepcopy(system)
+    with torch.no_grad():
+        for weight in sure.models[0].parameters():  # type: ignore[attr-defined]
+            weight.mul_(6)
+    explanation = explain_step(sure, SENTENCE, Smoothing(0.1, "all"), CONFIG)
+    checks = [check for stage in explanation.stages for check in stage.checks]
+    assert [check.size_of for check in checks] == ["logit", "logit"] and all(check.size > 20 for check in checks)
+    assert failing(explanation) == []

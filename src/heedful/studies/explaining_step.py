@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.explaining.stages import Explanation, Matrix, Mistake, Stage, check, matrix
+from heedful.inspection.explaining.stages import Explanation, Matrix, Mistake, Stage, check_softmax, matrix
 from heedful.inspection.maps import forced
 from heedful.nn.losses import WISHES, cross_entropy
 from heedful.search import SearchConfig
@@ -55,7 +55,7 @@ def explain_step(
             [likeliest(system, probabilities, wanted)],
             "The likeliest words at each place, and their probabilities; all places are computed in one pass.",
         ),
-        loss_stage(system, batch, probabilities, wanted),
+        loss_stage(system, batch, logits, wanted),
         smoothed_stage(system, batch, logits, smoothing),
         update_stage(system, batch),
     ]
@@ -92,7 +92,8 @@ def likeliest(system: System, probabilities: Tensor, wanted: list[str]) -> Matri
     return Matrix("to say", wanted, columns, cells)
 
 
-def loss_stage(system: System, batch: Batch, probabilities: Tensor, wanted: list[str]) -> Stage:
+def loss_stage(system: System, batch: Batch, logits: Tensor, wanted: list[str]) -> Stage:
+    probabilities = logits.double().softmax(-1)
     chance = probabilities.gather(-1, batch.target_out[0][:, None])[:, 0]  # (target time,)
     better = (probabilities > chance[:, None]).sum(-1) + 1
     surprise = -chance.log()
@@ -117,7 +118,7 @@ def loss_stage(system: System, batch: Batch, probabilities: Tensor, wanted: list
                 "padding costs nothing: the loss would fall with the longest sentence of the batch.",
             )
         ],
-        [check("ln p of each token", -surprise, scored)],
+        [check_softmax("ln p of each token", -surprise, scored, logits)],
     )
 
 
@@ -135,6 +136,7 @@ def smoothed_stage(system: System, batch: Batch, logits: Tensor, smoothing: Smoo
         totals.append(-(q * logs).sum())
     ours = totals[list(WISHES).index(smoothing.share)]
     minimised, _ = cross_entropy(logits, target, padding=pad, smoothing=smoothing.amount, share=smoothing.share)
+    means = ours / len(target), minimised.total / minimised.count
     values = torch.stack(totals)[:, None]
     return Stage(
         "Label smoothing",
@@ -142,7 +144,7 @@ def smoothed_stage(system: System, batch: Batch, logits: Tensor, smoothing: Smoo
         [matrix("shared among", list(WISHES), ["sum", "mean"], torch.cat((values, values / len(target)), dim=-1))],
         f"The true word gives up ε. This run shares it among '{smoothing.share}'; the other two are what the same outputs "
         "would cost under the other conventions.",
-        checks=[check("the loss that training minimises", ours, minimised.total)],
+        checks=[check_softmax("the mean loss that training minimises", *means, logits)],
     )
 
 

@@ -11,11 +11,12 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+import torch
 
 from heedful.inspection.explaining import html, text
 from heedful.inspection.explaining.drawing import draw_tree
 from heedful.inspection.explaining.formulas import as_mathml, as_text
-from heedful.inspection.explaining.stages import Check, Explanation, Matrix, Mistake, Stage, as_json
+from heedful.inspection.explaining.stages import Check, Explanation, Matrix, Mistake, Stage, as_json, check, check_softmax
 from heedful.inspection.explaining.tree import Node, Tree
 from heedful.studies.explaining import TOPICS
 
@@ -139,6 +140,14 @@ def test_a_check_that_does_not_hold_is_said() -> None:
     assert good.holds and text.said(good).startswith("= A equals the model's within 1e-6 ")
     assert not bad.holds and text.said(bad).startswith("! A differs from the model's by up to 3.0e-06")
     assert Check("A", 3e-6, 8.0).holds  # measured on the largest number
+
+
+def test_what_a_softmax_gives_is_as_exact_as_its_logits() -> None:
+    logits = torch.tensor([8.0, -20.0, -math.inf])
+    ours, models = torch.tensor([0.0]), torch.tensor([3e-6])
+    assert not check("ln p", ours, models).holds
+    found = check_softmax("ln p", ours, models, logits)
+    assert found.holds and "within 1e-6 of its largest logit, 20 " in text.said(found)
 
 
 @pytest.mark.parametrize(

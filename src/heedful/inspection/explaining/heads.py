@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.inspection.explaining.listening import Heard
-from heedful.inspection.explaining.stages import Check, check
+from heedful.inspection.explaining.stages import Check, check, check_softmax
 from heedful.nn.attention import CrossAttention, SelfAttention, Sight, join_heads
 from heedful.nn.positions import frequencies
 
@@ -61,7 +61,7 @@ def head_of(heard: Heard, head: int) -> Head:
     mixed = None if sight.mix is None else sight.mix(heard.weights)[0, head].double()
     found = weights @ parts["value"]
     found = found if mixed is None else found + mixed
-    checks["weights"] = [check("A", weights, heard.weights[0, head])]
+    checks["weights"] = [check_softmax("A", weights, heard.weights[0, head], scaled)]
     checks["found"] = [check("out", found, heard.found[0, head])]
     shares = None
     if inputs:

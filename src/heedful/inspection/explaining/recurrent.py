@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from heedful.inspection.explaining.listening import Heard
-from heedful.inspection.explaining.stages import Check, check
+from heedful.inspection.explaining.stages import Check, check, check_softmax
 from heedful.nn.scores import Additive, Dot, General, Location, Score, SourceAttention
 
 
@@ -78,7 +78,7 @@ def scored(heard: Heard) -> Scored:
             bell = torch.exp(-(away**2) / (2 * (owner.scope.radius / 2) ** 2))
     weights = seen.softmax(-1).nan_to_num(0.0) * bell
     found = weights @ value
-    checks["weights"] = [check("A", weights, heard.weights[0, 0])]
+    checks["weights"] = [check_softmax("A", weights, heard.weights[0, 0], scores)]
     checks["found"] = [check("found", found, heard.found[0, 0])]
     return Scored(formula, query, key, value, scores, centre, seen, weights, found, checks)
 

@@ -45,8 +45,9 @@ class Check(NamedTuple):
 
     what: str
     difference: float  # the largest
-    size: float  # the largest of the model's numbers
+    size: float  # the largest of the model's numbers, or of those that a softmax made them of
     within: float = WITHIN
+    size_of: str = "number"
 
     @property
     def holds(self) -> bool:
@@ -84,6 +85,12 @@ def with_sum(one: Matrix) -> Matrix:
 def check(what: str, ours: Tensor, models: Tensor) -> Check:
     """Compare what was recomputed with what the model had."""
     return Check(what, float((ours.double() - models.double()).abs().max()), float(models.abs().max()))
+
+
+def check_softmax(what: str, ours: Tensor, models: Tensor, logits: Tensor) -> Check:
+    """As `check`, of what a softmax made of logits: small as it may be, it is no more exact than they are."""
+    size = float(logits[logits.isfinite()].abs().max())
+    return check(what, ours, models)._replace(size=size, size_of="logit")
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:

@@ -51,9 +51,9 @@ def said(one: Check) -> str:
     """The difference is measured on the largest number, where that is more than 1."""
     if one.holds:
         within = f"{one.within:.0e}".replace("e-0", "e-")
-        size = f" of its largest number, {one.size:.3g}" if one.size > 1 else ""
+        size = f" of its largest {one.size_of}, {one.size:.3g}" if one.size > 1 else ""
         return f"= {one.what} equals the model's within {within}{size} (largest difference {one.difference:.1e})"
-    return f"! {one.what} differs from the model's by up to {one.difference:.1e}, of numbers up to {one.size:.3g}"
+    return f"! {one.what} differs from the model's by up to {one.difference:.1e}, of {one.size_of}s up to {one.size:.3g}"
 
 
 def wrapped(text: str, indent: int = 0, hanging: int = 0) -> list[str]:
