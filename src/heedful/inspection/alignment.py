@@ -19,6 +19,12 @@ from heedful.errors import ConfigError
 from heedful.inspection.maps import Says, attentions, forced, layer_of
 from heedful.nn.taps import record
 
+ATTENDING = "families that do: transformer, bahdanau, luong, gnmt, convs2s, gpt"
+
+
+def attends_to_source(model: nn.Module) -> bool:
+    return any(kind.name in ("cross", "within") for kind in attentions(model).values())
+
 
 def looks_at_source(model: nn.Module) -> dict[int, str]:
     """The taps that hear how a model looks at its source, by layer; where the source stands before the target in one
@@ -29,7 +35,7 @@ def looks_at_source(model: nn.Module) -> dict[int, str]:
     if not names:
         raise ConfigError(
             "this model does not attend to its source, so its words cannot be aligned",
-            hint="families that do: transformer, bahdanau, luong, gnmt, convs2s, gpt",
+            hint=ATTENDING,
         )
     return {layer_of(name): name for name in names}
 

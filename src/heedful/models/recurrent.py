@@ -98,7 +98,7 @@ class LuongConfig(RecurrentConfig):
     score: Literal["dot", "general", "concat", "location"] = "general"
     scope: Literal["global", "local-m", "local-p"] = "global"
     radius: PositiveInt = 10  # of local attention: how far from its centre it sees
-    places: PositiveInt = 256  # of a score by location: how many it knows
+    places: PositiveInt = 512  # of a score by location: how many it knows
     feed: bool = True  # what was said enters the next input
     dropout: Probability = 0.2
 

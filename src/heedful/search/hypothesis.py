@@ -58,6 +58,7 @@ class SearchConfig(Config):
     top_p: PositiveFloat = 1.0  # draw among the likeliest that together have this probability
     seed: NonNegativeInt = 0  # of the draws
     replace_unknown: bool = False  # put the source word that was looked at in place of an unknown word
+    dictionary: str | None = None  # a file of source TAB translation: what replace_unknown puts for words that it has
 
     @property
     def rows(self) -> int:
@@ -71,7 +72,10 @@ class SearchConfig(Config):
     @model_validator(mode="after")
     def _fits_together(self) -> SearchConfig:
         others = [name for method, names in OPTIONS_OF.items() if method != self.method for name in names]
-        problems = unused(self, dict.fromkeys(others, f"search.method is {self.method!r}"))
+        idle = dict.fromkeys(others, f"search.method is {self.method!r}")
+        if not self.replace_unknown:
+            idle["dictionary"] = "search.replace_unknown is false"
+        problems = unused(self, idle)
         if self.method == "beam" and self.n_best > self.beam:
             problems.append(Problem("n_best", f"given {self.n_best}, expected at most the beam, which is {self.beam}"))
         if self.method == "beam" and self.beam == 1 and self.coverage:

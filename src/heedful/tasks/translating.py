@@ -18,12 +18,11 @@ from torch import Tensor
 
 from heedful.data.split_text import rejoin, split_for
 from heedful.errors import ConfigError, HeedfulError
-from heedful.inspection.alignment import attention_between
-from heedful.inspection.coverage import coverage_of
 from heedful.models import SequenceModel
 from heedful.nn.rows import States
 from heedful.search import Answer, Engines, Group, Hypothesis, Query, SearchConfig, ensemble, limits_for, predictor, search
-from heedful.tasks.batches import collate, pad, source_tensors
+from heedful.tasks.batches import collate, source_tensors
+from heedful.tasks.looking import Looker, covered, one_that_looks, read_dictionary, without_unknown
 from heedful.text.tokenizer import Tokenizer
 
 
@@ -165,18 +164,30 @@ def join(found: list[list[Candidate]], parts: list[str]) -> list[Candidate]:
 def search_all(system: System, pieces: Sequence[Piece], config: SearchConfig) -> list[list[Candidate]]:
     """Candidates of each piece; those of like length are searched together, the longest first."""
     found: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, [])] for _ in pieces]
+    looker = looker_of(system, config)
     found_by = config.model_copy(update={"n_best": config.beam}) if config.coverage else config
     place = {piece.name: i for i, piece in enumerate(pieces)}
     ordered = sorted((piece for piece in pieces if piece.ids), key=lambda piece: len(piece.ids), reverse=True)
     for alike in searched_together(system, ordered, config):
         for name, hypotheses in search_pieces(system, alike, found_by):
             i = place[name]
-            if config.coverage:
-                hypotheses = covered(system, pieces[i].ids, hypotheses, config)
+            if looker is not None and config.coverage:
+                hypotheses = covered(looker, pieces[i].ids, hypotheses, config)
             found[i] = [candidate(system, hypothesis) for hypothesis in hypotheses]
-            if config.replace_unknown:
-                found[i] = [replace_unknown(system, pieces[i], one) for one in found[i]]
+            if looker is not None and config.replace_unknown:
+                found[i] = [replace_unknown(looker, pieces[i], one, config) for one in found[i]]
     return found
+
+
+def looker_of(system: System, config: SearchConfig) -> Looker | None:
+    model = one_that_looks(system.models, config)
+    return None if model is None else Looker(model, system.source_tokenizer, system.target_tokenizer, system.device)
+
+
+def replace_unknown(looker: Looker, piece: Piece, one: Candidate, config: SearchConfig) -> Candidate:
+    known = {} if config.dictionary is None else read_dictionary(config.dictionary)
+    text = without_unknown(looker, piece.ids, piece.text, one.tokens, known)
+    return one if text is None else one._replace(text=text)
 
 
 def room_for(system: System, longest: Piece, config: SearchConfig) -> int:
@@ -274,40 +285,6 @@ def upward(number: int, rung: int) -> int:
 def candidate(system: System, hypothesis: Hypothesis) -> Candidate:
     text = system.target_tokenizer.decode(hypothesis.tokens)
     return Candidate(text, hypothesis.score, hypothesis.log_probability, hypothesis.tokens)
-
-
-def covered(system: System, ids: list[int], hypotheses: list[Hypothesis], config: SearchConfig) -> list[Hypothesis]:
-    """The best when what each left unread is held against it (Wu et al., 2016): score + beta cp."""
-    specials = system.target_tokenizer.specials
-    source = torch.tensor([*ids, system.source_tokenizer.specials.end], device=system.device)
-    target_in = pad([[specials.start, *one.tokens] for one in hypotheses], specials.pad).to(system.device)
-    lengths = torch.tensor([len(one.tokens) + 1 for one in hypotheses], device=system.device)
-    unread = coverage_of(system.models[0], source, target_in, lengths).tolist()
-    judged = [one._replace(score=one.score + config.coverage * cp) for one, cp in zip(hypotheses, unread, strict=True)]
-    return sorted(judged, key=lambda one: one.score, reverse=True)[: config.n_best]
-
-
-def replace_unknown(system: System, piece: Piece, one: Candidate) -> Candidate:
-    """PosUnk (Luong et al., 2015): an unknown word becomes the source word that was looked at most when it was said."""
-    unknown = system.target_tokenizer.specials.unk
-    if unknown not in one.tokens:
-        return one
-    weights = attention_between(system.models[0], collate_one(system, piece.ids, one.tokens))  # (target, source)
-    owner = system.source_tokenizer.word_of(piece.ids)
-    words = piece.text.split()
-    text, run = "", []
-    for position, token in enumerate(one.tokens):
-        if token != unknown:
-            run.append(token)
-            continue
-        text = append(text, system.target_tokenizer.decode(run))
-        run = []
-        text = append(text, words[owner[int(weights[position, : len(piece.ids)].argmax())]])
-    return one._replace(text=append(text, system.target_tokenizer.decode(run)))
-
-
-def append(text: str, more: str) -> str:
-    return f"{text} {more}".strip() if more else text
 
 
 def collate_one(system: System, source: list[int], target: list[int]) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,82 @@
+"""What a search asks of attention: the right word for an unknown one, whoever of an ensemble attends, and a refusal by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from workshop import heed, write_recipe
+
+from heedful.build import Translator, load_translator
+from heedful.errors import ConfigError, DataError
+from heedful.search import SearchConfig
+from heedful.tasks import looking
+from heedful.tasks.looking import Looker, read_dictionary, without_unknown
+from heedful.tasks.translating import System, translate
+
+FIXED = 'model={family="sutskever", dim=8, layers=1}'
+ASKING = SearchConfig(beam=2, replace_unknown=True)
+
+
+@pytest.fixture(scope="module")
+def attending(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    folder = tmp_path_factory.mktemp("attending")
+    assert heed("train", write_recipe(folder), "training.steps=2", "--run", folder / "run") == 0
+    return load_translator(folder / "run")
+
+
+@pytest.fixture(scope="module")
+def fixed(tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    folder = tmp_path_factory.mktemp("fixed")
+    assert heed("train", write_recipe(folder), FIXED, "training.steps=2", "--run", folder / "run") == 0
+    return load_translator(folder / "run")
+
+
+def looks(*places: int) -> Tensor:
+    """(target, 8): one look for each target token."""
+    return torch.nn.functional.one_hot(torch.tensor(places), 8).float()
+
+
+def test_each_unknown_word_becomes_the_one_looked_at(attending: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    system, text = attending.system, "Rosalind w2 Orlando"
+    unknown, word = system.target_tokenizer.specials.unk, system.target_tokenizer.encode("w2")[0]
+    looker = Looker(system.models[0], system.source_tokenizer, system.target_tokenizer, system.device)
+    monkeypatch.setattr(looking, "attention_between", lambda model, pair: looks(2, 1, 0, 3))
+    ids, said = system.source_tokenizer.encode(text), [unknown, word, unknown]
+    assert without_unknown(looker, ids, text, said, {}) == "Orlando w2 Rosalind"
+    assert without_unknown(looker, ids, text, said, {"Orlando": "Roland"}) == "Roland w2 Rosalind"
+    assert without_unknown(looker, ids, text, [word], {}) is None
+
+
+def test_a_model_that_does_not_attend_is_refused_by_the_name_of_the_option(fixed: Translator) -> None:
+    for config, name in ((ASKING, "replace_unknown"), (SearchConfig(beam=2, coverage=0.2), "coverage")):
+        with pytest.raises(ConfigError, match=rf"search\.{name} needs a model that attends to its source"):
+            list(translate(fixed.system, ["w1"], config))
+
+
+def test_whoever_of_an_ensemble_attends_is_asked(attending: Translator, fixed: Translator) -> None:
+    def said(*members: Translator) -> str:
+        first = members[0].system
+        models = [member.system.models[0] for member in members]
+        both = System(models, first.source_tokenizer, first.target_tokenizer, first.device, first.max_length)
+        (one,) = translate(both, ["w1 Rosalind"], ASKING, prefixes=["Rosalind"])
+        return one.text
+
+    assert said(attending, fixed) == said(fixed, attending)
+
+
+def test_a_dictionary_is_read_and_its_first_entry_counts(tmp_path: Path) -> None:
+    file = tmp_path / "words.tsv"
+    file.write_text("Rom\tRoma\nRom\tBucarest\nMailand\tMilano\n")
+    assert read_dictionary(str(file)) == {"Rom": "Roma", "Mailand": "Milano"}
+    file = tmp_path / "broken.tsv"
+    file.write_text("Rom Roma\n")
+    with pytest.raises(DataError, match=r"line 1: given 'Rom Roma', expected a source word, a tab"):
+        read_dictionary(str(file))
+
+
+def test_a_dictionary_without_replacing_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"search.replace_unknown is false"):
+        SearchConfig.model_validate({"dictionary": "words.tsv"})
