@@ -13,13 +13,14 @@ from workshop import WORDS
 
 from heedful.errors import ConfigError
 from heedful.inspection.explaining import html, text
-from heedful.inspection.explaining.stages import Explanation
+from heedful.inspection.explaining.stages import Explanation, Stage
 from heedful.models import MODELS
 from heedful.search import SearchConfig
 from heedful.studies.explaining import Choice, batch, explain_batch, explain_head, explain_head_alone, explain_search
-from heedful.studies.explaining_step import Smoothing, explain_step
+from heedful.studies.explaining_step import Smoothing, explain_step, smoothing_of
 from heedful.tasks.evaluating import score_pairs
 from heedful.tasks.translating import System, translate
+from heedful.tasks.translation import TranslationConfig
 from heedful.text.learning import train_tokenizer
 from heedful.text.tokenizer import TokenizerConfig
 
@@ -191,3 +192,27 @@ def test_a_step_is_measured_by_its_logits_however_sure_the_model_is(system: Syst
     checks = [check for stage in explanation.stages for check in stage.checks]
     assert [check.size_of for check in checks] == ["logit", "logit"] and all(check.size > 20 for check in checks)
     assert failing(explanation) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"r_drop": 5.0}, "Training adds 2.5 x the disagreement of two passes under dropout (R-Drop); that is left out here."),
+        ({"guided_alignment": 0.3}, "Training adds 0.3 x the loss of guided alignment; that is left out here."),
+        ({"sequence": {"method": "risk"}}, "weighs it by 0 and adds the loss of sentences that the model says itself"),
+    ],
+)
+def test_a_step_names_the_part_of_the_loss_that_it_leaves_out(system: System, options: dict[str, Any], told: str) -> None:
+    def smoothed(config: TranslationConfig) -> Stage:
+        explanation = explain_step(system, SENTENCE, smoothing_of(config), CONFIG, "w7 w2")
+        return next(stage for stage in explanation.stages if stage.title == "Label smoothing")
+
+    plain, more = smoothed(TranslationConfig()), smoothed(TranslationConfig.model_validate(options))
+    assert "Training" not in plain.why and plain.checks[0].what.startswith("the loss that training minimises")
+    assert told in more.why
+    assert more.checks[0].what.startswith("the part of the loss that comes from tokens")
+
+
+def test_a_step_names_what_the_model_itself_wants_minimised() -> None:
+    explanation = explain_step(system_of("gpt", source_loss=0.5), SENTENCE, Smoothing(0.1, "all"), CONFIG, "w7 w2")
+    assert "Training adds the model's own loss 'source'; that is left out here." in explanation.stages[3].why

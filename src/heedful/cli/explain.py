@@ -77,7 +77,7 @@ def explained(
     """What a trained model does with a sentence."""
     from heedful.errors import ConfigError
     from heedful.studies import explaining
-    from heedful.studies.explaining_step import Smoothing, explain_step
+    from heedful.studies.explaining_step import explain_step, smoothing_of
 
     system, task, target = worker.system, worker.run.task, targets[0] if targets else None
     if task.name == "language" and way == "head" and targets is None:
@@ -88,7 +88,7 @@ def explained(
             hint="of a language model a head can be explained, without --target" if task.name == "language" else None,
         )
     if way == "step":
-        return explain_step(system, sentences[0], Smoothing(task.label_smoothing, task.smoothing_over), config, target)
+        return explain_step(system, sentences[0], smoothing_of(task), config, target)
     if way == "search":
         return explaining.explain_search(system, sentences[0], config)
     if way == "batch":

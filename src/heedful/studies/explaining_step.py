@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch, collate
 from heedful.tasks.evaluating import token_scores
 from heedful.tasks.translating import System, translate
+from heedful.tasks.translation import TranslationConfig
 
 TOP = 3  # words shown at each place
 RATES = (1e-4, 1e-3, 1e-2)
@@ -28,6 +30,20 @@ RATES = (1e-4, 1e-3, 1e-2)
 class Smoothing(NamedTuple):
     amount: float
     share: str  # all, others or words: see nn/losses.py
+    besides: Sequence[str] = ()  # what training does to this loss that is left out here
+
+
+def smoothing_of(task: TranslationConfig) -> Smoothing:
+    """As a run trains, and what else it minimises."""
+    besides = []
+    if task.r_drop:
+        besides.append(f"adds {task.r_drop / 2:g} x the disagreement of two passes under dropout (R-Drop)")
+    if task.guided_alignment:
+        besides.append(f"adds {task.guided_alignment:g} x the loss of guided alignment")
+    if task.sequence.method != "none":
+        weight = f"weighs it by {task.sequence.likelihood:g} and adds"
+        besides.append(f"{weight} the loss of sentences that the model says itself (task.sequence, {task.sequence.method})")
+    return Smoothing(task.label_smoothing, task.smoothing_over, besides)
 
 
 def explain_step(
@@ -136,6 +152,9 @@ def smoothed_stage(system: System, batch: Batch, logits: Tensor, smoothing: Smoo
         totals.append(-(q * logs).sum())
     ours = totals[list(WISHES).index(smoothing.share)]
     minimised, _ = cross_entropy(logits, target, padding=pad, smoothing=smoothing.amount, share=smoothing.share)
+    besides = [*smoothing.besides, *(f"adds the model's own loss '{name}'" for name in wanted_besides(system, batch))]
+    left_out = f" Training {', and '.join(besides)}; that is left out here." if besides else ""
+    named = "the part of the loss that comes from tokens" if besides else "the loss that training minimises"
     means = ours / len(target), minimised.total / minimised.count
     values = torch.stack(totals)[:, None]
     return Stage(
@@ -143,9 +162,17 @@ def smoothed_stage(system: System, batch: Batch, logits: Tensor, smoothing: Smoo
         f"loss_t = -sum_v q_t(v) ln p_t(v) , epsilon = {smoothing.amount:g}",
         [matrix("shared among", list(WISHES), ["sum", "mean"], torch.cat((values, values / len(target)), dim=-1))],
         f"The true word gives up ε. This run shares it among '{smoothing.share}'; the other two are what the same outputs "
-        "would cost under the other conventions.",
-        checks=[check_softmax("the mean loss that training minimises", *means, logits)],
+        f"would cost under the other conventions.{left_out}",
+        checks=[check_softmax(f"{named}, its mean,", *means, logits)],
     )
+
+
+def wanted_besides(system: System, batch: Batch) -> list[str]:
+    """What the model itself wants minimised while it is trained, by name."""
+    model: Any = copy.deepcopy(system.models[0])
+    with torch.no_grad():
+        model.train()
+        return list(model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).losses)
 
 
 def update_stage(system: System, batch: Batch) -> Stage:
