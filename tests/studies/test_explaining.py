@@ -140,6 +140,21 @@ def test_the_tree_of_a_search_ends_in_its_translations(system: System, options: 
     assert [row[2] for row in found] == pytest.approx([one.score for one in translation.candidates], abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("options", "formula"),
+    [
+        ({"length_penalty": 0.35}, "score = frac(log P, ((5 + n) / 6)^alpha) , alpha = 0.35"),
+        ({"penalty": "power", "length_penalty": 1.0}, "score = frac(log P, n^alpha) , alpha = 1"),
+        ({"length_penalty": 0.0}, "score = log P"),
+        ({"method": "greedy"}, "score = log P"),
+    ],
+)
+def test_the_score_of_a_search_is_told_with_its_penalty(system: System, options: dict[str, Any], formula: str) -> None:
+    explanation = explain_search(system, SENTENCE, SearchConfig(max_extra=3, **options))
+    assert explanation.stages[0].formula.endswith(formula)
+    assert max(map(text.wide, text.render(explanation).splitlines())) <= 100
+
+
 def test_an_ensemble_is_searched_by_its_mean(system: System) -> None:
     other = system_of("transformer", norm="pre")
     both = System([*system.models, *other.models], system.source_tokenizer, system.target_tokenizer, system.device)

@@ -115,7 +115,7 @@ def explain_search(system: System, source: str, config: SearchConfig) -> Explana
     width = "greedy" if config.method == "greedy" else f"a beam of {config.beam}"
     stage = Stage(
         f"Search with {width}",
-        f"log P = sum_t ln p_t , score = {PENALTY[config.penalty] if config.method == 'beam' else 'log P'}",
+        f"log P = sum_t ln p_t , score = {score_of(config)}",
         [Matrix("found", names, ["sentence", "log P", "score"], rows)],
         "At each step the beginnings that live are continued; the best continuations are kept, as many as the beam has places. "
         "p is the probability of a token after its beginning, log P that of all tokens so far.",
@@ -126,6 +126,13 @@ def explain_search(system: System, source: str, config: SearchConfig) -> Explana
 
 
 PENALTY = {"wu": "frac(log P, ((5 + n) / 6)^alpha)", "power": "frac(log P, n^alpha)"}
+
+
+def score_of(config: SearchConfig) -> str:
+    """As a formula; what a penalty of 0 divides by is 1."""
+    if config.method != "beam" or not config.length_penalty:
+        return "log P"
+    return f"{PENALTY[config.penalty]} , alpha = {config.length_penalty:g}"
 
 
 def says(system: System, ids: list[int]) -> Say:
