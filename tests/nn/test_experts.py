@@ -60,6 +60,20 @@ def test_gradients_are_those_of_the_formula() -> None:
         assert_close(mine, other, atol=1e-5, rtol=1e-4)
 
 
+def test_the_work_for_a_token_does_not_depend_on_how_many_experts_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    product, work = functional.grouped_mm, []
+
+    def counted(given: Tensor, weights: Tensor, **options: Any) -> Tensor:
+        work.append(given.shape[0] * weights.shape[-2] * weights.shape[-1])
+        return product(given, weights, **options)
+
+    monkeypatch.setattr("heedful.nn.experts.has_grouped_products", lambda device, dtype: True)
+    monkeypatch.setattr(functional, "grouped_mm", counted)
+    for count in (4, 32):
+        made(count)(torch.randn(10, DIM))
+    assert work == [10 * USED * DIM * HIDDEN] * 4  # two experts' products for each token, up and down, of both mixtures
+
+
 def test_the_host_is_not_asked_where_there_is_no_product_of_groups() -> None:
     assert has_grouped_products(torch.device("cpu"), torch.float32)
     assert not has_grouped_products(torch.device("cuda"), torch.float32), "told without asking the GPU"

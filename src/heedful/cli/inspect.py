@@ -27,7 +27,7 @@ NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {  # option -> all of these, of 
     "instead": (("alternatives",),),
     "data": (("heads",),),
     "conllu": (("heads",),),
-    "sentences": (("heads", "positions"),),
+    "sentences": (("heads", "positions", "experts"),),
     **dict.fromkeys(("rows", "tokens"), (("cost",),)),
 }
 ENDINGS = {"html": (".html",), "save": (".safetensors",), "picture": (".svg", ".png")}
@@ -42,10 +42,12 @@ class Part(NamedTuple):
     asked_by: tuple[str, ...]  # options, one of which asks for it
 
 
+DRAWN = ("kind", "lens", "saliency")  # of a sentence, beside its alignment
 WHATIF = ("alternatives", "saliency", "patch_from", "without")
 PARTS: dict[str, Part] = {
     "heads": Part("heads", "What each head does", ("data", "conllu", "sentences"), ("heads",)),
     "positions": Part("positions", "Positions", ("sentences",), ("positions",)),
+    "experts": Part("experts", "Experts", ("sentences",), ("experts",)),
     "cost": Part("cost", "Cost", ("rows", "tokens"), ("cost",)),
     "lens": Part("lens", "What each layer would say", ("sentence", "target", "search"), ("lens",)),
     "whatif": Part("whatif", "What if", ("sentence", "asked", "target", "search"), WHATIF),
@@ -71,6 +73,7 @@ def inspect(
     save: Annotated[Path | None, typer.Option(help="Write all maps and tokens to this .safetensors.")] = None,
     heads: Annotated[bool, typer.Option("--heads", help="What each head does, over a corpus.")] = False,
     positions: Annotated[bool, typer.Option("--positions", help="The position schemes.")] = False,
+    experts: Annotated[bool, typer.Option("--experts", help="Who of a mixture does the work, over a corpus.")] = False,
     cost: Annotated[bool, typer.Option("--cost", help="Parameters, work and memory.")] = False,
     lens: Annotated[bool, typer.Option("--lens", help="What each layer would say next.")] = False,
     saliency: Annotated[bool, typer.Option("--saliency", help="Gradient x input beside attention.")] = False,
@@ -80,7 +83,7 @@ def inspect(
     without: Annotated[list[str] | None, typer.Option(help="Translate without a head: cross.0.2.")] = None,
     data: Annotated[Path | None, typer.Option(help="Sentences for --heads: source TAB target TAB alignment.")] = None,
     conllu: Annotated[Path | None, typer.Option(help="Trees for --heads.")] = None,
-    sentences: Annotated[int | None, typer.Option(min=1, help="How many for --heads or --positions.")] = None,
+    sentences: Annotated[int | None, typer.Option(min=1, help="How many for --heads, --positions, --experts.")] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Sentences at a time for --cost; 32 unless said.")] = None,
     tokens: Annotated[int | None, typer.Option(min=1, help="Of each sentence for --cost; 32 unless said.")] = None,
     checkpoint: Checkpoint = None,
@@ -116,7 +119,7 @@ def refuse_idle(given: dict[str, Any]) -> None:
         for names in needs if name in given else ():
             if not any(other in given for other in names):
                 raise ConfigError(f"{flag(name)} has no effect without {spelled(names)}", hint="heed inspect --help")
-    corpus = [flag(name) for name in ("heads", "positions", "cost") if name in given]
+    corpus = [flag(name) for name in ("heads", "positions", "experts", "cost") if name in given]
     about_it = ("html", "save", "picture", "kind", "lens", *WHATIF)
     if "sentence" in given and corpus and not any(name in given for name in about_it):
         raise ConfigError(f"a sentence has no effect on {corpus[0]}", hint="with --html both come into one page")
@@ -130,6 +133,12 @@ def refuse_idle(given: dict[str, Any]) -> None:
             raise ConfigError(f"{flag(option)}: given {str(given[option])!r}, expected a name in {' or '.join(suffixes)}")
     if "picture" in given and sum(name in given for name in ("sentence", "heads", "positions")) > 1:
         raise ConfigError("--picture draws one thing; give one of: a sentence, --heads, --positions")
+    drawable = [flag(name) for name in DRAWN if name in given]
+    if "picture" in given and len(drawable) > 1:
+        raise ConfigError(f"--picture draws one thing; {' and '.join(drawable)} were given")
+    undrawn = [flag(name) for name in WHATIF if name in given and name not in DRAWN]
+    if "picture" in given and undrawn and not drawable:
+        raise ConfigError(f"{undrawn[0]} has no picture; leave --picture out, or draw one of: {', '.join(map(flag, DRAWN))}")
 
 
 def flag(name: str) -> str:
@@ -186,10 +195,7 @@ def drawn(known: dict[str, Any], found: dict[str, Any]) -> None:
     if "seen" in known:
         from heedful.cli.inspecting.picturing import draw
 
-        values = found.get("whatif", {}).get("saliency")
-        side = "target" if known["seen"].trace.source is None else "source"
-        saliency = None if values is None else values[side]
-        draw(known["seen"], known["where"], known["picture"], lines="lines" in known, saliency=saliency)
+        draw(known["seen"], known["where"], known["picture"], lines="lines" in known, found=found)
         return
     name = next(name for name in ("heads", "positions") if name in known)
     import_module(f"heedful.cli.inspecting.{name}").draw(found[name], known["picture"])

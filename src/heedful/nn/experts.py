@@ -12,7 +12,7 @@ the squared coefficient of variation over the experts of something that should b
     load_i       = sum over tokens of P(i is chosen, were its noise drawn anew) = Phi((x . g_i - other_i) / softplus(x . n_i))
 
 where other_i is the k-th largest h of the other experts. Tokens are sorted by expert, and every expert multiplies its own:
-the work for a token does not depend on how many experts there are.
+the work for a token does not depend on how many experts there are (on a GPU where it has a kernel for that, see `send`).
 """
 
 from __future__ import annotations

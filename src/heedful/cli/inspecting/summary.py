@@ -14,6 +14,8 @@ from heedful.cli.output import table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from torch import nn
+
     from heedful.inspection.maps import Map
     from heedful.worker import Worker
 
@@ -35,6 +37,7 @@ ASK = (
     ('"a sentence" --alternatives 0', "what else might have been said at a token", "attention"),
     ("--heads", "what each head does, and how much depends on it", "attention"),
     ("--positions", "the position schemes, and lengths beyond those trained on", "positions"),
+    ("--experts", "who of a mixture of experts does the work", "experts"),
     ("--cost", "parameters, work and memory of every part", "words"),
 )
 
@@ -66,7 +69,7 @@ def found(worker: Worker) -> dict[str, Any]:
         "parameters": sum(one.numel() for one in model.parameters()),
         "parts": {name: count for name, count in parts.items() if count},
         "attention": attention,
-        "ask": asks_of(worker.run.task.name, maps, has_positions=bool(schemes(model))),
+        "ask": asks_of(worker.run.task.name, maps, has_positions=bool(schemes(model)), has_experts=has_experts(model)),
         "vocabulary": {"source": len(source), "target": len(target), "tokenizer": target.description},
     }
 
@@ -82,10 +85,17 @@ def maps_of(worker: Worker) -> list[Map]:
     return attention_maps(worker.model, source if worker.run.task.name == "translation" else source[:, :0], target)
 
 
-def asks_of(task: str, maps: Sequence[Map], *, has_positions: bool) -> dict[str, str]:
+def has_experts(model: nn.Module) -> bool:
+    from heedful.nn.experts import Experts
+
+    return any(isinstance(part, Experts) for part in model.modules())
+
+
+def asks_of(task: str, maps: Sequence[Map], *, has_positions: bool, has_experts: bool) -> dict[str, str]:
     """What can be asked of such a run -> what it tells."""
     speaks = task in ("translation", "language")
-    has = {name for name, is_so in (("positions", has_positions), ("words", speaks)) if is_so}
+    known = {"positions": has_positions, "words": speaks, "experts": has_experts and task == "translation"}
+    has = {name for name, is_so in known.items() if is_so}
     some = [one for one in maps if len(one.weights)]  # a layer may have lost all its heads
     if not some:
         return {how: what for how, what, needs in ASK if needs in has}
