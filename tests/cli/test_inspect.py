@@ -132,7 +132,7 @@ def words_of(picture: Path) -> list[str]:
     return [one.text or "" for one in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")]
 
 
-@pytest.mark.parametrize("where", ["", "--saliency", "--kind cross", "--kind encoder --layer 0 --head 1"])
+@pytest.mark.parametrize("where", ["", "--saliency", "--lens", "--kind cross", "--kind encoder --layer 0 --head 1"])
 def test_a_picture_names_its_sentence_and_what_its_rows_and_columns_are(run: Path, where: str, tmp_path: Path) -> None:
     picture = tmp_path / "look.svg"
     assert heed("inspect", run, SENTENCE, "--target", "w3 w4", *where.split(), "--picture", picture) == 0
@@ -152,6 +152,24 @@ def test_the_picture_of_saliency_is_of_saliency(run: Path, tmp_path: Path, capsy
     tips = [one.text for one in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}title")]
     rows, columns = ["w3", "w4", "</s>"], [*SENTENCE.split(), "</s>"]
     assert tips == [f"{row} → {column}: {values[i][j]:.4f}" for i, row in enumerate(rows) for j, column in enumerate(columns)]
+
+
+def test_the_picture_of_the_lens_has_each_layers_word_its_probability_and_whether_it_stays(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "look.svg"
+    seen = told(capsys, run, SENTENCE, "--target", "w3 w4", "--lens", "--picture", picture)["lens"]
+    written = words_of(picture)
+    assert "what each layer would say (logit lens)" in written and {"decoder.0", "decoder.1"} <= set(written)
+    assert all(layer["predicted"][at] in written for layer in seen["layers"] for at in range(3))
+    assert written.count("•") == sum(rank == 1 for layer in seen["layers"] for rank in layer["final_rank"]) >= 3
+    tips = [one.text for one in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}title")]
+    expected = [
+        f"{layer['name'].removesuffix('.out')} → {token}: {layer['probability'][at]:.4f}"
+        for at, token in enumerate(seen["tokens"])
+        for layer in seen["layers"]
+    ]
+    assert tips == expected
 
 
 def test_the_picture_of_a_rollout_has_no_heads(run: Path, tmp_path: Path) -> None:
@@ -192,6 +210,13 @@ IDLE = [
     ((SENTENCE, "--kind", "cross", "--layer", "0", "--by", "rollout"), "cross has none, only: encoder, decoder"),
     ((SENTENCE, "--kind", "cross", "--by", "rollout"), "cross has none, only: encoder, decoder"),
     ((SENTENCE, "--heads", "--picture", "x.svg"), "--picture draws one thing"),
+    ((SENTENCE, "--lens", "--saliency", "--picture", "x.svg"), "--picture draws one thing; --lens and --saliency were given"),
+    (
+        (SENTENCE, "--patch-from", "w4", "--picture", "x.svg"),
+        "--patch-from has no picture; leave --picture out, or draw one of",
+    ),
+    ((SENTENCE, "--without", "cross.0.0", "--picture", "x.svg"), "--without has no picture"),
+    ((SENTENCE, "--alternatives", "0", "--picture", "x.svg"), "--alternatives has no picture"),
     ((SENTENCE, "--picture", "x.pdf"), "expected a name in .svg or .png"),
     ((SENTENCE, "--html", "x.txt"), "expected a name in .html"),
     ((SENTENCE, "--save", "x.npz"), "expected a name in .safetensors"),

@@ -16,7 +16,7 @@ from heedful.errors import ConfigError
 from heedful.inspection import plots
 from heedful.inspection.pictures import columns, draw, folded, shown
 from heedful.inspection.plots import drawable, save_png
-from heedful.inspection.sketch import Cells, Label, captioned, colour, heat_map, lines, wall, wide
+from heedful.inspection.sketch import Cells, Label, Word, captioned, colour, heat_map, lines, wall, wide, words
 from heedful.inspection.svg import as_svg
 
 HARD = ["<img onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"', "\x00\n", ""]
@@ -47,6 +47,16 @@ def test_a_long_sentence_is_numbered_and_its_words_stand_below() -> None:
     assert max(map(columns, picture)) <= 60 * 3 + 10
     below = " ".join(picture[62:])
     assert re.findall(r"\d+ (word\d+)", below) == words
+
+
+def test_words_of_a_long_sentence_go_on_below() -> None:
+    names = [f"word{place}" for place in range(60)]
+    cells = [[Word(f"{row}{name}", 0.5) for name in names] for row in range(2)]
+    sketch = words(cells, ["first", "second"], names, "layers")
+    labels = [mark for mark in sketch.marks if isinstance(mark, Label)]
+    assert {label.text for label in labels} >= {*names, *(word.text for row in cells for word in row)}
+    assert sketch.width <= 1300 and len([label for label in labels if label.text == "first"]) > 1
+    assert all(mark.x + mark.width <= sketch.width for mark in sketch.marks if isinstance(mark, Cells))
 
 
 def test_what_cannot_be_seen_is_spelled_and_what_is_too_long_is_cut() -> None:

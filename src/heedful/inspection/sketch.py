@@ -3,6 +3,7 @@
     heat_map    one head: who looks (rows) at whom (columns)                     as Bahdanau et al., 2015, draw alignments
     wall        all heads of a kind: layers (rows) x heads (columns)
     lines       one head: two columns of tokens, a line from who looks to whom, the darker the more
+    words       a word in every cell: what each layer (rows) would say at each place (columns)
 
 Lengths are pixels, y grows downwards. A shade is the share of the largest value there may be: 1 for weights, the map's own
 largest for norms. What can be negative (`signed`) is red below zero and blue above.
@@ -27,6 +28,8 @@ TEXT = 12.0  # size of a token
 SMALL = 11.0  # of what is said about it
 EDGE = 24.0
 NARROWEST = 440.0  # that a caption is written in
+BROADEST = 1200.0  # that a line of words may become
+DARK = 0.5  # shades from here on are written on in white
 PALETTES: dict[str, list[tuple[int, int, int]]] = {
     "blue": [(245, 248, 252), (197, 216, 238), (112, 161, 210), (36, 98, 168), (9, 40, 92)],
     "grey": [(255, 255, 255), (0, 0, 0)],
@@ -56,6 +59,14 @@ class Label(NamedTuple):
     anchor: Anchor = "start"
     turn: float = 0.0  # degrees against the clock
     colour: str = INK
+
+
+class Word(NamedTuple):
+    """What stands in a cell."""
+
+    text: str
+    share: float  # 0 to 1, its shade
+    marked: bool = False  # with a dot
 
 
 class Line(NamedTuple):
@@ -137,6 +148,31 @@ def lines(values: Tensor, rows: Sequence[str], names: Sequence[str], title: str,
     marks += [Label(right, height(1, at), name) for at, name in enumerate(names)]
     full = max(right + max(map(wide, names), default=0) + EDGE, 2 * EDGE + wide(title, 15))
     return Sketch(title, full, top + step * longest + EDGE, marks)
+
+
+def words(cells: Sequence[Sequence[Word]], rows: Sequence[str], names: Sequence[str], title: str) -> Sketch:
+    """cells (rows, columns); what is too broad for one line of columns goes on below."""
+    texts, names = [[shown(word.text) for word in row] for row in cells], [shown(name) for name in names]
+    left, high, gap = EDGE + max(map(wide, rows)) + 8, 26.0, 2.0
+    broad = [max(wide(text) for text in (name, *column)) + 20 for name, *column in zip(names, *texts, strict=True)]
+    marks: list[Cells | Label | Line] = [Label(EDGE, EDGE, title, 15)]
+    top, x, right = 2 * EDGE + 22, left, left
+    for at, name in enumerate(names):
+        if x > left and x + broad[at] > BROADEST:
+            top, x = top + high * (len(rows) + 2), left
+        if x == left:
+            marks += [Label(left - 8, top + high * (row + 0.5), label, anchor="end") for row, label in enumerate(rows)]
+        shares = torch.tensor([[row[at].share] for row in cells])
+        marks.append(Cells(x, top, broad[at], high * len(rows), shares, 1.0, "blue", (rows, [name])))
+        marks.append(Label(x + broad[at] / 2, top - 12, name, anchor="middle", colour=QUIET))
+        for row, word in enumerate(line[at] for line in cells):
+            ink, middle = "#ffffff" if word.share > DARK else INK, top + high * (row + 0.5)
+            marks.append(Label(x + broad[at] / 2, middle, texts[row][at], anchor="middle", colour=ink))
+            marks += [Label(x + broad[at] - 8, middle - 7, "•", SMALL, "middle", colour=ink)] * word.marked
+        x += broad[at] + gap
+        right = max(right, x)
+    full, bottom = max(right + EDGE, 2 * EDGE + wide(title, 15), left + 240), top + high * len(rows)
+    return Sketch(title, full, bottom + 60, marks + scale(left, bottom + 22, 1.0, "blue"))
 
 
 def captioned(sketch: Sketch, caption: Sequence[str]) -> Sketch:

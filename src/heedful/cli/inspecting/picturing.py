@@ -1,11 +1,12 @@
 """heed inspect RUN "a sentence" --picture FILE: the alignment; with --kind the wall of its heads; with --head that map; with
---saliency that of the source. Below each stand the sentences and what its rows and columns are."""
+--saliency what each token rests on; with --lens what each layer would say. Below each stand the sentences and what its rows
+and columns are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from heedful.cli.inspecting.sentence import Where, chosen, shown_maps, values_of
 
@@ -19,14 +20,19 @@ Numbers = Sequence[Sequence[float]]
 LONGEST = 160  # columns of a sentence that a caption tells
 
 
-def draw(seen: Inspection, where: Where, path: Path, *, lines: bool = False, saliency: Numbers | None = None) -> None:
-    """As .svg, or through matplotlib as .png. saliency (target time, source time): is drawn where no kind is asked for."""
+def draw(seen: Inspection, where: Where, path: Path, *, lines: bool = False, found: Mapping[str, Any]) -> None:
+    """As .svg, or through matplotlib as .png. found: what the parts that were asked for found."""
     from heedful.errors import ConfigError
 
     def sketch(spell: Spell) -> Sketch:
-        if where.kind is None:
-            return alignment(seen, spell) if saliency is None else salient(seen, saliency, spell)
-        return one_map(seen, where, lines, spell) if where.one_map else wall(seen, where, spell)
+        if where.kind is not None:
+            return one_map(seen, where, lines, spell) if where.one_map else wall(seen, where, spell)
+        if "lens" in found:
+            return layers(seen, found["lens"], spell)
+        saliency = found.get("whatif", {}).get("saliency")
+        if saliency is not None:
+            return salient(seen, saliency["target" if seen.trace.source is None else "source"], spell)
+        return alignment(seen, spell)
 
     try:
         if path.suffix == ".svg":
@@ -96,6 +102,23 @@ def salient(seen: Inspection, saliency: Numbers, spell: Spell) -> Sketch:
     made = heat_map(values, rows, columns, "saliency: gradient x input, in nats", most, "signed")
     told = "rows: tokens that are said; columns: tokens that they rest on", "blue: makes it likelier; red: less likely"
     return captioned(made, [*sentences(seen, spell), *told])
+
+
+def layers(seen: Inspection, lens: Mapping[str, Any], spell: Spell) -> Sketch:
+    """What each layer would say, darker where it is surer."""
+    from heedful.inspection.sketch import Word, captioned, words
+
+    cells = [
+        [
+            Word(spell(piece), share, rank == 1)
+            for piece, share, rank in zip(one["predicted"], one["probability"], one["final_rank"], strict=True)
+        ]
+        for one in lens["layers"]
+    ]
+    rows = [one["name"].removesuffix(".out") for one in lens["layers"]]
+    made = words(cells, rows, [spell(token) for token in lens["tokens"]], "what each layer would say (logit lens)")
+    told = "rows: layers, the last one at the bottom; columns: tokens that are said", "shade: the probability of the word"
+    return captioned(made, [*sentences(seen, spell), *told, "•: the word that the last layer says, too"])
 
 
 def sentences(seen: Inspection, spell: Spell) -> list[str]:
