@@ -75,6 +75,15 @@ def mean(seeds: list[dict[str, Any]], case: str) -> float:
     return statistics.mean(float(one[case]["bleu"]["value"]) for one in seeds)
 
 
+def overridden(found: Found) -> dict[str, str]:
+    """family -> what its row changes in its recipe, where it changes what the model is or learns."""
+    told = {}
+    for family, directions in found.items():
+        changes = {" ".join(changed(one["overrides"])) for seeds in directions.values() for one in seeds}
+        told[family] = " or ".join(sorted(filter(None, changes)))
+    return {family: text for family, text in told.items() if text}
+
+
 def update_direction_recipes(found: Found) -> Iterator[str]:
     """Write the headers of recipes that were measured as they stand but for how long, and say what was done."""
     recipes = all_recipes()

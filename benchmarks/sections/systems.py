@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from directions import HEAD, direction_rows, gather
+from directions import HEAD, direction_rows, gather, overridden
 from families_rows import families_head, families_rows, families_text
 from language_rows import HEAD as LANGUAGE_HEAD
 from language_rows import language_rows
@@ -29,9 +29,11 @@ def directions() -> str:
         {" ".join(option for option in one["overrides"] if option.startswith("training.minutes")) for one in results}
     )
     shares = {one["percent_of_the_chip"] for one in results}
+    others = "; ".join(f"{family} with `{text}`" for family, text in overridden(found).items())
     return (
         "## Families on Multi30k\n\ntest2016, beam 5: lower-cased BLEU, the mean of the seeds, and in brackets cased and from "
-        "the worst seed to the best. Sizes and rates were chosen on the validation set; all have the same time "
+        "the worst seed to the best. What was chosen on the validation set is in docs/guides/families.md; all by their recipes"
+        f"{f' ({others})' if others else ''}, in the same time "
         f"({' or '.join(options)}), on a GPU that several share, each on no more of it at a time than the table says"
         f"{'' if len(shares) == 1 else ': unequal shares favour the larger'}. "
         f"{results[0]['machine']}, torch {results[0]['torch']}, "

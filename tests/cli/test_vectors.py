@@ -58,6 +58,18 @@ def test_vectors_of_a_runs_tokens_fill_its_embedding(run: Path, tmp_path: Path) 
     assert place_vectors(torch.nn.Embedding(len(names), 16), names, made) == 3
 
 
+def test_vectors_are_written_and_found_where_nothing_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert heed("neighbours", "king") == 2
+    assert "there is no vectors.vec here" in capsys.readouterr().err
+    Path("text.txt").write_text("the king and the queen\n" * 30)
+    assert heed("vectors", "text.txt", "--dim", "4", "--epochs", "1") == 0
+    assert heed("neighbours", "king", "--count", "2") == 0
+    assert capsys.readouterr().out.startswith("king")
+
+
 def test_neighbours_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "v.vec").write_text("4 2\nking 1 1\nman 0 1\nqueen 1 0\napple -1 0\n")
     assert heed("neighbours", "king", "-", "man", "apple", "--count", "2", "--vectors", tmp_path / "v.vec") == 0

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from heedful.text.tokenizer import Tokenizer
     from heedful.vectors.table import Vectors
 
+HERE = Path("vectors.vec")  # what both verbs mean unless told
 Side = Annotated[Literal["source", "target"], typer.Option(help="Of a run: whose tokens.")]
 
 
 def vectors(
     texts: Annotated[list[Path], typer.Argument(help="Text files, plain or .gz.")],
-    output: Annotated[Path, typer.Option(help="The file to write: .txt or .vec for text, .safetensors for exact numbers.")],
+    output: Annotated[
+        Path, typer.Option(help="The file to write: .txt or .vec for text, .safetensors for exact numbers.")
+    ] = HERE,
     dim: Annotated[int, typer.Option(min=1, help="Numbers to a vector.")] = 100,
     window: Annotated[int, typer.Option(min=1, help="How far a word's neighbours may be.")] = 5,
     negatives: Annotated[int, typer.Option(min=1, help="Noise words to a pair.")] = 5,
@@ -98,7 +101,7 @@ def tokenizer_of(run: Path, side: Literal["source", "target"], lowercase: bool) 
 
 def neighbours(
     words: Annotated[list[str], typer.Argument(help="Words, or sums of them: king - man + woman.")],
-    vectors: Annotated[Path, typer.Option(help="A file of vectors, or a run whose embedding is looked at.")],
+    vectors: Annotated[Path, typer.Option(help="A file of vectors, or a run whose embedding is looked at.")] = HERE,
     count: Annotated[int, typer.Option(min=1, help="How many neighbours.")] = 10,
     side: Side = "source",
     checkpoint: Checkpoint = None,
@@ -131,6 +134,11 @@ def vectors_of(path: Path, side: Literal["source", "target"], checkpoint: str | 
     """Of a file, or of a trained model's embedding."""
     from heedful.vectors.files import load_vectors
 
+    if path == HERE and not path.exists():
+        from heedful.errors import ConfigError
+
+        hint = "`heed vectors TEXT` writes it; --vectors names another file, or a run"
+        raise ConfigError(f"there is no {HERE} here, expected a file of vectors", hint=hint)
     if not path.is_dir():
         return load_vectors(path)
     from heedful.build import load
