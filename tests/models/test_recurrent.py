@@ -15,8 +15,11 @@ from torch.testing import assert_close
 from heedful.errors import ConfigError
 from heedful.inspection.alignment import cross_maps
 from heedful.models import MODELS, ModelConfig
+from heedful.models.bahdanau import BahdanauConfig
 from heedful.models.gnmt import GNMT, GNMTConfig
-from heedful.models.recurrent import BahdanauConfig, Luong, LuongConfig, Recurrent, SutskeverConfig
+from heedful.models.luong import Luong, LuongConfig
+from heedful.models.recurrent import Recurrent
+from heedful.models.sutskever import SutskeverConfig
 from heedful.nn.recurrent import Layer
 from heedful.nn.taps import patch, record
 

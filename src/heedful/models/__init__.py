@@ -11,11 +11,13 @@ from typing import Annotated, Any, Protocol
 from pydantic import Field
 from torch import Tensor
 
+from heedful.models.bahdanau import Bahdanau, BahdanauConfig
 from heedful.models.bytenet import ByteNet, ByteNetConfig
 from heedful.models.convs2s import ConvS2S, ConvS2SConfig
 from heedful.models.gnmt import GNMT, GNMTConfig
 from heedful.models.gpt import GPT, GPTConfig
-from heedful.models.recurrent import Bahdanau, BahdanauConfig, Luong, LuongConfig, Sutskever, SutskeverConfig
+from heedful.models.luong import Luong, LuongConfig
+from heedful.models.sutskever import Sutskever, SutskeverConfig
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.rows import State, Step
 from heedful.schema import Untagged

@@ -1,0 +1,66 @@
+"""Attention inside the recurrence: before every token the decoder looks, with the state it has, at all that was read in both
+directions; what it finds enters its next state ("Neural Machine Translation by Jointly Learning to Align and Translate",
+Bahdanau et al., 2015).
+
+    e_ts = v . tanh(W s_{t-1} + U h_s)     c_t = sum_s softmax(e_t)_s h_s     s_t = GRU(s_{t-1}, [y_{t-1}, c_t])
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from heedful.models.recurrent import Recurrent, RecurrentConfig, Said
+from heedful.nn.linear import linear
+from heedful.nn.looking import LooksBefore
+from heedful.nn.recurrent import BothWays, Gru, Read
+from heedful.nn.rows import Tree
+from heedful.nn.scores import Additive, SourceAttention
+from heedful.nn.taps import Tap
+
+
+class BahdanauConfig(RecurrentConfig):
+    """Sizes default to the paper's."""
+
+    family: Literal["bahdanau"] = "bahdanau"
+    embedding: PositiveInt | None = 620
+    readout: PositiveInt = 500  # of what is compared with the words to say: the larger of each pair of twice as many
+
+    @property
+    def said_dim(self) -> int:
+        return self.readout
+
+
+class InsideDecoder(nn.Module):
+    """Bahdanau's: the state, the last word and what was found answer through a layer of maxima of pairs."""
+
+    def __init__(self, config: BahdanauConfig) -> None:
+        super().__init__()
+        dim, words = config.dim, config.word_dim
+        self.dim = dim
+        self.first = linear(dim, dim)
+        self.recurrence = LooksBefore(Gru(words, dim, fed=2 * dim), SourceAttention(Additive(dim, 2 * dim)))
+        self.answer = linear(words + 3 * dim, 2 * config.readout)
+        self.out = Tap()
+
+    def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
+        backwards = read.words[:, 0, self.dim :]  # (sources, dim): of the first word, which was read last
+        return self.recurrence.cross.remember(read.words, mask), (self.first(backwards).tanh(),)
+
+    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
+        said, found, past = self.recurrence(x, memory, past, real)
+        pairs = self.answer(torch.cat((said, x, found), dim=-1))  # (rows, time, 2 x readout)
+        return Said(self.out(pairs.view(*x.shape[:2], -1, 2).amax(-1)), past, {})
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class Bahdanau(Recurrent):
+    def __init__(self, config: BahdanauConfig, source_vocab: int, target_vocab: int) -> None:
+        super().__init__(config, source_vocab, target_vocab)
+        self.encoder = BothWays(Gru(config.word_dim, config.dim), Gru(config.word_dim, config.dim))
+        self.decoder = InsideDecoder(config)

@@ -1,0 +1,80 @@
+"""Attention after the recurrence: the decoder looks with its new state, everywhere or near a centre; what it finds enters its
+answer and, if fed, its next input ("Effective Approaches to Attention-based Neural Machine Translation", Luong et al., 2015).
+
+    s_t = LSTM(s_{t-1}, [y_{t-1}, a_{t-1}])     c_t = sum_s softmax(score(s_t, h_s)) h_s     a_t = tanh(W [c_t, s_t])
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from heedful.models.recurrent import Recurrent, RecurrentConfig, Said, Thought, stack
+from heedful.nn.looking import After, LooksAfter
+from heedful.nn.recurrent import OneWay, Read
+from heedful.nn.rows import Tree
+from heedful.nn.scores import SCOPES, SCORES, Location, SourceAttention
+from heedful.nn.taps import Tap
+from heedful.schema import Probability, Problem, unused
+
+
+class LuongConfig(RecurrentConfig):
+    """Sizes default to the paper's."""
+
+    family: Literal["luong"] = "luong"
+    layers: PositiveInt = 4
+    cell: Literal["lstm", "gru"] = "lstm"
+    reverse: bool = False  # read the source from its end
+    score: Literal["dot", "general", "concat", "location"] = "general"
+    scope: Literal["global", "local-m", "local-p"] = "global"
+    radius: PositiveInt = 10  # of local attention: how far from its centre it sees
+    places: PositiveInt = 512  # of a score by location: how many it knows
+    feed: bool = True  # what was said enters the next input
+    dropout: Probability = 0.2
+
+    def problems(self) -> list[Problem]:
+        idle = {"radius": "global attention sees everything"} if self.scope == "global" else {}
+        if self.score != "location":
+            idle["places"] = f"a score {self.score!r} knows no places"
+        return [*super().problems(), *unused(self, idle)]
+
+    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        found = super().misfits(shared=shared, source=source, target=target)
+        if self.score == "location" and self.places < source:
+            found.append(
+                Problem("places", f"given {self.places}, expected at least {source}, the tokens of the longest source")
+            )
+        return found
+
+
+class AfterDecoder(nn.Module):
+    """Luong's: it begins where the encoder ended, and looks with every new state."""
+
+    def __init__(self, config: LuongConfig) -> None:
+        super().__init__()
+        dim = config.dim
+        scope = None if config.scope == "global" else SCOPES[config.scope](dim, config.radius)
+        score = Location(dim, config.places) if config.score == "location" else SCORES[config.score](dim, dim)
+        attention = SourceAttention(score, scope)
+        self.start = Thought()
+        self.recurrence = LooksAfter(stack(config, fed=dim if config.feed else 0), attention, dim, feeds=config.feed)
+        self.out = Tap()
+
+    def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
+        return self.recurrence.cross.remember(read.words, mask), tuple(self.recurrence.begin(self.start(read.last)))
+
+    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
+        answers, after = self.recurrence(x, memory, After(*past), real)
+        return Said(self.out(answers), tuple(after), {})
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class Luong(Recurrent):
+    def __init__(self, config: LuongConfig, source_vocab: int, target_vocab: int) -> None:
+        super().__init__(config, source_vocab, target_vocab)
+        self.encoder = OneWay(stack(config), config.reverse)
+        self.decoder = AfterDecoder(config)
