@@ -14,6 +14,8 @@ from torch.testing import assert_close
 from workshop import heed, write_recipe
 
 from heedful.build import Translator, load
+from heedful.cli.inspecting.whatif import saliency_text
+from heedful.inspection.saliency import NOTE
 from heedful.studies.reporting import Inspection
 
 SENTENCE = "w1 w2 w3"
@@ -147,11 +149,35 @@ def test_a_picture_names_its_sentence_and_what_its_rows_and_columns_are(run: Pat
 def test_the_picture_of_saliency_is_of_saliency(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "look.svg"
     asked = run, SENTENCE, "--target", "w3 w4", "--saliency", "--picture", picture
-    values = told(capsys, *asked)["whatif"]["saliency"]["source"]
-    assert "saliency: gradient x input, in nats" in words_of(picture)
+    found = told(capsys, *asked)["whatif"]["saliency"]
+    written = words_of(picture)
+    assert "saliency: gradient x input, in nats" in written and "attention, mean of all layers and heads" in written
+    assert NOTE in " ".join(written)
     tips = [one.text for one in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}title")]
     rows, columns = ["w3", "w4", "</s>"], [*SENTENCE.split(), "</s>"]
-    assert tips == [f"{row} → {column}: {values[i][j]:.4f}" for i, row in enumerate(rows) for j, column in enumerate(columns)]
+    assert tips == [
+        f"{row} → {column}: {values[i][j]:.4f}"
+        for values in (found["source"], found["attention"])
+        for i, row in enumerate(rows)
+        for j, column in enumerate(columns)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("largest", "unit", "shown"),
+    [
+        (2.5, "nats", "2.50"),
+        (-0.0457, "thousandths of a nat", "-45.70"),
+        (3e-5, "millionths of a nat", "30.00"),
+        (0.0, "nats", "0.00"),
+    ],
+)
+def test_small_saliency_is_told_in_a_unit_in_which_it_can_be_read(largest: float, unit: str, shown: str) -> None:
+    values = [[largest, largest / 10]]
+    seen = {"source": values, "source_bound": values, "note": NOTE}
+    text = saliency_text({"target_tokens": [], "end": "</s>", "source_tokens": ["w1"]}, seen)
+    assert text.startswith(f"gradient x input of each source token, in {unit}\n") and f" {shown} " in text
+    assert f"its bound, in {unit}\n" in text
 
 
 def test_the_picture_of_the_lens_has_each_layers_word_its_probability_and_whether_it_stays(

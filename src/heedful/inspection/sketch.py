@@ -8,6 +8,7 @@
 Lengths are pixels, y grows downwards. A shade is the share of the largest value there may be: 1 for weights, the map's own
 largest for norms. What can be negative (`signed`) is red below zero and blue above.
 
+    beside      several of these from left to right
     captioned   any of these with lines below it that say what is seen
 """
 
@@ -173,6 +174,23 @@ def words(cells: Sequence[Sequence[Word]], rows: Sequence[str], names: Sequence[
         right = max(right, x)
     full, bottom = max(right + EDGE, 2 * EDGE + wide(title, 15), left + 240), top + high * len(rows)
     return Sketch(title, full, bottom + 60, marks + scale(left, bottom + 22, 1.0, "blue"))
+
+
+def beside(*several: Sketch) -> Sketch:
+    """From left to right."""
+    marks: list[Cells | Label | Line] = []
+    right = 0.0
+    for one in several:
+        marks += [moved(mark, right) for mark in one.marks]
+        right += one.width
+    return Sketch(", ".join(one.title for one in several), right, max(one.height for one in several), marks)
+
+
+def moved(mark: Cells | Label | Line, right: float) -> Cells | Label | Line:
+    if isinstance(mark, Line):
+        (x, y), (u, v) = mark.start, mark.end
+        return mark._replace(start=(x + right, y), end=(u + right, v))
+    return mark._replace(x=mark.x + right)
 
 
 def captioned(sketch: Sketch, caption: Sequence[str]) -> Sketch:

@@ -4,7 +4,7 @@ and columns are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from heedful.studies.reporting import Inspection
 
 Spell = Callable[[str], str]  # how a text is written, where not every letter can be drawn
-Numbers = Sequence[Sequence[float]]
 LONGEST = 160  # columns of a sentence that a caption tells
 
 
@@ -31,7 +30,7 @@ def draw(seen: Inspection, where: Where, path: Path, *, lines: bool = False, fou
             return layers(seen, found["lens"], spell)
         saliency = found.get("whatif", {}).get("saliency")
         if saliency is not None:
-            return salient(seen, saliency["target" if seen.trace.source is None else "source"], spell)
+            return salient(seen, saliency, spell)
         return alignment(seen, spell)
 
     try:
@@ -90,18 +89,28 @@ def alignment(seen: Inspection, spell: Spell) -> Sketch:
     return captioned(made, [*sentences(seen, spell), "rows: words of the translation", "columns: words of the source"])
 
 
-def salient(seen: Inspection, saliency: Numbers, spell: Spell) -> Sketch:
+def salient(seen: Inspection, saliency: Mapping[str, Any], spell: Spell) -> Sketch:
+    """Beside attention, where a source was looked at."""
     import torch
 
-    from heedful.inspection.sketch import captioned, heat_map
+    from heedful.inspection.sketch import beside, captioned, heat_map
 
-    trace, values = seen.trace, torch.tensor(saliency)
+    trace = seen.trace
+    values = torch.tensor(saliency["target" if trace.source is None else "source"])  # (target time, read time)
     read = [trace.start, *trace.said] if trace.source is None else trace.read
     rows, columns = ([spell(name) for name in names] for names in ([*trace.said, trace.end], read))
     most = max(float(values.abs().max()), 1e-12)
-    made = heat_map(values, rows, columns, "saliency: gradient x input, in nats", most, "signed")
-    told = "rows: tokens that are said; columns: tokens that they rest on", "blue: makes it likelier; red: less likely"
-    return captioned(made, [*sentences(seen, spell), *told])
+    made = [heat_map(values, rows, columns, "saliency: gradient x input, in nats", most, "signed")]
+    told = [
+        "rows: tokens that are said; columns: tokens that they rest on or look at",
+        "blue: makes it likelier; red: less likely",
+    ]
+    if "attention" in saliency:
+        looked = torch.tensor(saliency["attention"])  # (target time, source time)
+        made.append(heat_map(looked, rows, columns, "attention, mean of all layers and heads", float(looked.max())))
+        alike = saliency["agreement"]["gradient x input"]
+        told.append(f"they rank source tokens alike by {alike:+.2f} (Kendall's tau; 1: alike, 0: unrelated)")
+    return captioned(beside(*made), [*sentences(seen, spell), *told, saliency["note"]])
 
 
 def layers(seen: Inspection, lens: Mapping[str, Any], spell: Spell) -> Sketch:

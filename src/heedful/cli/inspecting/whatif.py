@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from heedful.worker import Worker
 
 
+UNITS = {1.0: "nats", 1e-3: "thousandths of a nat", 1e-6: "millionths of a nat", 1e-9: "billionths of a nat"}
+
+
 class Asked(NamedTuple):
     """What if; all that is not said is not asked."""
 
@@ -154,8 +157,14 @@ def saliency_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
     alone = not found["source_tokens"]
     read = ["start", *said[:-1]] if alone else [*found["source_tokens"], found["end"]]
     side = "target" if alone else "source"
-    parts = [f"gradient x input of each {'earlier' if alone else 'source'} token, in nats", matrix(said, read, seen[side])]
-    parts += ["|gradient| |input|, its bound", matrix(said, read, seen[f"{side}_bound"])]
+    named = {
+        side: f"gradient x input of each {'earlier' if alone else 'source'} token",
+        f"{side}_bound": "|gradient| |input|, its bound",
+    }
+    parts = []
+    for name, what in named.items():
+        unit, told = unit_of(seen[name])
+        parts += [f"{what}, in {told}", matrix(said, read, [[value / unit for value in row] for row in seen[name]])]
     if "attention" in seen:
         parts += ["attention, mean of all layers and heads", matrix(said, read, seen["attention"])]
         told = ", ".join(f"{name} {value:+.2f}" for name, value in seen["agreement"].items())
@@ -185,6 +194,14 @@ def patched_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
+def unit_of(values: Sequence[Sequence[float]]) -> tuple[float, str]:
+    """The largest unit of which there is at least one, so that a sure model's small numbers are not all 0.00."""
+    largest = max(abs(value) for row in values for value in row)
+    return next(((unit, name) for unit, name in UNITS.items() if largest >= unit), (1.0, "nats"))
+
+
 def matrix(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]]) -> str:
-    cells = [[f"{round(value, 2) + 0.0:.2f}".rjust(5) for value in row] for row in values]
+    cells = [[f"{round(value, 2) + 0.0:.2f}" for value in row] for row in values]
+    width = max(5, *(len(cell) for row in cells for cell in row))
+    cells = [[cell.rjust(width) for cell in row] for row in cells]
     return table([("", *columns), *((name, *row) for name, row in zip(rows, cells, strict=True))])
