@@ -90,6 +90,12 @@ def test_all_that_can_be_asked_of_a_sentence_is_answered(translator: Translator)
     assert scored is not None and first == pytest.approx(scored.log_probability, abs=1e-4)
 
 
+@pytest.mark.parametrize(("change", "told"), [(0.005, "gains 0.005 nats"), (-0.25, "loses 0.250 nats")])
+def test_what_is_gained_without_a_head_is_not_a_loss_below_zero(change: float, told: str) -> None:
+    without = {"heads": ["cross.0.0"], "translation": "w1", "log_probability": -1.0, "change": change}
+    assert f"what was said before {told}" in whatif.as_text({"target_tokens": [], "end": "</s>", "without": without})
+
+
 def test_a_token_without_a_place_is_refused(translator: Translator) -> None:
     with pytest.raises(ConfigError, match="--instead was given without --alternatives"):
         whatif.found(translator, LINE, whatif.Asked(instead="w7"))

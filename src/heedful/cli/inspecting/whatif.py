@@ -143,7 +143,7 @@ def as_text(found: dict[str, Any]) -> str:
         parts.append(f"with {one['token']!r} there: {one['translation']}  (log p {one['log_probability']:.3f})")
     if "without" in found:
         one = found["without"]
-        told = f"what was said before loses {-one['change']:.3f} nats"
+        told = f"what was said before {'gains' if one['change'] > 0 else 'loses'} {abs(one['change']):.3f} nats"
         parts.append(f"without {', '.join(one['heads'])}: {one['translation']}  (log p {one['log_probability']:.3f}; {told})")
     if "saliency" in found:
         parts.append(saliency_text(found, found["saliency"]))
