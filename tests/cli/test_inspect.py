@@ -16,6 +16,7 @@ from workshop import heed, write_recipe
 from heedful.build import Translator, load
 from heedful.cli.inspecting.whatif import saliency_text
 from heedful.inspection.saliency import NOTE
+from heedful.inspection.sketch import colour
 from heedful.studies.reporting import Inspection
 
 SENTENCE = "w1 w2 w3"
@@ -202,6 +203,21 @@ def test_the_picture_of_a_rollout_has_no_heads(run: Path, tmp_path: Path) -> Non
     assert heed("inspect", run, SENTENCE, "--kind", "encoder", "--by", "rollout", "--picture", tmp_path / "look.svg") == 0
     written = words_of(tmp_path / "look.svg")
     assert {"layer 0", "layer 1", "all heads"} <= set(written) and "head 0" not in written
+
+
+def test_shades_of_norms_and_rollouts_reach_to_their_largest_value_which_is_told(
+    run: Path, seen: Inspection, tmp_path: Path
+) -> None:
+    picture = tmp_path / "look.svg"
+    rolled = {one.layer: one.weights for one in seen.views.rollout if one.kind.name == "encoder"}
+    asked = run, SENTENCE, "--target", "w3 w4", "--kind", "encoder", "--by", "rollout", "--picture", picture
+    assert heed("inspect", *asked) == 0 and len(rolled) == 2
+    assert all(f"to {float(values.max()):.2g}" in words_of(picture) for values in rolled.values())
+    assert heed("inspect", *asked, "--layer", "1") == 0
+    assert f"{float(rolled[1].max()):.3g}" in words_of(picture)
+    dark = "#{:02x}{:02x}{:02x}".format(*colour(1.0, "blue"))
+    cells = [one for one in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}rect") if one.get("fill") == dark]
+    assert len(cells) == int((rolled[1] == rolled[1].max()).sum())
 
 
 def test_the_report_takes_in_what_other_parts_found(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

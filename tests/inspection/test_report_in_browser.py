@@ -114,6 +114,8 @@ def test_the_numbers_in_the_page_are_those_of_the_trace(
         texts = "rows => rows.map(row => [...row.children].map(cell => cell.textContent))"
         opened.locator("#numbers td").first.wait_for()
         shown = opened.locator("#numbers tr").evaluate_all(texts)
+        scale = opened.locator("#scale-most").inner_text()
+    assert float(scale.split()[0]) == pytest.approx(1.0 if way == "weights" else float(expected.max()), rel=0.01)
     assert shown[0][1:] == seen.trace.keys(one) and [row[0] for row in shown[1:]] == seen.trace.queries(one)
     assert [row[1:] for row in shown[1:]] == [[f"{value:.4f}" for value in row] for row in expected.tolist()]
 

@@ -6,7 +6,7 @@
     words       a word in every cell: what each layer (rows) would say at each place (columns)
 
 Lengths are pixels, y grows downwards. A shade is the share of the largest value there may be: 1 for weights, the map's own
-largest for norms. What can be negative (`signed`) is red below zero and blue above.
+largest for norms and rollouts. What can be negative (`signed`) is red below zero and blue above.
 
     beside      several of these from left to right
     captioned   any of these with lines below it that say what is seen
@@ -103,12 +103,13 @@ def heat_map(
 
 
 def wall(layers: Sequence[tuple[int, Tensor]], title: str, *, relative: bool = False, merged: bool = False) -> Sketch:
-    """For each layer its number and (heads, query, key). relative: shades are of each head's own largest value. merged: there
-    is one map for all heads of a layer."""
+    """For each layer its number and (heads, query, key). relative: shades are of each map's own largest value, which stands
+    below it. merged: there is one map for all heads of a layer."""
     side = 96.0
     queries, keys = (max(maps.shape[axis] for _, maps in layers) for axis in (1, 2))
     tall, broad = side * min(1, queries / keys), side * min(1, keys / queries)
     left, top, gap = EDGE + 64, 2 * EDGE + 34, 12.0
+    step = tall + gap + (1.5 * SMALL if relative else 0)  # from layer to layer
     marks: list[Cells | Label | Line] = [Label(EDGE, EDGE, title, 15)]
     most_heads = max(len(maps) for _, maps in layers)
     marks += [
@@ -116,13 +117,15 @@ def wall(layers: Sequence[tuple[int, Tensor]], title: str, *, relative: bool = F
         for head, name in enumerate(["all heads"] if merged else [f"head {head}" for head in range(most_heads)])
     ]
     for row, (layer, maps) in enumerate(layers):
-        y = top + (tall + gap) * row
+        y = top + step * row
         marks.append(Label(left - 12, y + tall / 2, f"layer {layer}", SMALL, "end", colour=QUIET))
         for head, values in enumerate(maps):
-            most = max(float(values.max()), 1e-12) if relative else 1.0
-            marks.append(Cells(left + (broad + gap) * head, y, broad, tall, values, most, "blue"))
+            most, x = max(float(values.max()), 1e-12) if relative else 1.0, left + (broad + gap) * head
+            marks.append(Cells(x, y, broad, tall, values, most, "blue"))
+            if relative:
+                marks.append(Label(x + broad / 2, y + tall + SMALL, f"to {most:.2g}", SMALL, "middle", colour=QUIET))
     full = max(left + (broad + gap) * most_heads + EDGE, 2 * EDGE + wide(title, 15), left + 240)
-    bottom = top + (tall + gap) * len(layers)
+    bottom = top + step * len(layers)
     return Sketch(title, full, bottom + 56, marks + scale(left, bottom + 12, None if relative else 1.0, "blue"))
 
 
@@ -204,9 +207,9 @@ def captioned(sketch: Sketch, caption: Sequence[str]) -> Sketch:
 
 
 def scale(x: float, y: float, most: float | None, palette: Palette) -> list[Cells | Label | Line]:
-    """What the shades mean; most None: each head has a scale of its own."""
+    """What the shades mean; most None: each map has a scale of its own."""
     least = -1 if palette == "signed" else 0
-    ends = (f"{least * (most or 0):.3g}", f"{most:.3g}" if most is not None else "largest of the head")
+    ends = (f"{least * (most or 0):.3g}", f"{most:.3g}" if most is not None else "largest of each map")
     begin = x + wide(ends[0], SMALL) + 7
     return [
         Label(x, y + 6, ends[0], SMALL, colour=QUIET),

@@ -55,7 +55,7 @@ def wall(seen: Inspection, where: Where, spell: Spell) -> Sketch:
     layers = [(one.layer, values_of(seen, one, where.by)) for one in maps]
     rolled = where.by == "rollout"
     title = f"{where.kind}: {'rollout, all heads of a layer as one' if rolled else f'all heads, {where.by}'}"
-    made = sketch.wall(layers, title, relative=where.by == "norms", merged=rolled)
+    made = sketch.wall(layers, title, relative=where.by != "weights", merged=rolled)
     tokens = [shown(" ".join(names), LONGEST) for names in (seen.trace.queries(maps[0]), seen.trace.keys(maps[0]))]
     told = [spell(f"{side}: {names}") for side, names in zip(sides(seen, maps[0]), tokens, strict=True)]
     return sketch.captioned(made, [*sentences(seen, spell), *told])
@@ -67,7 +67,7 @@ def one_map(seen: Inspection, where: Where, lines: bool, spell: Spell) -> Sketch
     one, (values, *_) = chosen(seen, where)
     rows, columns = ([spell(name) for name in names] for names in (seen.trace.queries(one), seen.trace.keys(one)))
     place = f"head {where.head}, {where.by}" if where.head is not None else "rollout, all heads as one"
-    most = max(float(values.max()), 1e-12) if where.by == "norms" else 1.0
+    most = max(float(values.max()), 1e-12) if where.by != "weights" else 1.0
     title = f"{where.kind} · layer {one.layer} · {place}"
     made = (sketch.lines if lines else sketch.heat_map)(values, rows, columns, title, most)
     return sketch.captioned(made, [*sentences(seen, spell), *([] if lines else sides(seen, one))])

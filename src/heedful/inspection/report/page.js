@@ -4,7 +4,7 @@ const WAYS = { weights: "weights", norms: "norm-weighted", rollout: "rollout" };
 const ABOUT = {
   weights: "The weights themselves: the rows of a head sum to 1.",
   norms: "Each weight times the length of the projected vector that it weighs: what really came from each token (Kobayashi et al., 2020). Shades are of the head's own largest value.",
-  rollout: "All heads of a layer and all layers below it multiplied, half of each the token itself: where a token's content came from (Abnar and Zuidema, 2020).",
+  rollout: "All heads of a layer and all layers below it multiplied, half of each the token itself: where a token's content came from (Abnar and Zuidema, 2020). Shades are of the map's own largest value.",
 };
 const state = { kind: 0, way: "weights", layer: 0, head: 0, pinned: null };
 
@@ -95,7 +95,7 @@ function showWall() {
         type: "button", "aria-pressed": chosen, tabindex: chosen ? 0 : -1, "data-layer": i, "data-head": head,
         "aria-label": `${kind.name}, layer ${layer.layer}, ${state.way === "rollout" ? "rollout" : `head ${head}, entropy ${layer.entropy[head].toFixed(2)} bits`}`,
         onclick: () => choose(i, head), onkeydown: (event) => walk(event, i, head, layers),
-      }, thumbnail(map, state.way === "norms" ? most(map) : 1)));
+      }, thumbnail(map, state.way === "weights" ? 1 : most(map))));
     }
   });
   showHead(layers);
@@ -131,10 +131,10 @@ function showHead(layers) {
   const say = (text) => { byId("cell").textContent = text; };
   say("");
   byId("split").classList.toggle("stacked", Math.max(rows.length, columns.length) > 20 || layers.some((one) => one.heads > 8));
-  const top = state.way === "norms" ? most(map) : 1;
+  const top = state.way === "weights" ? 1 : most(map);
   drawMatrix(byId("matrix"), map, [rows, columns], { label: `${name}: matrix of ${rows.length} by ${columns.length} tokens`, top, say });
   drawLines(byId("lines"), map, [rows, columns], { label: `${name}: lines between tokens`, top });
-  byId("scale-most").textContent = state.way === "norms" ? `${top.toPrecision(3)} in this head` : "1";
+  byId("scale-most").textContent = state.way === "weights" ? "1" : `${top.toPrecision(3)} in this ${state.way === "rollout" ? "map" : "head"}`;
   const numbers = byId("numbers");
   const fill = () => numbers.open && numbers.querySelector("div").replaceChildren(make("table", {},
     make("tr", {}, make("th", {}), ...columns.map((column) => make("th", { dir: "auto", scope: "col" }, column))),
