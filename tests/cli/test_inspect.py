@@ -63,7 +63,7 @@ def test_a_sentence_is_translated_aligned_and_its_heads_are_told(
         (one,) = [one for one in seen.trace.maps if (one.kind.name, one.layer) == (row["kind"], row["layer"])]
         weights = one.weights[row["head"]].double()
         assert row["entropy"] == pytest.approx(float(-(weights * weights.clamp(min=1e-300).log2()).sum(-1).mean()), abs=1e-5)
-        assert row["confidence"] == pytest.approx(float(weights.amax(-1).mean()))
+        assert row["largest"] == pytest.approx(float(weights.amax(-1).mean()))
         assert row["most"] == seen.trace.keys(one)[int(weights.mean(0).argmax())]
 
 
@@ -78,6 +78,12 @@ def test_one_map_is_shown_in_full(run: Path, seen: Inspection, by: str, capsys: 
     assert heed("inspect", run, SENTENCE, "--target", "w3 w4", *where) == 0
     shown = capsys.readouterr().out.split()
     assert all(f"{value:.4f}" in shown for row in found["values"] for value in row)
+
+
+def test_what_counts_marks_is_not_called_confidence(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("inspect", run, SENTENCE) == 0
+    text = capsys.readouterr().out
+    assert "confidence" not in text and "largest: the mean of the largest weights, the start and the end counted" in text
 
 
 def test_rollout_is_of_a_layer(run: Path, seen: Inspection, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +107,7 @@ def test_the_table_is_of_what_is_asked_for(run: Path, seen: Inspection, by: str,
     for row, (one, head, shares) in zip(rows, expected, strict=True):
         assert (row["layer"], row["head"]) == (one.layer, None if by == "rollout" else head)
         assert row["entropy"] == pytest.approx(float(-(shares * shares.log2()).sum(-1).mean()), abs=1e-5)
-        assert row["confidence"] == pytest.approx(float(shares.amax(-1).mean()), abs=1e-5)
+        assert row["largest"] == pytest.approx(float(shares.amax(-1).mean()), abs=1e-5)
         assert row["most"] == seen.trace.keys(one)[int(shares.mean(0).argmax())]
     assert heed("inspect", *where) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("encoder")]

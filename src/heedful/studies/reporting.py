@@ -117,7 +117,7 @@ def page_of(seen: Inspection) -> tuple[dict[str, Any], Numbers]:
                     "lengths": numbers.add(lengths, exact=True),
                     "rollout": numbers.add(rolled[one.name].weights) if one.name in rolled else None,
                     "entropy": entropy(one.weights).mean(-1).tolist(),
-                    "confidence": one.weights.amax(-1).mean(-1).tolist(),
+                    "largest": one.weights.amax(-1).mean(-1).tolist(),
                 }
                 for one, lengths in maps
             ],

@@ -1,7 +1,7 @@
 """heed inspect RUN "a sentence": its translation, how the words align, and what every head looked at.
 
-kind   layer  head  entropy  confidence  looks most at
-cross  0      0     0.91     0.77        cats 0.26
+kind   layer  head  entropy  largest  looks most at
+cross  0      0     0.91     0.77     cats 0.26
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def heads_of(seen: Inspection, one: Map, by: str) -> list[dict[str, Any]]:
             "layer": one.layer,
             "head": None if by == "rollout" else head,
             "entropy": float(spread[head]),
-            "confidence": float(sure[head]),
+            "largest": float(sure[head]),
             "most": keys[int(most.indices[head])],
             "share": float(most.values[head]),
         }
@@ -150,12 +150,14 @@ def as_text(found: dict[str, Any]) -> str:
         parts.append(draw(torch.tensor(words["weights"]), words["source"], words["target"]))
         parts.append("links " + " ".join(f"{source}-{target}" for source, target in words["links"]))
     if "heads" in found:
-        rows = [("kind", "layer", "head", "entropy", "confidence", MOST[found["by"]])]
+        rows = [("kind", "layer", "head", "entropy", "largest", MOST[found["by"]])]
         for one in found["heads"]:
             place = one["kind"], str(one["layer"]), "all" if one["head"] is None else str(one["head"])
-            rows.append((*place, f"{one['entropy']:.2f}", f"{one['confidence']:.2f}", f"{one['most']} {one['share']:.2f}"))
+            rows.append((*place, f"{one['entropy']:.2f}", f"{one['largest']:.2f}", f"{one['most']} {one['share']:.2f}"))
         parts.append(table(rows))
-        parts.append(f"entropy in bits; confidence: the mean of the largest {OF[found['by']]}. {NOTE}")
+        parts.append(
+            f"entropy in bits; largest: the mean of the largest {OF[found['by']]}, the start and the end counted. {NOTE}"
+        )
     return "\n\n".join(parts)
 
 

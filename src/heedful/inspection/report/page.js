@@ -126,7 +126,7 @@ function showHead(layers) {
   const kind = facts.kinds[state.kind], layer = layers[state.layer], head = state.head;
   const name = state.way === "rollout" ? `${kind.name} · up to layer ${layer.layer} · rollout` : `${kind.name} · layer ${layer.layer} · head ${head} · ${WAYS[state.way]}`;
   byId("head-title").textContent = name;
-  byId("head-facts").textContent = state.way === "rollout" ? "" : `entropy ${layer.entropy[head].toFixed(4)} bits (${(2 ** layer.entropy[head]).toFixed(1)} tokens' worth) · largest weight on average ${layer.confidence[head].toFixed(4)}`;
+  byId("head-facts").textContent = state.way === "rollout" ? "" : `entropy ${layer.entropy[head].toFixed(4)} bits (${(2 ** layer.entropy[head]).toFixed(1)} tokens' worth) · largest weight on average ${layer.largest[head].toFixed(4)}`;
   const map = mapOf(layer, head, state.way), rows = facts.labels[layer.queries], columns = facts.labels[layer.keys];
   const say = (text) => { byId("cell").textContent = text; };
   say("");
