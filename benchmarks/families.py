@@ -42,6 +42,7 @@ RECIPES = {
     "bahdanau": "demo-bahdanau",
     "luong": "demo-luong",
     "gnmt": "demo-gnmt",
+    "deep_att": "demo-deep-att",
     "convs2s": "demo-convs2s",
     "bytenet": "demo-bytenet",
     "transformer": "demo",

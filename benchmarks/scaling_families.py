@@ -44,6 +44,7 @@ def configs(dim: int, longest: int) -> dict[str, ModelConfig]:
         "bahdanau": plain | {"embedding": dim, "readout": dim},
         "luong": layered,
         "gnmt": layered | {"layers": 3},
+        "deep_att": layered | {"decoder_layers": 2, "columns": 1},
         "convs2s": layered | {"layers": 4, "channels": dim, "max_positions": longest},
         "bytenet": plain | {"dim": dim // 2, "sets": 1},
     }

@@ -69,6 +69,8 @@ BESIDES: list[dict[str, Any]] = [
     {"scope": "local-p", "radius": 3, "feed": False, "tie": "all"},
     {"residual": False, "layers": 1, "decoder_layers": 3},
     {"residual": True, "layers": 4, "decoder_layers": 1, "tie": "output"},
+    {"straight": False, "columns": 1, "layers": 1, "decoder_layers": 3, "tie": "output"},
+    {"straight": True, "columns": 3, "layers": 4, "embedding": 12},
     {"residual": True, "layers": 3, "experts": 4, "experts_size": 24},
     {"residual": False, "layers": 2, "experts": 5, "experts_used": 3, "experts_size": 16},
 ]

@@ -14,6 +14,7 @@ from torch import Tensor
 from heedful.models.bahdanau import Bahdanau, BahdanauConfig
 from heedful.models.bytenet import ByteNet, ByteNetConfig
 from heedful.models.convs2s import ConvS2S, ConvS2SConfig
+from heedful.models.deep_att import DeepAtt, DeepAttConfig
 from heedful.models.gnmt import GNMT, GNMTConfig
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.models.luong import Luong, LuongConfig
@@ -41,12 +42,21 @@ MODELS: dict[str, Any] = {
     "bahdanau": Bahdanau,
     "luong": Luong,
     "gnmt": GNMT,
+    "deep_att": DeepAtt,
     "convs2s": ConvS2S,
     "bytenet": ByteNet,
     "gpt": GPT,
 }
 ModelConfig = Annotated[
-    TransformerConfig | SutskeverConfig | BahdanauConfig | LuongConfig | GNMTConfig | ConvS2SConfig | ByteNetConfig | GPTConfig,
+    TransformerConfig
+    | SutskeverConfig
+    | BahdanauConfig
+    | LuongConfig
+    | GNMTConfig
+    | DeepAttConfig
+    | ConvS2SConfig
+    | ByteNetConfig
+    | GPTConfig,
     Field(discriminator="family"),
     Untagged("family", "transformer"),
 ]

@@ -1,0 +1,133 @@
+"""Deep-Att: very deep LSTM stacks with a straight way through ("Deep Recurrent Models with Fast-Forward Connections for
+Neural Machine Translation", Zhou et al., 2016).
+
+    f_1 = W_1 x     h_k = lstm_k(f_k)     f_{k+1} = W_{k+1} [f_k; h_k]
+
+From the words to the top leads a chain of linear maps without any recurrence; along it gradients reach the lowest layer of
+sixteen. Layers of the encoder read in turn from the left and from the right; two such columns, of which one begins from the
+left and the other from the right, describe every token together. Layer 1 of the decoder looks as Bahdanau's does and takes
+[y; c]; only it walks token by token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from heedful.models.recurrent import Recurrent, RecurrentConfig, Said
+from heedful.nn.dropout import Dropout
+from heedful.nn.layers import Layers
+from heedful.nn.linear import linear
+from heedful.nn.looking import LooksBefore
+from heedful.nn.recurrent import Lstm, Read
+from heedful.nn.rows import Tree
+from heedful.nn.scores import Additive, SourceAttention
+from heedful.nn.taps import Tap
+from heedful.schema import Probability
+
+
+class DeepAttConfig(RecurrentConfig):
+    """Sizes default to the paper's."""
+
+    family: Literal["deep_att"] = "deep_att"
+    dim: PositiveInt = 512
+    layers: PositiveInt = 9
+    decoder_layers: PositiveInt | None = None  # two fewer than `layers` unless said
+    columns: PositiveInt = 2  # of the encoder, which begin in turn from the left and from the right
+    straight: bool = True  # fast-forward connections; without them a layer takes only what the one below said
+    dropout: Probability = 0.1
+
+    @property
+    def saying_layers(self) -> int:
+        return self.decoder_layers or max(self.layers - 2, 1)
+
+
+class Links(nn.Module):
+    """W [f; h]: what the next layer takes; without the straight way, W h."""
+
+    def __init__(self, passed: int, dim: int, *, straight: bool) -> None:
+        super().__init__()
+        self.straight = straight
+        self.map = linear(passed + dim if straight else dim, dim)
+
+    def forward(self, passed: Tensor, said: Tensor) -> Tensor:
+        """(rows, time, passed), (rows, time, dim) -> (rows, time, dim)."""
+        return self.map(torch.cat((passed, said), dim=-1) if self.straight else said)
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class Column(nn.Module):
+    def __init__(self, config: DeepAttConfig, *, back: bool) -> None:
+        super().__init__()
+        dim, self.back = config.dim, back
+        self.first = linear(config.word_dim, dim)
+        self.layers = Layers(Lstm(dim, dim) for _ in range(config.layers))
+        self.links = Layers(Links(dim, dim, straight=config.straight) for _ in range(config.layers - 1))
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (sources, time, word_dim), mask (sources, time): padding stands at the end -> (sources, time, dim)."""
+        passed, turned = self.first(x), None if mask is None else mask.flip(1)
+        for at, layer in enumerate(self.layers):
+            given, turns = self.dropout(passed), (at % 2 == 1) != self.back
+            said = layer(given.flip(1), None, turned)[0].flip(1) if turns else layer(given, None, mask)[0]
+            if at < len(self.links):
+                passed = self.links[at](passed, said)
+        return said
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class Columns(nn.Module):
+    def __init__(self, config: DeepAttConfig) -> None:
+        super().__init__()
+        self.columns = Layers(Column(config, back=at % 2 == 1) for at in range(config.columns))
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Read:
+        return Read(torch.cat([column(x, mask) for column in self.columns], dim=-1), [])  # (sources, time, columns x dim)
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class StraightDecoder(nn.Module):
+    """It begins with zeros: all it knows of the source it finds by looking."""
+
+    def __init__(self, config: DeepAttConfig) -> None:
+        super().__init__()
+        dim, words, read_dim = config.dim, config.word_dim, config.columns * config.dim
+        self.bottom = LooksBefore(Lstm(words, dim, fed=read_dim), SourceAttention(Additive(dim, read_dim)))
+        self.above = Layers(Lstm(dim, dim) for _ in range(config.saying_layers - 1))
+        sizes = [words + read_dim] + [dim] * (config.saying_layers - 1)
+        self.links = Layers(Links(passed, dim, straight=config.straight) for passed in sizes)  # the last leads to the words
+        self.dropout = Dropout(config.dropout)
+        self.out = Tap()
+
+    def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
+        states = [layer.beginning(len(read.words), read.words) for layer in (self.bottom.layer, *self.above)]
+        return self.bottom.cross.remember(read.words, mask), states
+
+    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
+        said, found, state = self.bottom(x, memory, past[0], real)
+        passed, states = self.links[0](torch.cat((x, found), dim=-1), said), [state]
+        for layer, link, before in zip(self.above, list(self.links)[1:], past[1:], strict=True):
+            said, state = layer(self.dropout(passed), before, real)
+            passed = link(passed, said)
+            states.append(state)
+        return Said(self.out(passed), states, {})
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class DeepAtt(Recurrent):
+    def __init__(self, config: DeepAttConfig, source_vocab: int, target_vocab: int) -> None:
+        super().__init__(config, source_vocab, target_vocab)
+        self.encoder = Columns(config)
+        self.decoder = StraightDecoder(config)
