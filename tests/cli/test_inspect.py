@@ -290,3 +290,22 @@ def test_a_notebook_gets_the_same_inspection(seen: Inspection, run: Path, tmp_pa
     assert seen._repr_html_().startswith("<iframe")
     assert heed("inspect", run, SENTENCE, "--target", "w3 w4", "--html", tmp_path / "cli.html") == 0
     assert (tmp_path / "cli.html").read_text() == seen.save(tmp_path / "notebook.html").read_text()
+
+
+@pytest.mark.parametrize("asked", [("--lens",), ("--saliency",), ("--alternatives", "0"), ("--patch-from", "w4 w5")])
+def test_what_needs_no_attention_is_told_of_a_model_without_any(
+    asked: tuple[str, ...], fixed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert heed("inspect", fixed, SENTENCE, *asked) == 0
+    assert heed("inspect", fixed) == 0
+    assert asked[0] in capsys.readouterr().out or asked[0] == "--patch-from"
+    assert heed("inspect", fixed, SENTENCE) == 2
+    assert "does not attend" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def fixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fixed")
+    family = 'model={family="sutskever", dim=8, layers=1}'
+    assert heed("train", write_recipe(folder), family, "training.steps=2", "--run", folder / "run") == 0
+    return folder / "run"

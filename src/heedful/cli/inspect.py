@@ -152,7 +152,7 @@ def asked(given: dict[str, Any]) -> list[str]:
 
 
 def looked(worker: Worker, given: dict[str, Any]) -> dict[str, Any]:
-    """What several parts need of a sentence: the inspection, what of it is meant, and what if."""
+    """What several parts need of a sentence: what of it is meant, what if, and the inspection where maps are asked for."""
     from heedful.cli.inspecting.sentence import Where
     from heedful.cli.inspecting.whatif import Asked
     from heedful.errors import ConfigError
@@ -164,11 +164,13 @@ def looked(worker: Worker, given: dict[str, Any]) -> dict[str, Any]:
     alone = [flag(name) for name in ("target", "search") if name in given and task == "language"]
     if alone:
         raise ConfigError(f"{alone[0]} has no effect in a run of task 'language', where nothing is translated")
+    where = Where(**{name: given[name] for name in Where._fields if name in given})
+    known = {"where": where, "asked": Asked(**{name: given[name] for name in Asked._fields if name in given})}
+    if "sentence" not in asked(given) and not any(option in given for option in ENDINGS):
+        return known
     config = worker.search(given.get("search", [])) if task == "translation" else None
     about = [f"{worker.run.model.family}", str(worker.checkpoint.parent.parent.name)]
-    seen = inspect(worker.system, given["sentence"], config, given.get("target"), about)
-    where = Where(**{name: given[name] for name in Where._fields if name in given})
-    return {"seen": seen, "where": where, "asked": Asked(**{name: given[name] for name in Asked._fields if name in given})}
+    return known | {"seen": inspect(worker.system, given["sentence"], config, given.get("target"), about)}
 
 
 def answer(worker: Worker, part: Part, known: dict[str, Any]) -> tuple[dict[str, Any], str]:

@@ -85,7 +85,8 @@ def inspect(system: System, text: str, config: SearchConfig | None, target: str 
     trace = read_alone(system, text) if config is None else look_at(system, text, config, target)
     if not trace.maps:
         raise ConfigError(
-            "this model does not attend, so it looks at nothing", hint="`heed explain` has --step and --search for it"
+            "this model does not attend, so it looks at nothing",
+            hint="--lens, --saliency, --alternatives and --patch-from work without; `heed explain` has --step and --search",
         )
     return Inspection(trace, views_of(system, trace), facts)
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from heedful.inspection.maps import Map
     from heedful.worker import Worker
 
-# How to ask, what it tells, and what a run must have: attention, at a source or in a text; a position scheme; words to say.
+# How to ask, what it tells, and what a run must have: attention, at a source or in a text; a position scheme; words to say,
+# of a translation or of a text; experts.
 ASK = (
     ('"a sentence"', "its translation, alignment, and what every head looked at", "source"),
     ('"a sentence"', "what every head looked at", "text"),
@@ -31,10 +32,10 @@ ASK = (
         "source",
     ),
     ('"a sentence" --kind {kind} --picture look.svg', "a wall of heads; with --head one map", "text"),
-    ('"a sentence" --lens', "what each layer would say next", "attention"),
-    ('"a sentence" --saliency', "gradient x input beside attention", "source"),
-    ('"a sentence" --saliency', "gradient x input of what was read before", "text"),
-    ('"a sentence" --alternatives 0', "what else might have been said at a token", "attention"),
+    ('"a sentence" --lens', "what each layer would say next", "words"),
+    ('"a sentence" --saliency', "gradient x input beside attention", "translating"),
+    ('"a sentence" --saliency', "gradient x input of what was read before", "reading"),
+    ('"a sentence" --alternatives 0', "what else might have been said at a token", "words"),
     ("--heads", "what each head does, and how much depends on it", "attention"),
     ("--positions", "the position schemes, and lengths beyond those trained on", "positions"),
     ("--experts", "who of a mixture of experts does the work", "experts"),
@@ -94,7 +95,8 @@ def has_experts(model: nn.Module) -> bool:
 def asks_of(task: str, maps: Sequence[Map], *, has_positions: bool, has_experts: bool) -> dict[str, str]:
     """What can be asked of such a run -> what it tells."""
     speaks = task in ("translation", "language")
-    known = {"positions": has_positions, "words": speaks, "experts": has_experts and task == "translation"}
+    known = {"positions": has_positions, "words": speaks, "translating": task == "translation", "reading": task == "language"}
+    known["experts"] = has_experts and task == "translation"
     has = {name for name, is_so in known.items() if is_so}
     some = [one for one in maps if len(one.weights)]  # a layer may have lost all its heads
     if not some:
