@@ -18,7 +18,7 @@ CELLS = [
     Cell("cross", 0, 0, 0.1, ["align"]),
 ]
 
-MEANING = Meaning("lost", "-1: the token before")
+MEANING = Meaning("nats", "blue: lost", "-1: the token before")
 
 
 def test_every_head_has_its_cell_and_its_words() -> None:
@@ -45,7 +45,17 @@ def test_the_heavier_a_head_the_darker_its_cell() -> None:
     encoder = picture_of(CELLS, MEANING).axes[0]
     brightness = {cell[:3]: sum(patch.get_facecolor()[:3]) for cell, patch in zip(CELLS, encoder.patches, strict=False)}
     assert brightness["encoder", 0, 0] < brightness["encoder", 1, 1] < brightness["encoder", 0, 1]
-    assert brightness["encoder", 1, 0] == brightness["encoder", 0, 1]  # who does harm is as light as who does nothing
+
+
+def test_who_does_harm_is_orange_who_does_nothing_white_and_who_helps_blue() -> None:
+    cells = [Cell("cross", 0, head, value, []) for head, value in enumerate((-0.042, 0.0, 0.042, 1.0))]
+    picture = picture_of(cells, MEANING)
+    harm, nothing, help, most = [patch.get_facecolor()[:3] for patch in picture.axes[0].patches]
+    assert harm[0] > harm[2] + 0.1 and help[2] > help[0] + 0.1
+    assert min(nothing) > 0.98 and sum(most) < sum(help) < sum(nothing)
+    assert picture.axes[-1].get_ylabel() == "nats" and "blue: lost · square-root scale" in picture.get_supxlabel()
+    low, high = picture.axes[-1].get_ylim()
+    assert (float(low), float(high)) == pytest.approx((-0.042, 1.0))
 
 
 @pytest.mark.parametrize("name", ["heads.svg", "heads.png"])

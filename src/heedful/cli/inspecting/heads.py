@@ -146,7 +146,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
     from heedful.inspection.head_pictures import Cell, Meaning, draw_heads
 
     cells = [Cell(head["kind"], head["layer"], head["head"], head["ablation"], marks(head)) for head in found["heads"]]
-    draw_heads(cells, path, Meaning("lost without the head, nats a token", explained(cells)))
+    draw_heads(cells, path, Meaning("nats a token", "blue: lost without the head · orange: gained", explained(cells)))
 
 
 def explained(cells: Sequence[Cell]) -> str:
