@@ -100,3 +100,20 @@ def test_without_its_training_text_a_run_counts_the_sentences_looked_at(
     gone = translator.run.data.model_copy(update={"train": (corpus.model_copy(update={"tsv": str(tmp_path / "gone.tsv")}),)})
     monkeypatch.setattr(translator, "run", translator.run.model_copy(update={"data": gone}))
     assert found(translator, data=lines)["frequencies"] == "these sentences, for the training text is not there"
+
+
+@pytest.mark.parametrize(("terminal", "json", "barred"), [(True, False, True), (True, True, False), (False, False, False)])
+def test_a_bar_moves_on_a_terminal_unless_a_machine_reads(
+    translator: Translator,
+    terminal: bool,
+    json: bool,
+    barred: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    run = translator.checkpoint.parent.parent
+    assert heed("inspect", run, "--heads", "--sentences", "5", *["--json"] * json) == 0
+    told = capsys.readouterr()
+    assert ("heads, 5 sentences" in told.err and "100%" in told.err) == barred and "heads, 5 sentences" not in told.out

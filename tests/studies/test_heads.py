@@ -266,3 +266,12 @@ def test_who_does_not_fit_is_left_out() -> None:
 def test_frequencies_count_tokens() -> None:
     counted = frequencies_in(spaces(), ["a b a", "c"])
     assert {word: int(counted[spaces().encode(word)[0]]) for word in "abcd"} == {"a": 2, "b": 1, "c": 1, "d": 0}
+
+
+def test_the_shares_of_work_that_are_told_add_up_to_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.studies.heads.BATCH", 10)
+    system = system_of(tiny_model(Variant("transformer", ())))
+    shares: list[float] = []
+    found = study(system, pairs_of(system, samples()), {}, shares.append)
+    assert len(shares) >= 2 * (len(found.heads) + 1)  # in several batches
+    assert sum(shares) == pytest.approx(1.0) and min(shares) > 0

@@ -45,7 +45,7 @@ class Part(NamedTuple):
 DRAWN = ("kind", "lens", "saliency")  # of a sentence, beside its alignment
 WHATIF = ("alternatives", "saliency", "patch_from", "without")
 PARTS: dict[str, Part] = {
-    "heads": Part("heads", "What each head does", ("data", "conllu", "sentences"), ("heads",)),
+    "heads": Part("heads", "What each head does", ("data", "conllu", "sentences", "json"), ("heads",)),
     "positions": Part("positions", "Positions", ("sentences",), ("positions",)),
     "experts": Part("experts", "Experts", ("sentences",), ("experts",)),
     "cost": Part("cost", "Cost", ("rows", "tokens"), ("cost",)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -24,6 +25,20 @@ def put(result: dict[str, Any]) -> None:
 
 def talk(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress(what: str, *, quiet: bool = False) -> Iterator[Callable[[float], None]]:
+    """A bar on a terminal while something takes long; tell it what share was done since it was told last."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn()
+    eta = TextColumn("eta"), TimeRemainingColumn(compact=True)
+    with Progress(*columns, *eta, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda share: bar.advance(task, share)
 
 
 def opened(path: Path | None, option: str) -> TextIO:

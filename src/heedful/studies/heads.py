@@ -8,7 +8,7 @@ One pass tells where all of them look, one more with gradients and one for each 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,6 +28,7 @@ from heedful.tasks.batches import Batch, collate, pad
 from heedful.tasks.translating import System, batches_of
 
 BATCH = 2**11  # tokens
+Tell = Callable[[float], None]
 
 
 class Head(NamedTuple):
@@ -64,8 +65,9 @@ class Study(NamedTuple):
     loss: float  # nats a token of the targets
 
 
-def study(system: System, pairs: Sequence[Pair], frequencies: Frequencies) -> Study:
-    """frequencies: of a side's tokens; without them nobody is asked for the rare ones."""
+def study(system: System, pairs: Sequence[Pair], frequencies: Frequencies, tell: Tell = lambda share: None) -> Study:
+    """frequencies: of a side's tokens; without them nobody is asked for the rare ones. tell: hears what share of the work was
+    done since it heard last."""
     model = system.models[0]
     assert isinstance(model, nn.Module), "models are modules"
     if not attentions(model):
@@ -81,7 +83,8 @@ def study(system: System, pairs: Sequence[Pair], frequencies: Frequencies) -> St
         surprise = partial(losses_of, system, batch)
         loss += gather(gathered, model, some, surprise, frequencies)
         gradients = added(gradients, gate_gradients(model, surprise))
-        grown = added(grown, ablations(model, surprise))
+        passes = 1 + sum(map(len, gradients.values()))  # nearly all of the work
+        grown = added(grown, ablations(model, telling(surprise, tell, len(some) / len(pairs) / passes)))
         relevant = added(relevant, relevances_of(system, batch))
     tokens = sum(len(pair.target.ids) + 1 for pair in pairs)
     heads: list[Head] = []
@@ -90,6 +93,15 @@ def study(system: System, pairs: Sequence[Pair], frequencies: Frequencies) -> St
             share = relevant[name] / tokens if name in relevant else None
             heads += heads_of(name, kind, gathered.get(name), Matters(gradients[name] / tokens, grown[name] / tokens, share))
     return Study(heads, loss / tokens)
+
+
+def telling(surprise: Surprise, tell: Tell, share: float) -> Surprise:
+    def passed() -> Tensor:
+        losses = surprise()
+        tell(share)
+        return losses
+
+    return passed
 
 
 def gather(

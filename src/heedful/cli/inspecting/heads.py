@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.cli.output import table
+from heedful.cli.output import progress, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 COUNTED = 20_000  # lines of training text from which it is known what is rare
 
 
-def found(worker: Worker, *, data: Path | None = None, conllu: Path | None = None, sentences: int = 200) -> dict[str, Any]:
+def found(
+    worker: Worker, *, data: Path | None = None, conllu: Path | None = None, sentences: int = 200, json: bool = False
+) -> dict[str, Any]:
     """data: lines of source, TAB target, TAB alignment, the last two as far as they are known; the run's validation data
-    unless a file is given."""
+    unless a file is given. json: a machine reads it, and watches no bar."""
     from heedful.errors import ConfigError, DataError
     from heedful.studies.head_samples import pairs_of, texts_of, translated
     from heedful.studies.heads import study
@@ -48,7 +50,8 @@ def found(worker: Worker, *, data: Path | None = None, conllu: Path | None = Non
             hint="give sentences like those that the model was trained on",
         )
     frequencies, counted = frequencies_of(worker, samples)
-    seen = study(worker.system, pairs, frequencies)
+    with progress(f"heads, {len(pairs):,} sentences", quiet=json) as tell:
+        seen = study(worker.system, pairs, frequencies, tell)
     return {
         "corpus": str(conllu or data or "the run's validation data"),
         "sentences": len(pairs),
