@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from heedful.inspection.explaining.html import render
-from heedful.inspection.explaining.stages import Explanation, Stage
+from heedful.inspection.explaining.stages import Explanation, Matrix, Mistake, Stage
 from heedful.inspection.explaining.tree import Node, Tree
 from heedful.studies.explaining import TOPICS
 
@@ -61,3 +61,24 @@ def test_the_end_of_a_longer_sentence_is_in_sight(browser: Any, tmp_path: Path, 
 def test_on_a_telephone_the_tree_scrolls_and_the_page_does_not(browser: Any, tmp_path: Path) -> None:
     hidden, wide = found(browser, render(straight(7)), tmp_path / "page.html", 390)
     assert hidden > 0 and wide == 390
+
+
+def test_a_table_that_is_cut_off_is_shaded_at_its_edge_under_a_cover_that_scrolls_with_its_end(
+    browser: Any, tmp_path: Path
+) -> None:
+    words = [f"word{at}" for at in range(24)]
+    scores = Matrix("S", ["query"], words, [[0.5] * len(words)])
+    stage = Stage("scores", "", [scores], "", [Mistake("it", [scores], "It is.")])
+    (tmp_path / "page.html").write_text(render(Explanation("rows", "", [stage])), encoding="utf-8")
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    opened.goto((tmp_path / "page.html").as_uri())
+    cards = opened.locator(".scroll").evaluate_all(
+        """all => all.map(one => { const [style, ground] = [one, one.closest('aside, section')].map(part => getComputedStyle(part));
+        return { cut: one.scrollWidth > one.clientWidth, image: style.backgroundImage, moves: style.backgroundAttachment,
+                 ground: ground.backgroundColor }; })"""
+    )
+    opened.close()
+    assert len(cards) == 2 and len({card["ground"] for card in cards}) == 2
+    for card in cards:
+        assert card["cut"] and card["moves"] == "local, scroll"
+        assert card["image"].count("linear-gradient") == 2 and card["ground"] in card["image"].split("linear-gradient")[1]

@@ -12,9 +12,10 @@ from heedful.inspection.explaining.text import said, shown
 
 STYLE = """
 :root { color-scheme: light dark; --back: #fbfaf7; --card: #ffffff; --ink: #1d2129; --soft: #5b6472; --line: #dcdfe4;
+        --shade: #b3bac4;
         --accent: #1f5fbf; --share: 31, 95, 191; --wrong: #a8332a; --wrong-back: #fdf3f1; --right: #1c6b3c; }
 @media (prefers-color-scheme: dark) {
-  :root { --back: #14171c; --card: #1c2027; --ink: #e6e8eb; --soft: #a3acb8; --line: #353b45;
+  :root { --back: #14171c; --card: #1c2027; --ink: #e6e8eb; --soft: #a3acb8; --line: #353b45; --shade: #596270;
           --accent: #83b1f5; --share: 96, 152, 235; --wrong: #f0938a; --wrong-back: #2a1f20; --right: #7fd0a0; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--back); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
@@ -25,15 +26,16 @@ h2 { font-size: 1.15rem; margin: 0; }
 h3 { font-size: .95rem; margin: 0 0 .25rem; color: var(--wrong); }
 p { margin: .5rem 0; max-width: 46rem; }
 .opening { color: var(--soft); font-size: 1.05rem; }
-section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1rem 1.1rem; margin: 1.1rem 0; }
+section { --ground: var(--card); background: var(--ground); border: 1px solid var(--line); border-radius: 10px;
+          padding: 1rem 1.1rem; margin: 1.1rem 0; }
 header { display: flex; flex-wrap: wrap; gap: .25rem 2rem; align-items: center; justify-content: space-between; }
 .formula { display: flex; flex-wrap: wrap; align-items: center; gap: 0 1.6rem; }
 .formula { max-width: 100%; overflow: auto hidden; padding: 4px 0; }
 math { font-size: 1.1rem; margin: 0; width: auto; padding: .15rem 0; }
 .matrices { display: flex; flex-wrap: wrap; gap: 1rem 2rem; margin: .75rem 0; }
-.scroll { overflow-x: auto; max-width: 100%; }
-.scroll:has(svg) { background: linear-gradient(to left, var(--card) 1.5rem, transparent) right / 3rem 100% no-repeat local,
-                   linear-gradient(to left, var(--line), transparent) right / 1.5rem 100% no-repeat; } /* a shade: it scrolls */
+.scroll { overflow-x: auto; max-width: 100%;
+          background: linear-gradient(to left, var(--ground) 1.5rem, transparent) right / 3rem 100% no-repeat local,
+                      linear-gradient(to left, var(--shade), transparent) right / 1.5rem 100% no-repeat; } /* it scrolls */
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .55rem; text-align: right; white-space: nowrap; }
 thead th { border-bottom: 1px solid var(--line); font-weight: 600; }
@@ -41,8 +43,8 @@ th:first-child { text-align: left; }
 tbody th { font-weight: 500; color: var(--soft); }
 thead th:first-child { color: var(--accent); font-style: italic; }
 td.word, th.word { text-align: left; }
-aside { border-left: 3px solid var(--wrong); background: var(--wrong-back); border-radius: 0 8px 8px 0; padding: .7rem .9rem;
-        margin: .9rem 0 0; }
+aside { --ground: var(--wrong-back); border-left: 3px solid var(--wrong); background: var(--ground);
+        border-radius: 0 8px 8px 0; padding: .7rem .9rem; margin: .9rem 0 0; }
 aside p { font-size: .925rem; }
 .check { color: var(--right); font-size: .9rem; margin: .3rem 0; }
 .check.off { color: var(--wrong); }
