@@ -8,8 +8,9 @@ from tiny import VARIANTS, VOCAB, Variant, tiny_model
 
 from heedful.inspection.cost import Cost, counted, on_paper, part_of, total
 from heedful.inspection.limits import measure
-from heedful.inspection.scenes import Size, kinds, memory, reading, saying, training_step
+from heedful.inspection.scenes import Size, kinds, memory, parameters_by_part, reading, saying, training_step
 from heedful.nn.linear import linear
+from heedful.nn.sequence_layers import LayerSize
 
 SIZE = Size(rows=3, source=6, target=7)
 DIM, HIDDEN, LAYERS = 16, 32, 2
@@ -70,10 +71,18 @@ def test_every_model_can_be_counted_and_stays_as_it_was(variant: Variant) -> Non
 
 def test_twice_the_tokens_are_four_times_the_scores_and_twice_everything_else() -> None:
     """Of the work of one layer of dim d on n tokens: attention's look is n^2 d, a window's is r n d."""
-    growth = {kind.name: kind.twice.work / kind.once.work for kind in kinds(dim=16, heads=2, time=32)}
+    growth = {kind.name: kind.twice.work / kind.once.work for kind in kinds(LayerSize(dim=16, heads=2, window=8), 32)}
     assert growth["parameter-free"] == 4
     assert 2 < growth["self-attention"] < 4
     assert all(growth[name] == 2 for name in ("lstm", "gru", "convolution", "dilated", "restricted"))
+
+
+def test_parts_own_all_parameters_and_keep_all_that_is_kept() -> None:
+    model = tiny_model(PLAIN)
+    assert sum(parameters_by_part(model).values()) == sum(parameter.numel() for parameter in model.parameters())
+    bill = training_step(model, SIZE)
+    assert sum(bill.kept_by(part) for part in bill.parts) == memory(model, SIZE).activations
+    assert bill.kept_by("encoder.feed_forward") > 0
 
 
 def test_a_part_is_named_two_deep_without_numbers() -> None:

@@ -49,12 +49,15 @@ class Bill:
     """Costs by part, in the order in which the parts were first used, and what is kept for the backward pass."""
 
     parts: dict[str, Cost] = field(default_factory=dict)
-    kept: dict[int, int] = field(default_factory=dict)  # storage -> bytes
+    kept: dict[int, tuple[str, int]] = field(default_factory=dict)  # storage -> the part that keeps it, bytes
     path: list[str] = field(default_factory=lambda: [""])  # the modules that are at work, the innermost last
 
     def charge(self, cost: Cost) -> None:
         part = part_of(self.path[-1])
         self.parts[part] = total([self.parts.get(part, Cost()), cost])
+
+    def kept_by(self, part: str) -> int:
+        return sum(size for keeper, size in self.kept.values() if keeper == part)
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
@@ -90,7 +93,7 @@ def counted(model: nn.Module) -> Iterator[Bill]:
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage._cdata not in own:
-            bill.kept[storage._cdata] = storage.nbytes()
+            bill.kept.setdefault(storage._cdata, (part_of(bill.path[-1]), storage.nbytes()))
         return tensor
 
     hooks = [module.register_forward_pre_hook(enter(name)) for name, module in model.named_modules()]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.inspection.cost import Bill, Cost, counted, on_paper, tensors, total
+from heedful.inspection.cost import Bill, Cost, counted, on_paper, part_of, tensors, total
 from heedful.nn.rows import State
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
 
@@ -81,10 +81,19 @@ SCENES = {"a training step": training_step, "reading": reading, "saying one toke
 
 def memory(model: nn.Module, size: Size) -> Memory:
     weights = size_of(model.parameters())
-    activations = sum(training_step(model, size).kept.values())
+    activations = sum(size for _, size in training_step(model, size).kept.values())
     with torch.no_grad():
         state = all_but_one_said(on_paper(model).eval(), size)
     return Memory(weights, weights, 2 * weights, activations, size_of(tensors((state.memory, state.past, state.written))))
+
+
+def parameters_by_part(model: nn.Module) -> dict[str, int]:
+    """How many weights each part has; those that several share belong to the first."""
+    found: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        part = part_of(name.rpartition(".")[0])
+        found[part] = found.get(part, 0) + parameter.numel()
+    return found
 
 
 def size_of(several: Iterable[Tensor]) -> int:
@@ -97,23 +106,25 @@ def tokens(rows: int, time: int) -> Tensor:
 
 
 class Kind(NamedTuple):
-    """A kind of sequence layer, and what one layer does to n tokens and to twice as many."""
+    """A kind of sequence layer, what is said of it, and what one layer does to n tokens and to twice as many."""
 
     name: str
     formula: str
+    steps: str  # that must follow one another
+    path: str  # between the tokens that are farthest apart
     once: Cost
     twice: Cost
 
 
-def kinds(dim: int, heads: int, time: int) -> list[Kind]:
+def kinds(size: LayerSize, time: int) -> list[Kind]:
     """The complexity table of "Attention Is All You Need", counted: what doubling the length does to each kind of layer."""
     found = []
     for name, made in SEQUENCE_LAYERS.items():
-        layer = made(LayerSize(dim=dim, heads=heads, window=min(128, time // 2))).to("meta").eval()
+        layer = made(size).to("meta").eval()
         costs = []
         for length in (time, 2 * time):
             with torch.no_grad(), counted(layer) as bill:
-                layer(torch.empty(1, length, dim, device="meta"))
+                layer(torch.empty(1, length, size.dim, device="meta"))
             costs.append(total(list(bill.parts.values())))
-        found.append(Kind(name, made.cost, *costs))
+        found.append(Kind(name, made.cost, made.steps, made.path, *costs))
     return found

@@ -53,6 +53,8 @@ class SequenceLayer(nn.Module):
     """A kind overrides `mix`, and says what it costs."""
 
     cost: ClassVar[str]  # operations, as in the table above
+    steps: ClassVar[str] = "1"  # that must follow one another
+    path: ClassVar[str] = "1"  # between the two tokens that are farthest apart: how many layers or steps
 
     def __init__(self, size: LayerSize) -> None:
         super().__init__()
@@ -107,7 +109,7 @@ def look(x: Tensor, mask: Tensor | None, *, causal: bool) -> Sight:
 class RestrictedAttention(SequenceLayer):
     """Self-attention that sees a window: the last r tokens, or those at most r / 2 away."""
 
-    cost = "r n d"
+    cost, path = "r n d", "n / r"
 
     def __init__(self, size: LayerSize) -> None:
         super().__init__(size)
@@ -150,7 +152,7 @@ class Recurrent(SequenceLayer):
 
     Each walks over the real tokens alone: they are brought together first, and put back in their places afterwards."""
 
-    cost = "n d^2"
+    cost, steps, path = "n d^2", "n", "n"
     cell: ClassVar[type[nn.LSTM] | type[nn.GRU]]
 
     def __init__(self, size: LayerSize) -> None:
@@ -196,7 +198,7 @@ class Gru(Recurrent):
 class Convolution(SequenceLayer):
     """A weighted sum over k neighbours, half of which opens and shuts the other (gated linear units, Dauphin et al., 2017)."""
 
-    cost = "k n d^2"
+    cost, path = "k n d^2", "n / k"
 
     def __init__(self, size: LayerSize, dilation: int = 1) -> None:
         super().__init__(size)
@@ -217,6 +219,8 @@ class Convolution(SequenceLayer):
 
 class DilatedConvolution(Convolution):
     """The same with gaps (ByteNet, Kalchbrenner et al., 2016): stacked with growing gaps it sees far in few layers."""
+
+    path = "log_k n"
 
     def __init__(self, size: LayerSize) -> None:
         super().__init__(size, size.dilation)
