@@ -73,7 +73,8 @@ def test_a_table_that_is_cut_off_is_shaded_at_its_edge_under_a_cover_that_scroll
     opened = browser.new_page(viewport={"width": 1280, "height": 900})
     opened.goto((tmp_path / "page.html").as_uri())
     cards = opened.locator(".scroll").evaluate_all(
-        """all => all.map(one => { const [style, ground] = [one, one.closest('aside, section')].map(part => getComputedStyle(part));
+        """all => all.map(one => {
+        const [style, ground] = [one, one.closest('aside, section')].map(part => getComputedStyle(part));
         return { cut: one.scrollWidth > one.clientWidth, image: style.backgroundImage, moves: style.backgroundAttachment,
                  ground: ground.backgroundColor }; })"""
     )
