@@ -78,8 +78,8 @@ def as_text(found: dict[str, Any]) -> str:
         f"{found['parameters']:,} parameters; {found['rows']} sentences of {found['tokens']} tokens",
         f"this machine: {short(machine['operations'])}FLOP/s, {short(machine['bytes'])}B/s; "
         f"below {machine['ridge']:.1f} FLOP a byte it waits for its memory",
-        "FLOP are those of matrix products; norms, sums and the update are paid for in bytes moved. Attention is one kernel that "
-        "keeps its scores to itself. Kept: for the backward pass",
+        "FLOP are those of matrix products; norms, sums and the update are paid for in bytes moved. Attention is one kernel "
+        "that keeps its scores to itself. Kept: for the backward pass",
     ]
     for name, parts in found["scenes"].items():
         kept = any(one["kept"] for one in parts)
