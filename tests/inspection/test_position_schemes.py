@@ -11,7 +11,7 @@ from tiny import PLAIN, Variant, tiny_model
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.position_pictures import Drawn, draw_positions
+from heedful.inspection.position_pictures import Drawn, dimensions, draw_positions, picture
 from heedful.inspection.positions import (
     beyond,
     by_distance,
@@ -159,6 +159,34 @@ def test_every_scheme_can_be_drawn(suffix: str, tmp_path: Path) -> None:
     assert path.stat().st_size > 10_000
     if suffix == "svg":
         assert path.read_text().lstrip().startswith("<?xml")
+
+
+def drawn(name: str, size: PositionSize = SIZE, count: int = 8) -> Drawn:
+    return Drawn(encoding(scheme(name, size), count), by_distance(scores(scheme(name, size), count)), name)
+
+
+def test_equal_schemes_are_drawn_once_and_others_by_themselves() -> None:
+    said = picture({"encoder": drawn("sinusoidal"), "decoder": drawn("sinusoidal"), "other": drawn("learned")})
+    titles = [axes.get_title(loc="left") for axes in said.axes]
+    shown = [title.split(":")[0] for title in titles if ":" in title]
+    assert shown == ["encoder and decoder, sinusoidal", "other, learned"]
+
+
+def test_no_more_rows_are_drawn_than_there_are_pixels_for_and_sines_keep_their_cosines() -> None:
+    said = drawn("sinusoidal", SIZE._replace(dim=256))
+    axes = picture({"encoder": said}).axes[0]
+    kept = dimensions(256)
+    assert len(kept) == 64 and all(at % 2 or at + 1 in kept for at in kept) and dimensions(64) == list(range(64))
+    shown = torch.tensor(axes.images[0].get_array().filled())  # type: ignore[union-attr]
+    assert_close(shown.T, said.encoding.values[:, kept])
+    assert axes.get_ylabel() == "dimension, 64 of 256"
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5", "relative"])
+def test_a_decoder_has_no_distances_that_it_never_sees(name: str) -> None:
+    both, past = (encoding(scheme(name, SIZE._replace(reads_ahead=ahead)), 12) for ahead in (True, False))
+    assert both.first == past.first == -11
+    assert len(both.values) == 23 and len(past.values) == 12
 
 
 def test_a_picture_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Positions drawn: what a scheme says of each position, and how alike two positions look by their distance.
 
-A row for each scheme: the encoding as a heat-map on the left, similarity by distance on the right.
+A row for each scheme, equal ones together: the encoding as a heat-map on the left, similarity by distance on the right. Of many
+dimensions some pairs are drawn, so that no row is lost between the pixels.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from torch import equal
 
 from heedful.errors import ConfigError
 from heedful.inspection.positions import Encoding
@@ -33,9 +36,18 @@ SIMILAR = {
 }
 
 
+ROWS = 64  # of a heat-map, at most
+
+
 class Drawn(NamedTuple):
     encoding: Encoding
     similarity: Tensor  # (distances,)
+    scheme: str = ""
+
+    def equals(self, other: Drawn) -> bool:
+        mine, yours = self.encoding, other.encoding
+        same = (self.scheme, mine.kind, mine.first, mine.columns) == (other.scheme, yours.kind, yours.first, yours.columns)
+        return same and equal(mine.values, yours.values) and equal(self.similarity, other.similarity)
 
 
 def draw_positions(schemes: Mapping[str, Drawn], path: Path) -> None:
@@ -55,19 +67,40 @@ def picture(schemes: Mapping[str, Drawn]) -> Figure:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ConfigError("a picture needs matplotlib, which is not installed", hint='pip install "heedful[plot]"') from error
+    schemes = together(schemes)
     figure = Figure(figsize=(10, 0.5 + 2.9 * len(schemes)), layout="constrained")
     rows = figure.subplots(len(schemes), 2, squeeze=False, width_ratios=(1.7, 1))
     for (left, right), (name, drawn) in zip(rows, schemes.items(), strict=True):
-        draw_encoding(left, name, drawn.encoding)
+        draw_encoding(left, ", ".join(filter(None, (name, drawn.scheme))), drawn.encoding)
         draw_similarity(right, drawn)
     return figure
 
 
+def together(schemes: Mapping[str, Drawn]) -> dict[str, Drawn]:
+    """Those that say the same as one, by all their names."""
+    found: list[tuple[list[str], Drawn]] = []
+    for name, drawn in schemes.items():
+        names = next((names for names, other in found if drawn.equals(other)), None)
+        if names is None:
+            found.append(([name], drawn))
+        else:
+            names.append(name)
+    return {" and ".join(names): drawn for names, drawn in found}
+
+
+def dimensions(count: int) -> list[int]:
+    """Which are drawn: pairs (of a sine and a cosine) at equal steps."""
+    step = math.ceil(count / ROWS)
+    return [at for at in range(count) if (at // 2) % step == 0]
+
+
 def draw_encoding(axes: Axes, name: str, said: Encoding) -> None:
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     what, across = WHAT[said.kind]
-    values = said.values.float().cpu()
+    kept = dimensions(said.values.shape[1])
+    columns = said.columns if len(kept) == said.values.shape[1] else f"{said.columns}, {len(kept)} of {said.values.shape[1]}"
+    values = said.values.float().cpu()[:, kept]
     turns = said.kind == "angles"
     if turns:
         values, low, high = values.remainder(2 * math.pi), 0.0, 2 * math.pi
@@ -79,8 +112,9 @@ def draw_encoding(axes: Axes, name: str, said: Encoding) -> None:
     image = axes.imshow(
         values.T.numpy(), aspect="auto", interpolation="nearest", extent=extent, cmap=colours, vmin=low, vmax=high
     )
-    finish(axes, f"{name}: {what}", across, said.columns)
+    finish(axes, f"{name}: {what}", across, columns)
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda row, _: str(kept[int(row)]) if 0 <= row < len(kept) else ""))
     if said.kind == "nothing":
         axes.set_yticks([])
         return

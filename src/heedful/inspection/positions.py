@@ -61,7 +61,7 @@ def kind_of(position: Position) -> Kind:
 
 @torch.no_grad()
 def encoding(position: Position, count: int) -> Encoding:
-    """Of the first `count` positions; of biases, all distances between them."""
+    """Of the first `count` positions; of biases, all distances between them that are looked over: a decoder's end at 0."""
     kind = kind_of(position)
     if kind == "vectors":
         return Encoding(kind, vectors(position, torch.arange(count)), 0, "dimension")
@@ -69,6 +69,7 @@ def encoding(position: Position, count: int) -> Encoding:
         return Encoding(kind, angles(position, count), 0, "pair of dimensions")
     if kind == "biases":
         found = biases(position, count)
+        found = found if position.size.reads_ahead else found[:count]
         return Encoding(kind, found, 1 - count, "head" if found.shape[1] == position.size.heads else "dimension of the query")
     return Encoding(kind, torch.zeros(count, 1), 0, "")
 

@@ -168,8 +168,10 @@ def draw(found: dict[str, Any], path: Path) -> None:
     if not found["schemes"]:
         raise ConfigError("this model has no position scheme, so there is none to draw")
     drawn = {
-        f"{name}, {one['class'].lower()}": Drawn(
-            Encoding(one["kind"], torch.tensor(one["encoding"]), one["first"], one["columns"]), torch.tensor(one["similarity"])
+        name: Drawn(
+            Encoding(one["kind"], torch.tensor(one["encoding"]), one["first"], one["columns"]),
+            torch.tensor(one["similarity"]),
+            one["class"].lower(),
         )
         for name, one in found["schemes"].items()
     }
