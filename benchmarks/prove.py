@@ -36,6 +36,11 @@ def tried(name: str, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def stored(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(CLAIMS), help=", ".join(CLAIMS))
@@ -46,13 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as passing:
         for name in given.only:
-            known = json.loads(given.output.read_text()) if given.output.exists() else {}
-            if name in known and not given.again:
+            if name in stored(given.output) and not given.again:
                 continue
             found = tried(name, given.work or Path(passing))
             told = ", ".join(f"{what} {figure}" for what, figure in found["figures"].items())
             print(f"{name}: {'holds' if found['holds'] else 'DOES NOT HOLD'}: {told} ({found['seconds']} s)", flush=True)
-            known[name] = found
+            known = stored(given.output) | {name: found}  # read again: another process may have written
             given.output.write_text(json.dumps({name: known[name] for name in CLAIMS if name in known}, indent=1) + "\n")
     return 0
 

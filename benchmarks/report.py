@@ -24,6 +24,7 @@ SECTIONS = (
     systems.families,
     systems.directions,
     systems.language,
+    systems.claims,
     inside.alignment,
     inside.positions,
     inside.pruning,

@@ -2,6 +2,58 @@
 
 from __future__ import annotations
 
-from claims import Claim
+from claims import Claim, language, layers, refining, summarising, translating
 
-CLAIMS: dict[str, Claim] = {}
+CLAIMS: dict[str, Claim] = {
+    "fixed-vector": Claim(
+        "COPY of up to 6 symbols: 95% of unseen sentences exact; at 8 at most half as many as at 6, at 10 at most 10%; "
+        "the source reversed is at most a point worse than forward",
+        "Sutskever 2014",
+        translating.fixed_vector,
+    ),
+    "bahdanau": Claim("DICT of 3 to 8 words: 95% of tokens right, AER at most 0.15", "Bahdanau 2015", translating.bahdanau),
+    "luong": Claim("DICT: 95% of tokens right with each of four scores and three scopes", "Luong 2015", translating.luong),
+    "posunk": Claim(
+        "unseen names: 90% of <unk> replaced by the right one, with each of four families",
+        "Luong 2015, Zhou 2016",
+        refining.posunk,
+    ),
+    "convs2s": Claim("DICT: 95% of tokens right", "Gehring 2017", translating.convs2s),
+    "bytenet": Claim("COPY of 3 to 8 symbols by characters: 95% exact", "Kalchbrenner 2016", translating.bytenet),
+    "ensemble": Claim(
+        "the negative log-likelihood of two models together is at most the mean of theirs; two copies are the one model",
+        "Sutskever 2014",
+        refining.ensemble,
+    ),
+    "gnmt-rl": Claim(
+        "DICT: refinement by GLEU raises the mean GLEU of what is drawn, and tokens right fall by at most a point",
+        "Wu 2016",
+        refining.gnmt_rl,
+    ),
+    "gpt1": Claim(
+        "a tiny GPT that has read a text beats the same model from scratch by 10 points with 100 labels",
+        "Radford 2018",
+        language.gpt1,
+    ),
+    "gpt2-zero-shot": Claim(
+        "a language model answers by prompt what nobody trained it for, above chance", "Radford 2019", language.zero_shot
+    ),
+    "characters": Claim(
+        "a small model of characters needs fewer bits than an order-2 n-gram, and > 80% of what it writes are words",
+        "character language models",
+        language.characters,
+    ),
+    "summary": Claim(
+        "one stack of causal layers picks the tagged tokens of a source, >= 95% exact, also with reach L M L M L",
+        "Liu 2018",
+        summarising.summary,
+    ),
+    "echo": Claim(
+        "one script echoes the input 50 steps back with attention, and with a convolution iff its field is > 50",
+        "interchangeable layers",
+        layers.echo,
+    ),
+    "highway": Claim(
+        "fifty layers train as a highway and with residuals, and do not train plain", "Srivastava 2015", layers.highway
+    ),
+}

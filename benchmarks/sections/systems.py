@@ -42,6 +42,30 @@ def directions() -> str:
     )
 
 
+def claims() -> str:
+    if not measured("claims.json"):
+        return ""
+    found = read("claims.json")
+    rows = [
+        [
+            name,
+            f"{one['says']} ({one['of']})",
+            "yes" if one["holds"] else "no",
+            "; ".join(f"{what}: {figure}" for what, figure in one["figures"].items()),
+            f"{one['seconds']}",
+        ]
+        for name, one in found.items()
+    ]
+    one = next(iter(found.values()))
+    return (
+        "## Claims, tried on generated data\n\nWhat is said of each system, with models of one or two layers of 64 numbers on "
+        "toy data whose right answers are known (benchmarks/claims); whether it held here, and with which figures. One seed "
+        f"unless said, one thread; seconds of the processor. {one['machine']}, torch {one['torch']}, "
+        f"{max(one['date'] for one in found.values())}.\n"
+        f"\n`python benchmarks/prove.py`\n\n{table(['', 'said', 'holds', 'found', 'seconds'], rows)}\n"
+    )
+
+
 def language() -> str:
     rows = language_rows(RESULTS / "language")
     if not rows:

@@ -1,0 +1,161 @@
+"""Claims of layers: which of them remember, and which can be stacked.
+
+echo      y_t = x_{t - 50}: attention, recurrence and convolution in one script; a convolution needs a field of 51
+highway   y = T(x) H(x) + (1 - T(x)) x or y = x + H(x) trains fifty layers deep, y = H(x) does not
+          (Srivastava et al., 2015; He et al., 2016)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from claims import Found
+from heedful.nn.positions import frequencies, sinusoid
+from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
+
+DELAY, TIME, SYMBOLS = 50, 80, 8
+INPUTS, CLASSES = 16, 10
+
+
+def learn(parameters: Iterable[nn.Parameter], loss: Callable[[], Tensor], *, steps: int, rate: float) -> None:
+    """Adam, one cycle."""
+    owned = list(parameters)
+    optimiser = torch.optim.Adam(owned, lr=rate, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.1)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        loss().backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(owned, 1.0)
+        optimiser.step()
+        schedule.step()
+
+
+class Stack(nn.Module):
+    """Layers of one kind, each added to what it reads."""
+
+    def __init__(self, kind: str, sizes: list[LayerSize]) -> None:
+        super().__init__()
+        dim = sizes[0].dim
+        self.embedding, self.out = nn.Embedding(SYMBOLS, dim), nn.Linear(dim, SYMBOLS)
+        self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in sizes)
+        self.layers = nn.ModuleList(SEQUENCE_LAYERS[kind](size) for size in sizes)
+
+    def forward(self, symbols: Tensor) -> Tensor:
+        """(rows, time) -> logits (rows, time, SYMBOLS)."""
+        places = torch.arange(symbols.shape[1])
+        x = self.embedding(symbols) + sinusoid(places, frequencies(self.embedding.embedding_dim).float())
+        for norm, layer in zip(self.norms, self.layers, strict=True):
+            x = x + layer(norm(x))
+        logits: Tensor = self.out(x)
+        return logits
+
+
+def field(sizes: list[LayerSize], *, dilated: bool) -> int:
+    """How many symbols a stack of convolutions sees, its own included."""
+    return 1 + sum((size.kernel - 1) * (size.dilation if dilated else 1) for size in sizes)
+
+
+def echoed(rows: int, delay: int, draws: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Symbols (rows, TIME), and what to say from step `delay` on (rows, TIME - delay)."""
+    symbols = torch.randint(SYMBOLS, (rows, TIME), generator=draws)
+    return symbols, symbols[:, : TIME - delay]
+
+
+def echoes(kind: str, sizes: list[LayerSize], *, delay: int = DELAY, steps: int = 500) -> float:
+    """The share of symbols said rightly in fresh sequences."""
+    torch.manual_seed(1)
+    draws, model = torch.Generator().manual_seed(1), Stack(kind, sizes)
+
+    def loss() -> Tensor:
+        symbols, wanted = echoed(32, delay, draws)
+        return functional.cross_entropy(model(symbols)[:, delay:].flatten(0, 1), wanted.flatten())
+
+    learn(model.parameters(), loss, steps=steps, rate=3e-3)
+    with torch.inference_mode():
+        symbols, wanted = echoed(200, delay, draws)
+        return float((model(symbols)[:, delay:].argmax(-1) == wanted).float().mean())
+
+
+def echo(folder: Path) -> Found:
+    """Solved: 95%. At chance: within 3 points of it."""
+    size = LayerSize(dim=64, heads=4, causal=True)
+    solved, chance, figures, held = 0.95, 1 / SYMBOLS, {}, []
+    fields = {
+        "convolution": [[size.model_copy(update={"kernel": kernel})] * 2 for kernel in (25, 26)],
+        "dilated": [[size.model_copy(update={"dilation": 2**at}) for at in range(layers)] for layers in (4, 5)],
+    }
+    for kind, stacks in fields.items():
+        for sizes in stacks:
+            seen, share = field(sizes, dilated=kind == "dilated"), echoes(kind, sizes)
+            figures[f"{kind}, field {seen}"] = f"{share:.1%}"
+            held.append(share >= solved if seen > DELAY else abs(share - chance) < 0.03)
+    share = echoes("self-attention", [size] * 2)
+    held.append(share >= solved)
+    recurrent = {kind: f"{echoes(kind, [size]):.1%} ({echoes(kind, [size], delay=5):.1%} at 5)" for kind in ("lstm", "gru")}
+    return Found({"self-attention": f"{share:.1%}"} | figures | recurrent | {"chance": f"{chance:.1%}"}, all(held))
+
+
+class Deep(nn.Module):
+    """Many maps of one width, H(x) = relu(W x), begun as He et al. (2015) do; what is added fifty times begins smaller."""
+
+    def __init__(self, join: str, *, layers: int, bias: float = -3.0, width: int = 50) -> None:
+        super().__init__()
+        self.join, self.first, self.last = join, nn.Linear(INPUTS, width), nn.Linear(width, CLASSES)
+        self.maps = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
+        self.gates = nn.ModuleList(nn.Linear(width, width) for _ in range(layers if join == "highway" else 0))
+        deviation = math.sqrt(2 / width / (layers if join == "residual" else 1))
+        for one in self.maps:
+            nn.init.normal_(one.weight, std=deviation)  # type: ignore[arg-type]
+        for one in self.gates:
+            nn.init.constant_(one.bias, bias)  # type: ignore[arg-type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, INPUTS) -> logits (rows, CLASSES)."""
+        x = self.first(x)
+        for at, one in enumerate(self.maps):
+            made = one(x).relu()
+            if self.join == "highway":
+                made = torch.lerp(x, made, self.gates[at](x).sigmoid())
+            x = x + made if self.join == "residual" else made
+        logits: Tensor = self.last(x)
+        return logits
+
+
+def fitted(join: str, rate: float, *, steps: int = 600, **shape: Any) -> float:
+    """The loss on 512 points, labelled by the largest of random linear maps, after descent with momentum."""
+    torch.manual_seed(1)
+    points, model = torch.randn(512, INPUTS), Deep(join, **shape)
+    labels = (points @ torch.randn(INPUTS, CLASSES)).argmax(-1)
+    optimiser = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+    for _ in range(steps):
+        chosen = torch.randint(512, (64,))
+        optimiser.zero_grad()
+        functional.cross_entropy(model(points[chosen]), labels[chosen]).backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+    with torch.inference_mode():
+        loss = float(functional.cross_entropy(model(points), labels))
+    return loss if math.isfinite(loss) else math.inf
+
+
+def highway(folder: Path) -> Found:
+    """Each at the best of four rates. Trained: a tenth of the loss of knowing nothing; not trained: more than half of it."""
+    asked: dict[str, dict[str, Any]] = {
+        "highway": {"join": "highway", "layers": 50},
+        "residual": {"join": "residual", "layers": 50},
+        "plain": {"join": "plain", "layers": 50},
+        "plain of 2 layers": {"join": "plain", "layers": 2},
+        "highway with gates begun at -2, not -3": {"join": "highway", "layers": 50, "bias": -2.0},
+    }
+    losses = {name: min(fitted(rate=rate, **one) for rate in (0.1, 0.03, 0.01, 0.003)) for name, one in asked.items()}
+    nothing = math.log(CLASSES)
+    trained = all(losses[name] < nothing / 10 for name in ("highway", "residual", "plain of 2 layers"))
+    figures = {f"loss of {name}": f"{loss:.4f}" for name, loss in losses.items()}
+    return Found(figures | {"of knowing nothing": f"{nothing:.4f}"}, trained and losses["plain"] > nothing / 2)

@@ -1,0 +1,100 @@
+"""A small translator learns generated pairs, and is asked for others.
+
+train, test = apart(dictionary(20_000, lengths, seed=1), dictionary(500, lengths, seed=2))
+translator = learn(folder / "run", train, {"family": "bahdanau", "dim": 64}, steps=600)
+told(translator, test).tokens
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from claims.toys import Pair, write
+from heedful.build import Translator, load_translator
+from heedful.config import read_run
+from heedful.running import train_config
+from heedful.worker import as_changes
+
+VALID = 100  # pairs that the run itself looks at when it ends
+COMMON: dict[str, Any] = {
+    "data.batch_tokens": 512,  # about 64 sentences
+    "data.max_length": 64,
+    "tokenizer.kind": "words",
+    "tokenizer.shared": False,
+    "tokenizer.min_frequency": 1,
+    "task.label_smoothing": 0.0,
+    "task.validation_metrics": [],
+    "task.samples": 0,
+    "training.schedule.name": "cosine",
+    "training.schedule.rate": 3e-3,
+    "training.schedule.warmup": 100,
+    "search.method": "greedy",
+    "search.max_extra": 10,
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "sutskever": {"family": "sutskever", "dim": 64, "layers": 1},
+    "bahdanau": {"family": "bahdanau", "dim": 64, "embedding": 32, "readout": 64},
+    "luong": {"family": "luong", "dim": 64, "layers": 1, "dropout": 0.0},
+    "gnmt": {"family": "gnmt", "dim": 64, "layers": 2, "dropout": 0.0},
+    "convs2s": {"family": "convs2s", "dim": 64, "layers": 3, "channels": 64, "dropout": 0.0},
+    "bytenet": {"family": "bytenet", "dim": 32, "sets": 1},
+    "transformer": {
+        "family": "transformer", "dim": 64, "layers": 2, "heads": 4, "feed_forward": 128,
+        "norm": "pre", "tie": "output", "dropout": 0.0,
+    },
+}  # fmt: skip
+
+
+def learn(folder: Path, pairs: Sequence[Pair], model: Mapping[str, Any], *, steps: int, **also: Any) -> Translator:
+    """The last pairs are for validation. More settings by their names, `__` for a point: training__schedule__rate=1e-3."""
+    files = {"train": pairs[:-VALID], "valid": pairs[-VALID:]}
+    tables = {f"data.{split}": {"tsv": str(write(some, folder / f"{split}.tsv"))} for split, some in files.items()}
+    every = {f"training.{what}_every": steps for what in ("validate", "save", "report")}
+    given = {name.replace("__", "."): value for name, value in also.items()}
+    settings = COMMON | tables | every | {"training.steps": steps} | {f"model.{k}": v for k, v in model.items()} | given
+    run = folder / "run"
+    train_config(read_run(None, as_changes(settings)).config, run, device="cpu", console=Console(quiet=True))
+    return load_translator(run, device="cpu")
+
+
+def apart(train: list[Pair], test: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """Both, and nothing to be tried with that was learnt."""
+    seen = {tuple(pair.source) for pair in train}
+    return train, [pair for pair in test if tuple(pair.source) not in seen]
+
+
+def sources_of(pairs: Sequence[Pair]) -> list[str]:
+    return [" ".join(pair.source) for pair in pairs]
+
+
+def targets_of(pairs: Sequence[Pair]) -> list[str]:
+    return [" ".join(pair.target) for pair in pairs]
+
+
+class Right(NamedTuple):
+    """How much of what was said is right, from 0 to 1."""
+
+    exact: float  # whole sentences
+    tokens: float  # words at their places
+
+
+def right(said: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> Right:
+    """A word too few or too many is wrong like any other."""
+    exact = sum(list(one) == list(other) for one, other in zip(said, wanted, strict=True))
+    places = [both for one, other in zip(said, wanted, strict=True) for both in itertools.zip_longest(one, other)]
+    return Right(exact / len(wanted), sum(one == other for one, other in places) / len(places))
+
+
+def told(translator: Translator, pairs: Sequence[Pair]) -> Right:
+    """Greedy search, every word after the model's own."""
+    said = translator.translate(sources_of(pairs))
+    return right([one.split() for one in said], [pair.target for pair in pairs])
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f}%"
