@@ -37,6 +37,7 @@ from heedful import build
 from heedful.config import read_run
 from heedful.data.splits import splits_of
 from heedful.pruning import size
+from heedful.recipe_book import find_recipe, settings_digest
 from heedful.running import make_trainer
 from heedful.training.progress import Progress
 
@@ -239,7 +240,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             measured = list(several.map(lambda point: measure(point, plan), points_of(given, plan)))
         points = [one for one in measured if one is not None]
         chosen = best_within(points, given.kinds[0], floor)
-        found = {"recipe": given.recipe, "overrides": before.pop("overrides"), "whole": before, "allowed": ALLOWED}
+        found = {"recipe": given.recipe, "settings": settings_digest(find_recipe(given.recipe))}
+        found |= {"overrides": before.pop("overrides"), "whole": before, "allowed": ALLOWED}
         found |= {"kind": given.kinds[0], "points": points, **before.pop("place")}
         if chosen is not None:
             found["chosen"] = chosen["name"]

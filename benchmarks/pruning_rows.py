@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import statistics
+import tomllib
+from collections.abc import Iterator
 from typing import Any
 
+from headers import with_header
 from pruning_picture import heads_of
+
+from heedful.recipe_book import all_recipes, settings_digest
 
 SPLITS = ("valid", "test")
 
@@ -64,6 +69,40 @@ def seed_text(models: dict[str, dict[str, Any]], penalty: float) -> str:
         f"{len(models)} models from seeds of their own, each pruned with the same penalty of {penalty:g}, fixed after the "
         f"first and before the others: BLEU on test changes by {' and '.join(said)}, on the mean."
     )
+
+
+def update_pruning_recipe(models: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Write the header of the recipe that these models were pruned by, as far as it stands as it did; say what was done."""
+    first = next(iter(models.values()))
+    path = all_recipes()[first["recipe"]]
+    gates = tomllib.loads(path.read_text(encoding="utf-8"))["training"]["gates"]
+    asked = ("gates", *gates["kinds"], gates["penalty"])
+    fitting = [one for one in models.values() if one.get("settings") == settings_digest(path)]
+    found = [
+        (one["whole"], point)
+        for one in fitting
+        for point in one["points"]
+        if (point["method"], point["kind"], point["amount"]) == asked
+    ]
+    path.write_text(with_header(path.read_text(encoding="utf-8"), header(found, fitting)), encoding="utf-8")
+    yield f"{first['recipe']}: {len(found)} of {len(models)} results are of the recipe as it stands"
+
+
+def header(found: list[tuple[dict[str, Any], dict[str, Any]]], models: list[dict[str, Any]]) -> dict[str, str]:
+    if not found:
+        return {}
+    before, after = (
+        statistics.mean(one["scores"]["test"]["bleu"]["value"] for one in some) for some in zip(*found, strict=True)
+    )
+    (kind,) = {point["kind"] for _, point in found}
+    left = sorted({heads_of(point["heads"], kind) for _, point in found})
+    heads = f"{' or '.join(map(str, left))} of {heads_of(found[0][0]['heads'], kind)} {kind} heads"
+    return {
+        "result": f"{after:.2f} BLEU with {heads}, mean of {len(found)} models that had {before:.2f}",
+        "machine": models[0]["machine"],
+        "minutes": f"{statistics.mean(point['train_seconds'] for _, point in found) / 60:.1f}",
+        "date": max(one["date"] for one in models),
+    }
 
 
 def pruning_text(found: dict[str, Any]) -> str:

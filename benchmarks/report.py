@@ -11,6 +11,7 @@ from directions import gather, update_direction_recipes
 from families_rows import update_family_recipes
 from headers import update_recipes
 from language_rows import update_language_recipes
+from pruning_rows import update_pruning_recipe
 from sections import RESULTS, ROOT, growth, inside, read, speed, systems
 from sections.quality import quality
 
@@ -44,6 +45,7 @@ def main() -> None:
         update_family_recipes(read("families.json")),
         update_language_recipes(RESULTS / "language"),
         update_direction_recipes(gather(RESULTS / "families")),
+        update_pruning_recipe(inside.pruned_models()),
     )
     for said in (line for lines in updated for line in lines):
         print(said, file=sys.stderr)

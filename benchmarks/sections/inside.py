@@ -43,16 +43,22 @@ def pruning() -> str:
     found = read("pruning.json")
     return (
         f"## Fewer heads\n\n{pruning_text(found)}\n\n`python benchmarks/pruning.py --help`\n"
-        f"\n{table(HEAD, pruning_rows(found))}\n\n![BLEU against heads kept](pictures/pruning.png)\n{pruning_again(found)}"
+        f"\n{table(HEAD, pruning_rows(found))}\n\n![BLEU against heads kept](pictures/pruning.png)\n{pruning_again()}"
     )
 
 
-def pruning_again(first: dict[str, Any]) -> str:
-    """The same for models from other seeds, where there are some."""
+def pruned_models() -> dict[str, dict[str, Any]]:
+    """The first model, and those from other seeds."""
     others = {f"seed {path.stem.split('-')[1]}": read(path.name) for path in sorted(RESULTS.glob("pruning-*.json"))}
-    if not others:
+    return {"first": read("pruning.json")} | others
+
+
+def pruning_again() -> str:
+    """The same for models from other seeds, where there are some."""
+    models = pruned_models()
+    if len(models) == 1:
         return ""
-    models, penalty = {"first": first} | others, next(iter(others.values()))["points"][0]["amount"]
+    penalty = list(models.values())[-1]["points"][0]["amount"]
     return f"\n{seed_text(models, penalty)}\n\n{table(SEEDS_HEAD, seed_rows(models, penalty))}\n"
 
 
