@@ -309,3 +309,12 @@ def fixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     family = 'model={family="sutskever", dim=8, layers=1}'
     assert heed("train", write_recipe(folder), family, "training.steps=2", "--run", folder / "run") == 0
     return folder / "run"
+
+
+@pytest.mark.parametrize("dim", [9, 20])
+def test_the_cost_of_a_model_of_any_size_is_told(tmp_path: Path, dim: int, capsys: pytest.CaptureFixture[str]) -> None:
+    family = f'model={{family="sutskever", dim={dim}, layers=1}}'
+    assert heed("train", write_recipe(tmp_path), family, "training.steps=2", "--run", tmp_path / "run") == 0
+    found = told(capsys, tmp_path / "run", "--cost")["cost"]
+    whole = found["scenes"]["a training step"][-1]
+    assert whole["parameters"] == found["parameters"] and whole["kept"] == found["memory"]["activations"]

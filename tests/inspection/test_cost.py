@@ -9,6 +9,7 @@ from tiny import VARIANTS, VOCAB, Variant, tiny_model
 from heedful.inspection.cost import Cost, counted, on_paper, part_of, total
 from heedful.inspection.limits import measure
 from heedful.inspection.scenes import Size, kinds, memory, parameters_by_part, reading, saying, training_step
+from heedful.models import MODELS
 from heedful.nn.linear import linear
 from heedful.nn.sequence_layers import LayerSize
 
@@ -77,12 +78,14 @@ def test_twice_the_tokens_are_four_times_the_scores_and_twice_everything_else() 
     assert all(growth[name] == 2 for name in ("lstm", "gru", "convolution", "dilated", "restricted"))
 
 
-def test_parts_own_all_parameters_and_keep_all_that_is_kept() -> None:
-    model = tiny_model(PLAIN)
-    assert sum(parameters_by_part(model).values()) == sum(parameter.numel() for parameter in model.parameters())
+@pytest.mark.parametrize("family", MODELS)
+def test_parts_own_all_parameters_and_keep_all_that_is_kept(family: str) -> None:
+    model = tiny_model(Variant(family, ()))
     bill = training_step(model, SIZE)
-    assert sum(bill.kept_by(part) for part in bill.parts) == memory(model, SIZE).activations
-    assert bill.kept_by("encoder.feed_forward") > 0
+    owned = parameters_by_part(model, bill.parts)
+    assert sum(owned[part] for part in bill.parts if part in owned) == sum(one.numel() for one in model.parameters())
+    assert sum(map(bill.kept_by, {part for part, _ in bill.kept.values()})) == memory(model, SIZE).activations
+    assert sum(map(bill.kept_by, owned)) > 0
 
 
 def test_a_part_is_named_two_deep_without_numbers() -> None:

@@ -83,6 +83,7 @@ def counted(model: nn.Module) -> Iterator[Bill]:
     """Everything that is computed inside is put on the bill, under the name of the module that computes it."""
     bill = Bill()
     own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    held = []  # so that no address is given to two
 
     def enter(name: str) -> Callable[..., None]:
         return lambda *_: bill.path.append(name)
@@ -92,6 +93,7 @@ def counted(model: nn.Module) -> Iterator[Bill]:
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
+        held.append(storage)
         if storage._cdata not in own:
             bill.kept.setdefault(storage._cdata, (part_of(bill.path[-1]), storage.nbytes()))
         return tensor

@@ -6,7 +6,7 @@ that grows with every token said: 2 N n dim numbers for the N layers of a Transf
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -87,13 +87,23 @@ def memory(model: nn.Module, size: Size) -> Memory:
     return Memory(weights, weights, 2 * weights, activations, size_of(tensors((state.memory, state.past, state.written))))
 
 
-def parameters_by_part(model: nn.Module) -> dict[str, int]:
-    """How many weights each part has; those that several share belong to the first."""
+def parameters_by_part(model: nn.Module, parts: Collection[str]) -> dict[str, int]:
+    """How many weights each of the parts of a bill has. Those that several share belong to the first that is at work."""
+    names: dict[nn.Parameter, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter, []).append(part_of(name.rpartition(".")[0]))
+    names.get(borrowed_by_readout(model), []).append("readout")
     found: dict[str, int] = {}
-    for name, parameter in model.named_parameters():
-        part = part_of(name.rpartition(".")[0])
-        found[part] = found.get(part, 0) + parameter.numel()
+    for parameter, owners in names.items():
+        owner = next((one for one in owners if one in parts), owners[0])
+        found[owner] = found.get(owner, 0) + parameter.numel()
     return found
+
+
+def borrowed_by_readout(model: Any) -> nn.Parameter:
+    """The words that are said are compared with a table, which another part may own."""
+    weight: nn.Parameter = model.readout.weight
+    return weight
 
 
 def size_of(several: Iterable[Tensor]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from heedful.cli.output import table
@@ -26,15 +27,15 @@ def found(worker: Worker, *, rows: int = 32, tokens: int = 32) -> dict[str, Any]
         raise ConfigError(f"{given}; the cost is counted of runs of: translation, language")
     model: Any = worker.model
     size, limits = Size(rows, tokens, tokens), measure(worker.system.device)
-    width, heads = getattr(worker.run.model, "dim", 512), getattr(worker.run.model, "heads", 8)
-    layer = LayerSize(dim=width, heads=heads if isinstance(heads, int) else max(heads[0], 1), window=WINDOW)
-    owned = parameters_by_part(model)
+    width = getattr(worker.run.model, "dim", 512)
+    layer = LayerSize(dim=width, heads=gcd(8, width), window=WINDOW, causal=bool(width % 2))  # an odd dim cannot look both ways
+    bills = {name: scene(model, size) for name, scene in SCENES.items()}
     return {
         "rows": rows,
         "tokens": tokens,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "machine": {"operations": limits.operations, "bytes": limits.bytes, "ridge": limits.ridge},
-        "scenes": {name: parts_of(scene(model, size), limits, owned) for name, scene in SCENES.items()},
+        "scenes": {name: parts_of(bill, limits, parameters_by_part(model, bill.parts)) for name, bill in bills.items()},
         "memory": memory(model, size)._asdict(),
         "layer": {"dim": width, "tokens": LONG, "window": layer.window, "kernel": layer.kernel},
         "kinds": [

@@ -1,7 +1,7 @@
 """heed inspect RUN --experts: who does the work, over sentences of the validation data.
 
-layer            expert 0  1    2    3    most over mean  tokens
-encoder.layers.0      31%  22%  25%  22%            1.24   3,211
+layer                   expert 0  1    2    3    most over mean  tokens
+encoder.0.feed_forward  31%       22%  25%  22%  1.24            3,211
 """
 
 from __future__ import annotations
