@@ -1,6 +1,6 @@
 """What taps cost: with nobody listening, and with cross-attention being recorded.
 
-python benchmarks/listening.py [--blocks 7] [--output benchmarks/results/listening.json]
+python benchmarks/listening.py [--blocks 41] [--output benchmarks/results/listening.json]
 
 One forced pass over 32 pairs of 32 tokens, eager, in alternating blocks: the model as it is; the same model with its taps
 taken out; the model while every head's cross-attention is recorded, and while everything that can be heard is.
@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import statistics
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-from peers.laps import alternate
+from peers.laps import alternate, interval
 from peers.machine import about_here
 from torch import Tensor
 
@@ -71,20 +72,25 @@ def measure(size: str, blocks: int) -> dict[str, Any]:
     )
     equal = all(torch.equal(lap.answer, laps["no taps"].answer) for lap in laps.values())
     seconds = {name: lap.seconds for name, lap in laps.items()}
-    more = {name: lap.ratio["no taps"] ** -1 - 1 for name, lap in laps.items() if name != "no taps"}
-    return {"size": size, "seconds": seconds, "more": more, "bit_equal": equal}
+    others = {name: [1 / ratio - 1 for ratio in lap.ratios["no taps"]] for name, lap in laps.items() if name != "no taps"}
+    more = {name: statistics.median(every) for name, every in others.items()}
+    within = {name: interval(every) for name, every in others.items()}
+    return {"size": size, "blocks": blocks, "seconds": seconds, "more": more, "interval": within, "bit_equal": equal}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What taps cost.")
-    parser.add_argument("--blocks", type=int, default=7)
+    parser.add_argument("--blocks", type=int, default=41)
     parser.add_argument("--sizes", default="small,base")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "listening.json")
     given = parser.parse_args()
     rows = [measure(size, given.blocks) for size in given.sizes.split(",")]
     given.output.write_text(json.dumps(about_here() | {"threads": torch.get_num_threads(), "results": rows}, indent=1) + "\n")
     for row in rows:
-        told = ", ".join(f"{name} {more:+.1%}" for name, more in row["more"].items())
+        told = ", ".join(
+            f"{name} {more:+.1%} ({row['interval'][name][0]:+.1%} to {row['interval'][name][1]:+.1%})"
+            for name, more in row["more"].items()
+        )
         print(f"{row['size']}: {told}; outputs {'bit-equal' if row['bit_equal'] else 'DIFFER'}")
 
 

@@ -149,7 +149,7 @@ def test_blocks_alternate_and_the_first_call_is_told_apart(monkeypatch: pytest.M
     monkeypatch.setattr("peers.laps.time.perf_counter", lambda: now[0])
     found = laps.alternate({"a": system("a", 5.0, 1.0), "b": system("b", 2.0, 4.0)}, blocks=3)
     assert calls == ["a", "b"] * 4
-    assert found == {"a": (1.0, 5.0, {"b": 4.0}, 4), "b": (4.0, 2.0, {"a": 0.25}, 4)}
+    assert found == {"a": (1.0, 5.0, {"b": [4.0] * 3}, 4), "b": (4.0, 2.0, {"a": [0.25] * 3}, 4)}
 
 
 def test_a_system_that_ends_early_is_not_timed(pairs: Pairs) -> None:
@@ -187,3 +187,8 @@ def test_every_row_has_its_speed_and_its_ratio(tmp_path: Path, monkeypatch: pyte
     assert all(row["tokens_per_second"] > 0 and row["ratio"].keys() == systems - {row["system"]} for row in rows.values())
     plain = found["file"]["plain"]
     assert plain["compared"] == plain["same"] + plain["ties"] == found["file"]["sentences"] == 60
+
+
+def test_the_interval_of_a_median_is_made_of_its_neighbours_in_rank() -> None:
+    assert laps.interval([float(value) for value in reversed(range(41))]) == (14.0, 26.0)
+    assert laps.interval([3.0, 1.0, 2.0]) == (1.0, 3.0)

@@ -5,9 +5,10 @@ A time is the median over the blocks, a ratio the median of the blocks' ratios. 
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 Answer = TypeVar("Answer")
@@ -19,24 +20,39 @@ class Lap(NamedTuple, Generic[Answer]):
 
     seconds: float  # of a call
     first: float  # seconds of the first call
-    ratio: dict[str, float]  # how many times as fast it is as each other system
+    ratios: dict[str, list[float]]  # in each block: how many times as fast it is as each other system
     answer: Answer  # of the last call
+
+    @property
+    def ratio(self) -> dict[str, float]:
+        return {other: statistics.median(blocks) for other, blocks in self.ratios.items()}
 
 
 def alternate(systems: Mapping[str, Callable[[], Answer]], *, blocks: int) -> dict[str, Lap[Answer]]:
     """A call ends with its answer on the host."""
-    began = {name: timed(call, 0.0) for name, call in systems.items()}
-    laps = [{name: timed(call, LEAST) for name, call in systems.items()} for _ in range(blocks)]
-    spent = [{name: seconds for name, (seconds, _) in lap.items()} for lap in laps]
+    began = {name: timed(call, 0.0)[0] for name, call in systems.items()}
+    answers: dict[str, Answer] = {}  # of the last block alone: they may be large
+    spent: list[dict[str, float]] = []
+    for _ in range(blocks):
+        spent.append({})
+        for name, call in systems.items():
+            spent[-1][name], answers[name] = timed(call, LEAST)
     return {
         name: Lap(
             statistics.median(lap[name] for lap in spent),
-            began[name][0],
-            {other: statistics.median(lap[other] / lap[name] for lap in spent) for other in systems if other != name},
-            laps[-1][name][1],
+            began[name],
+            {other: [lap[other] / lap[name] for lap in spent] for other in systems if other != name},
+            answers[name],
         )
         for name in systems
     }
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Of the median, 95%: by how many of the values lie below it, which is binomial."""
+    ordered, count = sorted(values), len(values)
+    rank = max(0, math.floor((count - 1.96 * math.sqrt(count)) / 2))
+    return ordered[rank], ordered[-rank - 1]
 
 
 def timed(call: Callable[[], Answer], least: float) -> tuple[float, Answer]:

@@ -65,11 +65,17 @@ def pruning_again() -> str:
 def listening() -> str:
     found = read("listening.json")
     asked = list(found["results"][0]["more"])
-    rows = [[one["size"], *(f"{one['more'][name]:+.1%}" for name in asked)] for one in found["results"]]
+    rows = [[one["size"], *(more_of(one, name) for name in asked)] for one in found["results"]]
     same = all(one["bit_equal"] for one in found["results"])
     return (
         "## What taps cost\n\nA forced pass over 32 pairs of 32 tokens, eager, against the same model with its taps taken out; "
-        f"outputs {'are bit-equal' if same else 'DIFFER'}. Medians of alternating blocks on {found['threads']} threads; two "
-        f"percent either way is noise ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
+        f"outputs {'are bit-equal' if same else 'DIFFER'}. Medians of {found['results'][0]['blocks']} alternating blocks on "
+        f"{found['threads']} threads, in brackets their 95% intervals; the machine is shared, and its noise is of their size "
+        f"({found['machine']}, torch {found['torch']}, {found['date']}).\n"
         f"\n`python benchmarks/listening.py`\n\n{table(['size', *asked], rows)}\n"
     )
+
+
+def more_of(one: dict[str, Any], name: str) -> str:
+    low, high = one["interval"][name]
+    return f"{one['more'][name]:+.1%} ({low:+.1%} to {high:+.1%})"
