@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,16 @@ def test_a_ranking_needs_no_gates_and_a_smaller_run_can_lose_more(gated: Path, t
         less = prune(small.run, tmp_path / by, Choice({"encoder": 1, "cross": 0}, by=by, sentences=20))
         assert sum(less.heads["encoder"]) == 1 and less.heads["cross"] == (0, 0) and less.heads["decoder"] == (2, 0)
         assert len(heedful.load(less.run).translate(LINES)) == len(LINES)
+
+
+def test_a_run_of_which_only_an_average_is_left_can_be_pruned(tmp_path: Path) -> None:
+    run, small = tmp_path / "run", tmp_path / "small"
+    assert heed("train", write_recipe(tmp_path), "training.average=last", "training.average_count=2", "--run", run) == 0
+    for folder in retention.steps(run / "checkpoints"):
+        shutil.rmtree(folder)
+    retention.point_best(run / "checkpoints", "average")
+    prune(run, small, Choice({"encoder": 2}, sentences=4))
+    assert sum(model_of(small).config.heads_by_kind["encoder"]) == 2
 
 
 def test_the_head_that_does_nothing_has_the_smallest_gradient(gated: Path, tmp_path: Path) -> None:

@@ -104,8 +104,7 @@ def prune(
     made_system = build.make_system(smaller, [small], tokenizers, system.device)
     found = judged(type(worker)(smaller, made_system, worker.checkpoint))
     with run_folder.lock(folder):
-        journey = Journey.from_dict(checkpoint.load_state(retention.resolve(path, "last"))["journey"])
-        made = Made(small, build.task_of(smaller), journey)
+        made = Made(small, build.task_of(smaller), journey_of(path, worker.checkpoint))
         for name in ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json"):
             if (path / name).exists():
                 replace_text(folder / name, (path / name).read_text(encoding="utf-8"))
@@ -113,6 +112,13 @@ def prune(
         run_folder.write_facts(folder, run_folder.read_facts(path) | {"pruned": origin})
         write(smaller, folder, made, found)
     return Pruned(folder, left, before, size(small), size(model), found.figures)
+
+
+def journey_of(run: Path, taken: Path) -> Journey:
+    """How far the run had come; of one that was given away with an average alone, only the step is known."""
+    last, _ = retention.newest(run / "checkpoints")
+    state = checkpoint.load_state(last or taken)
+    return Journey.from_dict(state["journey"] if "journey" in state else {"step": state["step"]})
 
 
 def module_of(worker: Worker) -> nn.Module:
