@@ -6,9 +6,9 @@
 RUN is a converged model; where it is not there, it is trained first, by the recipe --base. Every penalty on every kind is a
 run of its own that goes on from RUN with gates; what they close is taken out, and what is left is scored on the validation
 and the test data. Beside that, heads are taken out by the gradient of their gates (Michel et al., 2019), without any training.
-Of the gated models within half a BLEU point of RUN on the validation data, the one with the fewest heads of the first kind is
-then measured against RUN: size, and the time of training steps and of translating, in alternating blocks (none of that with
---blocks 0). With --work the runs are kept, and the same command again measures only what is missing, and the speed, for
+Of the gated models of each kind within half a BLEU point of RUN on the validation data, the one with the fewest heads of that
+kind is then measured against RUN: size, and the time of training steps and of translating, in alternating blocks (none of that
+with --blocks 0). With --work the runs are kept, and the same command again measures only what is missing, and the speed, for
 which it should be alone.
 """
 
@@ -42,7 +42,7 @@ from heedful.running import make_trainer
 from heedful.training.progress import Progress
 
 HERE = Path(__file__).parent
-FREEZE = {"encoder": ["decoder*"]}  # what the others must not take over from the heads that go
+FREEZE = {"encoder": ["decoder*"], "decoder": ["encoder*"], "cross": ["encoder*"]}  # must not take over what heads did
 ALLOWED = 0.5  # BLEU that may be lost
 SPLITS = ("valid", "test")
 
@@ -157,8 +157,9 @@ def heads_of(plan: Plan) -> dict[str, int]:
 
 
 def best_within(points: Sequence[dict[str, Any]], kind: str, floor: float) -> dict[str, Any] | None:
-    """Of the gated models that are good enough, the one with the fewest heads of this kind, and of several such the best."""
-    good = [one for one in points if one["method"] == "gates" and one["scores"]["valid"]["bleu"]["value"] >= floor]
+    """Of the models with gates on this kind that are good enough, the one with the fewest such heads, of several the best."""
+    gated = [one for one in points if one["method"] == "gates" and one["kind"] == kind]
+    good = [one for one in gated if one["scores"]["valid"]["bleu"]["value"] >= floor]
     counted = heads_counted(kind)
     return min(good, key=lambda one: (counted(one), -one["scores"]["valid"]["bleu"]["value"]), default=None)
 
@@ -168,7 +169,8 @@ def heads_counted(kind: str) -> Callable[[dict[str, Any]], int]:
 
 
 def speeds(runs: dict[str, Path], also: list[str], *, updates: int, lines: int, blocks: int) -> dict[str, Any]:
-    """Milliseconds of a training step and of translating validation sentences, and how many times as fast the last run is."""
+    """Milliseconds of a training step and of translating validation sentences, and how many times as fast as the first run
+    each of the others is."""
     steps, translations = {}, {}
     for name, folder in runs.items():
         config = read_run(folder / "config.toml", also).config
@@ -181,14 +183,14 @@ def speeds(runs: dict[str, Path], also: list[str], *, updates: int, lines: int, 
         sources = build.examples_of(splits_of(config.data).valid, config.data.max_ratio).sources[:lines]
         steps[name] = lambda trainer=trainer, fed=fed: float([trainer.update([one])[1] for one in fed][-1])
         translations[name] = lambda translator=translator, sources=sources: len(translator.translate(sources))
-    before, after = runs
+    first, *others = runs
     found: dict[str, Any] = {"updates": updates, "sentences": lines, "threads": torch.get_num_threads()}
     for what, systems, count in (("training_step", steps, updates), ("sentence", translations, lines)):
         for run in systems.values():
             run()  # shapes are captured when they occur for the second time
         laps = alternate(systems, blocks=blocks)
         found[what] = {"milliseconds": {name: lap.seconds / count * 1e3 for name, lap in laps.items()}}
-        found[what]["times_as_fast"] = laps[after].ratio[before]
+        found[what]["times_as_fast"] = {name: laps[name].ratio[first] for name in others}
     return found
 
 
@@ -239,14 +241,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ThreadPoolExecutor(given.together) as several:
             measured = list(several.map(lambda point: measure(point, plan), points_of(given, plan)))
         points = [one for one in measured if one is not None]
-        chosen = best_within(points, given.kinds[0], floor)
+        best = {kind: best_within(points, kind, floor) for kind in given.kinds}
+        chosen = {kind: one["name"] for kind, one in best.items() if one is not None}
         found = {"recipe": given.recipe, "settings": settings_digest(find_recipe(given.recipe))}
         found |= {"overrides": before.pop("overrides"), "whole": before, "allowed": ALLOWED}
-        found |= {"kind": given.kinds[0], "points": points, **before.pop("place")}
-        if chosen is not None:
-            found["chosen"] = chosen["name"]
-        if chosen is not None and given.blocks:
-            runs = {"before": plan.base, "after": plan.work / chosen["name"]}
+        found |= {"points": points, "chosen": chosen, **before.pop("place")}
+        if chosen and given.blocks:
+            runs = {"whole": plan.base} | {kind: plan.work / name for kind, name in chosen.items()}
             speed = speeds(runs, given.also, updates=given.updates, lines=200, blocks=given.blocks)
             found["speed"] = speed | about_here()
     given.output.write_text(json.dumps(found, indent=1) + "\n")

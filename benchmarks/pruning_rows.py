@@ -13,6 +13,7 @@ from pruning_picture import heads_of
 from heedful.recipe_book import all_recipes, settings_digest
 
 SPLITS = ("valid", "test")
+AGAIN = ("encoder", "all")  # gates that were tried on models of several seeds
 
 HEAD = ["", "penalty", "encoder", "decoder", "cross", "valid BLEU", "test BLEU", "parameters", "seconds of training"]
 
@@ -45,7 +46,7 @@ def seed_rows(models: dict[str, dict[str, Any]], penalty: float) -> list[list[st
     rows = []
     for name, found in models.items():
         for one in found["points"]:
-            if one["method"] == "gates" and one["amount"] == penalty:
+            if one["method"] == "gates" and one["amount"] == penalty and one["kind"] in AGAIN:
                 rows.append([name, one["kind"], *counts(one["heads"]), *costs(one, found["whole"])])
     return rows
 
@@ -57,7 +58,7 @@ def costs(one: dict[str, Any], whole: dict[str, Any]) -> list[str]:
 def seed_text(models: dict[str, dict[str, Any]], penalty: float) -> str:
     """The mean of what was lost, by what the gates were on."""
     said = []
-    for kind in ("encoder", "all"):
+    for kind in AGAIN:
         lost = [
             change(one, found["whole"], "test")
             for found in models.values()
@@ -106,39 +107,36 @@ def header(found: list[tuple[dict[str, Any], dict[str, Any]]], models: list[dict
 
 
 def pruning_text(found: dict[str, Any]) -> str:
-    text = (
+    return (
         "Heads kept of each kind after training on with gates (docs/guides/pruning.md) and taking out what they closed; "
         f"{found['machine']}, torch {found['torch']}, {found['date']}."
     )
-    if "chosen" not in found:
-        return f"{text} No model was within {found['allowed']:g} BLEU of the whole one on the validation data."
-    one = next(point for point in found["points"] if point["name"] == found["chosen"])
-    before, after = heads_of(found["whole"]["heads"], found["kind"]), heads_of(one["heads"], found["kind"])
-    step, sentence, there = found["speed"]["training_step"], found["speed"]["sentence"], found["speed"]["machine"]
+
+
+CHOSEN_HEAD = ["gates on", "heads kept", "removed", "valid BLEU", "test BLEU", "MB", "a training step", "translating"]
+
+
+def chosen_rows(found: dict[str, Any]) -> list[list[str]]:
+    """Of each kind the smallest model that is good enough, against the whole one."""
+    whole, speed, rows = found["whole"], found["speed"], []
+    for kind, name in found["chosen"].items():
+        one = next(point for point in found["points"] if point["name"] == name)
+        before, after = heads_of(whole["heads"], kind), heads_of(one["heads"], kind)
+        figures = [f"{after} of {before}", f"{1 - after / before:.0%}"]
+        figures += [f"{change(one, whole, split):+.2f}" for split in SPLITS] + [f"{one['bytes'] / 1e6:.2f}"]
+        rows.append(
+            [kind, *figures, *(f"{speed[what]['times_as_fast'][kind]:.2f} x" for what in ("training_step", "sentence"))]
+        )
+    return rows
+
+
+def chosen_text(found: dict[str, Any]) -> str:
     return (
-        f"{text} The one with the fewest {found['kind']} heads within {found['allowed']:g} BLEU on the validation data, by "
-        f"gates on {one['kind']}, keeps {after} of {before} ({1 - after / before:.0%} removed), "
-        f"BLEU {changes(one, found['whole'])}: {one['bytes'] / 1e6:.2f} MB in place of {found['whole']['bytes'] / 1e6:.2f}, "
-        f"training steps {step['times_as_fast']:.2f} times and translating {sentence['times_as_fast']:.2f} times as fast, "
-        f"medians of alternating blocks ({there}).{rivals(one, found)}"
+        "How much smaller and faster: gates were trained once more with the penalty of the recipe. Of each kind stands the "
+        f"model with the fewest such heads within {found['allowed']:g} BLEU of the whole one "
+        f"({found['whole']['bytes'] / 1e6:.2f} MB) on the validation data; speeds are medians of alternating blocks."
     )
-
-
-def changes(one: dict[str, Any], whole: dict[str, Any]) -> str:
-    """Of BLEU, on both splits."""
-    return ", ".join(f"{change(one, whole, split):+.2f} on {split}" for split in SPLITS)
 
 
 def change(one: dict[str, Any], whole: dict[str, Any], split: str) -> float:
     return float(one["scores"][split]["bleu"]["value"] - whole["scores"][split]["bleu"]["value"])
-
-
-def rivals(chosen: dict[str, Any], found: dict[str, Any]) -> str:
-    """The other gated models with as few heads of the kind that counts, and what they lose."""
-    least = heads_of(chosen["heads"], found["kind"])
-    alike = [
-        f"gates on {one['kind']}, penalty {one['amount']:g}: {changes(one, found['whole'])}"
-        for one in found["points"]
-        if one["method"] == "gates" and one is not chosen and heads_of(one["heads"], found["kind"]) == least
-    ]
-    return f" As few are left by {'; '.join(alike)}." if alike else ""

@@ -6,7 +6,17 @@ from typing import Any
 
 from alignment_rows import ALIGNMENT_HEAD, alignment_rows
 from position_rows import position_rows
-from pruning_rows import HEAD, SEEDS_HEAD, pruning_rows, pruning_text, seed_rows, seed_text
+from pruning_rows import (
+    CHOSEN_HEAD,
+    HEAD,
+    SEEDS_HEAD,
+    chosen_rows,
+    chosen_text,
+    pruning_rows,
+    pruning_text,
+    seed_rows,
+    seed_text,
+)
 
 from sections import RESULTS, measured, read, table
 
@@ -43,8 +53,16 @@ def pruning() -> str:
     found = read("pruning.json")
     return (
         f"## Fewer heads\n\n{pruning_text(found)}\n\n`python benchmarks/pruning.py --help`\n"
-        f"\n{table(HEAD, pruning_rows(found))}\n\n![BLEU against heads kept](pictures/pruning.png)\n{pruning_again()}"
+        f"\n{table(HEAD, pruning_rows(found))}\n\n![BLEU against heads kept](pictures/pruning.png)\n"
+        f"{pruning_speed()}{pruning_again()}"
     )
+
+
+def pruning_speed() -> str:
+    """How much smaller and faster, on each machine where that was measured."""
+    found = [read(path.name) for path in sorted(RESULTS.glob("pruning_speed_*.json"))]
+    rows = [[one["speed"]["machine"], *row] for one in found for row in chosen_rows(one)]
+    return f"\n{chosen_text(found[0])}\n\n{table(['', *CHOSEN_HEAD], rows)}\n" if found else ""
 
 
 def pruned_models() -> dict[str, dict[str, Any]]:
