@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from scaling_rows import lengths_table, lengths_text
 
-from sections import ROOT, read, table
+from sections import ROOT, measured, read, table
+
+
+PLACES = {"cpu": "One CPU thread", "cuda": "NVIDIA H200, bf16, steps that are neither compiled nor captured"}
 
 
 def scaling() -> str:
-    found = read("scaling_cpu.json")
+    told = [scaling_on(device) for device in PLACES if measured(f"scaling_{device}.json")]
+    return "## Cost as work grows\n\nThe layers are those of docs/concepts/sequence-layers.md.\n\n" + "\n".join(told)
+
+
+def scaling_on(device: str) -> str:
+    found, folder = read(f"scaling_{device}.json"), "pictures" if device == "cpu" else f"pictures/{device}"
     pictures = "\n".join(
-        f"![{name}](pictures/scaling-{name}.png)"
+        f"![{name}]({folder}/scaling-{name}.png)"
         for name in ("length", "size", "batch", "families", "data")
-        if (ROOT / "docs" / "pictures" / f"scaling-{name}.png").exists()
+        if (ROOT / "docs" / folder / f"scaling-{name}.png").exists()
     )
     dates = " and ".join(sorted({part["date"] for part in found.values()}))
     growing = found.get("families")
-    return (
-        f"## Cost as work grows\n\nOne CPU thread, torch {found['length']['torch']}, {dates}; the layers are "
-        f"those of docs/concepts/sequence-layers.md.\n\n`python benchmarks/scaling.py`\n\n{pictures}\n"
-    ) + (f"\n{lengths_text(growing)}\n\n{table(*lengths_table(growing))}\n" if growing else "")
+    return f"{PLACES[device]}, torch {found['length']['torch']}, {dates}.\n\n`python benchmarks/scaling.py`\n\n{pictures}\n" + (
+        f"\n{lengths_text(growing)}\n\n{table(*lengths_table(growing))}\n" if growing else ""
+    )
 
 
 def survival() -> str:
