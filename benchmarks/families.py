@@ -45,6 +45,7 @@ RECIPES = {
     "deep_att": "demo-deep-att",
     "convs2s": "demo-convs2s",
     "bytenet": "demo-bytenet",
+    "mixed": "demo-mixed",
     "transformer": "demo",
     "experts": "demo-experts",
     "gpt": "demo-gpt",

@@ -16,6 +16,8 @@ from scaling_steps import model_step, powers
 
 from heedful.models import ModelConfig
 
+MIXED = {"encoder": ["convolution", "self-attention"], "decoder": ["self-attention", "lstm"]}  # one of each sort
+
 
 class FamilyShapes(NamedTuple):
     tokens: int  # of a batch, on each side
@@ -47,6 +49,7 @@ def configs(dim: int, longest: int) -> dict[str, ModelConfig]:
         "deep_att": layered | {"decoder_layers": 2, "columns": 1},
         "convs2s": layered | {"layers": 4, "channels": dim, "max_positions": longest},
         "bytenet": plain | {"dim": dim // 2, "sets": 1},
+        "mixed": plain | MIXED | {"heads": max(dim // 64, 2), "feed_forward": 4 * dim},
     }
     read: TypeAdapter[ModelConfig] = TypeAdapter(ModelConfig)
     return {name: read.validate_python({"family": name, **settings}) for name, settings in given.items()}

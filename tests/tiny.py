@@ -20,6 +20,7 @@ from heedful.models.transformer import Transformer
 from heedful.nn.blocks import NORMS
 from heedful.nn.positions import EMBEDDED, POSITIONS
 from heedful.nn.scores import SCOPES, SCORES
+from heedful.nn.sequence_layers import SEQUENCE_LAYERS
 from heedful.schema import Config
 
 Speaker = Transformer  # to the type checker; every family that says something has its start, step and project
@@ -38,6 +39,8 @@ SMALL: dict[str, Any] = {
     "sets": 1,
     "embedding": 16,
     "readout": 8,
+    "encoder": ("lstm", "self-attention"),
+    "decoder": ("self-attention", "convolution"),
 }
 NEEDED: dict[str, dict[str, Any]] = {"relative": {"relative_clip": 2}, "learned": {"max_positions": 32}}
 AXES: dict[str, Iterable[Any]] = {"position": POSITIONS, "norm": NORMS, "window": (0, 3), "reach": ("full",)}
@@ -71,6 +74,10 @@ BESIDES: list[dict[str, Any]] = [
     {"residual": True, "layers": 4, "decoder_layers": 1, "tie": "output"},
     {"straight": False, "columns": 1, "layers": 1, "decoder_layers": 3, "tie": "output"},
     {"straight": True, "columns": 3, "layers": 4, "embedding": 12},
+    *({"encoder": (kind,), "decoder": ("lstm", kind)} for kind in SEQUENCE_LAYERS),
+    *({"encoder": ("self-attention",), "decoder": (kind,), "bridge": "vector"} for kind in SEQUENCE_LAYERS),
+    {"encoder": ("restricted", "gru"), "decoder": ("gru", "restricted"), "window": 3, "norm": "pre", "tie": "output"},
+    {"encoder": ("dilated",), "decoder": ("dilated", "lstm"), "kernel": 2, "dilation": 3, "tie": "none"},
     {"residual": True, "layers": 3, "experts": 4, "experts_size": 24},
     {"residual": False, "layers": 2, "experts": 5, "experts_used": 3, "experts_size": 16},
 ]
@@ -89,25 +96,36 @@ def config_class(family: str) -> type[Config]:
     return found
 
 
+def can_be(family: str, name: str, value: Any) -> bool:
+    """Whether the family has this choice, all else being as it is."""
+    try:
+        tiny_config(family, {name: value})
+    except ValidationError:
+        return False
+    return True
+
+
 def variants(family: str) -> list[Variant]:
     """Every combination of the axes that the family has, and what else can be chosen, if it can be chosen."""
     fields = config_class(family).model_fields
-    axes = {name: values for name, values in AXES.items() if name in fields}
+    known = {name: values for name, values in AXES.items() if name in fields}
+    chosen = {name: [value for value in values if can_be(family, name, value)] for name, values in known.items()}
+    axes = {name: values for name, values in chosen.items() if values}
     crossed = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     besides = [changes for changes in BESIDES if changes.keys() <= fields.keys()]
     return [Variant(family, tuple(changes.items())) for changes in [*crossed, *besides]]
-
-
-SPEAKING = [name for name, family in MODELS.items() if hasattr(family, "step")]
-VARIANTS = [variant for family in SPEAKING for variant in variants(family)]
-FIRST = ((), (("window", 0),), (("reach", "full"),))
-PLAIN = [variant for variant in VARIANTS if variant.changes[-1:] in FIRST]  # no other axis
 
 
 def tiny_config(family: str, changes: Mapping[str, Any]) -> Config:
     made = config_class(family)
     small = {name: value for name, value in SMALL.items() if name in made.model_fields}
     return made(**(small | NEEDED.get(changes.get("position", ""), {}) | dict(changes)))
+
+
+SPEAKING = [name for name, family in MODELS.items() if hasattr(family, "step")]
+VARIANTS = [variant for family in SPEAKING for variant in variants(family)]
+FIRST = {("window", 0), ("reach", "full")}
+PLAIN = [one for one in VARIANTS if all(change[0] in ("position", "norm") or change in FIRST for change in one.changes)]
 
 
 @cache

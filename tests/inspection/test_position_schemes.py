@@ -23,7 +23,7 @@ from heedful.inspection.positions import (
     vectors,
 )
 from heedful.inspection.probes import probe
-from heedful.inspection.shifts import pair_maps, rotations, shift_error, shift_map
+from heedful.inspection.shifts import pair_maps, rotations, shift_error, shift_map, turns
 from heedful.nn.positions import POSITIONS, Alibi, Position, PositionSize, frequencies, sinusoid
 
 SIZE = PositionSize(dim=128, heads=4, head_dim=16, limit=64, clip=8, reads_ahead=True)
@@ -104,6 +104,17 @@ def test_the_whole_shift_is_one_block_diagonal_map_wherever_one_stands() -> None
     assert_close(found, expected, atol=1e-8, rtol=0)
 
 
+def test_every_pair_of_a_sinusoid_turns_by_its_frequency_and_noise_does_not_turn() -> None:
+    waves = frequencies(16)
+    for shift in (1, 10):
+        found = turns(sinusoid(torch.arange(100), waves), shift)
+        expected = torch.remainder(waves * shift + math.pi, 2 * math.pi) - math.pi
+        assert_close(torch.tensor([one.degrees for one in found]).double(), expected.rad2deg(), atol=1e-4, rtol=0)
+        assert max(one.missed for one in found) < 1e-9
+    torch.manual_seed(0)
+    assert min(one.missed for one in turns(torch.randn(400, 16), 1)) > 0.8
+
+
 def test_only_an_ordered_table_has_a_shift() -> None:
     noise = torch.randn(256, 32, generator=torch.Generator().manual_seed(1))
     assert shift_error(sinusoid(torch.arange(256), frequencies(32)), 2) < 1e-5
@@ -139,7 +150,7 @@ def test_beyond_training_every_scheme_does_what_it_is_known_for() -> None:
 @pytest.mark.parametrize("variant", PLAIN, ids=str)
 def test_the_schemes_of_any_model_are_found_and_can_be_looked_at(variant: Variant) -> None:
     found = schemes(tiny_model(variant))
-    assert bool(found) == (variant.family in ("transformer", "gpt", "convs2s"))
+    assert bool(found) == (variant.family in ("transformer", "gpt", "convs2s", "mixed"))
     for position in found.values():
         assert scores(position, 8).shape == (8, 8) and encoding(position, 8).values.isfinite().all()
 

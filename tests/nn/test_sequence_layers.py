@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import refused, unsettle
+from tiny import unsettle
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
-from torch.utils.flop_counter import FlopCounterMode
 
 from heedful.nn import masks
 from heedful.nn.attention import Sight
 from heedful.nn.banded import Band
-from heedful.nn.positions import frequencies, sinusoid
+from heedful.nn.recurrent import Layer
+from heedful.nn.rows import State
 from heedful.nn.sequence_layers import (
     SEQUENCE_LAYERS,
     Convolution,
@@ -32,6 +31,7 @@ from heedful.nn.sequence_layers import (
     RestrictedAttention,
     SequenceLayer,
 )
+from heedful.nn.sequence_layers.layer import Kept, Now, follow_on
 
 SMALL = LayerSize(dim=8, heads=2, window=4, kernel=3, dilation=2)
 CAUSAL = SMALL.model_copy(update={"causal": True})
@@ -116,6 +116,29 @@ def test_every_parameter_and_every_real_token_receives_a_gradient(kind: str, siz
     for name, parameter in layer.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all() and parameter.grad.abs().sum() > 0, name
+
+
+@EVERY
+@pytest.mark.parametrize("chunk", [1, 5, TIME])
+def test_a_causal_layer_told_piece_by_piece_gives_what_it_gives_at_once(kind: str, chunk: int) -> None:
+    layer, x = make(kind, CAUSAL), tokens()
+    nothing = {"positions": torch.zeros(ROWS, TIME, dtype=torch.long), "layer": layer.slots(ROWS, TIME, x)}
+    state = State(None, layer.beginning(ROWS, x), nothing, mine=torch.zeros(ROWS, TIME, dtype=torch.bool))
+    pieces = []
+    with torch.no_grad():
+        for piece in x.split(chunk, dim=1):  # type: ignore[no-untyped-call]
+            now = follow_on(state, piece[..., 0], None)
+            out, past = layer.follow(piece, Kept(state.past, state.written["layer"]), now)
+            state = state._replace(past=past, mine=now.mine, filled=int(state.filled) + piece.shape[1])
+            pieces.append(out)
+    torch.testing.assert_close(torch.cat(pieces, dim=1), layer(x), rtol=0, atol=1e-5)
+
+
+@EVERY
+def test_a_layer_that_is_not_causal_cannot_be_told_piece_by_piece(kind: str) -> None:
+    none = torch.zeros(1, 0, dtype=torch.long)
+    with pytest.raises(AssertionError, match="looks ahead"):
+        make(kind, SMALL).follow(tokens(1, 1), Kept(), Now(None, none.bool(), slice(0, 0), none, none, none.bool()[None]))
 
 
 @EVERY
@@ -208,18 +231,18 @@ def test_the_others_do_know_the_order(kind: type[SequenceLayer]) -> None:
     assert (layer(x[:, order]) - layer(x)[:, order]).abs().max() > 1e-3
 
 
-def lstm_step(cell: Mapping[str, Tensor], x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def lstm_step(cell: Layer, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     hidden, memory = state
-    sums = cell["weight_ih_l0"] @ x + cell["bias_ih_l0"] + cell["weight_hh_l0"] @ hidden + cell["bias_hh_l0"]
+    sums = cell.weight[:, :-1] @ x + cell.weight[:, -1] + cell.recurrent @ hidden
     take, keep, new, give = sums.chunk(4)
     memory = keep.sigmoid() * memory + take.sigmoid() * new.tanh()
     return give.sigmoid() * memory.tanh(), memory
 
 
-def gru_step(cell: Mapping[str, Tensor], x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def gru_step(cell: Layer, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     hidden, _ = state
-    input_reset, input_keep, input_new = (cell["weight_ih_l0"] @ x + cell["bias_ih_l0"]).chunk(3)
-    past_reset, past_keep, past_new = (cell["weight_hh_l0"] @ hidden + cell["bias_hh_l0"]).chunk(3)
+    input_reset, input_keep, input_new = (cell.weight[:, :-1] @ x + cell.weight[:, -1]).chunk(3)
+    past_reset, past_keep, past_new = (cell.recurrent @ hidden).chunk(3)
     new = (input_new + (input_reset + past_reset).sigmoid() * past_new).tanh()
     keep = (input_keep + past_keep).sigmoid()
     return keep * hidden + (1 - keep) * new, hidden
@@ -237,13 +260,13 @@ def test_a_recurrent_layer_equals_its_equations_over_the_real_tokens(
     hidden = SMALL.dim if size.causal else SMALL.dim // 2
     for row in range(ROWS):
         places = mask[row].nonzero().flatten().tolist()
-        ways = [(layer.forwards, places, slice(0, hidden))]
+        ways: list[tuple[Layer, list[int], slice]] = [(layer.forwards, places, slice(0, hidden))]
         if layer.backwards is not None:
             ways.append((layer.backwards, places[::-1], slice(hidden, None)))
         for cell, order, part in ways:
             state = torch.zeros(hidden), torch.zeros(hidden)
             for place in order:
-                state = step(cell.state_dict(), x[row, place], state)
+                state = step(cell, x[row, place], state)
                 torch.testing.assert_close(out[row, place, part], state[0], rtol=1e-4, atol=1e-5)
 
 
@@ -251,8 +274,11 @@ def test_a_recurrent_layer_equals_its_equations_over_the_real_tokens(
 def test_a_layer_that_reads_both_ways_is_torchs_own(kind: type[Lstm] | type[Gru], torchs: type[nn.LSTM] | type[nn.GRU]) -> None:
     layer, x, mask = make(kind, SMALL), tokens(), REAL["at the end"]
     own = torchs(SMALL.dim, SMALL.dim // 2, batch_first=True, bidirectional=True)
-    state = {name.removeprefix("forwards."): value for name, value in layer.state_dict().items() if "forwards" in name}
-    state |= {f"{name.removeprefix('backwards.')}_reverse": v for name, v in layer.state_dict().items() if "backwards" in name}
+    assert isinstance(layer, Lstm | Gru) and layer.backwards is not None
+    state = {name: torch.zeros_like(value) for name, value in own.state_dict().items()}  # torch has a second bias
+    for cell, back in ((layer.forwards, ""), (layer.backwards, "_reverse")):
+        state |= {f"weight_ih_l0{back}": cell.weight[:, :-1], f"weight_hh_l0{back}": cell.recurrent}
+        state[f"bias_ih_l0{back}"] = cell.weight[:, -1]
     own.load_state_dict(state)
     packed = pack_padded_sequence(x, mask.sum(1), batch_first=True, enforce_sorted=False)
     expected, _ = pad_packed_sequence(own(packed)[0], batch_first=True)
@@ -266,131 +292,17 @@ def test_a_convolution_equals_a_sum_over_its_neighbours(
     kind: type[Convolution], dilation: int, kernel: int, size: LayerSize
 ) -> None:
     layer, x, mask = make(kind, size.model_copy(update={"kernel": kernel, "dilation": dilation})), tokens(), REAL["inside"]
-    assert isinstance(layer, Convolution) and layer.sum.bias is not None
+    assert isinstance(layer, Convolution)
+    weights = layer.sum.map.weight.view(-1, kernel, SMALL.dim)  # (2 dim, kernel, dim)
     first = -(kernel - 1) * dilation if size.causal else -((kernel - 1) * dilation // 2)
     out = layer(x, mask)
     for row in range(ROWS):
         for place in range(TIME):
-            total = layer.sum.bias
+            total: Tensor = layer.sum.map.bias
             for tap in range(kernel):
                 at = place + first + tap * dilation
                 if 0 <= at < TIME and mask[row, at]:
-                    total = total + layer.sum.weight[:, :, tap] @ x[row, at]
+                    total = total + weights[:, tap] @ x[row, at]
             value, gate = total.chunk(2)
             expected = value * gate.sigmoid() * mask[row, place]
             torch.testing.assert_close(out[row, place], expected, rtol=1e-4, atol=1e-5)
-
-
-INFLUENCES = {  # on token 20 of 40: when the layer sees all, and when it is causal
-    "self-attention": (range(40), range(21)),
-    "restricted": (range(18, 23), range(17, 21)),
-    "parameter-free": (range(40), range(21)),
-    "lstm": (range(40), range(21)),
-    "gru": (range(40), range(21)),
-    "convolution": (range(19, 22), range(18, 21)),
-    "dilated": (range(18, 23, 2), range(16, 21, 2)),
-}
-
-
-@pytest.mark.parametrize("kind", INFLUENCES)
-@BOTH
-def test_a_token_is_influenced_by_these_and_no_others(kind: str, size: LayerSize) -> None:
-    layer = make(kind, size).double()
-    x = tokens(1, 40).double().requires_grad_()
-    layer(x)[0, 20].square().sum().backward()  # type: ignore[no-untyped-call]
-    assert x.grad is not None
-    assert x.grad[0].abs().sum(-1).nonzero().flatten().tolist() == [*INFLUENCES[kind][size.causal]]
-
-
-def products(layer: SequenceLayer, time: int) -> int:
-    """Operations inside matrix products and convolutions, projections of attention left out: twice the products."""
-    counter = FlopCounterMode(display=False)
-    with counter, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
-        layer(tokens(1, time))
-    counts = counter.get_flop_counts()["Global"]
-    return sum(count for name, count in counts.items() if str(name) in ("aten.bmm", "aten.convolution"))
-
-
-@pytest.mark.parametrize(
-    ("kind", "size", "times"),
-    [
-        ("self-attention", SMALL, 4),
-        ("parameter-free", SMALL, 4),
-        ("restricted", SMALL, 2),
-        ("restricted", CAUSAL, 2),
-        ("convolution", SMALL, 2),
-    ],
-)
-def test_twice_the_length_costs_as_the_table_says(kind: str, size: LayerSize, times: int) -> None:
-    layer = make(kind, size)
-    assert products(layer, 256) == times * products(layer, 128) > 0
-    assert layer.operations(size, 256) == times * layer.operations(size, 128)
-
-
-@pytest.mark.parametrize("kind", ["self-attention", "parameter-free", "convolution"])
-def test_operations_are_those_that_are_carried_out(kind: str) -> None:
-    """Attention multiplies twice (scores, sum), a gated convolution has two sums; each product comes with an addition."""
-    assert products(make(kind, SMALL), 128) == 2 * 2 * SEQUENCE_LAYERS[kind].operations(SMALL, 128)
-
-
-def test_at_the_length_of_its_dim_attention_costs_what_recurrence_does() -> None:
-    size = LayerSize(dim=512)
-    assert FullAttention.operations(size, 512) == Lstm.operations(size, 512) == 134_217_728
-
-
-def test_sizes_that_do_not_fit_are_refused() -> None:
-    assert refused(LayerSize, dim=9, heads=2).keys() == {"heads", "dim"}
-    assert "expected an even number" in refused(LayerSize, dim=9, heads=3)["dim"]
-    LayerSize(dim=9, heads=3, causal=True)
-
-
-class Listener(nn.Module):
-    """Symbols in, symbols out, and between them two layers of one kind: the script does not know of which."""
-
-    def __init__(self, kind: str, size: LayerSize, symbols: int) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(symbols, size.dim)
-        self.layers = nn.ModuleList(SEQUENCE_LAYERS[kind](size) for _ in range(2))
-        self.out = nn.Linear(size.dim, symbols)
-
-    def forward(self, heard: Tensor) -> Tensor:
-        waves = sinusoid(torch.arange(heard.shape[1]), frequencies(self.embed.embedding_dim))  # (time, dim)
-        x = self.embed(heard) + waves.float()
-        for layer in self.layers:
-            x = functional.layer_norm(x + layer(x), x.shape[-1:])
-        out: Tensor = self.out(x)
-        return out
-
-
-def echo_accuracy(kind: str, size: LayerSize, delay: int, steps: int = 120) -> float:
-    """How often a trained listener says what it heard `delay` steps ago; one in four is chance."""
-    listener = Listener(kind, size, symbols=4)
-    optimiser = torch.optim.Adam(listener.parameters(), lr=5e-3)
-    right = 0.0
-    for step in range(steps + 1):
-        heard = torch.randint(4, (32, 16))
-        said, expected = listener(heard)[:, delay:], heard[:, :-delay]
-        right = float((said.argmax(-1) == expected).float().mean())
-        if step < steps:
-            optimiser.zero_grad()
-            functional.cross_entropy(said.flatten(0, 1), expected.flatten()).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-    return right
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes", "delay", "hears"),
-    [
-        ("self-attention", {}, 5, True),
-        ("restricted", {"window": 6}, 5, True),
-        ("lstm", {}, 3, True),
-        ("convolution", {"kernel": 3}, 4, True),
-        ("convolution", {"kernel": 3}, 5, False),  # two layers reach back 4 tokens
-        ("dilated", {"kernel": 3, "dilation": 2}, 8, True),
-        ("dilated", {"kernel": 3, "dilation": 2}, 9, False),
-    ],
-)
-def test_an_echo_is_heard_as_far_as_a_layer_reaches(kind: str, changes: dict[str, int], delay: int, hears: bool) -> None:
-    size = LayerSize(dim=32, heads=2, causal=True).model_copy(update=changes)
-    accuracy = echo_accuracy(kind, size, delay)
-    assert accuracy > 0.9 if hears else accuracy < 0.4

@@ -19,7 +19,7 @@ from heedful.errors import ConfigError
 from heedful.inspection.maps import Says, attentions, forced, layer_of
 from heedful.nn.taps import record
 
-ATTENDING = "families that do: transformer, bahdanau, luong, gnmt, deep_att, convs2s, gpt"
+ATTENDING = "families that do: transformer, bahdanau, luong, gnmt, deep_att, convs2s, mixed with bridge 'attention', gpt"
 
 
 def attends_to_source(model: nn.Module) -> bool:

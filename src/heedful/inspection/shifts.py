@@ -8,6 +8,8 @@ table need not have one; how well the best map does on positions that it was not
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -31,6 +33,26 @@ def rotations(waves: Tensor, shift: int) -> Tensor:
     """The closed form: waves (pairs,) -> (pairs, 2, 2)."""
     cos, sin = (waves.double() * shift).cos(), (waves.double() * shift).sin()
     return torch.stack((torch.stack((cos, sin), -1), torch.stack((-sin, cos), -1)), -2)
+
+
+class Turn(NamedTuple):
+    """How a pair of dimensions moves when one goes on by k positions."""
+
+    degrees: float  # of the rotation that comes nearest, from -180 to 180
+    missed: float  # of the pair's variance, by that rotation
+
+
+def turns(table: Tensor, shift: int) -> list[Turn]:
+    """table (positions, dim): the rotation of every pair of dimensions, recovered from the vectors alone.
+
+    The nearest one to a map M = [[a, b], [c, d]] has the angle atan2(b - c, a + d)."""
+    here, there = table[:-shift].double(), table[shift:].double()
+    maps = pair_maps(here, there)  # (pairs, 2, 2)
+    angles = torch.atan2(maps[:, 0, 1] - maps[:, 1, 0], maps[:, 0, 0] + maps[:, 1, 1])
+    before, after = (x.view(len(x), -1, 2) for x in (here, there))  # (count, pairs, 2)
+    missed = (torch.einsum("kij,nkj->nki", rotations(angles, 1), before) - after).square().sum((0, 2))
+    spread = (after - after.mean(0)).square().sum((0, 2)).clamp(min=1e-12)
+    return [Turn(*one) for one in zip(angles.rad2deg().tolist(), (missed / spread).tolist(), strict=True)]
 
 
 def shift_error(table: Tensor, shift: int) -> float:

@@ -18,6 +18,7 @@ from heedful.models.deep_att import DeepAtt, DeepAttConfig
 from heedful.models.gnmt import GNMT, GNMTConfig
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.models.luong import Luong, LuongConfig
+from heedful.models.mixed import Mixed, MixedConfig
 from heedful.models.sutskever import Sutskever, SutskeverConfig
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.rows import State, Step
@@ -45,6 +46,7 @@ MODELS: dict[str, Any] = {
     "deep_att": DeepAtt,
     "convs2s": ConvS2S,
     "bytenet": ByteNet,
+    "mixed": Mixed,
     "gpt": GPT,
 }
 ModelConfig = Annotated[
@@ -56,6 +58,7 @@ ModelConfig = Annotated[
     | DeepAttConfig
     | ConvS2SConfig
     | ByteNetConfig
+    | MixedConfig
     | GPTConfig,
     Field(discriminator="family"),
     Untagged("family", "transformer"),

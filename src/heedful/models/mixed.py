@@ -1,0 +1,295 @@
+"""Mixed: an encoder and a decoder of any sequence layers, and one of two bridges between them.
+
+    layer      x <- x + mix(x)          mix: attention, recurrence or convolution, another in every layer if one likes
+               x <- x + look(x)         in the decoder, where the bridge is attention
+               x <- x + feed_forward(x)                                                each with its norm, see nn/blocks.py
+    bridge     attention   every layer of the decoder looks at all that was read
+               vector      v = W mean_j z_j, of what was read of the real tokens, is added to every input of the decoder
+
+So recurrence, convolution and attention can be compared layer by layer: nothing else differs. Self-attention on both sides
+of a bridge of attention is the Transformer. A vector between LSTMs and attention between convolutions are the ideas of
+Sutskever et al. (2014) and Gehring et al. (2017), without the particulars of their models.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field, PositiveInt, model_validator
+from torch import Tensor, nn
+
+from heedful.models.family import FamilyConfig
+from heedful.models.transformer import embedding
+from heedful.nn import masks
+from heedful.nn.attention import CrossAttention
+from heedful.nn.blocks import NORMS, FeedForward, Residual
+from heedful.nn.convolution import line_up
+from heedful.nn.dropout import Dropout
+from heedful.nn.layers import Layers
+from heedful.nn.linear import Readout, linear
+from heedful.nn.positions import POSITIONS, Position, PositionSize
+from heedful.nn.rows import State, Step, Tree
+from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName, LayerSize
+from heedful.nn.sequence_layers.layer import Kept, Now, follow_on
+from heedful.nn.taps import Tap
+from heedful.schema import Probability, Problem, refuse, unused
+
+Kinds = Annotated[tuple[KindName, ...], Field(min_length=1)]
+WITHOUT = {  # why an option of layers has no effect
+    "heads": "nothing attends: neither a layer nor the bridge",
+    "window": "no layer is 'restricted'",
+    "kernel": "no layer is 'convolution' or 'dilated'",
+    "dilation": "no layer is 'dilated'",
+}
+
+
+class MixedConfig(FamilyConfig):
+    """Sizes and layers default to those of the Transformer's base model."""
+
+    family: Literal["mixed"] = "mixed"
+    dim: PositiveInt = 512
+    encoder: Kinds = ("self-attention",) * 6  # the kind of every layer, from the lowest
+    decoder: Kinds = ("self-attention",) * 6
+    bridge: Literal["attention", "vector"] = "attention"
+    heads: PositiveInt = 8  # of attention, in layers and in the bridge
+    window: PositiveInt = 128  # of restricted attention: how many tokens one sees
+    kernel: PositiveInt = 3  # of convolutions: how many tokens one sum takes
+    dilation: PositiveInt = 2  # of dilated convolutions: from one of those tokens to the next
+    feed_forward: PositiveInt = 2048
+    norm: Literal["post", "pre"] = "post"
+    position: Literal["none", "sinusoidal", "learned"] = "sinusoidal"
+    max_positions: PositiveInt = 1024  # of learned positions
+    tie: Literal["all", "output", "none"] = "all"  # all: one matrix for both embeddings and the output
+    scale_embeddings: bool = True  # by sqrt(dim)
+    dropout: Probability = 0.1  # of embeddings and of every sub-layer's output
+
+    @property
+    def taken(self) -> set[str]:
+        """What some layer, or the bridge, needs to be told besides `dim`."""
+        needs = {name for kind in (*self.encoder, *self.decoder) for name in SEQUENCE_LAYERS[kind].takes}
+        return needs | ({"heads"} if self.bridge == "attention" else set())
+
+    def size(self, *, causal: bool) -> LayerSize:
+        heads = self.heads if "heads" in self.taken else 1
+        told = {"window": self.window, "kernel": self.kernel, "dilation": self.dilation}
+        return LayerSize(dim=self.dim, heads=heads, causal=causal, **told)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> MixedConfig:
+        problems = []
+        if self.dim % 2:
+            problems.append(Problem("dim", f"given {self.dim}, expected an even number: half reads forwards, half backwards"))
+        if "heads" in self.taken and self.dim % self.heads:
+            problems.append(Problem("heads", f"given {self.heads}, which does not divide dim {self.dim}"))
+        idle = {name: why for name, why in WITHOUT.items() if name not in self.taken}
+        if self.position != "learned":
+            idle["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
+        refuse([*problems, *unused(self, idle)])
+        return self
+
+    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        problems = []
+        if self.tie == "all" and not shared:
+            expected = "expected 'output' or 'none' with tokenizer.shared = false"
+            problems.append(Problem("tie", f"given 'all', but the vocabularies are separate; {expected}"))
+        if self.position == "learned" and self.max_positions < max(source, target):
+            expected = f"expected at least {max(source, target)}, the tokens of the longest sequence"
+            problems.append(Problem("max_positions", f"given {self.max_positions}, {expected}"))
+        return problems
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, config: MixedConfig, kind: KindName) -> None:
+        super().__init__()
+        residual = NORMS[config.norm]
+        self.mix = SEQUENCE_LAYERS[kind](config.size(causal=False))
+        self.mix_residual = residual(config.dim, config.dropout)
+        self.feed_forward = FeedForward(config.dim, config.feed_forward, "relu", dropout=0.0)
+        self.feed_forward_residual = residual(config.dim, config.dropout)
+        self.out = Tap()
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (sources, time, dim), mask (sources, time)."""
+        x = self.mix_residual(x, lambda x: self.mix(x, mask))
+        return self.out(self.feed_forward_residual(x, self.feed_forward))
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, config: MixedConfig, kind: KindName) -> None:
+        super().__init__()
+        residual = NORMS[config.norm]
+        self.mix = SEQUENCE_LAYERS[kind](config.size(causal=True))
+        self.mix_residual = residual(config.dim, config.dropout)
+        self.cross: CrossAttention | None = None
+        self.cross_residual: Residual | None = None
+        if config.bridge == "attention":
+            self.cross = CrossAttention(config.dim, config.heads, config.dim // config.heads, dropout=0.0)
+            self.cross_residual = residual(config.dim, config.dropout)
+        self.feed_forward = FeedForward(config.dim, config.feed_forward, "relu", dropout=0.0)
+        self.feed_forward_residual = residual(config.dim, config.dropout)
+        self.out = Tap()
+
+    def forward(self, x: Tensor, memory: Tree, kept: Kept, now: Now | None) -> tuple[Tensor, Tree]:
+        """x (rows, time, dim); memory: this layer's keys and values and the source's mask, None where the bridge is a vector;
+        now: how x follows what is kept, None: x is all there is -> as x, and the past."""
+        past = [kept.past]
+
+        def mix(x: Tensor) -> Tensor:
+            if now is None:
+                return self.mix(x)
+            out, past[0] = self.mix.follow(x, kept, now)
+            return out
+
+        x = self.mix_residual(x, mix)
+        if self.cross_residual is not None:
+            x = self.cross_residual(x, lambda x: self.look(x, *memory))
+        return self.out(self.feed_forward_residual(x, self.feed_forward)), past[0]
+
+    def look(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """x (rows, time, dim): the rows of a source look at one memory, standing where time stands."""
+        assert self.cross is not None, "only where the bridge is attention"
+        return self.cross(x.reshape(len(key), -1, x.shape[-1]), key, value, mask).view_as(x)
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class Summary(nn.Module):
+    """The bridge of one vector: W mean z + b."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.map = linear(dim, dim)
+        self.thought = Tap()  # (sources, 1, dim)
+
+    def forward(self, read: Tensor, mask: Tensor | None) -> Tensor:
+        """read (sources, time, dim), mask (sources, time) -> (sources, 1, dim)."""
+        if mask is None:
+            mean = read.mean(1, keepdim=True)
+        else:
+            real = mask[..., None]  # (sources, time, 1)
+            mean = (read * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
+        return self.thought(self.map(mean))
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class Mixed(nn.Module):
+    def __init__(self, config: MixedConfig, source_vocab: int, target_vocab: int) -> None:
+        super().__init__()
+        self.config = config
+        self.target_embedding = embedding(target_vocab, config.dim)
+        self.source_embedding = None if config.tie == "all" else embedding(source_vocab, config.dim)
+        self.output = None if config.tie != "none" else embedding(target_vocab, config.dim)
+        self.readout = Readout(self.target_embedding if self.output is None else self.output)
+        self.scale = math.sqrt(config.dim) if config.scale_embeddings else 1.0
+        self.dropout = Dropout(config.dropout)
+        self.encoder_position, self.decoder_position = make_position(config), make_position(config)
+        self.encoder = Layers(EncoderLayer(config, kind) for kind in config.encoder)
+        self.encoder_last = NORMS[config.norm].last(config.dim)
+        self.summary = Summary(config.dim) if config.bridge == "vector" else None
+        self.decoder = Layers(DecoderLayer(config, kind) for kind in config.decoder)
+        self.decoder_last = NORMS[config.norm].last(config.dim)
+
+    @property
+    def longest(self) -> int | None:
+        return self.decoder_position.limit
+
+    def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
+        """source (sources, time), source_mask (sources, time) or None: nothing is padded; room: how many tokens the rows of
+        a source will say together, 0: one `step` says it all."""
+        self.encoder_position.check_length(source.shape[1])
+        table = self.target_embedding if self.source_embedding is None else self.source_embedding
+        positions = torch.arange(source.shape[1], device=source.device)[None]  # (1, time)
+        x = self.embed(table, self.encoder_position, source, positions)
+        for layer in self.encoder:
+            x = layer(x, source_mask)
+        x = self.encoder_last(x)
+        past = [layer.mix.beginning(len(source), x) for layer in self.decoder]
+        if not room:
+            return State(self.remember(x, source_mask), past)
+        written = {
+            "layers": [layer.mix.slots(len(source), room, x) for layer in self.decoder],
+            "positions": torch.zeros(len(source), room, dtype=torch.long, device=x.device),
+        }
+        mine = torch.zeros(len(source), room, dtype=torch.bool, device=x.device)
+        return State(self.remember(x, source_mask), past, written, mine)
+
+    def remember(self, read: Tensor, source_mask: Tensor | None) -> Tree:
+        """What the decoder will know of what was read, (sources, time, dim)."""
+        if self.summary is not None:
+            return {"vector": self.summary(read, source_mask)}
+        mask = None if source_mask is None else source_mask[:, None, None, :]  # (sources, 1, 1, time)
+        return {"layers": [layer.cross.remember(read) for layer in self.decoder if layer.cross is not None], "mask": mask}
+
+    def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
+        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
+        assert state.written is not None or state.filled == 0, "a second step needs room: tell `start` how much is to come"
+        lineup = None if mask is None else line_up(mask)
+        if lineup is not None:
+            tokens, mask = tokens.take_along_dim(lineup.order, 1), masks.padding(lineup.real, tokens.shape[1])
+        now = None if state.written is None else follow_on(state, tokens, mask)
+        x = self.begin(tokens, state, now)
+        past = []
+        for layer, memory, kept in zip(self.decoder, self.memories(state), kept_of(state), strict=True):
+            x, after = layer(x, memory, kept, now)
+            past.append(after)
+        hidden = self.decoder_last(x)
+        if lineup is not None:
+            hidden = hidden.take_along_dim(lineup.back[..., None], 1)
+        if now is None:
+            return Step(hidden, state._replace(filled=tokens.shape[1]), {})
+        filled = state.filled + now.positions.shape[1]
+        return Step(hidden, state._replace(past=past, mine=now.mine, filled=filled), {})
+
+    def begin(self, tokens: Tensor, state: State, now: Now | None) -> Tensor:
+        """What the decoder's first layer is given: (rows, time, dim)."""
+        if now is None:
+            positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, time)
+            self.decoder_position.check_length(tokens.shape[1])
+        else:
+            positions = now.positions.view_as(tokens)
+            if self.longest is not None:
+                if isinstance(state.filled, int) and not tokens.is_meta:
+                    self.decoder_position.check_length(int(now.mine.sum(-1).max()))
+                positions = positions.clamp(max=self.longest - 1)  # of padding, and of rows that are done and go on for nobody
+        x = self.embed(self.target_embedding, self.decoder_position, tokens, positions)
+        if self.summary is None:
+            return x
+        vector: Tensor = state.memory["vector"]  # (sources, 1, dim)
+        return x + vector.repeat_interleave(len(x) // len(vector), 0)
+
+    def memories(self, state: State) -> list[Tree]:
+        """What every layer of the decoder looks at."""
+        if self.summary is not None:
+            return [None] * len(self.decoder)
+        return [(*pair, state.memory["mask"]) for pair in state.memory["layers"]]
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """(…, dim) -> logits (…, target vocabulary)."""
+        return self.readout(hidden)
+
+    def embed(self, table: nn.Embedding, position: Position, tokens: Tensor, positions: Tensor) -> Tensor:
+        return self.dropout(position.embed(table(tokens) * self.scale, positions))  # (rows, time, dim)
+
+    def blocks(self) -> list[nn.Module]:
+        """The layers, for those who recompute, shard or compile them one by one."""
+        return [*self.encoder, *self.decoder]
+
+
+def kept_of(state: State) -> list[Kept]:
+    """What every layer of the decoder keeps."""
+    written = [None] * len(state.past) if state.written is None else state.written["layers"]
+    return [Kept(*both) for both in zip(state.past, written, strict=True)]
+
+
+def make_position(config: MixedConfig) -> Position:
+    head_dim = config.dim // config.heads
+    size = PositionSize(config.dim, config.heads, head_dim, limit=config.max_positions, clip=0, reads_ahead=True)
+    return POSITIONS[config.position](size)

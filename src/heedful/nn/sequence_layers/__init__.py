@@ -1,0 +1,46 @@
+"""Sequence layers: (rows, time, dim) -> (rows, time, dim), one interface for every way to let tokens know of each other.
+
+    kind                     operations    in sequence    longest path      ("Attention Is All You Need", table 1)
+    self-attention           n^2 d         1              1
+    restricted attention     r n d         1              n / r             a window of r tokens
+    parameter-free           n^2 d         1              1                 y_i = sum_j softmax_j(x_i . x_j) x_j
+    recurrent                n d^2         n              n                 LSTM, GRU; both ways when not causal
+    convolution              k n d^2       1              n / k             gated; log_k(n) when dilations grow
+
+A causal layer never looks ahead, and can be fed token by token. Padding, wherever it stands, has no influence, and zeros come
+out in its place. Residuals, norms and positions are the caller's.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from heedful.nn.sequence_layers.attending import FullAttention, ParameterFreeAttention, RestrictedAttention
+from heedful.nn.sequence_layers.convolving import Convolution, DilatedConvolution
+from heedful.nn.sequence_layers.layer import LayerSize, SequenceLayer
+from heedful.nn.sequence_layers.walking import Gru, Lstm
+
+KindName = Literal["self-attention", "restricted", "parameter-free", "lstm", "gru", "convolution", "dilated"]
+SEQUENCE_LAYERS: dict[str, type[SequenceLayer]] = {
+    "self-attention": FullAttention,
+    "restricted": RestrictedAttention,
+    "parameter-free": ParameterFreeAttention,
+    "lstm": Lstm,
+    "gru": Gru,
+    "convolution": Convolution,
+    "dilated": DilatedConvolution,
+}
+
+__all__ = [
+    "SEQUENCE_LAYERS",
+    "Convolution",
+    "DilatedConvolution",
+    "FullAttention",
+    "Gru",
+    "KindName",
+    "LayerSize",
+    "Lstm",
+    "ParameterFreeAttention",
+    "RestrictedAttention",
+    "SequenceLayer",
+]

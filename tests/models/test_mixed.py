@@ -1,0 +1,218 @@
+"""Mixed: every encoder goes with every decoder over every bridge, and layers of attention alone are the Transformer."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from typing import Any, get_args
+
+import pytest
+import torch
+from tiny import END, PAD, START, VOCAB, WORDS, Pairs, logits_of, refused, unsettle
+from torch import Tensor
+from torch.nn import functional
+from torch.testing import assert_close
+
+from heedful.errors import HeedfulError
+from heedful.inspection.maps import attention_maps, attentions
+from heedful.models.mixed import Mixed, MixedConfig
+from heedful.models.transformer import Transformer, TransformerConfig
+from heedful.nn import masks
+from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName
+from heedful.nn.taps import patch, record
+from heedful.search import Group, SearchConfig, predictor, search_group
+
+KINDS = ("lstm", "convolution", "self-attention")  # recurrence, convolution, attention
+BRIDGES = ("vector", "attention")
+FAMILIES = list(product(KINDS, KINDS, BRIDGES))
+SMALL: dict[str, Any] = {"dim": 16, "feed_forward": 32, "dropout": 0.0}
+EVERY = pytest.mark.parametrize("kind", SEQUENCE_LAYERS)
+
+
+def make(encoder: str, *decoder: str, **changes: Any) -> Mixed:
+    config = MixedConfig.model_validate(SMALL | {"encoder": [encoder], "decoder": decoder} | changes)
+    return unsettle(Mixed(config, VOCAB, VOCAB)).eval()
+
+
+def ten_pairs() -> Pairs:
+    """Sources of 2 to 6 words, targets of 6."""
+    draws = torch.Generator().manual_seed(3)
+    source, target = torch.randint(WORDS.start, WORDS.stop, (2, 10, 6), generator=draws)
+    mask = masks.padding(torch.arange(10) % 5 + 2, 6)
+    return Pairs(source.masked_fill(~mask, PAD), mask, target)
+
+
+def said(model: Mixed, pairs: Pairs) -> list[list[int]]:
+    sources, time = pairs.target.shape
+    with torch.inference_mode():
+        state = model.start(pairs.source, pairs.mask, room=time + 3)
+        group = Group(state, torch.full((sources,), time + 3), range(sources), [[]] * sources)
+        found = search_group(predictor(model), group, SearchConfig(method="greedy"), start=START, end=END)
+    return [best.tokens for (best,) in found]
+
+
+@pytest.mark.parametrize(("encoder", "decoder", "bridge"), FAMILIES)
+def test_every_family_of_the_matrix_learns_ten_pairs_by_heart(encoder: str, decoder: str, bridge: str) -> None:
+    pairs = ten_pairs()
+    config = {"dim": 32, "feed_forward": 64, "dropout": 0.0, "norm": "pre", "bridge": bridge}
+    model = Mixed(MixedConfig.model_validate(config | {"encoder": [encoder], "decoder": [decoder] * 2}), VOCAB, VOCAB)
+    adam = torch.optim.Adam(model.parameters(), lr=5e-3)
+    given, wanted = functional.pad(pairs.target, (1, 0), value=START), functional.pad(pairs.target, (0, 1), value=END)
+    for _ in range(400):
+        logits = logits_of(model, pairs._replace(target=given))  # type: ignore[arg-type]
+        if torch.equal(logits.argmax(-1), wanted):
+            break
+        adam.zero_grad()
+        functional.cross_entropy(logits.flatten(0, 1), wanted.flatten()).backward()  # type: ignore[no-untyped-call]
+        adam.step()
+    assert said(model.eval(), pairs) == pairs.target.tolist()
+
+
+@EVERY
+@pytest.mark.parametrize("bridge", BRIDGES)
+@pytest.mark.parametrize("chunk", [1, 7])
+def test_stepping_equals_teacher_forcing_beyond_every_window(kind: str, bridge: str, chunk: int) -> None:
+    """Forty tokens: several blocks of a window, and more than two layers of convolutions reach."""
+    told = {name: value for name, value in {"window": 5, "dilation": 3}.items() if name in SEQUENCE_LAYERS[kind].takes}
+    model = make("self-attention", kind, kind, bridge=bridge, **told)
+    source, target = torch.randint(WORDS.start, WORDS.stop, (2, 3, 40))
+    with torch.inference_mode():
+        whole = model.step(target, model.start(source, None, room=0)).hidden
+        state, pieces = model.start(source, None, room=40), []
+        for piece in target.split(chunk, dim=1):
+            step = model.step(piece, state)
+            state = step.state
+            pieces.append(step.hidden)
+    assert_close(torch.cat(pieces, dim=1), whole, atol=1e-5, rtol=0)
+
+
+def as_mixed(name: str) -> str:
+    """What the Transformer calls its parameter, as Mixed calls it."""
+    name = re.sub(r"(\d)\.attention\.", r"\1.mix.attention.", name)
+    return name.replace("attention_residual", "mix_residual")
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_layers_of_attention_over_a_bridge_of_attention_are_the_transformer(norm: str, pairs: Pairs) -> None:
+    changes: dict[str, Any] = {"dim": 16, "feed_forward": 32, "heads": 2, "norm": norm}
+    transformer = unsettle(Transformer(TransformerConfig(layers=2, **changes), VOCAB, VOCAB)).eval()
+    mixed = Mixed(MixedConfig(encoder=("self-attention",) * 2, decoder=("self-attention",) * 2, **changes), VOCAB, VOCAB)
+    mixed.load_state_dict({as_mixed(name): value for name, value in transformer.state_dict().items()})
+    assert_close(logits_of(mixed.eval(), pairs), logits_of(transformer, pairs))  # type: ignore[arg-type]
+
+
+def test_a_vector_is_the_mean_of_what_was_read_of_real_tokens(pairs: Pairs) -> None:
+    model = make("convolution", "lstm", bridge="vector")
+    assert model.summary is not None
+    with torch.inference_mode(), record(model, "encoder.0.out", "summary.thought") as seen:
+        memory = model.start(pairs.source, pairs.mask, room=0).memory
+    assert memory.keys() == {"vector"}
+    for row, length in enumerate(pairs.mask.sum(1).tolist()):
+        mean = seen["encoder.0.out"][row, :length].mean(0)
+        assert_close(memory["vector"][row, 0], model.summary.map(mean))
+
+
+def test_a_vector_is_told_to_every_token(pairs: Pairs) -> None:
+    """A convolution of one token knows nothing of what came before: still every token knows the source."""
+    model = make("gru", "convolution", bridge="vector", kernel=1)
+    other = pairs._replace(source=pairs.source.flip(0), mask=pairs.mask.flip(0))
+    here, there = (logits_of(model, given) for given in (pairs, other))  # type: ignore[arg-type]
+    assert ((here - there).abs().amax(-1)[[0, 2]] > 1e-3).all()
+
+
+def test_only_the_bridge_of_attention_looks_at_the_source() -> None:
+    kinds = {bridge: [kind.name for kind in attentions(make("lstm", "lstm", bridge=bridge)).values()] for bridge in BRIDGES}
+    assert kinds == {"attention": ["cross"], "vector": []}
+
+
+def test_maps_of_a_window_are_of_whole_sequences_and_listening_changes_nothing() -> None:
+    """Forty tokens are cut into blocks of sixteen, but whoever listens hears of forty."""
+    model = make("restricted", "restricted", window=6)
+    source, target = torch.randint(WORDS.start, WORDS.stop, (2, 1, 40))
+    given = Pairs(source, torch.ones_like(source, dtype=torch.bool), target)
+    places = torch.arange(40)
+    away = places[:, None] - places
+    sees = {"encoder": away.abs() <= 3, "decoder": (away >= 0) & (away < 6), "cross": torch.ones(40, 40, dtype=torch.bool)}
+    with torch.inference_mode():
+        before = logits_of(model, given)  # type: ignore[arg-type]
+        maps = attention_maps(model, source, target)
+        with record(model, "*") as seen:
+            assert torch.equal(logits_of(model, given), before)  # type: ignore[arg-type]
+        with patch(model, seen):
+            assert_close(logits_of(model, given), before, atol=1e-5, rtol=0)  # type: ignore[arg-type]
+    assert [one.kind.name for one in maps] == ["encoder", "decoder", "cross"]
+    for one in maps:
+        assert torch.equal(one.weights > 0, sees[one.kind.name].expand_as(one.weights))
+
+
+def test_a_second_step_needs_room(pairs: Pairs) -> None:
+    model = make("lstm", "lstm")
+    state = model.step(pairs.target, model.start(pairs.source, pairs.mask, room=0)).state
+    with pytest.raises(AssertionError, match="needs room"):
+        model.step(pairs.target, state)
+
+
+def test_a_mask_needs_no_room(pairs: Pairs) -> None:
+    model = make("lstm", "convolution", "restricted", "gru", window=3)
+    real = torch.tensor([[0, 0, 1, 1, 0, 1, 1], [1, 1, 1, 0, 0, 0, 1], [1, 0, 1, 0, 1, 1, 0]]).bool()
+    with torch.inference_mode():
+        hidden: Tensor = model.step(pairs.target, model.start(pairs.source, pairs.mask, room=0), real).hidden
+        for row in range(3):
+            state = model.start(pairs.source[[row]], pairs.mask[[row]], room=0)
+            alone = model.step(pairs.target[row, real[row]][None], state).hidden
+            assert_close(hidden[row, real[row]], alone[0], atol=1e-5, rtol=0)
+
+
+def test_learned_positions_end_except_for_rows_that_go_on_while_steps_are_replayed() -> None:
+    model, token = make("lstm", "self-attention", position="learned", max_positions=4), torch.tensor([[5]])
+    with torch.inference_mode():
+        state = model.start(token, None, room=8)
+        for _ in range(4):
+            state = model.step(token, state).state
+        with pytest.raises(HeedfulError, match="a sequence of 5 tokens was given to a model with 4 learned positions"):
+            model.step(token, state)
+        assert model.step(token, state._replace(filled=torch.tensor(5))).hidden.isfinite().all()
+        real = torch.tensor([[False, True, True, False, True, True]])  # padding needs no position
+        assert model.step(token.expand(1, 6), model.start(token, None, room=8), real).hidden.isfinite().all()
+        with pytest.raises(HeedfulError, match="5 tokens"):
+            model.step(token.expand(1, 5), model.start(token, None, room=0))
+        with pytest.raises(HeedfulError, match="5 tokens"):
+            model.start(token.expand(1, 5), None, room=0)
+
+
+def test_every_kind_can_be_named() -> None:
+    assert get_args(KindName) == tuple(SEQUENCE_LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("given", "path", "sentence"),
+    [
+        ({"dim": 20}, "heads", "given 8, which does not divide dim 20"),
+        ({"dim": 15, "heads": 3}, "dim", "given 15, expected an even number"),
+        ({"window": 4}, "window", "has no effect because no layer is 'restricted'"),
+        ({"kernel": 4}, "kernel", "has no effect because no layer is 'convolution' or 'dilated'"),
+        ({"decoder": ["convolution"], "dilation": 4}, "dilation", "has no effect because no layer is 'dilated'"),
+        ({"max_positions": 9}, "max_positions", "only learned positions have a limit, not 'sinusoidal'"),
+        ({"encoder": []}, "encoder", "at least 1 item"),
+        ({"encoder": ["lstm"], "decoder": ["gru"], "bridge": "vector", "heads": 2}, "heads", "nothing attends"),
+        ({"decoder": ["lstm", "transformer"]}, "decoder.1", "'self-attention', 'restricted', 'parameter-free', 'lstm'"),
+        ({"bridge": "bridge"}, "bridge", "'attention' or 'vector'"),
+        ({"position": "rotary"}, "position", "'none', 'sinusoidal' or 'learned'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(given: dict[str, Any], path: str, sentence: str) -> None:
+    found = refused(MixedConfig, **given)
+    assert found.keys() == {path}
+    assert sentence in found[path]
+
+
+def test_sizes_that_nobody_needs_need_not_fit() -> None:
+    """Eight heads, which is the default, do not divide 20; but nothing attends."""
+    model = make("gru", "convolution", dim=20, bridge="vector", kernel=2)
+    assert model.step(torch.tensor([[START]]), model.start(torch.tensor([[5, 6]]), None, room=0)).hidden.shape == (1, 1, 20)
+
+
+def test_what_does_not_fit_the_data_is_told() -> None:
+    config = MixedConfig(position="learned", max_positions=30)
+    assert [problem.path for problem in config.misfits(shared=False, source=20, target=40)] == ["tie", "max_positions"]
+    assert config.misfits(shared=True, source=20, target=30) == []

@@ -1,0 +1,150 @@
+"""How far every sequence layer reaches, what it costs, and whether it hears an echo."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tiny import refused, unsettle
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from heedful.nn.positions import frequencies, sinusoid
+from heedful.nn.sequence_layers import (
+    SEQUENCE_LAYERS,
+    Convolution,
+    FullAttention,
+    LayerSize,
+    Lstm,
+    SequenceLayer,
+)
+
+SMALL = LayerSize(dim=8, heads=2, window=4, kernel=3, dilation=2)
+CAUSAL = SMALL.model_copy(update={"causal": True})
+BOTH = pytest.mark.parametrize("size", [SMALL, CAUSAL], ids=["seeing all", "causal"])
+
+
+def make(kind: str | type[SequenceLayer], size: LayerSize) -> SequenceLayer:
+    chosen = SEQUENCE_LAYERS[kind] if isinstance(kind, str) else kind
+    return unsettle(chosen(size)).eval()
+
+
+def tokens(rows: int, time: int) -> Tensor:
+    return torch.randn(rows, time, SMALL.dim)
+
+
+INFLUENCES = {  # on token 20 of 40: when the layer sees all, and when it is causal
+    "self-attention": (range(40), range(21)),
+    "restricted": (range(18, 23), range(17, 21)),
+    "parameter-free": (range(40), range(21)),
+    "lstm": (range(40), range(21)),
+    "gru": (range(40), range(21)),
+    "convolution": (range(19, 22), range(18, 21)),
+    "dilated": (range(18, 23, 2), range(16, 21, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", INFLUENCES)
+@BOTH
+def test_a_token_is_influenced_by_these_and_no_others(kind: str, size: LayerSize) -> None:
+    layer = make(kind, size).double()
+    x = tokens(1, 40).double().requires_grad_()
+    layer(x)[0, 20].square().sum().backward()  # type: ignore[no-untyped-call]
+    assert x.grad is not None
+    assert x.grad[0].abs().sum(-1).nonzero().flatten().tolist() == [*INFLUENCES[kind][size.causal]]
+
+
+def products(layer: SequenceLayer, time: int) -> int:
+    """Operations inside matrix products, projections of attention left out: twice the products."""
+    counter = FlopCounterMode(display=False)
+    with counter, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
+        layer(tokens(1, time))
+    counts = counter.get_flop_counts()["Global"]
+    counted = "aten.addmm" if isinstance(layer, Convolution) else "aten.bmm"
+    return sum(count for name, count in counts.items() if str(name) == counted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "times"),
+    [
+        ("self-attention", SMALL, 4),
+        ("parameter-free", SMALL, 4),
+        ("restricted", SMALL, 2),
+        ("restricted", CAUSAL, 2),
+        ("convolution", SMALL, 2),
+    ],
+)
+def test_twice_the_length_costs_as_the_table_says(kind: str, size: LayerSize, times: int) -> None:
+    layer = make(kind, size)
+    assert products(layer, 256) == times * products(layer, 128) > 0
+    assert layer.operations(size, 256) == times * layer.operations(size, 128)
+
+
+@pytest.mark.parametrize("kind", ["self-attention", "parameter-free", "convolution"])
+def test_operations_are_those_that_are_carried_out(kind: str) -> None:
+    """Attention multiplies twice (scores, sum), a gated convolution has two sums; each product comes with an addition."""
+    assert products(make(kind, SMALL), 128) == 2 * 2 * SEQUENCE_LAYERS[kind].operations(SMALL, 128)
+
+
+def test_at_the_length_of_its_dim_attention_costs_what_recurrence_does() -> None:
+    size = LayerSize(dim=512)
+    assert FullAttention.operations(size, 512) == Lstm.operations(size, 512) == 134_217_728
+
+
+def test_sizes_that_do_not_fit_are_refused() -> None:
+    assert refused(LayerSize, dim=9, heads=2).keys() == {"heads", "dim"}
+    assert "expected an even number" in refused(LayerSize, dim=9, heads=3)["dim"]
+    LayerSize(dim=9, heads=3, causal=True)
+
+
+class Listener(nn.Module):
+    """Symbols in, symbols out, and between them two layers of one kind: the script does not know of which."""
+
+    def __init__(self, kind: str, size: LayerSize, symbols: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(symbols, size.dim)
+        self.layers = nn.ModuleList(SEQUENCE_LAYERS[kind](size) for _ in range(2))
+        self.out = nn.Linear(size.dim, symbols)
+
+    def forward(self, heard: Tensor) -> Tensor:
+        waves = sinusoid(torch.arange(heard.shape[1]), frequencies(self.embed.embedding_dim))  # (time, dim)
+        x = self.embed(heard) + waves.float()
+        for layer in self.layers:
+            x = functional.layer_norm(x + layer(x), x.shape[-1:])
+        out: Tensor = self.out(x)
+        return out
+
+
+def echo_accuracy(kind: str, size: LayerSize, delay: int, steps: int = 120) -> float:
+    """How often a trained listener says what it heard `delay` steps ago; one in four is chance."""
+    listener = Listener(kind, size, symbols=4)
+    optimiser = torch.optim.Adam(listener.parameters(), lr=5e-3)
+    right = 0.0
+    for step in range(steps + 1):
+        heard = torch.randint(4, (32, 16))
+        said, expected = listener(heard)[:, delay:], heard[:, :-delay]
+        right = float((said.argmax(-1) == expected).float().mean())
+        if step < steps:
+            optimiser.zero_grad()
+            functional.cross_entropy(said.flatten(0, 1), expected.flatten()).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+    return right
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "delay", "hears"),
+    [
+        ("self-attention", {}, 5, True),
+        ("restricted", {"window": 6}, 5, True),
+        ("lstm", {}, 3, True),
+        ("convolution", {"kernel": 3}, 4, True),
+        ("convolution", {"kernel": 3}, 5, False),  # two layers reach back 4 tokens
+        ("dilated", {"kernel": 3, "dilation": 2}, 8, True),
+        ("dilated", {"kernel": 3, "dilation": 2}, 9, False),
+    ],
+)
+def test_an_echo_is_heard_as_far_as_a_layer_reaches(kind: str, changes: dict[str, int], delay: int, hears: bool) -> None:
+    size = LayerSize(dim=32, heads=2, causal=True).model_copy(update=changes)
+    accuracy = echo_accuracy(kind, size, delay)
+    assert accuracy > 0.9 if hears else accuracy < 0.4
