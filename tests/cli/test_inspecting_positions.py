@@ -31,7 +31,7 @@ def translator(folder: Path) -> Translator:
 
 def test_positions_are_told_and_drawn_and_what_is_too_long_is_said_to_be_refused(translator: Translator, folder: Path) -> None:
     found = json.loads(json.dumps(positions.found(translator, sentences=20)))
-    assert list(found["schemes"]) == ["encoder_position", "decoder_position"]
+    assert list(found["schemes"]) == ["encoder_position", "decoder_position", "(fixed instead)"]
     table = translator.model.get_parameter("encoder_position.table.weight")  # type: ignore[attr-defined]
     said = torch.tensor(found["schemes"]["encoder_position"]["encoding"])
     assert found["reached"] == found["lengths"]["longest"] == len(said)  # what training did not reach is not looked at

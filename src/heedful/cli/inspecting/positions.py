@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from heedful.worker import Worker
 
 DISTANCES = 8  # shown in the table
+SHIFTS = (1, 2, 5, 10)
+PAIRS = 6  # of dimensions whose rotation is shown, the quickest first
 MOST = 64  # positions that are looked at where there is no end of them
 FEWEST = 24  # that probes are fitted on
 SENTENCES = 200  # of the validation data
@@ -33,17 +35,25 @@ def found(worker: Worker, *, sentences: int = SENTENCES) -> dict[str, Any]:
     assert isinstance(model, nn.Module), "models are modules"
     lengths = lengths_found(worker, sentences) if task == "translation" else None
     reached = worker.run.data.block if task == "language" else lengths["longest"] if lengths is not None else MOST
-    own = {name: scheme_found(scheme, reached) for name, scheme in schemes(model).items()}
+    own = {name: scheme_found(scheme, reached) for name, scheme in beside_fixed(schemes(model)).items()}
     if not own and lengths is None:
         raise ConfigError(f"a model of family {worker.run.model.family!r} has no position scheme, and there is nothing to show")
     return {"reached": reached, "schemes": own, "lengths": lengths}
+
+
+def beside_fixed(found: dict[str, Position]) -> dict[str, Position]:
+    """After the last learned table the fixed vectors that could stand in its place."""
+    from heedful.nn.positions import Learned, Sinusoidal
+
+    learned = [position for position in found.values() if isinstance(position, Learned) and not position.size.dim % 2]
+    return found | {"(fixed instead)": Sinusoidal(learned[-1].size)} if learned else found
 
 
 def scheme_found(position: Position, reached: int) -> dict[str, Any]:
     """reached: how many positions training did; what is learned is not looked at beyond them."""
     from heedful.inspection.positions import beyond, by_distance, cosines, encoding, scores, shape_of, vectors
     from heedful.inspection.probes import probe
-    from heedful.inspection.shifts import shift_error
+    from heedful.inspection.shifts import shift_error, turns
 
     count = MOST if position.limit is None else min(reached, position.limit)
     said, seen = encoding(position, count), scores(position, count)
@@ -67,7 +77,8 @@ def scheme_found(position: Position, reached: int) -> dict[str, Any]:
         added = vectors(position, torch.arange(4 * MOST if position.limit is None else count)).detach()
         if len(added) >= FEWEST:
             result["probes"] = probe(added)._asdict() | {"positions": len(added)}
-            result["shift_error"] = {str(shift): shift_error(added, shift) for shift in (1, 5)}
+            result["shift_error"] = {str(shift): shift_error(added, shift) for shift in SHIFTS}
+            result["turns"] = {str(shift): [one._asdict() for one in turns(added, shift)[:PAIRS]] for shift in SHIFTS}
     return result
 
 
@@ -107,16 +118,16 @@ def as_text(found: dict[str, Any]) -> str:
 
 
 def schemes_text(schemes: dict[str, Any], reached: int) -> str:
-    rows = [("scheme", "what", "toeplitz", "symmetry", "with distance", "beyond", "index probe", "order probe", "shift by 1")]
+    rows = [("scheme", "what", "toeplitz", "symmetry", "with distance", "beyond", "index probe", "order probe")]
     similar = [("similarity by distance", *map(str, range(DISTANCES)))]
     for name, one in schemes.items():
         shape, probes = one["shape"], one.get("probes")
         tied = "-" if shape["distance_correlation"] is None else f"{shape['distance_correlation']:+.2f}"
         past = "refused" if one["beyond"]["refused"] else f"{one['beyond']['unseen']:.0%} new"
-        read = ("-", "-", "-")
+        read = ("-", "-")
         if probes is not None:
             index = f"{probes['index_error']:.2f} of {probes['index_chance']:.0f}"
-            read = index, f"{probes['order_error']:.1%}", f"{one['shift_error']['1']:.2g}"
+            read = index, f"{probes['order_error']:.1%}"
         errors = f"{shape['toeplitz_error']:.4f}", f"{shape['symmetry_error']:.4f}"
         rows.append((name, f"{one['class']}: {one['kind']}", *errors, tied, past, *read))
         near = [f"{value:.4g}" for value in one["similarity"][:DISTANCES]]
@@ -126,13 +137,27 @@ def schemes_text(schemes: dict[str, Any], reached: int) -> str:
             similar.append((f"{name}, cosine", *near, *[""] * (DISTANCES - len(near))))
     refusals = {one["beyond"]["refused"] for one in schemes.values()} - {None}
     return (
-        f"{table(rows)}\n\n{table(similar)}\n"
+        f"{table(rows)}\n\n{table(similar)}\n{turns_text(schemes)}"
         "toeplitz, symmetry: 0 where only the distance counts. with distance: correlation of similarity with |i - j|.\n"
         f"beyond: at {reached} positions past the first {reached}, which data reached, numbers outside their range.\n"
         "index probe: mean error of a linear guess of the position, and of guessing the middle; order probe: pairs judged\n"
-        "wrongly; shift: variance missed by the best linear map from each position to the next; probes and shift need\n"
-        f"{FEWEST} positions." + "".join(f"\n{one}" for one in refusals)
+        "wrongly; going on by k: variance missed by the best linear map from each position to the k-th after it, and the\n"
+        f"rotation of single pairs of dimensions. Probes and shifts need {FEWEST} positions."
+        + "".join(f"\n{one}" for one in refusals)
     )
+
+
+def turns_text(schemes: dict[str, Any]) -> str:
+    """What going on by k positions does to the vectors, where some are added."""
+    told = {name: one for name, one in schemes.items() if "turns" in one}
+    if not told:
+        return ""
+    rows = [("going on by", "positions", "missed by any map", *(f"pair {pair} turns" for pair in range(PAIRS)))]
+    for name, one in told.items():
+        for shift, pairs in one["turns"].items():
+            degrees = [f"{turn['degrees']:.1f}° ({turn['missed']:.0%})" for turn in pairs]
+            rows.append((name, shift, f"{one['shift_error'][shift]:.2g}", *degrees, *[""] * (PAIRS - len(degrees))))
+    return f"\n{table(rows)}\nin brackets: the share of a pair's variance that its rotation misses, 0% for sinusoids.\n\n"
 
 
 def lengths_text(lengths: dict[str, Any]) -> str:
