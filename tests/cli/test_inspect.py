@@ -239,7 +239,20 @@ def test_the_report_takes_in_what_other_parts_found(run: Path, tmp_path: Path, c
     )
 
 
+def test_a_report_needs_no_sentence_where_something_else_is_asked(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(capsys, run, "--heads", "--positions", "--sentences", "4", "--html", tmp_path / "alone.html")
+    page = (tmp_path / "alone.html").read_text()
+    facts = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    assert [one["title"] for one in facts["sections"]] == ["What each head does", "Positions"] and facts["target"] is None
+    assert facts["sections"][1]["found"] == found["positions"]
+    assert facts["title"] == [run.name] and facts["facts"] == ["transformer"]
+
+
 IDLE = [
+    (("--html", "x.html"), "--html has no effect without a sentence or --heads or --positions or --experts or --cost"),
+    (("--cost", "--html", "x.txt"), "expected a name in .html"),
     (("--head", "1"), "--head has no effect without --layer"),
     (("--lens",), "--lens has no effect without a sentence"),
     (("--target", "x"), "--target has no effect without a sentence"),

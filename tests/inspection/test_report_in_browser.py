@@ -13,7 +13,7 @@ import pytest
 import torch
 from reports import HARD, alone, inspection
 
-from heedful.studies.reporting import Inspection
+from heedful.studies.reporting import Inspection, Page, Section
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -80,6 +80,18 @@ def test_it_fits_the_screen_in_every_view(browser: Any, path: Path, size: str, s
         assert fits(opened)
         if KEPT:
             opened.screenshot(path=f"{KEPT}/report-{size}-{scheme}.png", full_page=True)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_page_without_a_sentence_has_its_sections_alone(browser: Any, tmp_path: Path, size: str) -> None:
+    found = {"heads": [{"layer": layer, "head": head, "ablation": 0.01 * head} for layer in range(3) for head in range(4)]}
+    model = Page("a run", ["transformer"], (Section("What each head does", "layer  head\n0      0", found),))
+    with page(browser, model.save(tmp_path / "model.html"), size) as opened:
+        assert fits(opened)
+        assert opened.locator("main section h2").all_inner_texts() == ["What each head does"]
+        assert opened.locator("#title").inner_text() == "a run"
+        opened.locator("#theme").click()
+        assert fits(opened)
 
 
 def test_a_long_sentence_with_many_heads_fits_too(browser: Any, tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from heedful.worker import Worker
 
 NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {  # option -> all of these, of each one or another
-    **dict.fromkeys(("target", "search", "kind", "html", "save", "lens", "alternatives"), (("sentence",),)),
+    **dict.fromkeys(("target", "search", "kind", "save", "lens", "alternatives"), (("sentence",),)),
     **dict.fromkeys(("saliency", "patch_from", "without"), (("sentence",),)),
+    "html": (("sentence", "heads", "positions", "experts", "cost"),),
     "layer": (("kind",),),
     "head": (("layer",),),
     "by": (("kind",),),
@@ -99,7 +100,7 @@ def inspect(
     known = given | looked(worker, given) if sentence is not None else given
     answers = {name: answer(worker, PARTS[name], known) for name in asked(given)}
     found = {name: one for name, (one, _) in answers.items()}
-    paths = written(known, answers)
+    paths = written(worker, known, answers)
     if json:
         put(found | {"checkpoint": str(worker.checkpoint)})
     else:
@@ -129,7 +130,8 @@ def refuse_idle(given: dict[str, Any]) -> None:
     if "lines" in given and not rolled and "head" not in given:
         raise ConfigError("--lines draws one map; say which --head", hint="heed inspect --help")
     for option, suffixes in ENDINGS.items():
-        if option in given and "sentence" in given and given[option].suffix not in suffixes:
+        bound = option != "picture" or "sentence" in given  # pictures of other things may have other formats
+        if option in given and bound and given[option].suffix not in suffixes:
             raise ConfigError(f"{flag(option)}: given {str(given[option])!r}, expected a name in {' or '.join(suffixes)}")
     if "picture" in given and sum(name in given for name in ("sentence", "heads", "positions")) > 1:
         raise ConfigError("--picture draws one thing; give one of: a sentence, --heads, --positions")
@@ -169,8 +171,11 @@ def looked(worker: Worker, given: dict[str, Any]) -> dict[str, Any]:
     if "sentence" not in asked(given) and not any(option in given for option in ENDINGS):
         return known
     config = worker.search(given.get("search", [])) if task == "translation" else None
-    about = [f"{worker.run.model.family}", str(worker.checkpoint.parent.parent.name)]
-    return known | {"seen": inspect(worker.system, given["sentence"], config, given.get("target"), about)}
+    return known | {"seen": inspect(worker.system, given["sentence"], config, given.get("target"), facts_of(worker))}
+
+
+def facts_of(worker: Worker) -> list[str]:
+    return [worker.run.model.family, worker.checkpoint.parent.parent.name]
 
 
 def answer(worker: Worker, part: Part, known: dict[str, Any]) -> tuple[dict[str, Any], str]:
@@ -179,13 +184,15 @@ def answer(worker: Worker, part: Part, known: dict[str, Any]) -> tuple[dict[str,
     return found, module.as_text(found)
 
 
-def written(known: dict[str, Any], answers: dict[str, tuple[dict[str, Any], str]]) -> list[Path]:
+def written(worker: Worker, known: dict[str, Any], answers: dict[str, tuple[dict[str, Any], str]]) -> list[Path]:
     """The files that were asked for."""
-    from heedful.studies.reporting import Section
+    from heedful.studies.reporting import Page, Section
 
     if "html" in known:
         sections = tuple(Section(PARTS[name].title, text, one) for name, (one, text) in answers.items() if PARTS[name].title)
-        known["seen"]._replace(sections=sections).save(known["html"])
+        alone = Page(facts_of(worker)[1], facts_of(worker)[:1], sections)
+        page = known["seen"]._replace(sections=sections) if "seen" in known else alone
+        page.save(known["html"])
     if "save" in known:
         known["seen"].save(known["save"])
     if "picture" in known:

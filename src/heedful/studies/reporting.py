@@ -31,9 +31,9 @@ ABOUT = {
     "within": "text → all before it",
     "reading": "source → source",
 }
-FOOTER = (
-    "Written by heedful. A token that was said stands for the moment at which it was said: it looks from there. "
-    "This file holds everything it shows and asks the network for nothing."
+FOOTER_ALONE = "Written by heedful. This file holds everything it shows and asks the network for nothing."
+FOOTER = FOOTER_ALONE.replace(
+    "heedful. ", "heedful. A token that was said stands for the moment at which it was said: it looks from there. "
 )
 
 
@@ -63,12 +63,7 @@ class Inspection(NamedTuple):
         path = Path(path)
         if path.suffix not in (".html", ".safetensors"):
             raise ConfigError(f"an inspection was to be saved as {path.name!r}; expected a name in .html or .safetensors")
-        try:
-            path.write_bytes(self.html().encode() if path.suffix == ".html" else as_safetensors(self))
-        except OSError as error:
-            sentence = f"{path} cannot be written: {error.strerror}"
-            raise ConfigError(sentence, hint="name a file in a folder that exists") from error
-        return path
+        return written(path, self.html().encode() if path.suffix == ".html" else as_safetensors(self))
 
     def _repr_html_(self) -> str:
         """A frame of its own, so that neither the notebook's styles nor ours reach each other."""
@@ -76,6 +71,31 @@ class Inspection(NamedTuple):
             f'<iframe srcdoc="{escape(self.html())}" title="{escape(str(self))}" '
             'style="width:100%;height:900px;border:0" sandbox="allow-scripts"></iframe>'
         )
+
+
+class Page(NamedTuple):
+    """What parts found of a model alone, without a sentence."""
+
+    title: str
+    facts: list[str]
+    sections: tuple[Section, ...]
+
+    def html(self) -> str:
+        nothing: dict[str, Any] = {"source": None, "target": None, "marks": [], "labels": [], "kinds": [], "words": None}
+        found = {"title": [self.title], "facts": self.facts, "sections": [one._asdict() for one in self.sections]}
+        return write_page(f"Looking inside: {self.title}", FOOTER_ALONE, nothing | found, Numbers(0))
+
+    def save(self, path: str | Path) -> Path:
+        return written(Path(path), self.html().encode())
+
+
+def written(path: Path, content: bytes) -> Path:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        sentence = f"{path} cannot be written: {error.strerror}"
+        raise ConfigError(sentence, hint="name a file in a folder that exists") from error
+    return path
 
 
 def inspect(system: System, text: str, config: SearchConfig | None, target: str | None, facts: list[str]) -> Inspection:

@@ -179,7 +179,8 @@ async function begin() {
   byId("facts").textContent = facts.facts.join(" · ");
   if (facts.kinds.length) showWall();
   else byId("attention").remove();
-  showSentence();
+  if (facts.target) showSentence();
+  else byId("about-sentence").remove();
   showAlignment();
   showMore();
   byId("theme").addEventListener("click", () => {
