@@ -134,7 +134,6 @@ def test_a_peer_without_our_length_penalty_is_not_compared(learnt: Transformer, 
 
 
 def test_blocks_alternate_and_the_first_call_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(laps, "LEAST", 0.0)
     calls: list[str] = []
 
     def system(name: str, first: float, later: float) -> Callable[[], int]:
@@ -147,8 +146,8 @@ def test_blocks_alternate_and_the_first_call_is_told_apart(monkeypatch: pytest.M
 
     now = [0.0]
     monkeypatch.setattr("peers.laps.time.perf_counter", lambda: now[0])
-    found = laps.alternate({"a": system("a", 5.0, 1.0), "b": system("b", 2.0, 4.0)}, blocks=3)
-    assert calls == ["a", "b"] * 4
+    found = laps.alternate({"a": system("a", 5.0, 1.0), "b": system("b", 2.0, 4.0)}, blocks=3, least=0.0)
+    assert calls == ["a", "b", *"ab", *"ba", *"ab"]  # the first calls, then every other block backwards
     assert found == {"a": (1.0, 5.0, {"b": [4.0] * 3}, 4), "b": (4.0, 2.0, {"a": [0.25] * 3}, 4)}
 
 

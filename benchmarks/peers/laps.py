@@ -1,6 +1,7 @@
 """Systems side by side: blocks of calls in turn, so that whatever slows the machine down slows all of them down.
 
-A time is the median over the blocks, a ratio the median of the blocks' ratios. The first call warms up and is told apart.
+Every other block goes through them backwards, so that none always follows the same other one. A time is the median over the
+blocks, a ratio the median of the blocks' ratios. The first call warms up and is told apart.
 """
 
 from __future__ import annotations
@@ -28,15 +29,17 @@ class Lap(NamedTuple, Generic[Answer]):
         return {other: statistics.median(blocks) for other, blocks in self.ratios.items()}
 
 
-def alternate(systems: Mapping[str, Callable[[], Answer]], *, blocks: int) -> dict[str, Lap[Answer]]:
-    """A call ends with its answer on the host."""
+def alternate(
+    systems: Mapping[str, Callable[[], Answer]], *, blocks: int, least: float | None = None
+) -> dict[str, Lap[Answer]]:
+    """A call ends with its answer on the host. With least = 0 a block is one call of each: they are compared pair by pair."""
     began = {name: timed(call, 0.0)[0] for name, call in systems.items()}
     answers: dict[str, Answer] = {}  # of the last block alone: they may be large
     spent: list[dict[str, float]] = []
-    for _ in range(blocks):
+    for block in range(blocks):
         spent.append({})
-        for name, call in systems.items():
-            spent[-1][name], answers[name] = timed(call, LEAST)
+        for name, call in list(systems.items())[:: -1 if block % 2 else 1]:
+            spent[-1][name], answers[name] = timed(call, LEAST if least is None else least)
     return {
         name: Lap(
             statistics.median(lap[name] for lap in spent),
