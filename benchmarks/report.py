@@ -28,6 +28,7 @@ SECTIONS = (
     systems.claims,
     inside.alignment,
     inside.positions,
+    inside.neighbours,
     inside.pruning,
     inside.listening,
     growth.scaling,

@@ -6,7 +6,6 @@ from scaling_rows import lengths_table, lengths_text
 
 from sections import ROOT, measured, read, table
 
-
 PLACES = {"cpu": "One CPU thread", "cuda": "NVIDIA H200, bf16, steps that are neither compiled nor captured"}
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from alignment_rows import ALIGNMENT_HEAD, alignment_rows
+from head_rows import HEAD as NEIGHBOURS_HEAD
+from head_rows import head_rows, heads_text
 from position_rows import position_rows
 from pruning_rows import (
     CHOSEN_HEAD,
@@ -47,6 +49,16 @@ def positions() -> str:
     )
 
 
+def neighbours() -> str:
+    if not measured("heads.json"):
+        return ""
+    found = read("heads.json")["models"]
+    return (
+        f"## Heads that look at a neighbour\n\n{heads_text(found)}\n\n`python benchmarks/heads.py --help`\n"
+        f"\n{table(NEIGHBOURS_HEAD, head_rows(found))}\n"
+    )
+
+
 def pruning() -> str:
     if not measured("pruning.json"):
         return ""
@@ -86,9 +98,10 @@ def listening() -> str:
     rows = [[one["size"], *(more_of(one, name) for name in asked)] for one in found["results"]]
     same = all(one["bit_equal"] for one in found["results"])
     return (
-        "## What taps cost\n\nA forced pass over 32 pairs of 32 tokens, eager, against the same model with its taps taken out; "
-        f"outputs {'are bit-equal' if same else 'DIFFER'}. Medians of {found['results'][0]['blocks']} alternating blocks on "
-        f"{found['threads']} threads, in brackets their 95% intervals; the machine is shared, and its noise is of their size "
+        "## What taps cost\n\nA forced pass over 8 pairs of 32 tokens, eager, against the same model with its taps taken out; "
+        f"outputs {'are bit-equal' if same else 'DIFFER'}. Medians on {found['threads']} threads, in brackets their "
+        f"95% intervals: with nobody listening of {found['results'][0]['pairs']:,} pairs of passes, else of "
+        f"{found['results'][0]['blocks']} alternating blocks of a second "
         f"({found['machine']}, torch {found['torch']}, {found['date']}).\n"
         f"\n`python benchmarks/listening.py`\n\n{table(['size', *asked], rows)}\n"
     )
