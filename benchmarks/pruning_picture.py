@@ -34,7 +34,7 @@ def curves(found: dict[str, Any], kind: str) -> Iterator[Line]:
         if points:
             whole = (float(heads_of(found["whole"]["heads"], kind)), bleu(found["whole"]))
             kept = [(float(heads_of(one["heads"], kind)), bleu(one)) for one in points]
-            yield Line(label, sorted({whole, *kept}, reverse=True), colour)
+            yield Line(label, [whole, *sorted(kept, reverse=True)], colour)
 
 
 def last_seen(points: Sequence[tuple[float, float]], low: float) -> tuple[float, float]:
@@ -61,21 +61,27 @@ def plot(axes: Axes, lines: list[Line], heights: tuple[float, float]) -> None:
 
 def draw(found: dict[str, Any], path: Path) -> None:
     kinds = list(dict.fromkeys(one["kind"] for one in found["points"]))
-    figure = Figure(figsize=(0.9 + 4.6 * len(kinds), 4.8))
-    sides = {"left": 0.7 / figure.get_figwidth(), "right": 1 - 1.35 / figure.get_figwidth(), "top": 0.76, "bottom": 0.13}
-    panels = figure.subplots(1, len(kinds), squeeze=False, gridspec_kw=sides | {"wspace": 0.52})[0]
+    columns = min(len(kinds), 2)
+    rows = -(-len(kinds) // columns)
+    width, height = 0.9 + 4.6 * columns, 1.1 + 3.7 * rows
+    figure = Figure(figsize=(width, height))
+    sides = {"left": 0.7 / width, "right": 1 - 1.35 / width, "top": 1 - 1.15 / height, "bottom": 0.62 / height}
+    panels = figure.subplots(rows, columns, squeeze=False, gridspec_kw=sides | {"wspace": 0.52, "hspace": 0.42}).flat
     whole = bleu(found["whole"])
-    lowest = min((bleu(one) for one in found["points"] if one["method"] == "gates"), default=0.0)
-    heights = (max(0.0, lowest - 0.25 * (whole - lowest) - 0.2), whole + 0.1 * (whole - lowest) + 0.2)
-    for axes, kind in zip(panels, kinds, strict=True):
+    gated = [bleu(one) for one in found["points"] if one["method"] == "gates"]
+    lowest, highest = min(gated, default=0.0), max([whole, *gated])
+    heights = (max(0.0, lowest - 0.25 * (whole - lowest) - 0.2), highest + 0.1 * (whole - lowest) + 0.1)
+    for axes, kind in zip(panels, kinds, strict=False):  # of an odd number the last place stays empty
         axes.axhline(whole - found["allowed"], color=PALE, linewidth=0.8, linestyle=(0, (2, 2)))
         most = heads_of(found["whole"]["heads"], kind)
         plot(axes, list(curves(found, kind)), heights)
         axes.set_xlim(most * 1.04, -most * 0.04)
         finish(axes, NAMES[kind], lambda value: f"{value:g}", "heads kept", [round(most * part / 4) for part in range(5)])
-    figure.text(0.2 / figure.get_figwidth(), 0.94, "BLEU as heads are taken out", fontsize=13.5, fontweight="bold", color=INK)
+    for axes in list(figure.axes)[len(kinds) :]:
+        axes.remove()
+    figure.text(0.2 / width, 1 - 0.32 / height, "BLEU as heads are taken out", fontsize=13.5, fontweight="bold", color=INK)
     note = f"validation data; dotted: {found['allowed']:g} below the whole model  ·  {found['machine']}, {found['date']}"
-    figure.text(0.2 / figure.get_figwidth(), 0.875, note, fontsize=8.5, color=PALE)
+    figure.text(0.2 / width, 1 - 0.62 / height, note, fontsize=8.5, color=PALE)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=140, facecolor="white")
 
