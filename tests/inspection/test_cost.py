@@ -78,6 +78,15 @@ def test_twice_the_tokens_are_four_times_the_scores_and_twice_everything_else() 
     assert all(growth[name] == 2 for name in ("lstm", "gru", "convolution", "dilated", "restricted"))
 
 
+def test_a_part_of_a_recurrence_taken_often_is_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = LayerSize(dim=16, heads=2, window=8)
+    short = kinds(size, 64)
+    monkeypatch.setattr("heedful.inspection.scenes.PARTS", 1)
+    for part, whole in zip(short, kinds(size, 64), strict=True):
+        assert part.once.work == whole.once.work and part.twice.work == whole.twice.work
+        assert part.once.traffic == pytest.approx(whole.once.traffic, rel=0.1)
+
+
 @pytest.mark.parametrize("family", MODELS)
 def test_parts_own_all_parameters_and_keep_all_that_is_kept(family: str) -> None:
     model = tiny_model(Variant(family, ()))

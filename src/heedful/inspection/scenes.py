@@ -7,6 +7,7 @@ that grows with every token said: 2 N n dim numbers for the N layers of a Transf
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from math import gcd
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ from heedful.inspection.cost import Bill, Cost, counted, on_paper, part_of, tens
 from heedful.nn.rows import State
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
 
+PARTS = 32  # of a recurrence, one of which is counted
 UPDATE = 7  # Adam reads a weight, its gradient and its two averages, and writes all but the gradient
 
 
@@ -127,14 +129,18 @@ class Kind(NamedTuple):
 
 
 def kinds(size: LayerSize, time: int) -> list[Kind]:
-    """The complexity table of "Attention Is All You Need", counted: what doubling the length does to each kind of layer."""
+    """The complexity table of "Attention Is All You Need", counted: what doubling the length does to each kind of layer.
+
+    A recurrence does the same at every step, so a part of its steps is counted, and taken as often as there are such parts."""
     found = []
     for name, made in SEQUENCE_LAYERS.items():
         layer = made(size).to("meta").eval()
+        parts = gcd(PARTS, time) if made.steps == "n" else 1
         costs = []
         for length in (time, 2 * time):
             with torch.no_grad(), counted(layer) as bill:
-                layer(torch.empty(1, length, size.dim, device="meta"))
-            costs.append(total(list(bill.parts.values())))
+                layer(torch.empty(1, length // parts, size.dim, device="meta"))
+            once = total(list(bill.parts.values()))
+            costs.append(Cost(parts * once.work, parts * once.traffic))
         found.append(Kind(name, made.cost, made.steps, made.path, *costs))
     return found
