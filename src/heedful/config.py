@@ -18,7 +18,7 @@ from heedful.models import ModelConfig
 from heedful.models.transformer import TransformerConfig
 from heedful.schema import Config, Problem, Untagged, plain, refuse
 from heedful.search import SearchConfig
-from heedful.settings import Settings, difference, read_settings
+from heedful.settings import MISSING, Settings, difference, read_settings
 from heedful.settings.toml import write_toml
 from heedful.tasks import TaskConfig
 from heedful.tasks.guiding import guide_misfits
@@ -76,11 +76,15 @@ def as_toml(run: Run) -> str:
     return write_toml(plain(run))
 
 
+def told(value: object) -> str:
+    return "nothing" if value is MISSING else repr(value)
+
+
 def changes(stored: Run, given: Run) -> list[str]:
     """What keeps a run from being continued under another config, a sentence each."""
     before, now = plain(stored), plain(given)
     return [
-        f"{path}: the run has {old!r}, now given {new!r}"
+        f"{path}: the run has {told(old)}, now given {told(new)}"
         for path, old, new in difference(before, now)
         if path not in MAY_DIFFER
     ]

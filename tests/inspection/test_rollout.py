@@ -8,7 +8,7 @@ from tiny import VARIANTS, Pairs, Variant, tiny_model
 from torch.testing import assert_close
 
 from heedful.inspection.maps import attention_maps
-from heedful.inspection.rollout import rollout
+from heedful.inspection.rollout import above_attention, rollout
 from heedful.nn.taps import record
 
 THREE = Variant("transformer", (("layers", 3), ("decoder_layers", 3)))
@@ -51,6 +51,15 @@ def test_source_and_target_in_one_sequence_are_rolled_out_together(pairs: Pairs)
     found = {(one.kind.name, one.layer): one.weights[0] for one in rollout(attention_maps(model, source, target))}
     assert_close(found["within", 1], flow[6:])
     assert_close(found["reading", 1], flow[:6, :6])
+
+
+def test_nothing_is_rolled_out_through_a_layer_that_does_not_attend(pairs: Pairs) -> None:
+    layers = ("self-attention", "lstm", "self-attention")
+    model = tiny_model(Variant("mixed", (("encoder", layers), ("decoder", layers[:1]))))
+    maps = attention_maps(model, pairs.source[:1], pairs.target[:1])
+    assert [(one.kind.name, one.layer) for one in maps if one.kind.name == "encoder"] == [("encoder", 0), ("encoder", 2)]
+    found = rollout(above_attention(model, maps))
+    assert [(one.kind.name, one.layer) for one in found] == [("encoder", 0), ("decoder", 0)]
 
 
 def test_a_look_at_another_sequence_has_no_rollout(pairs: Pairs) -> None:

@@ -52,6 +52,7 @@ class Part(Config):
         (list[PositiveInt], "a list of whole numbers > 0"),
         (Sequence[list[float]], "a list of lists of numbers"),
         (set[Literal["a", "b"]], "a list of any of: a, b"),
+        (Annotated[list[Literal["a", "b"]], Field(min_length=1)], "a list of one or more of: a, b"),
         (Annotated[list[str], Len(1)], "a list of one or more strings"),
         (Annotated[list[str], Len(2)], "a list of at least 2 strings"),
         (Annotated[list[str], Len(2, 4)], "a list of 2 to 4 strings"),

@@ -68,7 +68,7 @@ def inspect(
     by: Annotated[
         Literal["weights", "norms", "rollout"] | None, typer.Option(help="What is shown; weights unless said.")
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw to this .svg or .png.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw to this .svg or .png; heads, positions: or .pdf.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Draw lines between tokens instead of a matrix.")] = False,
     html: Annotated[Path | None, typer.Option(help="Write the report, one file that needs nothing else.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write all maps and tokens to this .safetensors.")] = None,
@@ -168,10 +168,21 @@ def looked(worker: Worker, given: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"{alone[0]} has no effect in a run of task 'language', where nothing is translated")
     where = Where(**{name: given[name] for name in Where._fields if name in given})
     known = {"where": where, "asked": Asked(**{name: given[name] for name in Asked._fields if name in given})}
-    if "sentence" not in asked(given) and not any(option in given for option in ENDINGS):
+    if "sentence" not in asked(given) and (not any(option in given for option in ENDINGS) or sections_alone(worker, given)):
         return known
     config = worker.search(given.get("search", [])) if task == "translation" else None
     return known | {"seen": inspect(worker.system, given["sentence"], config, given.get("target"), facts_of(worker))}
+
+
+def sections_alone(worker: Worker, given: dict[str, Any]) -> bool:
+    """Whether only a page is asked for, and there are no maps to be drawn on it."""
+    from torch import nn
+
+    from heedful.inspection.maps import attentions
+
+    model = worker.model
+    assert isinstance(model, nn.Module), "models are modules"
+    return not attentions(model) and not any(option in given for option in ("save", "picture"))
 
 
 def facts_of(worker: Worker) -> list[str]:

@@ -12,17 +12,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.inspection.maps import Map
+from heedful.nn.attention import Heads, NoHeads
 
 
 def rollout(maps: Sequence[Map]) -> list[Map]:
     """The maps of one pass -> for each layer that looks at its own sequence one map, (1, query, key).
 
     A layer without heads changes nothing. One that reads in blocks or looks at summaries of several tokens ends it: there is
-    none of that layer and of those above it."""
+    none of that layer and of those above it; nor is there any above a layer that does not attend (see `above_attention`)."""
     flows: dict[str, list[tuple[int, Tensor]]] = {}
     ended: set[str] = set()
     found = []
@@ -42,6 +43,17 @@ def rollout(maps: Sequence[Map]) -> list[Map]:
         flows.setdefault(kind.name, []).append((one.layer, flow))
         found.append(one._replace(weights=flow[None]))
     return found
+
+
+def above_attention(model: nn.Module, maps: Sequence[Map]) -> list[Map]:
+    """Those below which every layer of the stack attends, or did before its heads were taken out: what a convolution or a
+    recurrence does to a token's content is not known."""
+
+    def attends(name: str) -> bool:
+        return any(isinstance(module, Heads | NoHeads) for module in model.get_submodule(name).modules())
+
+    stacks = {one.name: one.name.split(f".{one.layer}.")[0] for one in maps}
+    return [one for one in maps if all(attends(f"{stacks[one.name]}.{below}") for below in range(one.layer))]
 
 
 def last_below(flows: list[tuple[int, Tensor]] | None, layer: int) -> Tensor | None:

@@ -29,6 +29,7 @@ NOUNS: dict[Any, tuple[str, str]] = {
 LISTS = (list, tuple, set, frozenset, Sequence)
 TABLES = (dict, Mapping)
 DEEPEST = 8  # tables inside tables; a config may hold itself
+ANY_OF = "any of: "
 BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
@@ -38,7 +39,7 @@ def describe(kind: Any, many: bool = False) -> str:
     if is_union(bare):
         return " or ".join(dict.fromkeys(_describe_branch(branch, many) for branch in branches(bare)))
     if names := choices(bare):
-        return f"{'any' if many else 'one'} of: {', '.join(str(name) for name in names)}"
+        return f"{ANY_OF if many else 'one of: '}{', '.join(str(name) for name in names)}"
     if is_list(bare):
         return f"{'lists' if many else 'a list'} of {_describe_items(bare, rules)}"
     if is_table(bare):
@@ -155,7 +156,10 @@ def _describe_items(bare: Any, rules: Sequence[Any]) -> str:
     if _is_fixed(bare) and any(item != items[0] for item in items):
         return f"{len(items)} values: {', '.join(describe(item) for item in items)}"
     size = [Len(len(items), len(items))] if _is_fixed(bare) else rules
-    return f"{_describe_length(size)} {describe(items[0], many=True)}".lstrip()
+    length, what = _describe_length(size), describe(items[0], many=True)
+    if what.startswith(ANY_OF):
+        return f"{length or 'any'} of: {what.removeprefix(ANY_OF)}"
+    return f"{length} {what}".lstrip()
 
 
 def _describe_length(rules: Sequence[Any]) -> str:

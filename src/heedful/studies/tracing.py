@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.data.corpus_text import encode_text
 from heedful.inspection.alignment import between_words, cross_maps
 from heedful.inspection.maps import Map, attention_maps
-from heedful.inspection.rollout import rollout
+from heedful.inspection.rollout import above_attention, rollout
 from heedful.inspection.weighing import weighed_maps
 from heedful.search import SearchConfig
 from heedful.tasks.translating import System, collate_one, translate
@@ -95,8 +95,10 @@ def read_alone(system: System, text: str) -> Trace:
 
 
 def views_of(system: System, trace: Trace) -> Views:
-    weighed = weighed_maps(system.models[0], *sequences(system, trace.source, trace.target))
-    return Views([one.lengths for one in weighed], rollout(trace.maps), word_maps(trace))
+    model = system.models[0]
+    assert isinstance(model, nn.Module), "models are modules"
+    weighed = weighed_maps(model, *sequences(system, trace.source, trace.target))
+    return Views([one.lengths for one in weighed], rollout(above_attention(model, trace.maps)), word_maps(trace))
 
 
 def sequences(system: System, source: Tokens | None, target: Tokens) -> tuple[Tensor, Tensor]:

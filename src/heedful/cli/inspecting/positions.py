@@ -152,7 +152,7 @@ def turns_text(schemes: dict[str, Any]) -> str:
     told = {name: one for name, one in schemes.items() if "turns" in one}
     if not told:
         return ""
-    rows = [("going on by", "positions", "missed by any map", *(f"pair {pair} turns" for pair in range(PAIRS)))]
+    rows = [("scheme", "going on by", "missed by any map", *(f"pair {pair} turns" for pair in range(PAIRS)))]
     for name, one in told.items():
         for shift, pairs in one["turns"].items():
             degrees = [f"{turn['degrees']:.1f}° ({turn['missed']:.0%})" for turn in pairs]
