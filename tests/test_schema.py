@@ -49,8 +49,8 @@ def test_what_is_set_without_effect_is_refused_all_at_once() -> None:
     error = caught.value.errors()[0]["ctx"]["error"]
     assert isinstance(error, Problems)
     assert error.problems == (
-        Problem("beam", "given 4, but has no effect because kind is 'greedy'; remove it"),
-        Problem("penalty", "given 0.5, but has no effect because kind is 'greedy'; remove it"),
+        Problem("beam", "given 4, but has no effect because kind is 'greedy'; remove it", idle=True),
+        Problem("penalty", "given 0.5, but has no effect because kind is 'greedy'; remove it", idle=True),
     )
 
 

@@ -50,6 +50,7 @@ class Problem(NamedTuple):
     path: str  # dotted; empty for the whole table
     sentence: str  # what was given, what was expected
     suggestion: str | None = None  # the name that was probably meant
+    idle: bool = False  # it was set, and has no effect
 
 
 class Problems(ValueError):
@@ -81,7 +82,7 @@ def unused(config: Config, reasons: Mapping[str, str]) -> list[Problem]:
     """
     config._unused |= frozenset(reasons)
     return [
-        Problem(path, f"given {written(_value(config, path))}, but has no effect because {why}; remove it")
+        Problem(path, f"given {written(_value(config, path))}, but has no effect because {why}; remove it", idle=True)
         for path, why in reasons.items()
         if explicit(config, path)
     ]

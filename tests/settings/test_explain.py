@@ -11,8 +11,8 @@ import pytest
 from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from heedful.errors import ConfigError
-from heedful.schema import Config, Probability, Problem, refuse, unused
-from heedful.settings import Settings, read_settings
+from heedful.schema import Config, Probability, Problem, plain, refuse, unused
+from heedful.settings import Settings, flatten, read_settings
 
 
 class Unit(Enum):
@@ -259,6 +259,16 @@ def test_one_problem_is_one_sentence(name: str, read: Read) -> None:
         read(CORPUS + text, *overrides)
     assert str(caught.value) == message
     assert caught.value.exit_code == 2
+
+
+def test_what_the_command_line_leaves_without_effect_is_dropped_from_the_file(read: Read) -> None:
+    text = CORPUS + "[model]\nfamily = 'attention'\nspan = 'local'\nwindow = 8\n"
+    assert "model.window" in flatten(plain(read(text).config))
+    assert "model.window" not in flatten(plain(read(text, "model.span=full").config))
+    with pytest.raises(ConfigError, match=r"command line: model.window: given 9, but has no effect"):
+        read(text, "model.span=full", "model.window=9")  # what was typed is not dropped
+    with pytest.raises(ConfigError, match=r"x.toml:6: model.window: given 8, but has no effect"):
+        read(CORPUS + "[model]\nfamily = 'attention'\nwindow = 8\n", "seed=2")  # nor what had none before
 
 
 def test_all_problems_are_listed_in_the_order_of_the_file_and_then_of_the_command_line(read: Read) -> None:

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from heedful.errors import ConfigError
 from heedful.schema import Config, Problem, plain
 from heedful.settings.explain import explain, mark_flags
-from heedful.settings.given import Given, Parts, Place, parse_value, put, read_given
+from heedful.settings.given import Given, Parts, Place, parse_value, put, read_file, read_given, take
 from heedful.settings.remarks import every_config, remark_on, remarks
 from heedful.settings.toml import split_key, write_key, write_value
 
@@ -125,7 +125,20 @@ def _check(schema: type[ConfigType], given: Given) -> tuple[ConfigType | None, l
             if path not in _paths(remaining):
                 config, problems = retried, remaining
                 put(given.tree, parts, text)
-    return config, problems
+    return _let_go(schema, given, config, problems)
+
+
+def _let_go(
+    schema: type[ConfigType], given: Given, config: ConfigType | None, problems: list[Problem]
+) -> tuple[ConfigType | None, list[Problem]]:
+    """Drop those options of the file that the command line has left without effect: it has no way to remove a key."""
+    idle = {problem.path for problem in problems if problem.idle and given.place(_parts(problem.path)).path is not None}
+    if given.path is None or not given.overrides or not idle:
+        return config, problems
+    idle -= {problem.path for problem in _validate(schema, read_file(given.path).tree)[1] if problem.idle}  # by itself
+    for path in idle:
+        take(given.tree, _parts(path))
+    return _let_go(schema, given, *_validate(schema, given.tree)) if idle else (config, problems)
 
 
 def _paths(problems: Iterable[Problem]) -> set[str]:

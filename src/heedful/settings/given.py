@@ -118,6 +118,16 @@ def put(tree: object, parts: Parts, value: object) -> None:
             tree = tree[part]
 
 
+def take(tree: object, parts: Parts) -> None:
+    """Remove the value at a path of tables."""
+    *tables, last = parts
+    for part in tables:
+        assert isinstance(tree, dict), f"{write_key(parts)} leads through tables"
+        tree = tree[part]
+    assert isinstance(tree, dict), f"{write_key(parts)} ends in a table"
+    del tree[last]
+
+
 def _override(given: Given, text: str) -> Problem | None:
     """Put one `key=value` into the tree, or say why it cannot be done."""
     key, equals, value = (piece.strip() for piece in text.partition("="))
