@@ -83,12 +83,12 @@ def sure(links: set[Link]) -> Alignment:
 
 
 def luong(folder: Path) -> Found:
-    """Two words on either side are all that local attention sees."""
+    """Three words on either side are all that local attention sees."""
     train, test = dictionary_pairs()
     tokens = {}
     for score, scope in product(SCORES, SCOPES):
         name = f"{score}, {scope}"
-        model = MODELS["luong"] | {"score": score, "scope": scope} | ({} if scope == "global" else {"radius": 2})
+        model = MODELS["luong"] | {"score": score, "scope": scope} | ({} if scope == "global" else {"radius": 3})
         tokens[name] = told(learn(folder / name.replace(", ", "-"), train, model, steps=2500), test).tokens
     order = sorted(tokens, key=lambda name: tokens[name])
     figures = {what: f"{name} {percent(tokens[name])}" for what, name in (("worst", order[0]), ("best", order[-1]))}
