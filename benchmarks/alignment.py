@@ -130,6 +130,15 @@ def write_alignment(path: Path, found: Iterable[set[Link]]) -> None:
     partial.rename(path)
 
 
+def both_directions(there: System, back: System, sets: Sets) -> tuple[dict[str, Any], Rule]:
+    """The row of the rule that validation prefers, and that rule."""
+    ways = rules(there, back, sets.valid)
+    best = min(ways, key=lambda name: ways[name][1])
+    rates = {name: error for name, (_, error) in ways.items()}
+    row = {"system": "both directions", "rule": best, "rules": rates, "valid_aer": rates[best]}
+    return row | rate(list(ways[best][0](sets.test.pairs)), sets.test), ways[best][0]
+
+
 def measure(work: Path, options: Sequence[str]) -> list[dict[str, Any]]:
     data, sets = work / "text", gold_sets()
     prepare(data)
@@ -139,14 +148,11 @@ def measure(work: Path, options: Sequence[str]) -> list[dict[str, Any]]:
     rows.append(judge("transformer", there, sets))
     back = trained(recipe, work / "backward", [*common, 'data.languages=["fr", "en"]'])
     rows.append(judge("transformer, fr-en", back, Sets(sets.valid.swapped, sets.test.swapped)))
-    ways = rules(there, back, sets.valid)
-    best = min(ways, key=lambda name: ways[name][1])
-    rates = {name: error for name, (_, error) in ways.items()}
-    row = {"system": "both directions", "rule": best, "rules": rates, "valid_aer": rates[best]}
-    rows.append(row | rate(list(ways[best][0](sets.test.pairs)), sets.test))
+    row, rule = both_directions(there, back, sets)
+    rows.append(row)
     links = work / "train.align"
     if not links.exists():
-        write_alignment(links, ways[best][0](read_words(data / "train.en", data / "train.fr")))
+        write_alignment(links, rule(read_words(data / "train.en", data / "train.fr")))
     corpus = f'data.train={{folder="{data}", languages=["en", "fr"], alignment="{links}"}}'
     guided = trained(recipe, work / "guided", [*common, corpus, f"task.guided_alignment={GUIDE}"])
     return [*rows, judge("transformer, guided", guided, sets)]

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from alignment import Sets, judge, rate, rules, trained, write_alignment
+from alignment import Sets, both_directions, judge, trained, write_alignment
 from peers.machine import about_here
 
 from heedful.data.gold import Gold, builtin_gold
@@ -64,14 +64,11 @@ def measure(work: Path, options: Sequence[str]) -> list[dict[str, Any]]:
     there, back = learn("forward"), learn("backward", '["it", "en"]')
     rows = [judge("transformer", there, sets)]
     rows.append(judge("transformer, it-en", back, Sets(sets.valid.swapped, sets.test.swapped)))
-    ways = rules(there, back, sets.valid)
-    best = min(ways, key=lambda name: ways[name][1])
-    rates = {name: error for name, (_, error) in ways.items()}
-    row = {"system": "both directions", "rule": best, "rules": rates, "valid_aer": rates[best]}
-    rows.append(row | rate(list(ways[best][0](sets.test.pairs)), sets.test))
+    row, rule = both_directions(there, back, sets)
+    rows.append(row)
     found, exact = work / "found.align", work / "exact.align"
     if not found.exists():
-        write_alignment(found, ways[best][0](corpus["train"].pairs))
+        write_alignment(found, rule(corpus["train"].pairs))
     write_alignment(exact, (set(one.sure) for one in corpus["train"].alignments))
     for name, links in (("guided by both directions", found), ("guided by exact links", exact)):
         guided = learn(name.replace(" ", "-"), links=links, also=GUIDE)

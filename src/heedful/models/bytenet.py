@@ -21,7 +21,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.models.family import FamilyConfig
+from heedful.models.family import FamilyConfig, untied
 from heedful.nn import masks
 from heedful.nn.convolution import Convolution, line_up
 from heedful.nn.dropout import Dropout
@@ -45,9 +45,7 @@ class ByteNetConfig(FamilyConfig):
     dropout: Probability = 0.0  # of embeddings and of what every block adds
 
     def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        if self.tie == "all" and not shared:
-            return [Problem("tie", "given 'all', but the vocabularies are separate; expected 'output' or 'none'")]
-        return []
+        return untied(self.tie, shared=shared)
 
 
 class Block(nn.Module):

@@ -20,7 +20,7 @@ from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.models.family import FamilyConfig
+from heedful.models.family import FamilyConfig, untied
 from heedful.nn.attention import Heads, Sight
 from heedful.nn.convolution import Convolution, line_up, normed
 from heedful.nn.dropout import Dropout
@@ -75,9 +75,7 @@ class ConvS2SConfig(FamilyConfig):
         return self
 
     def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        problems = []
-        if self.tie == "all" and not shared:
-            problems.append(Problem("tie", "given 'all', but the vocabularies are separate; expected 'output' or 'none'"))
+        problems = untied(self.tie, shared=shared)
         if self.max_positions < max(source, target):
             expected = f"expected at least {max(source, target)}, the tokens of the longest sequence"
             problems.append(Problem("max_positions", f"given {self.max_positions}, {expected}"))

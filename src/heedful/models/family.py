@@ -25,6 +25,14 @@ def keep_numbered(position: str, before: Sequence[tuple[int, ...]], left: Sequen
         raise ConfigError(sentence, hint="train with another model.position, or take heads of cross-attention alone")
 
 
+def untied(tie: str, *, shared: bool) -> list[Problem]:
+    """What is wrong with one matrix for both sides, where each has a vocabulary of its own."""
+    if tie != "all" or shared:
+        return []
+    expected = "expected 'output' or 'none' with tokenizer.shared = false"
+    return [Problem("tie", f"given 'all', but the vocabularies are separate; {expected}")]
+
+
 class FamilyConfig(Config):
     reads: ClassVar[bool] = True  # whether there must be a source
 

@@ -20,7 +20,7 @@ import torch
 from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from heedful.models.family import FamilyConfig
+from heedful.models.family import FamilyConfig, untied
 from heedful.models.transformer import embedding
 from heedful.nn import masks
 from heedful.nn.attention import CrossAttention
@@ -90,10 +90,7 @@ class MixedConfig(FamilyConfig):
         return self
 
     def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        problems = []
-        if self.tie == "all" and not shared:
-            expected = "expected 'output' or 'none' with tokenizer.shared = false"
-            problems.append(Problem("tie", f"given 'all', but the vocabularies are separate; {expected}"))
+        problems = untied(self.tie, shared=shared)
         if self.position == "learned" and self.max_positions < max(source, target):
             expected = f"expected at least {max(source, target)}, the tokens of the longest sequence"
             problems.append(Problem("max_positions", f"given {self.max_positions}, {expected}"))

@@ -18,7 +18,7 @@ import torch
 from pydantic import PositiveInt, model_validator
 from torch import Tensor, nn
 
-from heedful.models.family import FamilyConfig
+from heedful.models.family import FamilyConfig, untied
 from heedful.models.transformer import embedding
 from heedful.nn.dropout import Dropout
 from heedful.nn.linear import Readout
@@ -59,9 +59,7 @@ class RecurrentConfig(FamilyConfig):
         return self
 
     def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        if self.tie == "all" and not shared:
-            return [Problem("tie", "given 'all', but the vocabularies are separate; expected 'output' or 'none'")]
-        return []
+        return untied(self.tie, shared=shared)
 
 
 class Said(NamedTuple):

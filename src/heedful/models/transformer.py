@@ -18,7 +18,7 @@ import torch
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor, nn
 
-from heedful.models.family import FamilyConfig, PerLayer, keep_numbered, per_layer
+from heedful.models.family import FamilyConfig, PerLayer, keep_numbered, per_layer, untied
 from heedful.nn import masks
 from heedful.nn.attention import cross_attention, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
@@ -124,10 +124,7 @@ class TransformerConfig(FamilyConfig):
         return self
 
     def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        problems = []
-        if self.tie == "all" and not shared:
-            expected = "expected 'output' or 'none' with tokenizer.shared = false"
-            problems.append(Problem("tie", f"given 'all', but the vocabularies are separate; {expected}"))
+        problems = untied(self.tie, shared=shared)
         if self.position == "learned" and self.max_positions < max(source, target):
             most = max(source, target) - 1
             sentence = f"given {self.max_positions}, expected more than data.max_length, which is {most}"
