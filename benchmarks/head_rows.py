@@ -10,10 +10,10 @@ ALWAYS = 0.9
 
 def head_rows(found: list[dict[str, Any]]) -> list[list[str]]:
     """A model a row: the encoder heads that look most often at the token before and after, and how many do nearly always."""
-    return [row(one) for one in found]
+    return [row(one, found[0]["recipe"]) for one in found]
 
 
-def row(one: dict[str, Any]) -> list[str]:
+def row(one: dict[str, Any], usual: str) -> list[str]:
     encoder = [head for head in one["heads"] if head["kind"] == "encoder"]
     layers = 1 + max(head["layer"] for head in encoder)
     before, after = (best(encoder, offset) for offset in ("-1", "+1"))
@@ -23,7 +23,8 @@ def row(one: dict[str, Any]) -> list[str]:
     places = [
         f"{head['share']:.0%} (layer {head['layer']}, head {head['head']})" if head else "none" for head in (before, after)
     ]
-    changes = f"`{' '.join(one['changes'])}`" if one["changes"] else ""
+    told = [*([] if one["recipe"] == usual else [one["recipe"]]), *one["changes"]]
+    changes = f"`{' '.join(told)}`" if told else ""
     return [one["name"], changes, f"{layers} x {len(encoder) // layers}", f"{one['bleu']:.1f}", *places, str(always), worth]
 
 
@@ -35,6 +36,6 @@ def heads_text(found: list[dict[str, Any]]) -> str:
     return (
         "Of each model the encoder head that looks most often at the token before, and at the token after, among tokens that "
         f"have one; how many do so at least {ALWAYS:.0%} of the time; and what the loss grows without the first of them, "
-        f"beside all heads of the model. Recipe `{found[0]['recipe']}`, {found[0]['sentences']} validation sentences, "
+        f"beside all heads of the model. Recipe `{found[0]['recipe']}` where no other is named, {found[0]['sentences']} validation sentences, "
         f"{found[0]['machine']}, {' and '.join(sorted({one['date'] for one in found}))}."
     )

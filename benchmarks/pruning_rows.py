@@ -67,8 +67,8 @@ def seed_text(models: dict[str, dict[str, Any]], penalty: float) -> str:
         ]
         said.append(f"{statistics.mean(lost):+.2f} with gates on {kind}")
     return (
-        f"{len(models)} models from seeds of their own, each pruned with the same penalty of {penalty:g}, fixed after the "
-        f"first and before the others: BLEU on test changes by {' and '.join(said)}, on the mean."
+        f"{len(models)} models from seeds of their own, each pruned with the same penalty of {penalty:g}, fixed before any "
+        f"of them was: BLEU on test changes by {' and '.join(said)}, on the mean."
     )
 
 
@@ -98,8 +98,9 @@ def header(found: list[tuple[dict[str, Any], dict[str, Any]]], models: list[dict
     (kind,) = {point["kind"] for _, point in found}
     left = sorted({heads_of(point["heads"], kind) for _, point in found})
     heads = f"{' or '.join(map(str, left))} of {heads_of(found[0][0]['heads'], kind)} {kind} heads"
+    several = f"mean of {len(found)} models " if len(found) > 1 else "one model "
     return {
-        "result": f"{after:.2f} BLEU with {heads}, mean of {len(found)} models that had {before:.2f}",
+        "result": f"{after:.2f} BLEU with {heads}, {several}that had {before:.2f}",
         "machine": models[0]["machine"],
         "minutes": f"{statistics.mean(point['train_seconds'] for _, point in found) / 60:.1f}",
         "date": max(one["date"] for one in models),
@@ -113,7 +114,17 @@ def pruning_text(found: dict[str, Any]) -> str:
     )
 
 
-CHOSEN_HEAD = ["gates on", "heads kept", "removed", "valid BLEU", "test BLEU", "MB", "a training step", "translating"]
+CHOSEN_HEAD = [
+    "gates on",
+    "penalty",
+    "heads kept",
+    "removed",
+    "valid BLEU",
+    "test BLEU",
+    "MB",
+    "a training step",
+    "translating",
+]
 
 
 def chosen_rows(found: dict[str, Any]) -> list[list[str]]:
@@ -125,14 +136,19 @@ def chosen_rows(found: dict[str, Any]) -> list[list[str]]:
         figures = [f"{after} of {before}", f"{1 - after / before:.0%}"]
         figures += [f"{change(one, whole, split):+.2f}" for split in SPLITS] + [f"{one['bytes'] / 1e6:.2f}"]
         rows.append(
-            [kind, *figures, *(f"{speed[what]['times_as_fast'][kind]:.2f} x" for what in ("training_step", "sentence"))]
+            [
+                kind,
+                f"{one['amount']:g}",
+                *figures,
+                *(f"{speed[what]['times_as_fast'][kind]:.2f} x" for what in ("training_step", "sentence")),
+            ]
         )
     return rows
 
 
 def chosen_text(found: dict[str, Any]) -> str:
     return (
-        "How much smaller and faster: gates were trained once more with the penalty of the recipe. Of each kind stands the "
+        "How much smaller and faster: gates were trained once more. Of each kind stands the "
         f"model with the fewest such heads within {found['allowed']:g} BLEU of the whole one "
         f"({found['whole']['bytes'] / 1e6:.2f} MB) on the validation data; speeds are medians of alternating blocks."
     )

@@ -7,7 +7,7 @@
 A run is a name, a recipe and what to override; a peer is a name, a recipe and the options of peers/translation.py. All of them
 begin at once. Shortly before the limit what still trains is told to stop and is scored as it is; at the limit whatever is left
 is ended. A result is written as soon as it is there, to OUTPUT/NAME.json. `benchmarks/report.py` reads such files from
-benchmarks/results/quality, where they are called <recipe>-<seed> and <recipe>-hf….
+benchmarks/results/quality, where they are called <recipe>-<seed> and <recipe>-hf…. With --work the runs are kept.
 """
 
 from __future__ import annotations
@@ -170,14 +170,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--peer", type=job, action="append", default=[], metavar='"NAME RECIPE --seconds N …"')
     parser.add_argument("--also", type=shlex.split, default=[], help="what to override in every run", metavar='"key=value …"')
     parser.add_argument("--limit", type=float, default=3600, help="seconds for everything")
+    parser.add_argument("--work", type=Path, help="where to keep the runs")
     given = parser.parse_args(arguments)
     now = time.monotonic()
     clock = Clock(now + max(given.limit - SCORING, given.limit / 2), now + given.limit)
     runs = [one._replace(options=[*one.options, *given.also]) for one in given.run]
     jobs = [*(("run", one) for one in runs), *(("peer", one) for one in given.peer)]
     given.output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as work, ThreadPoolExecutor(max(len(jobs), 1)) as together:
-        folders = Path(work), given.output
+    with tempfile.TemporaryDirectory() as passing, ThreadPoolExecutor(max(len(jobs), 1)) as together:
+        folders = (given.work or Path(passing)).resolve(), given.output
+        folders[0].mkdir(parents=True, exist_ok=True)
         written = list(together.map(lambda entry: measure(entry[0], entry[1], folders, clock), jobs))
     return 0 if all(written) else 1
 
