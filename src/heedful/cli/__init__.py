@@ -14,7 +14,20 @@ import traceback
 
 import typer
 
-from heedful.cli import aligning, configs, corpora, demo, explain, inference, inspect, pruning, training, vectors, writing
+from heedful.cli import (
+    aligning,
+    configs,
+    corpora,
+    demo,
+    explain,
+    exporting,
+    inference,
+    inspect,
+    pruning,
+    training,
+    vectors,
+    writing,
+)
 from heedful.cli.naming import name_plainly
 from heedful.errors import HeedfulError, Interrupted, MemoryFull
 
@@ -56,6 +69,7 @@ app.command()(inspect.inspect)
 app.command()(training.average)
 app.command()(training.sweep)
 app.command()(pruning.prune)
+app.command()(exporting.export)
 app.command()(vectors.vectors)
 app.command()(vectors.neighbours)
 app.add_typer(corpora.app, name="data")

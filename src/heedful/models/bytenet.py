@@ -115,8 +115,8 @@ class ByteNet(nn.Module):
         x = self.encoder_out(functional.relu(self.encoder_norm(x)))
         columns = x if real is None else x.masked_fill(~real[..., None], 0.0)
         past = {
-            "blocks": [block.across.beginning(len(source), x) for block in self.decoder],
-            "said": torch.zeros(len(source), dtype=torch.long, device=source.device),
+            "blocks": [block.across.beginning(source.shape[0], x) for block in self.decoder],
+            "said": torch.zeros(source.shape[0], dtype=torch.long, device=source.device),
         }
         return State({"columns": columns}, past)
 
@@ -154,7 +154,8 @@ def below(columns: Tensor, places: Tensor) -> Tensor:
     """columns (sources, width, dim), places (rows, time) -> the column under each place, zeros beyond: (rows, time, dim)."""
     sources, width, _ = columns.shape
     together = places.view(sources, -1, 1)  # the rows of a source stand together
-    found = columns.take_along_dim(together.clamp(max=width - 1), 1).masked_fill(together >= width, 0.0)
+    index = together.clamp(max=width - 1).expand(-1, -1, columns.shape[2])
+    found = columns.gather(1, index).masked_fill(together >= width, 0.0)
     return found.view(*places.shape, -1)
 
 

@@ -200,7 +200,7 @@ class ConvS2S(nn.Module):
         for layer in self.encoder:
             x = layer(x, source_mask)
         keys = slow(self.encoder_out(x), 1 / len(self.decoder) if self.training else 1.0)
-        lengths = embedded.new_full((len(source),), source.shape[1]) if source_mask is None else source_mask.sum(1)
+        lengths = embedded.new_full((source.shape[0],), source.shape[1]) if source_mask is None else source_mask.sum(1)
         memory = {
             "keys": silence(keys, source_mask)[:, None],  # (sources, 1, time, dim)
             "values": silence((keys + embedded) * HALF, source_mask)[:, None],  # (sources, 1, time, dim)
@@ -208,14 +208,14 @@ class ConvS2S(nn.Module):
             "scale": lengths.to(embedded.dtype).sqrt()[:, None, None],  # (sources, 1, 1)
         }
         past = {
-            "layers": [layer.gated.convolution.beginning(len(source), x) for layer in self.decoder],
-            "said": torch.zeros(len(source), dtype=torch.long, device=source.device),
+            "layers": [layer.gated.convolution.beginning(source.shape[0], x) for layer in self.decoder],
+            "said": torch.zeros(source.shape[0], dtype=torch.long, device=source.device),
         }
         return State(memory, past)
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
         """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
-        time, sources = tokens.shape[1], len(state.memory["keys"])
+        time, sources = tokens.shape[1], state.memory["keys"].shape[0]
         lineup = None if mask is None else line_up(mask)
         count = None if lineup is None else lineup.real
         said, new = state.past["said"], time if count is None else count

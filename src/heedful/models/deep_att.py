@@ -110,7 +110,7 @@ class StraightDecoder(nn.Module):
         self.out = Tap()
 
     def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
-        states = [layer.beginning(len(read.words), read.words) for layer in (self.bottom.layer, *self.above)]
+        states = [layer.beginning(read.words.shape[0], read.words) for layer in (self.bottom.layer, *self.above)]
         return self.bottom.cross.remember(read.words, mask), states
 
     def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:

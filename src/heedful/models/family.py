@@ -39,9 +39,10 @@ class FamilyConfig(Config):
     @property
     def heads_by_kind(self) -> dict[str, tuple[int, ...]]:
         """Heads of each layer, by kind, where each layer may have another number of them."""
+        family = type(self).model_fields["family"].default
         raise ConfigError(
-            f"heads cannot be taken out of a {type(self).__name__.removesuffix('Config')}, whose config has no number of "
-            "heads for each layer; expected a model of family 'transformer' or 'gpt'"
+            f"heads cannot be taken out of a model of family {family!r}, whose config has no number of heads for each layer; "
+            "expected family 'transformer' or 'gpt'"
         )
 
     def with_heads(self, left: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:

@@ -107,9 +107,9 @@ class DeepDecoder(nn.Module):
         self.out = Tap()
 
     def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
-        wants = None if read.wants is None else read.wants.expand(len(read.words), -1)  # (sources, 2)
+        wants = None if read.wants is None else read.wants.expand(read.words.shape[0], -1)  # (sources, 2)
         memory = {"source": self.bottom.cross.remember(read.words, mask), "wants": wants}
-        return memory, [layer.beginning(len(read.words), read.words) for layer in (self.bottom.layer, *self.above)]
+        return memory, [layer.beginning(read.words.shape[0], read.words) for layer in (self.bottom.layer, *self.above)]
 
     def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
         x, found, state = self.bottom(x, memory["source"], past[0], real)

@@ -169,7 +169,7 @@ class Now:
         if state.mine is None or has_room(state):
             self.mine, self.slots = claim(state, beam, tokens, real)
         else:
-            own = own_slots(self.rows, beam, self.time, tokens.device)
+            own = own_slots(int(beam), self.time, tokens.device).repeat(self.rows // beam, 1)
             self.mine = torch.cat((state.mine, own if real is None else own & real.repeat(1, beam)), dim=1)
         if state.written is not None:
             written = state.written["positions"]
@@ -331,7 +331,7 @@ class GPT(nn.Module):
         """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
         nothing, roomy = state.written is None, has_room(state)
         assert roomy or state.filled == state.reserved, "a second step needs room: tell `start` how much is to come"
-        now = Now(tokens, mask, sources=len(tokens) if nothing else len(state.written["positions"]))
+        now = Now(tokens, mask, sources=tokens.shape[0] if nothing else state.written["positions"].shape[0])
         if not nothing or mask is not None:
             now = now.after(state, tokens, self.position.limit)
         self.check_length(now, state)

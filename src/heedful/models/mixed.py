@@ -150,7 +150,7 @@ class DecoderLayer(nn.Module):
     def look(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """x (rows, time, dim): the rows of a source look at one memory, standing where time stands."""
         assert self.cross is not None, "only where the bridge is attention"
-        return self.cross(x.reshape(len(key), -1, x.shape[-1]), key, value, mask).view_as(x)
+        return self.cross(x.reshape(key.shape[0], -1, x.shape[-1]), key, value, mask).view_as(x)
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -208,14 +208,14 @@ class Mixed(nn.Module):
         for layer in self.encoder:
             x = layer(x, source_mask)
         x = self.encoder_last(x)
-        past = [layer.mix.beginning(len(source), x) for layer in self.decoder]
+        past = [layer.mix.beginning(source.shape[0], x) for layer in self.decoder]
         if not room:
             return State(self.remember(x, source_mask), past)
         written = {
-            "layers": [layer.mix.slots(len(source), room, x) for layer in self.decoder],
-            "positions": torch.zeros(len(source), room, dtype=torch.long, device=x.device),
+            "layers": [layer.mix.slots(source.shape[0], room, x) for layer in self.decoder],
+            "positions": torch.zeros(source.shape[0], room, dtype=torch.long, device=x.device),
         }
-        mine = torch.zeros(len(source), room, dtype=torch.bool, device=x.device)
+        mine = torch.zeros(source.shape[0], room, dtype=torch.bool, device=x.device)
         return State(self.remember(x, source_mask), past, written, mine)
 
     def remember(self, read: Tensor, source_mask: Tensor | None) -> Tree:
@@ -260,7 +260,7 @@ class Mixed(nn.Module):
         if self.summary is None:
             return x
         vector: Tensor = state.memory["vector"]  # (sources, 1, dim)
-        return x + vector.repeat_interleave(len(x) // len(vector), 0)
+        return x + vector.repeat_interleave(x.shape[0] // vector.shape[0], 0)
 
     def memories(self, state: State) -> list[Tree]:
         """What every layer of the decoder looks at."""

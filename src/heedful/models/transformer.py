@@ -207,8 +207,8 @@ class Now:
 
     def __init__(self, position: Position, state: State, tokens: Tensor, real: Tensor | None, window: int) -> None:
         self.position, self.mine = position, state.mine
-        self.sources = sources = len(state.memory["layers"][0][0])
-        beam, time = len(tokens) // sources, tokens.shape[1]
+        self.sources = sources = state.memory["layers"][0][0].shape[0]
+        beam, time = tokens.shape[0] // sources, tokens.shape[1]
         assert state.written is not None or state.filled == 0, "a second step needs room: tell `start` how much is to come"
         if state.written is None and beam == 1 and real is None:  # the whole target at once
             self.query_positions = self.key_positions = torch.arange(time, device=tokens.device)[None]
@@ -299,7 +299,7 @@ class Transformer(nn.Module):
         x = self.embed(table, self.encoder_position, source, positions)
         padding = None if source_mask is None else source_mask[:, None, None, :]  # (sources, 1, 1, time)
         mask = padding
-        if self.config.window > 0 and self.config.window // 2 < source.shape[1] - 1:
+        if self.config.window > 0 and (torch.compiler.is_exporting() or self.config.window // 2 < source.shape[1] - 1):
             near = masks.window(positions, positions, self.config.window)[:, None]  # (1, 1, time, time)
             mask = near if padding is None else near & padding
         ledger = self.ledger(source_mask)
@@ -308,14 +308,14 @@ class Transformer(nn.Module):
         x = self.encoder_last(x)
         memory = {"layers": [layer.cross.remember(x) for layer in self.decoder], "mask": padding}
         if ledger is not None:
-            memory["wants"] = torch.stack(ledger.wants).sum(0).expand(len(source), -1)  # (sources, 2)
+            memory["wants"] = torch.stack(ledger.wants).sum(0).expand(source.shape[0], -1)  # (sources, 2)
         if not room:
             return State(memory, past=None)
         written = {
-            "layers": [self.buffers_for(layer, len(source), room, x) for layer in self.decoder],
-            "positions": torch.zeros(len(source), room, dtype=torch.long, device=x.device),
+            "layers": [self.buffers_for(layer, source.shape[0], room, x) for layer in self.decoder],
+            "positions": torch.zeros(source.shape[0], room, dtype=torch.long, device=x.device),
         }
-        return State(memory, None, written, torch.zeros(len(source), room, dtype=torch.bool, device=x.device))
+        return State(memory, None, written, torch.zeros(source.shape[0], room, dtype=torch.bool, device=x.device))
 
     def buffers_for(self, layer: DecoderLayer, sources: int, room: int, like: Tensor) -> tuple[Tensor, Tensor] | None:
         if not layer.attention.heads:

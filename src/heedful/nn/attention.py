@@ -161,7 +161,7 @@ class NoHeads(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim))
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        nothing = x.new_zeros(len(x), 0, x.shape[1], self.head_dim)  # (rows, no heads, time, head_dim)
+        nothing = x.new_zeros(x.shape[0], 0, x.shape[1], self.head_dim)  # (rows, no heads, time, head_dim)
         return nothing, nothing, nothing
 
     def remember(self, source: Tensor) -> tuple[Tensor, Tensor]:
@@ -169,7 +169,7 @@ class NoHeads(nn.Module):
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, sight: Sight | Tensor | None) -> Tensor:
         """x: what asks, (rows, time, dim) or (rows, no heads, time, head_dim) -> (rows, time, dim)."""
-        return self.bias.expand(len(x), x.shape[-2], -1)
+        return self.bias.expand(x.shape[0], x.shape[-2], -1)
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -107,7 +107,7 @@ class Experts(nn.Module):
         dtype = tokens.dtype
         risen = self.dropout(self.activation(tokens @ self.rise.to(dtype)))  # (experts, tokens, hidden)
         answers = risen @ self.fall.to(dtype)  # (experts, tokens, dim)
-        heard = answers[choice.expert, torch.arange(len(tokens), device=tokens.device)[:, None]]  # (tokens, used, dim)
+        heard = answers[choice.expert, torch.arange(tokens.shape[0], device=tokens.device)[:, None]]  # (tokens, used, dim)
         return (heard * choice.weight.to(dtype)[..., None]).sum(1)
 
     if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def has_grouped_products(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether torch multiplies group by group in one kernel. On a CPU it takes turns, which costs nothing there; on a GPU
     without such a kernel it asks the host how large the groups are."""
     if device.type != "cuda":
-        return True
+        return not torch.compiler.is_exporting()  # other runtimes have none
     return dtype is torch.bfloat16 and torch.cuda.get_device_capability(device)[0] in (9, 10)
 
 

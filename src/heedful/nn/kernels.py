@@ -96,9 +96,10 @@ def short_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
 
 
 def fits_short_attention(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    size = query.shape[-1]
+    if not usable(query, key, value):  # asked first: whoever exports must not be bound to a size
+        return False
     packed = query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
-    return query.shape[2] <= MOST_QUERIES and size in (16, 32, 64, 128) and packed and usable(query, key, value)
+    return query.shape[2] <= MOST_QUERIES and query.shape[-1] in (16, 32, 64, 128) and packed
 
 
 @Jit

@@ -34,10 +34,10 @@ def gains(x: Tensor, weight: Tensor) -> bool:
     """Whether x W^T is faster by oneDNN."""
     return (
         ONEDNN
+        and not torch.compiler.is_compiling()
         and x.device.type == "cpu"
         and x.dtype is weight.dtype is torch.float32
         and x.numel() * weight.shape[0] >= LARGE
-        and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
     )
 

@@ -77,7 +77,7 @@ class LooksAfter(nn.Module):
     def begin(self, layers: list[Hidden]) -> After:
         first = layers[0][0]
         answer = torch.zeros_like(first) if self.feeds else None
-        return After(layers, answer, first.new_zeros(len(first), dtype=torch.long) if self.cross.counts else None)
+        return After(layers, answer, first.new_zeros(first.shape[0], dtype=torch.long) if self.cross.counts else None)
 
     def forward(self, x: Tensor, memory: Tree, past: After, real: Tensor | None) -> tuple[Tensor, After]:
         """x (rows, time, inputs), memory as the attention remembers it, real (rows, time) -> the answers (rows, time, dim)."""

@@ -66,7 +66,7 @@ class Position(nn.Module):
         return type(self).mix is not Position.mix
 
     def check_length(self, length: int) -> None:
-        if self.limit is not None and length > self.limit:
+        if self.limit is not None and not torch.compiler.is_compiling() and length > self.limit:
             raise HeedfulError(
                 f"a sequence of {length} tokens was given to a model with {self.limit} learned positions",
                 hint="shorten the text, or train with a larger model.max_positions or another model.position",

@@ -214,7 +214,7 @@ def claim(state: State, beam: int, tokens: Tensor, real: Tensor | None) -> tuple
     slots are all there is."""
     mine, filled, first = state.mine, state.filled, state.reserved
     rows, time = tokens.shape
-    own = own_slots(rows, beam, time, tokens.device)
+    own = own_slots(int(beam), time, tokens.device).repeat(rows // beam, 1)
     if real is not None:
         own = own & real.repeat(1, beam)
     if mine is None:
@@ -229,11 +229,10 @@ def claim(state: State, beam: int, tokens: Tensor, real: Tensor | None) -> tuple
 
 
 @lru_cache(maxsize=16)
-def own_slots(rows: int, beam: int, time: int, device: torch.device) -> Tensor:
-    """(rows, beam x time): row k of a source has the k-th part of the new slots."""
+def own_slots(beam: int, time: int, device: torch.device) -> Tensor:
+    """(beam, beam x time): row k of a source has the k-th part of the new slots."""
     with torch.inference_mode(False):  # whoever asks first, others may want gradients
-        own = torch.eye(beam, dtype=torch.bool, device=device).repeat_interleave(time, 1)
-        return own.repeat(rows // beam, 1)
+        return torch.eye(beam, dtype=torch.bool, device=device).repeat_interleave(time, 1)
 
 
 def write(buffer: Tensor, slots: Tensor | slice, new: Tensor) -> Tensor:

@@ -196,7 +196,7 @@ class SourceAttention(nn.Module):
 
     def forward(self, query: Tensor, memory: Tree, said: Tensor | None = None) -> Tensor:
         """All looks at once: (rows, time, query_dim) -> what was found, (rows, time, dim)."""
-        sources = len(memory["values"])
+        sources = memory["values"].shape[0]
         rows, time, _ = query.shape
         weights = self.weigh(query.reshape(sources, rows * time // sources, -1), memory, in_sources(said, sources))
         return self.look(weights, memory["values"]).view(rows, time, -1)
@@ -204,7 +204,7 @@ class SourceAttention(nn.Module):
     def once(self, query: Tensor, memory: Tree, said: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """One look of many: (rows, query_dim) -> the weights (rows, S) and what was found (rows, dim), heard by nobody."""
         values = memory["values"]
-        weights = self.weigh(query.view(len(values), -1, query.shape[-1]), memory, in_sources(said, len(values)))
+        weights = self.weigh(query.view(values.shape[0], -1, query.shape[-1]), memory, in_sources(said, values.shape[0]))
         return weights.flatten(0, 1), (weights @ values).flatten(0, 1)
 
     def tell(self, weights: Sequence[Tensor], memory: Tree) -> Tensor | None:
@@ -214,7 +214,7 @@ class SourceAttention(nn.Module):
             return None
         values = memory["values"]
         all_weights = torch.stack(list(weights), dim=1)  # (rows, time, S)
-        found = self.look(all_weights.view(len(values), -1, values.shape[1]), values)
+        found = self.look(all_weights.view(values.shape[0], -1, values.shape[1]), values)
         return found.view(*all_weights.shape[:2], -1) if self.look.changes else None
 
     if TYPE_CHECKING:

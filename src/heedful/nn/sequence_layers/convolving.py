@@ -25,7 +25,7 @@ class Convolution(SequenceLayer):
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         known = x if mask is None else x.masked_fill(~mask[..., None], 0.0)
         if self.size.causal:
-            return functional.glu(self.sum.follow(known, self.beginning(len(x), x), None)[0])
+            return functional.glu(self.sum.follow(known, self.beginning(x.shape[0], x), None)[0])
         return functional.glu(self.sum.around(known))
 
     def beginning(self, rows: int, like: Tensor) -> Tensor:

@@ -63,14 +63,14 @@ class Now(NamedTuple):
 
     def together(self, x: Tensor) -> Tensor:
         """(rows, time, dim) -> (sources, new, dim)."""
-        return x.reshape(len(self.positions), -1, x.shape[-1])
+        return x.reshape(self.positions.shape[0], -1, x.shape[-1])
 
 
 def follow_on(state: State, tokens: Tensor, real: Tensor | None) -> Now:
     """tokens and real (rows, time): they come next, the real ones first; their slots and positions are noted in the state."""
     assert state.mine is not None and state.written is not None, "who goes on needs room: tell `start` how much is to come"
-    sources, time = len(state.written["positions"]), tokens.shape[1]
-    beam = len(tokens) // sources
+    sources, time = state.written["positions"].shape[0], tokens.shape[1]
+    beam = tokens.shape[0] // sources
     said = state.mine.sum(-1, keepdim=True)  # (rows, 1)
     positions = (said + torch.arange(time, device=tokens.device)).view(sources, -1)  # (sources, new)
     mine, slots = claim(state, beam, tokens, real)

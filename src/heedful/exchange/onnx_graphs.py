@@ -1,0 +1,89 @@
+"""A model's two functions as two ONNX graphs, start.onnx and step.onnx, for sources and rows of any number.
+
+torch.export follows the model's own code once, with sizes that it must not depend on; one that does cannot be exported, and
+is refused. The graphs' inputs and outputs are called as in flat.py; what a step answers is called next.… .
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.export import Dim
+
+from heedful.errors import ConfigError
+from heedful.exchange.flat import MEMORY, SIZES, Axes, Start, Step, axes_of, example
+
+START, STEP = "start.onnx", "step.onnx"
+NEXT = "next."
+READ = Axes("source", ("rows", "source")), Axes("real", ("rows", "source"))
+SAID = Axes("token", ("rows",))
+PACKAGES = "onnx, onnxscript and onnxruntime"
+
+
+@torch.no_grad()
+def write_graphs(model: nn.Module, folder: Path) -> list[Axes]:
+    """Both files; returns what a step takes besides the token."""
+    known = axes_of(model)
+    shown = example(model, **SIZES)
+    names = [one.name for one in known]
+    sizes: dict[str, Any] = {}  # one for each name: axes that have it are of one size
+    with quietly():
+        reading = traced(
+            Start(model), (shown.source, shown.real), dict(zip(("source", "real"), opened(READ, sizes), strict=True))
+        )
+        put(reading, folder / START, [one.name for one in READ], names)
+        shapes = {"token": opened([SAID], sizes)[0], "tensors": opened(known, sizes)}
+        saying = traced(Step(model, shown.state), (shown.token, *shown.tensors.values()), shapes)
+        after = [NEXT + name for name in names if not name.startswith(MEMORY)]
+        put(saying, folder / STEP, [SAID.name, *names], ["logits", *after])
+    return known
+
+
+def opened(tensors: Any, sizes: dict[str, Any]) -> tuple[dict[int, Any], ...]:
+    """Which axes of these tensors are of any size."""
+    return tuple({axis: sizes.setdefault(name, Dim(name)) for axis, name in one.open.items()} for one in tensors)
+
+
+def traced(function: nn.Module, given: tuple[Any, ...], shapes: dict[str, Any]) -> Any:
+    try:
+        return torch.export.export(function.eval(), given, dynamic_shapes=shapes, strict=False)
+    except Exception as error:  # torch has several for it
+        family = type(function.model).__name__
+        if "specialized it to be a constant" not in str(error):
+            said = str(error).strip().splitlines()[0]
+            raise ConfigError(f"{family} cannot be exported to ONNX; torch.export says: {said}") from error
+        raise ConfigError(
+            f"{family} cannot be exported to ONNX: its graph would be for sources of one length only",
+            hint="recurrent layers read token after token; expected layers that read all at once: family transformer, gpt, "
+            "convs2s, bytenet, or mixed without lstm and gru",
+        ) from error
+
+
+def put(program: Any, path: Path, inputs: list[str], outputs: list[str]) -> None:
+    try:
+        written = torch.onnx.export(program, input_names=inputs, output_names=outputs, dynamo=True, verbose=False)
+    except ImportError as error:
+        raise ConfigError(f"ONNX needs the packages {PACKAGES}", hint="pip install 'heedful[exchange]'") from error
+    assert written is not None, "with dynamo there is a program"
+    written.save(path)
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Without torch's remarks on itself and on packages that nobody asked for."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        log.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            log.setLevel(level)

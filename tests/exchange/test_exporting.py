@@ -1,0 +1,99 @@
+"""An export is a folder that translates by itself as its run does; it is whole or not there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from workshop import heed, write_recipe
+
+import heedful
+from heedful.exchange import exporting
+from heedful.exchange.onnx_graphs import write_graphs
+from heedful.exchange.standalone import Translator
+
+LINES = ["w1 w2 w3", "w7", "w19 w4 w4 w11 w2 strange", "w3 w3 w3 w3 w3 w3 w3 w3 w3", ""]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that lost heads, one layer all of them."""
+    folder = tmp_path_factory.mktemp("small")
+    recipe, run = write_recipe(folder), folder / "run"
+    assert heed("train", recipe, "search.max_extra=3", "--run", run) == 0
+    assert heed("prune", run, "--keep", "encoder=1", "--keep", "cross=3", "--sentences", "20", "--out", folder / "pruned") == 0
+    return folder / "pruned"
+
+
+@pytest.fixture(scope="module")
+def exported(small: Path) -> Path:
+    assert heed("export", small, "--out", small.parent / "onnx", "--sentences", "9") == 0
+    return small.parent / "onnx"
+
+
+def test_a_pruned_run_is_exported_and_compared(small: Path, exported: Path) -> None:
+    facts = json.loads((exported / "export.json").read_text())
+    assert facts["parity"]["same"] == facts["parity"]["sentences"] == 9
+    assert facts["parity"]["logits"] < 1e-4 and facts["parity"]["tokens"] > 9
+    assert {path.name for path in exported.iterdir()} == {
+        "start.onnx", "step.onnx", "tokenizer.json", "export.json", "translate.py", "README.md",
+    }  # fmt: skip
+    assert not list(small.parent.glob(".onnx*"))
+
+
+def test_it_translates_without_the_package_as_the_run_does(small: Path, exported: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "translate.py"],
+        cwd=exported, input="".join(f"{line}\n" for line in LINES), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split("\n")[:-1] == heedful.load(small).translate(LINES)
+    assert "heedful" not in (exported / "translate.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "search", [{"beam": 1}, {"beam": 3, "length_penalty": 0.0}, {"beam": 4, "penalty": "power", "min_length": 4}]
+)
+def test_its_search_is_ours(small: Path, exported: Path, search: dict[str, Any]) -> None:
+    translator = Translator(exported)
+    translator.facts["search"] |= search
+    expected = heedful.load(small).translate(LINES, **search)
+    assert [translator.translate(line) for line in LINES] == expected
+
+
+def test_what_differs_is_not_written(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def write_another(model: Any, folder: Path) -> None:
+        with torch.no_grad():
+            model.target_embedding.weight.mul_(2)  # what is written from here on is another model,
+        try:
+            write_graphs(model, folder)
+        finally:
+            with torch.no_grad():
+                model.target_embedding.weight.div_(2)  # than the one it is compared with
+
+    monkeypatch.setitem(exporting.FORMS, "onnx", exporting.FORMS["onnx"]._replace(write=write_another))
+    assert heed("export", small, "--out", tmp_path / "new", "--sentences", "5") == 1
+    assert "says something else" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_refusals(small: Path, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (exported / "export.json").read_bytes()
+    assert heed("export", small, "--out", exported) == 2
+    assert "exists already" in capsys.readouterr().err and (exported / "export.json").read_bytes() == before
+    assert heed("export", small, "--to", "onx", "--out", tmp_path / "new") == 2
+    assert "did you mean 'onnx'" in capsys.readouterr().err
+    assert heed("export", tmp_path / "nothing", "--out", tmp_path / "new") == 4
+
+
+def test_without_the_packages_it_says_what_to_install(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    assert heed("export", small, "--out", tmp_path / "new") == 2
+    assert "heedful[exchange]" in capsys.readouterr().err and not list(tmp_path.iterdir())

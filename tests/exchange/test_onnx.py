@@ -1,0 +1,62 @@
+"""ONNX graphs say what the model says, for rows, sources and tokens of numbers that they were not made with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import NO_HEADS, UNEVEN, VOCAB, Variant, tiny_model
+from torch.testing import assert_close
+
+from heedful.errors import ConfigError
+from heedful.exchange.onnx_graphs import write_graphs
+from heedful.exchange.onnx_model import OnnxModel
+from heedful.nn.rows import select_rows, widen
+
+SHAPES = [(1, 1, 1), (4, 13, 9)]  # rows, tokens of the source, tokens said
+EXPORTED: list[tuple[str, dict[str, Any]]] = [
+    ("transformer", NO_HEADS | {"position": "rotary"}),
+    ("transformer", UNEVEN | {"position": "relative", "norm": "pre", "window": 3}),
+    ("transformer", {"experts": 4, "position": "learned", "max_positions": 32}),
+    ("gpt", {"position": "alibi"}),
+    ("convs2s", {}),
+    ("bytenet", {}),
+    ("mixed", {"encoder": ("self-attention", "convolution"), "decoder": ("convolution", "restricted"), "window": 3}),
+]
+
+
+@pytest.mark.parametrize(("family", "changes"), EXPORTED, ids=lambda value: str(value)[:60])
+def test_what_is_exported_says_the_same(family: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    model = tiny_model(Variant(family, tuple(changes.items())))
+    write_graphs(model, tmp_path)
+    exported = OnnxModel(tmp_path, threads=1)
+    for rows, read, said in SHAPES:
+        source, target = torch.randint(4, VOCAB, (rows, read)), torch.randint(4, VOCAB, (rows, said))
+        real = torch.arange(read) < torch.randint(1, read + 1, (rows, 1))
+        with torch.inference_mode():
+            expected = model.project(model.step(target, model.start(source, real, room=0)).hidden)
+            found = exported.project(exported.step(target, exported.start(source, real, room=0)).hidden)
+        assert_close(found, expected, atol=1e-5, rtol=0)
+    if family == "transformer":
+        beams_go_their_own_way(model, exported)
+
+
+def beams_go_their_own_way(model: Any, exported: Any) -> None:
+    """Two hypotheses for each of two sources, which change places after their first token."""
+    source, first, second = torch.randint(4, VOCAB, (2, 5)), torch.randint(4, VOCAB, (4, 1)), torch.randint(4, VOCAB, (4, 1))
+    answers = []
+    for one in (model, exported):
+        with torch.inference_mode():
+            state = widen(one.start(source, None, room=8), 2)
+            state = select_rows(one.step(first, state).state, torch.tensor([1, 0, 2, 2]))
+            answers.append(one.project(one.step(second, state).hidden))
+    assert_close(answers[1], answers[0], atol=1e-5, rtol=0)
+
+
+def test_who_reads_token_after_token_is_refused_and_others_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="one length only") as refusal:
+        write_graphs(tiny_model(Variant("bahdanau", ())), tmp_path)
+    assert "transformer" in str(refusal.value)
+    assert not list(tmp_path.iterdir())
