@@ -36,6 +36,6 @@ def heads_text(found: list[dict[str, Any]]) -> str:
     return (
         "Of each model the encoder head that looks most often at the token before, and at the token after, among tokens that "
         f"have one; how many do so at least {ALWAYS:.0%} of the time; and what the loss grows without the first of them, "
-        f"beside all heads of the model. Recipe `{found[0]['recipe']}` where no other is named, {found[0]['sentences']} validation sentences, "
-        f"{found[0]['machine']}, {' and '.join(sorted({one['date'] for one in found}))}."
+        f"beside all heads of the model. Recipe `{found[0]['recipe']}` where no other is named, {found[0]['sentences']} "
+        f"validation sentences, {found[0]['machine']}, {' and '.join(sorted({one['date'] for one in found}))}."
     )

@@ -44,6 +44,11 @@ def test_a_model_without_such_heads_has_none() -> None:
     assert row[4:] == ["none", "none", "0", ""]
 
 
+def test_a_model_of_another_recipe_says_so() -> None:
+    usual, other = head_rows([MODEL | {"heads": HEADS}, MODEL | {"heads": HEADS, "recipe": "another"}])
+    assert (usual[1], other[1]) == ("`a=1 b=2`", "`another a=1 b=2`")
+
+
 def test_the_text_names_recipe_and_days() -> None:
     text = heads_text([MODEL | {"date": "2026-11-16"}, MODEL | {"date": "2026-11-15"}])
-    assert "`a-recipe`, 300 validation sentences, a machine, 2026-11-15 and 2026-11-16" in text
+    assert "`a-recipe` where no other is named, 300 validation sentences, a machine, 2026-11-15 and 2026-11-16" in text

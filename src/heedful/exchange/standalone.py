@@ -91,7 +91,8 @@ class Translator:
 
 def log_total(logits: NDArray[Any]) -> NDArray[Any]:
     largest = logits.max(-1, keepdims=True)
-    return np.log(np.exp(logits - largest).sum(-1, keepdims=True)) + largest
+    total: NDArray[Any] = np.log(np.exp(logits - largest).sum(-1, keepdims=True)) + largest
+    return total
 
 
 if __name__ == "__main__":
