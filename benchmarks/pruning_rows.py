@@ -115,12 +115,13 @@ def pruning_text(found: dict[str, Any]) -> str:
 
 
 CHOSEN_HEAD = [
+    "whole, valid BLEU",
     "gates on",
     "penalty",
-    "heads kept",
+    "kept",
     "removed",
-    "valid BLEU",
-    "test BLEU",
+    "valid",
+    "test",
     "MB",
     "a training step",
     "translating",
@@ -135,14 +136,8 @@ def chosen_rows(found: dict[str, Any]) -> list[list[str]]:
         before, after = heads_of(whole["heads"], kind), heads_of(one["heads"], kind)
         figures = [f"{after} of {before}", f"{1 - after / before:.0%}"]
         figures += [f"{change(one, whole, split):+.2f}" for split in SPLITS] + [f"{one['bytes'] / 1e6:.2f}"]
-        rows.append(
-            [
-                kind,
-                f"{one['amount']:g}",
-                *figures,
-                *(f"{speed[what]['times_as_fast'][kind]:.2f} x" for what in ("training_step", "sentence")),
-            ]
-        )
+        times = [f"{speed[what]['times_as_fast'][kind]:.2f} x" for what in ("training_step", "sentence")]
+        rows.append([bleu_of(whole, "valid"), kind, f"{one['amount']:g}", *figures, *times])
     return rows
 
 
