@@ -4,7 +4,8 @@
 
     transformer       the model of the recipe demo, by layer, and with heads and thresholds chosen on validation sentences
     both directions   with one that translates back, as in alignment.py
-    guided            one head is taught links while the model learns: those that both directions found, or the exact ones
+    guided            one head is taught links while the model learns: those that both directions found, or the exact ones;
+                      with those that were found two models learn, one for each direction, and are joined as the first two were
 
 Runs are kept in --work: what was begun there is continued.
 """
@@ -18,9 +19,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from alignment import Sets, both_directions, judge, trained, write_alignment
+from alignment import Rule, Sets, both_directions, judge, trained, write_alignment
 from peers.machine import about_here
 
 from heedful.data.gold import Gold, builtin_gold
@@ -29,6 +30,15 @@ from heedful.recipe_book import find_recipe
 RECIPE = "demo"
 SIZES = {"train": 60_000, "valid": 500, "test": 1_000}
 GUIDE = ("task.guided_alignment=0.3", "task.guided_layer=1")  # as in the recipe demo-guided
+
+Row = dict[str, Any]
+
+
+class Links(NamedTuple):
+    """Files that link the words of the training text, seen from each language."""
+
+    there: Path
+    back: Path
 
 
 def prepare(folder: Path) -> dict[str, Gold]:
@@ -51,7 +61,7 @@ def on_files(folder: Path, languages: str, links: Path | None = None) -> str:
     return re.sub(r"builtin = true\ncounts = .*\n", lambda _: "".join(f"{line}\n" for line in lines), text)
 
 
-def measure(work: Path, options: Sequence[str]) -> list[dict[str, Any]]:
+def measure(work: Path, options: Sequence[str]) -> list[Row]:
     text = work / "text"
     corpus = prepare(text)
     sets = Sets(corpus["valid"], corpus["test"])
@@ -61,19 +71,25 @@ def measure(work: Path, options: Sequence[str]) -> list[dict[str, Any]]:
         recipe.write_text(on_files(text, languages, links), encoding="utf-8")
         return trained(str(recipe), work / name, [*options, *also])
 
-    there, back = learn("forward"), learn("backward", '["it", "en"]')
-    rows = [judge("transformer", there, sets)]
-    rows.append(judge("transformer, it-en", back, Sets(sets.valid.swapped, sets.test.swapped)))
-    row, rule = both_directions(there, back, sets)
-    rows.append(row)
-    found, exact = work / "found.align", work / "exact.align"
-    if not found.exists():
-        write_alignment(found, rule(corpus["train"].pairs))
+    def pair(name: str, runs: tuple[str, str], links: Links | None = None, also: Sequence[str] = ()) -> tuple[list[Row], Rule]:
+        """A model for each direction and both together: their rows, and how they align."""
+        there = learn(runs[0], links=links and links.there, also=also)
+        back = learn(runs[1], '["it", "en"]', links and links.back, also)
+        together, rule = both_directions(there, back, sets)
+        turned = judge(f"transformer, it-en{name}", back, Sets(sets.valid.swapped, sets.test.swapped))
+        return [judge(f"transformer{name}", there, sets), turned, together | {"system": f"both directions{name}"}], rule
+
+    rows, rule = pair("", ("forward", "backward"))
+    found = Links(work / "found.align", work / "found-back.align")
+    if not found.back.exists():
+        links = list(rule(corpus["train"].pairs))
+        write_alignment(found.there, links)
+        write_alignment(found.back, ({(j, i) for i, j in one} for one in links))
+    guided, _ = pair(", guided by both directions", ("guided", "guided-back"), found, GUIDE)
+    exact = work / "exact.align"
     write_alignment(exact, (set(one.sure) for one in corpus["train"].alignments))
-    for name, links in (("guided by both directions", found), ("guided by exact links", exact)):
-        guided = learn(name.replace(" ", "-"), links=links, also=GUIDE)
-        rows.append(judge(f"transformer, {name}", guided, sets))
-    return rows
+    taught = learn("guided-by-exact-links", links=exact, also=GUIDE)
+    return [*rows, *guided, judge("transformer, guided by exact links", taught, sets)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,6 +11,7 @@ from workshop import WORDS, heed, write_recipe
 from heedful.build import load_translator
 from heedful.data.gold import Gold, Words
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
+from heedful.inspection.alignment import cross_maps
 from heedful.inspection.linking import Linking
 from heedful.studies.aligning import MOMENTS, Aligner, Models, align, as_pharaoh, choose_aligner, heads_of, watch
 from heedful.studies.alignment_report import Judge, by_layer
@@ -22,7 +23,10 @@ PAIRS = [Words(" ".join(WORDS[i : i + n]), " ".join(reversed(WORDS[i : i + n])))
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     folder: Path = tmp_path_factory.mktemp("aligning")
-    assert heed("train", write_recipe(folder), "data.max_length=10", "--run", folder / "run") == 0
+    recipe = write_recipe(folder)
+    with (folder / "pairs.tsv").open("a") as file:
+        file.write("w1 w2?\tw2? w1\n")  # a sign is known
+    assert heed("train", recipe, "data.max_length=10", "--run", folder / "run") == 0
     return Models(load_translator(folder / "run").system)
 
 
@@ -52,6 +56,16 @@ def test_when_fed_a_word_looks_as_the_next_word_is_said(models: Models) -> None:
     seen = watch(models, PAIRS)
     for said, fed in zip(seen.maps["said"], seen.maps["fed"], strict=True):
         torch.testing.assert_close(fed[:, :-1], said[:, 1:], atol=1e-5, rtol=1e-4)  # one piece a word here
+
+
+def test_a_look_at_a_sign_is_no_look_at_the_word_it_stands_at(models: Models) -> None:
+    tokenizer = models.there.source_tokenizer
+    source, target = tokenizer.encode("w1 w2?"), tokenizer.encode("w2? w1")
+    specials = tokenizer.specials
+    pieces = torch.tensor([[*source, specials.end]]), torch.tensor([[specials.start, *target]])
+    weights = torch.cat(cross_maps(models.there.models[0], *pieces))  # (heads, w2 ? w1 and the end, w1 w2 ? and the end)
+    (seen,) = watch(models, [Words("w1 w2?", "w2? w1")]).maps["said"]
+    torch.testing.assert_close(seen, weights[:, [0, 2]][..., [0, 1]], atol=1e-5, rtol=1e-4)
 
 
 def test_heads_of_a_model_that_translates_back_see_the_same_pairs_from_the_other_side(models: Models) -> None:

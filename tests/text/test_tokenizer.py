@@ -146,6 +146,17 @@ def test_special_ids_are_left_out_of_text_and_belong_to_no_word(kind: Kind) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_sign_is_no_part_of_the_word_it_stands_at_unless_it_is_all_of_it(kind: Kind) -> None:
+    tokenizer = trained(kind)
+    pad, start, end, _ = tokenizer.specials
+    ids = [start, *tokenizer.encode("the men, , walk"), end, pad]
+    pieces, words, spoken = tokenizer.pieces(ids), tokenizer.word_of(ids), tokenizer.spoken_word_of(ids)
+    changed = [pieces[i] for i, (word, other) in enumerate(zip(words, spoken, strict=True)) if word != other]
+    assert changed == ([] if kind == "spaces" else [","])
+    assert set(spoken) == {-1, 0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_many_at_once_is_one_at_a_time(kind: Kind) -> None:
     tokenizer = trained(kind)
     texts = [*LINES, "", " ", "<2de> the men", "\n"] * 30

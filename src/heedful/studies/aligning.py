@@ -4,8 +4,9 @@
     for links in align(models, pairs, aligner): print(as_pharaoh(links))               "0-0 1-2 2-1"
 
 Pairs of like length share a pass and come out in the order they came in; a pair with a side that is empty or too long for the
-model has no links. Words are what text.split() gives. A second model that translates back brings heads that see the same
-pairs from the other side; a set of heads may be of both.
+model has no links. Words are what text.split() gives; a sign counts as part of its word only where that is all there is of it:
+who says "Does" looks at a question mark, and not at the word before it. A second model that translates back brings heads that
+see the same pairs from the other side; a set of heads may be of both.
 """
 
 from __future__ import annotations
@@ -106,12 +107,12 @@ def passes(system: System, pairs: Sequence[Words], heads: Sequence[Head]) -> Ite
         read, said = ([side[i] for i in chosen] for side in ids)
         batch = collate(read, said, source.specials, target.specials).to(system.device)
         weights = cross_weights(system.models[0], batch.source, batch.source_mask, batch.target_in, layers)
-        own = [target.word_of(row) for row in said]
+        own = [target.spoken_word_of(row) for row in said]
         words: dict[Moment, Tensor] = {
             "said": pad([[*row, -1] for row in own], -1),  # the last look says the end
             "fed": pad([[-1, *row] for row in own], -1),  # the first is of the start
         }
-        yield Pass(chosen, weights, pad([[*source.word_of(row), -1] for row in read], -1), words)
+        yield Pass(chosen, weights, pad([[*source.spoken_word_of(row), -1] for row in read], -1), words)
 
 
 def maps_of(models: Models, pairs: Sequence[Words], heads: Sequence[Head], moments: Sequence[Moment]) -> list[list[Tensor]]:

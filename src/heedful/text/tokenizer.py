@@ -25,7 +25,7 @@ from heedful.text.library import LibraryCodec
 from heedful.text.normalise import Form
 from heedful.text.sentencepiece import SentencePieceCodec
 from heedful.text.specials import END, PAD, START, Specials
-from heedful.text.words import word_indices
+from heedful.text.words import without_signs, word_indices
 
 Kind = Literal["characters", "words", "spaces", "bpe", "unigram", "bytes", "sentencepiece"]
 
@@ -153,6 +153,11 @@ class Tokenizer:
         spelled = self.spell(ids)
         words = iter(word_indices([spelling for id, spelling in spelled if id not in self.silent]))
         return [-1 if id in self.silent else next(words) for id, _ in spelled]
+
+    def spoken_word_of(self, ids: Iterable[int]) -> list[int]:
+        """As `word_of`, but -1 also for the signs of a word that has more than signs."""
+        numbers = [int(id) for id in ids]
+        return without_signs([spelling for _, spelling in self.spell(numbers)], self.word_of(numbers))
 
     def unknown_words(self, text: str) -> list[str]:
         """The words of a text, apart by white space, of which some piece is in no vocabulary; without the signs around them."""

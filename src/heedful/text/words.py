@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
+
+SIGNS = {"P", "S"}  # punctuation and symbols
 
 
 def word_indices(spellings: Sequence[bytes]) -> list[int]:
@@ -24,3 +27,17 @@ def word_indices(spellings: Sequence[bytes]) -> list[int]:
         latest = own[-1] if own else latest
         place += len(spelling)
     return indices
+
+
+def without_signs(spellings: Sequence[bytes], words: Sequence[int]) -> list[int]:
+    """The same indices, -1 for a piece of signs alone whose word says more: the mark of "dogs?" is no part of what is said by
+    "dogs", and who looks at it asks for something else."""
+    kinds = [kinds_of(spelling) for spelling in spellings]  # of each piece
+    spoken = {word for word, own in zip(words, kinds, strict=True) if not own <= SIGNS}
+    return [-1 if own and own <= SIGNS and word in spoken else word for word, own in zip(words, kinds, strict=True)]
+
+
+def kinds_of(spelling: bytes) -> set[str]:
+    """What its characters are, spaces left out, by the first letter of their Unicode category; half a character is C."""
+    text = spelling.decode("utf-8", "surrogateescape")
+    return {unicodedata.category(character)[0] for character in text if not character.isspace()}
