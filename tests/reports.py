@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 
 from heedful.inspection.maps import Kind, Map
+from heedful.inspection.report import Section
+from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words
 from heedful.inspection.rollout import rollout
-from heedful.studies.reporting import Inspection, Section
+from heedful.inspection.sketch import heat_map
+from heedful.studies.reporting import Inspection
 from heedful.studies.tracing import Tokens, Trace, Views, word_maps
 
 HARD = ["<img/src=x/onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"c', "</script><b>", "@data@"]
@@ -42,8 +45,20 @@ def inspection(tokens: int, layers: int, heads: int) -> Inspection:
     trace = Trace(both, both, "<s>", "</s>", maps)
     lengths = [torch.rand(heads, 1, time, generator=draws) * 4 for _ in maps]
     found = {"parts": [{"part": "<b>encoder</b>", "parameters": 123456, "share": 0.25}], "machine": "two cores"}
-    section = Section("Cost", "part     parameters\nencoder  123,456", found)
+    section = Section("Cost", blocks(), found)
     return Inspection(trace, Views(lengths, rollout(maps), word_maps(trace)), ["transformer", "made up"], (section,))
+
+
+def blocks() -> list[Any]:
+    """One of each kind; the table and one of the pictures are broader than any telephone."""
+    names = [f"column number {at}" for at in range(12)]
+    rows = [("part", "share", *names), ("<b>encoder</b>", "25%", *["123,456"] * 12), ("decoder", "75%", *["0"] * 12)]
+    pictures = [
+        heat_map(torch.eye(8), "abcdefgh", "abcdefgh", "a map"),
+        heat_map(torch.eye(40), HARD[:40], HARD[:40], "a broad one"),
+    ]
+    told = [Words("What it costs."), Words("Not to be missed.", "note"), Heading("A training step"), Terms({"share": "of 1"})]
+    return [*told, Table(rows, "parts", {1: [0.25, 0.75]}), Pictures(pictures, "Rows look at columns.")]
 
 
 def alone(tokens: int, layers: int) -> Inspection:

@@ -245,8 +245,8 @@ def test_a_report_needs_no_sentence_where_something_else_is_asked(
     found = told(capsys, run, "--heads", "--positions", "--sentences", "4", "--html", tmp_path / "alone.html")
     page = (tmp_path / "alone.html").read_text()
     facts = json.loads(page.split('id="data">')[1].split("</script>")[0])
-    assert [one["title"] for one in facts["sections"]] == ["What each head does", "Positions"] and facts["target"] is None
-    assert facts["sections"][1]["found"] == found["positions"]
+    assert page.index("<h2>What each head does</h2>") < page.index("<h2>Positions</h2>") and facts["target"] is None
+    assert facts["sections"] == [found["heads"], found["positions"]]
     assert facts["title"] == [run.name] and facts["facts"] == ["transformer"]
 
 
@@ -284,7 +284,10 @@ IDLE = [
     ((SENTENCE, "--html", "/no/such/folder/x.html"), "cannot be written"),
     ((SENTENCE, "--picture", "/no/such/folder/x.svg"), "cannot be written"),
     ((SENTENCE, "--kind", "across"), "expected one of: encoder, decoder, cross"),
-    ((SENTENCE, "--kind", "cross", "--layer", "7"), "--layer: given 7, expected one of: 0, 1"),
+    (
+        (SENTENCE, "--kind", "cross", "--layer", "7"),
+        "--layer: given 7, expected one of: 0, 1 (the layers of kind 'cross' that have heads)",
+    ),
     ((SENTENCE, "--kind", "cross", "--layer", "0", "--head", "7"), "--head: given 7, expected 0 to 1"),
 ]
 

@@ -15,7 +15,9 @@ SIZES = {  # what of the recipe's [model] a family takes
     "bahdanau": "",
     "sutskever": "layers = 1\n",
     "convs2s": "",
+    "mixed": 'encoder = ["convolution", "self-attention"]\ndecoder = ["self-attention", "lstm"]\nheads = 2\n',
 }
+VECTOR = "mixed, bridged by a vector"  # it attends, and never to what it read while it speaks
 LANGUAGE = """\
 [data]
 form = "text"
@@ -62,9 +64,11 @@ save_every = 2
 """
 
 
-@pytest.fixture(params=[*SIZES, "language", "classification"])
+@pytest.fixture(params=[*SIZES, VECTOR, "language", "classification"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    recipe, family = tmp_path / "recipe.toml", request.param
+    recipe, family, bridge = tmp_path / "recipe.toml", request.param, []
+    if family == VECTOR:
+        family, bridge = "mixed", ["model.bridge=vector"]
     if family == "language":
         (tmp_path / "book.txt").write_text("a cat ran to the river .\n" * 40)
         recipe.write_text(LANGUAGE.format(book=tmp_path / "book.txt"))
@@ -74,7 +78,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     else:
         text = RECIPE.format(data=write_pairs(tmp_path / "pairs.tsv"))
         recipe.write_text(text.replace(SIZES["transformer"], SIZES[family]).replace("[model]", f'[model]\nfamily = "{family}"'))
-    assert heed("train", recipe, "training.steps=2", "--run", tmp_path / "run") == 0
+    assert heed("train", recipe, "training.steps=2", *bridge, "--run", tmp_path / "run") == 0
     return tmp_path / "run"
 
 
@@ -93,6 +97,12 @@ def test_all_that_is_suggested_is_answered(
         words = ["a cat" if word == "a sentence" else word for word in shlex.split(suggestion)]
         assert heed("inspect", run, *words) == 0, suggestion
         assert "has no position scheme" not in capsys.readouterr().out
+    if '"a sentence" --lens' in model["ask"]:
+        assert heed("inspect", run, "a cat", "--lens", "--saliency", "--html", "page.html") == 0
+        page = Path("page.html").read_text()
+        assert page.count("<section><h2>") == 2 and "saliency: gradient x input, in nats</text>" in page
+    looks = model["attention"].keys() & {"cross", "within"} and model["task"] == "translation"
+    assert any("alignment" in what for what in model["ask"].values()) == bool(looks)
     if model["attention"]:
         assert '"a sentence"' in model["ask"] and any("--head " in one for one in model["ask"])
         assert heed("inspect", run, "a cat", "--saliency", "--picture", "saliency.svg") == 0

@@ -4,36 +4,56 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from heedful.errors import ConfigError
-from heedful.inspection.head_pictures import Cell, Meaning, draw_heads, figure, picture_of
+from heedful.inspection.head_pictures import Cell, Meaning, figure, grids, picture_of
+from heedful.inspection.plots import save
+from heedful.inspection.sketch import Cells, Label, Sketch, colour
+from heedful.inspection.svg import as_svg
 
 CELLS = [
     Cell("encoder", 0, 0, 0.5, ["-1"]),
     Cell("encoder", 0, 1, 0.0, []),
-    Cell("encoder", 1, 0, -0.01, ["nsubj→h", "rare"]),
-    Cell("encoder", 1, 1, 0.02, []),
+    Cell("encoder", 2, 0, -0.01, ["nsubj→h", "rare"]),
     Cell("cross", 0, 0, 0.1, ["align"]),
 ]
 
 MEANING = Meaning("nats", "blue: lost", "-1: the token before")
 
 
-def test_every_head_has_its_cell_and_its_words() -> None:
-    picture = picture_of(CELLS, MEANING)
-    encoder, cross, _ = picture.axes
-    assert [axes.get_title() for axes in (encoder, cross)] == ["encoder", "cross"]
-    assert (len(encoder.patches), len(cross.patches)) == (4, 1)
-    written = [text.get_text() for text in encoder.texts]
-    assert "-1" in written and "nsubj→h\nrare" in written and ".500" in written and "-.010" in written
+def shades(sketch: Sketch) -> Cells:
+    return next(mark for mark in sketch.marks if isinstance(mark, Cells) and mark.names is not None)
 
 
-def test_layer_0_stands_on_top_and_its_words_above_its_figure() -> None:
-    encoder = picture_of(CELLS, MEANING).axes[0]
-    heights = {text.get_text(): encoder.transData.transform(text.get_position())[1] for text in encoder.texts}
-    assert heights["-1"] > heights[".500"] > heights["nsubj→h\nrare"] > heights["-.010"]
+def labels(sketch: Sketch) -> dict[str, Label]:
+    return {mark.text: mark for mark in sketch.marks if isinstance(mark, Label)}
+
+
+def inside(sketch: Sketch) -> dict[str, Label]:
+    return {mark.text: mark for mark in sketch.marks if isinstance(mark, Label) and mark.anchor == "middle"}
+
+
+def test_every_kind_has_a_grid_and_every_head_a_cell_with_its_value_and_its_words() -> None:
+    encoder, cross = grids(CELLS, "nats")
+    assert [encoder.title, cross.title] == ["encoder", "cross"]
+    expected = torch.tensor([[0.5, 0.0], [-0.01, torch.nan]])
+    assert torch.equal(shades(encoder).values.nan_to_num(9), expected.nan_to_num(9))
+    assert shades(cross).values.tolist() == [[pytest.approx(0.1)]]
+    assert {"-1", "nsubj→h", "rare", ".500", "-.010", "layer 0", "layer 2"} <= labels(encoder).keys()
+    assert "layer 1" not in labels(encoder)  # it has no heads
+
+
+def test_the_words_of_a_head_stand_in_its_cell_above_its_figure() -> None:
+    sketch, *_ = grids(CELLS, "nats")
+    cells, words = shades(sketch), inside(sketch)
+    assert words["-1"].y < words[".500"].y < words["nsubj→h"].y < words["rare"].y < words["-.010"].y
+    first = cells.y, cells.y + cells.height / 2
+    assert all(first[0] < words[text].y < first[1] for text in ("-1", ".500"))
+    assert all(cells.x < words[text].x < cells.x + cells.width / 2 for text in ("-1", ".500", "nsubj→h", "-.010"))
 
 
 def test_figures_are_written_alike_and_nothing_has_no_sign() -> None:
@@ -41,36 +61,45 @@ def test_figures_are_written_alike_and_nothing_has_no_sign() -> None:
     assert figures == [".000", ".000", ".000", ".000", ".031", "-.010", "1.500", "-10.250"]
 
 
-def test_the_heavier_a_head_the_darker_its_cell() -> None:
-    encoder = picture_of(CELLS, MEANING).axes[0]
-    brightness = {cell[:3]: sum(patch.get_facecolor()[:3]) for cell, patch in zip(CELLS, encoder.patches, strict=False)}
-    assert brightness["encoder", 0, 0] < brightness["encoder", 1, 1] < brightness["encoder", 0, 1]
+def test_all_grids_share_their_shades_and_one_bar_tells_from_where_to_where_they_go() -> None:
+    encoder, cross = grids(CELLS, "nats")
+    assert shades(encoder).most == shades(cross).most == 0.5
+    assert {"-.010", ".500 nats"} <= labels(encoder).keys() and ".500 nats" not in labels(cross)
+    bar = next(mark for mark in encoder.marks if isinstance(mark, Cells) and mark.names is None)
+    assert bar.values[0, 0] == pytest.approx(-0.02) and bar.values[0, -1] == 1.0
 
 
 def test_who_does_harm_is_orange_who_does_nothing_white_and_who_helps_blue() -> None:
-    cells = [Cell("cross", 0, head, value, []) for head, value in enumerate((-0.042, 0.0, 0.042, 1.0))]
-    picture = picture_of(cells, MEANING)
-    harm, nothing, help, most = [patch.get_facecolor()[:3] for patch in picture.axes[0].patches]
-    assert harm[0] > harm[2] + 0.1 and help[2] > help[0] + 0.1
-    assert min(nothing) > 0.98 and sum(most) < sum(help) < sum(nothing)
-    assert picture.axes[-1].get_ylabel() == "nats" and "blue: lost · square-root scale" in picture.get_supxlabel()
-    low, high = picture.axes[-1].get_ylim()
-    assert (float(low), float(high)) == pytest.approx((-0.042, 1.0))
+    harm, nothing, help, most = (colour(share, "lost") for share in (-0.042, 0.0, 0.042, 1.0))
+    assert harm[0] > harm[2] + 25 and help[2] > help[0] + 25
+    assert min(nothing) == 255 and sum(most) < sum(help) < sum(nothing)
 
 
-@pytest.mark.parametrize("name", ["heads.svg", "heads.png"])
+def test_a_head_that_is_not_there_has_no_cell_and_each_other_has_its_colour_and_tip() -> None:
+    root = ElementTree.fromstring(as_svg(picture_of(CELLS, MEANING)))
+    tips = {one[0].text: one.get("fill") for one in root.iter() if len(one) and one[0].tag.endswith("title")}
+    assert tips == {
+        f"{cell.kind} · layer {cell.layer} · head {cell.head}: {cell.importance:.4f}": "#{:02x}{:02x}{:02x}".format(
+            *colour(cell.importance / 0.5, "lost")
+        )
+        for cell in CELLS
+    }
+
+
+@pytest.mark.parametrize("name", ["heads.svg", "heads.png", "heads.pdf"])
 def test_it_is_written_in_the_form_that_its_name_says(name: str, tmp_path: Path) -> None:
-    draw_heads(CELLS, tmp_path / name, MEANING)
-    begins = (tmp_path / name).read_bytes()[:5]
-    assert begins == (b"<?xml" if name.endswith("svg") else b"\x89PNG\r")
+    save(picture_of(CELLS, MEANING), tmp_path / name)
+    begins = (tmp_path / name).read_bytes()[:4]
+    assert begins == {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}[name[-3:]]
 
 
 def test_what_cannot_be_drawn_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = picture_of(CELLS, MEANING)
     with pytest.raises(ConfigError, match="ends in one of"):
-        draw_heads(CELLS, tmp_path / "heads.jpeg", MEANING)
+        save(picture, tmp_path / "heads.jpeg")
     with pytest.raises(ConfigError, match="cannot be written"):
-        draw_heads(CELLS, tmp_path / "nowhere" / "heads.svg", MEANING)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ConfigError, match="needs matplotlib") as refusal:
-        draw_heads(CELLS, tmp_path / "heads.svg", MEANING)
-    assert refusal.value.hint == 'pip install "heedful[plot]"'
+        save(picture, tmp_path / "nowhere" / "heads.svg")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    save(picture, tmp_path / "heads.svg")
+    with pytest.raises(ConfigError, match="matplotlib, which is not installed"):
+        save(picture, tmp_path / "heads.png")

@@ -15,7 +15,7 @@ import torch
 from heedful.errors import ConfigError
 from heedful.inspection import plots
 from heedful.inspection.pictures import columns, draw, folded, shown
-from heedful.inspection.plots import drawable, save_png
+from heedful.inspection.plots import drawable, save
 from heedful.inspection.sketch import Cells, Label, Word, captioned, colour, heat_map, lines, wall, wide, words
 from heedful.inspection.svg import as_svg
 
@@ -157,7 +157,7 @@ def test_shades_grow_from_one_end_of_the_palette_to_the_other() -> None:
 def test_a_png_has_the_colour_of_every_value_in_its_cell(weights: torch.Tensor, tmp_path: Path) -> None:
     image = pytest.importorskip("matplotlib.image")
     sketch = heat_map(weights, HARD, HARD, "cross")
-    save_png(sketch, tmp_path / "map.png")
+    save(sketch, tmp_path / "map.png")
     seen = image.imread(tmp_path / "map.png")[..., :3]
     cells = next(mark for mark in sketch.marks if isinstance(mark, Cells))
     scale = seen.shape[1] / sketch.width
@@ -179,4 +179,4 @@ def test_without_matplotlib_a_png_is_refused_and_an_svg_is_not(monkeypatch: pyte
     sketch = heat_map(torch.eye(2), ["a", "b"], ["c", "d"], "two")
     assert as_svg(sketch).startswith("<svg")
     with pytest.raises(ConfigError, match="matplotlib, which is not installed"):
-        save_png(sketch, tmp_path / "no.png")
+        save(sketch, tmp_path / "no.png")

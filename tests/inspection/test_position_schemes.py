@@ -10,8 +10,8 @@ import torch
 from tiny import PLAIN, Variant, tiny_model
 from torch.testing import assert_close
 
-from heedful.errors import ConfigError
-from heedful.inspection.position_pictures import Drawn, dimensions, draw_positions, picture
+from heedful.inspection.plots import save
+from heedful.inspection.position_pictures import Drawn, dimensions, picture, sketches, sketches_of
 from heedful.inspection.positions import (
     beyond,
     by_distance,
@@ -24,6 +24,7 @@ from heedful.inspection.positions import (
 )
 from heedful.inspection.probes import probe
 from heedful.inspection.shifts import pair_maps, rotations, shift_error, shift_map, turns
+from heedful.inspection.sketch import Cells, Label, colour
 from heedful.nn.positions import POSITIONS, Alibi, Position, PositionSize, frequencies, sinusoid
 
 SIZE = PositionSize(dim=128, heads=4, head_dim=16, limit=64, clip=8, reads_ahead=True)
@@ -165,11 +166,10 @@ def test_of_joined_schemes_the_inner_one_is_looked_at() -> None:
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_every_scheme_can_be_drawn(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"positions.{suffix}"
-    drawn = {name: Drawn(encoding(scheme(name), 8), by_distance(scores(scheme(name), 8))) for name in POSITIONS}
-    draw_positions(drawn, path)
+    save(picture({name: drawn(name) for name in POSITIONS}), path)
     assert path.stat().st_size > 10_000
     if suffix == "svg":
-        assert path.read_text().lstrip().startswith("<?xml")
+        assert all(f">{name}: {name}<" in path.read_text() for name in POSITIONS)
 
 
 def drawn(name: str, size: PositionSize = SIZE, count: int = 8) -> Drawn:
@@ -177,20 +177,37 @@ def drawn(name: str, size: PositionSize = SIZE, count: int = 8) -> Drawn:
 
 
 def test_equal_schemes_are_drawn_once_and_others_by_themselves() -> None:
-    said = picture({"encoder": drawn("sinusoidal"), "decoder": drawn("sinusoidal"), "other": drawn("learned")})
-    titles = [axes.get_title(loc="left") for axes in said.axes]
-    shown = [title.split(":")[0] for title in titles if ":" in title]
-    assert shown == ["encoder and decoder, sinusoidal", "other, learned"]
+    said = {"encoder": drawn("sinusoidal"), "decoder": drawn("sinusoidal"), "other": drawn("learned")}
+    assert list(sketches(said)) == ["encoder and decoder: sinusoidal", "other: learned"]
+    named = [mark.text for mark in picture(said).marks if isinstance(mark, Label) and mark.size == 15]
+    assert named == list(sketches(said))
 
 
 def test_no_more_rows_are_drawn_than_there_are_pixels_for_and_sines_keep_their_cosines() -> None:
     said = drawn("sinusoidal", SIZE._replace(dim=256))
-    axes = picture({"encoder": said}).axes[0]
+    sketch, *_ = sketches_of(said)
     kept = dimensions(256)
     assert len(kept) == 64 and all(at % 2 or at + 1 in kept for at in kept) and dimensions(64) == list(range(64))
-    shown = torch.tensor(axes.images[0].get_array().filled())  # type: ignore[union-attr]
-    assert_close(shown.T, said.encoding.values[:, kept])
-    assert axes.get_ylabel() == "dimension, 64 of 256"
+    cells = next(mark for mark in sketch.marks if isinstance(mark, Cells))
+    assert_close(cells.values.T, said.encoding.values[:, kept])
+    assert any(isinstance(mark, Label) and mark.text == "dimension, 64 of 256" for mark in sketch.marks)
+
+
+def test_a_full_turn_has_the_shade_of_none() -> None:
+    sketch, *_ = sketches_of(drawn("rotary"))
+    cells = next(mark for mark in sketch.marks if isinstance(mark, Cells))
+    assert cells.palette == "turn" and cells.most == 2 * math.pi and colour(0.0, "turn") == colour(1.0, "turn")
+    assert cells.values.min() >= 0 and cells.values.max() < 2 * math.pi
+
+
+def test_going_on_is_drawn_where_it_is_known() -> None:
+    table = vectors(scheme("sinusoidal"), torch.arange(64))
+    turned = drawn("sinusoidal")._replace(turns={"1": turns(table, 1)[:3], "5": turns(table, 5)[:3]})
+    *_, dials = sketches_of(turned)
+    written = [mark.text for mark in dials.marks if isinstance(mark, Label)]
+    waves = frequencies(SIZE.dim)[:3].tolist()
+    assert [f"{math.degrees(wave):.1f}°" for wave in waves] == [text for text in written if text.endswith("°")][:3]
+    assert len(sketches_of(turned)) == 3 and len(sketches_of(drawn("sinusoidal"))) == 2
 
 
 @pytest.mark.parametrize("name", ["alibi", "t5", "relative"])
@@ -198,11 +215,3 @@ def test_a_decoder_has_no_distances_that_it_never_sees(name: str) -> None:
     both, past = (encoding(scheme(name, SIZE._replace(reads_ahead=ahead)), 12) for ahead in (True, False))
     assert both.first == past.first == -11
     assert len(both.values) == 23 and len(past.values) == 12
-
-
-def test_a_picture_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
-    drawn = {"none": Drawn(encoding(scheme("none"), 4), torch.ones(4))}
-    with pytest.raises(ConfigError, match=r"given 'a\.xyz', expected a name that ends with"):
-        draw_positions(drawn, tmp_path / "a.xyz")
-    with pytest.raises(ConfigError, match="cannot be written"):
-        draw_positions(drawn, tmp_path / "nowhere" / "a.png")

@@ -159,5 +159,5 @@ def test_compressed_attention_may_stay_as_it_is(pairs: Pairs) -> None:
 
 
 def test_a_family_without_such_heads_says_so() -> None:
-    with pytest.raises(ConfigError, match="taken out of a ConvS2S, whose config has no number of heads for each layer"):
+    with pytest.raises(ConfigError, match="taken out of a model of family 'convs2s', whose config has no number of heads"):
         _ = tiny_config("convs2s", {}).heads_by_kind  # type: ignore[attr-defined]

@@ -14,8 +14,8 @@ import pytest
 import torch
 from reports import HARD, as_numbers, inspection
 
-from heedful.inspection.report import EXACT, Numbers, asset, filled
-from heedful.studies.reporting import Inspection, Section
+from heedful.inspection.report import EXACT, Numbers, Section, asset, filled
+from heedful.studies.reporting import Inspection
 
 
 class Elements(HTMLParser):
@@ -101,9 +101,9 @@ def test_places_are_filled_once_and_what_fills_them_is_not_filled() -> None:
 
 def test_what_is_no_number_is_left_out_of_a_section(small: Inspection) -> None:
     found = {"losses": [1.5, math.nan], "most": math.inf, "rows": ({"share": -math.inf},)}
-    page = small._replace(sections=(Section("Odd", "", found),)).html()
+    page = small._replace(sections=(Section("Odd", [], found),)).html()
     (section,) = data_of(page)["sections"]
-    assert section["found"] == {"losses": [1.5, None], "most": None, "rows": [{"share": None}]}
+    assert section == {"losses": [1.5, None], "most": None, "rows": [{"share": None}]}
 
 
 def test_packing_is_plain_deflate(small: Inspection) -> None:

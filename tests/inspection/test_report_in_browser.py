@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from reports import HARD, alone, inspection
+from reports import HARD, alone, blocks, inspection
 
-from heedful.studies.reporting import Inspection, Page, Section
+from heedful.inspection.report import Section
+from heedful.inspection.report.blocks import Heading
+from heedful.studies.reporting import Inspection, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -85,13 +87,57 @@ def test_it_fits_the_screen_in_every_view(browser: Any, path: Path, size: str, s
 @pytest.mark.parametrize("size", SIZES)
 def test_a_page_without_a_sentence_has_its_sections_alone(browser: Any, tmp_path: Path, size: str) -> None:
     found = {"heads": [{"layer": layer, "head": head, "ablation": 0.01 * head} for layer in range(3) for head in range(4)]}
-    model = Page("a run", ["transformer"], (Section("What each head does", "layer  head\n0      0", found),))
+    model = Page("a run", ["transformer"], (Section("What each head does", blocks(), found),))
     with page(browser, model.save(tmp_path / "model.html"), size) as opened:
         assert fits(opened)
         assert opened.locator("main section h2").all_inner_texts() == ["What each head does"]
         assert opened.locator("#title").inner_text() == "a run"
         opened.locator("#theme").click()
         assert fits(opened)
+        if KEPT:
+            opened.screenshot(path=f"{KEPT}/sections-{size}.png", full_page=True)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_what_is_too_broad_scrolls_in_a_box_that_has_a_name_and_the_keyboard_reaches(
+    browser: Any, tmp_path: Path, size: str
+) -> None:
+    model = Page("a run", ["transformer"], (Section("Cost", blocks(), {}),))
+    with page(browser, model.save(tmp_path / "model.html"), size) as opened:
+        boxes = opened.locator("#more .scroll").evaluate_all(
+            "all => all.map(one => [one.scrollWidth > one.clientWidth, one.tabIndex, one.getAttribute('aria-label')])"
+        )
+        assert [name for *_, name in boxes] == ["parts", "a map", "a broad one"]
+        assert [cut for cut, *_ in boxes] == ([True, False, False] if size == "wide" else [True, False, True])
+        assert all(at == 0 for _, at, _ in boxes)
+        assert fits(opened)
+
+
+def test_the_inks_of_a_picture_are_those_of_the_page_in_the_light_and_in_the_dark(browser: Any, tmp_path: Path) -> None:
+    path = Page("a run", [], (Section("Cost", blocks(), {}),)).save(tmp_path / "model.html")
+    inks = []
+    for scheme in ("light", "dark"):
+        with page(browser, path, "wide", scheme) as opened:
+            ink, body, cell = opened.evaluate(
+                """() => [getComputedStyle(document.querySelector('#more svg text')).fill,
+                  getComputedStyle(document.body).color, document.querySelector('#more svg rect').getAttribute('fill')]"""
+            )
+            assert ink == body
+            inks.append((ink, cell))
+    (light, cell), (dark, same) = inks
+    assert light != dark and cell == same
+
+
+def test_links_to_all_sections_stand_at_the_top_of_a_page_of_several(browser: Any, path: Path, tmp_path: Path) -> None:
+    with page(browser, path) as opened:
+        links = opened.locator("#contents a")
+        assert links.all_inner_texts() == ["The sentence", "Attention", "Soft alignment", "Cost"]
+        for link in links.all():
+            target = opened.locator(link.get_attribute("href"))
+            assert target.count() == 1 and target.inner_text() == link.inner_text()
+    few = Page("a run", [], (Section("Cost", [Heading("one")], {}),)).save(tmp_path / "few.html")
+    with page(browser, few) as opened:
+        assert opened.locator("#contents").is_hidden()
 
 
 def test_a_long_sentence_with_many_heads_fits_too(browser: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import typer
 from heedful.cli.output import Checkpoint, Device, Json, put, talk
 
 if TYPE_CHECKING:
+    from heedful.inspection.report import Section
     from heedful.worker import Worker
 
 NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {  # option -> all of these, of each one or another
@@ -35,7 +36,7 @@ ENDINGS = {"html": (".html",), "save": (".safetensors",), "picture": (".svg", ".
 
 
 class Part(NamedTuple):
-    """A question that another module answers by found(worker, …) and as_text(found)."""
+    """A question that another module answers by found(worker, …), as_text(found), and on a page as_blocks(found)."""
 
     module: str
     title: str
@@ -197,10 +198,10 @@ def answer(worker: Worker, part: Part, known: dict[str, Any]) -> tuple[dict[str,
 
 def written(worker: Worker, known: dict[str, Any], answers: dict[str, tuple[dict[str, Any], str]]) -> list[Path]:
     """The files that were asked for."""
-    from heedful.studies.reporting import Page, Section
+    from heedful.studies.reporting import Page
 
     if "html" in known:
-        sections = tuple(Section(PARTS[name].title, text, one) for name, (one, text) in answers.items() if PARTS[name].title)
+        sections = tuple(section(PARTS[name], one) for name, (one, _) in answers.items() if PARTS[name].title)
         alone = Page(facts_of(worker)[1], facts_of(worker)[:1], sections)
         page = known["seen"]._replace(sections=sections) if "seen" in known else alone
         page.save(known["html"])
@@ -209,6 +210,12 @@ def written(worker: Worker, known: dict[str, Any], answers: dict[str, tuple[dict
     if "picture" in known:
         drawn(known, {name: one for name, (one, _) in answers.items()})
     return [known[option] for option in ("html", "save", "picture") if option in known]
+
+
+def section(part: Part, found: dict[str, Any]) -> Section:
+    from heedful.inspection.report import Section
+
+    return Section(part.title, import_module(f"heedful.cli.inspecting.{part.module}").as_blocks(found), found)
 
 
 def drawn(known: dict[str, Any], found: dict[str, Any]) -> None:

@@ -10,23 +10,30 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from textwrap import fill
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from heedful.errors import ConfigError
+import torch
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.figure import Figure
+from heedful.inspection.sketch import (
+    EDGE,
+    INSIDE,
+    QUIET,
+    SMALL,
+    TEXT,
+    Cells,
+    Label,
+    Mark,
+    Sketch,
+    bar,
+    beside,
+    captioned,
+    root,
+    wide,
+)
 
-FORMS = (".svg", ".png", ".pdf")
-CELL = 0.92  # inches
-SHADES = ["#7f2f04", "#e07b24", "#fbd3a8", "#ffffff", "#c5d8ee", "#5c94cc", "#0b346e"]  # from all gained to all lost
-FAINT, EDGE = "#5a6672", "#d3dbe3"
+WIDE, HIGH = 66.0, 60.0  # of a cell
+LINE = 14.0  # from mark to mark
 DARK = 0.62  # of the darkest; from here on writing is white
-LARGE, PLAIN, SMALL = 13, 10, 9  # points
 
 
 class Cell(NamedTuple):
@@ -38,95 +45,63 @@ class Cell(NamedTuple):
 
 
 class Meaning(NamedTuple):
-    """What stands beside and below the grids, in words."""
+    """What stands below the grids, in words."""
 
     unit: str  # of importance
     shades: str
     marks: str
 
 
-def draw_heads(cells: Sequence[Cell], path: Path, meaning: Meaning) -> None:
-    if path.suffix.lower() not in FORMS:
-        raise ConfigError(f"given the picture {str(path)!r}; expected a name that ends in one of: {', '.join(FORMS)}")
-    picture = picture_of(cells, meaning)
-    try:
-        picture.savefig(path, dpi=144)
-    except OSError as error:
-        sentence = f"the picture {path} cannot be written: {error.strerror}"
-        raise ConfigError(sentence, hint="name a file in a folder that exists") from error
-
-
-def picture_of(cells: Sequence[Cell], meaning: Meaning) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError("a picture needs matplotlib, which is not installed", hint='pip install "heedful[plot]"') from error
-
+def grids(cells: Sequence[Cell], unit: str) -> list[Sketch]:
+    """One for each kind, all with the same shades, which the first one explains."""
+    farthest = max(1e-9, *(abs(cell.importance) for cell in cells))
     kinds = list(dict.fromkeys(cell.kind for cell in cells))
-    sizes = {kind: grid([cell for cell in cells if cell.kind == kind]) for kind in kinds}
-    width = max(5.0, sum(heads for _, heads in sizes.values()) * CELL + 0.75 * len(kinds) + 1.1)
-    height = max(layers for layers, _ in sizes.values()) * CELL + 1.4
-    picture = Figure(figsize=(width, max(height, 2.6)), facecolor="white", layout="constrained")
-    several = picture.subplots(
-        1, len(kinds), squeeze=False, width_ratios=[heads for _, heads in sizes.values()], gridspec_kw={"wspace": 0.08}
-    )[0]
-    colours = colours_of([cell.importance for cell in cells])
-    for axes, kind in zip(several, kinds, strict=True):
-        draw_kind(axes, [cell for cell in cells if cell.kind == kind], colours)
-        axes.set_title(kind, fontsize=LARGE)
-    bar = picture.colorbar(colours, ax=list(several), fraction=0.025, pad=0.015, aspect=22, panchor=False)
-    bar.set_label(meaning.unit, fontsize=PLAIN)
-    bar.ax.tick_params(labelsize=SMALL)
-    bar.outline.set_visible(False)
-    told = [fill(text, int(12 * width)) for text in (f"{meaning.shades} · square-root scale", meaning.marks) if text]
-    picture.supxlabel("\n".join(told), fontsize=PLAIN, color=FAINT)  # 12 letters to the inch
-    return picture
+    made = [grid([cell for cell in cells if cell.kind == kind], farthest) for kind in kinds]
+    least, largest = min(0.0, *(cell.importance for cell in cells)), max(0.0, *(cell.importance for cell in cells))
+    shares = torch.linspace(least / farthest, largest / farthest, 64)
+    scale = bar(EDGE, made[0].height, (figure(least), f"{figure(largest)} {unit}"), shares, "lost")
+    right = max(mark.x + wide(mark.text, mark.size) for mark in scale if isinstance(mark, Label))
+    first = Sketch(made[0].title, max(made[0].width, right + EDGE), made[0].height + 28, [*made[0].marks, *scale])
+    return [first, *made[1:]]
 
 
-def colours_of(values: Sequence[float]) -> ScalarMappable:
-    """From the least to the largest of the values and 0, which is white; as dark as each is far from it."""
-    import numpy as np
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import FuncNorm, LinearSegmentedColormap, ListedColormap
-
-    least, largest = min(0.0, *values), max(1e-9, *values)
-    every = LinearSegmentedColormap.from_list("gained and lost", SHADES)
-    low, high = (root(value / max(-least, largest)) for value in (least, largest))  # -1 to 1
-    part = ListedColormap([every((share + 1) / 2) for share in np.linspace(low, high, 512)])
-    norm = FuncNorm((lambda x: np.sign(x) * abs(x) ** 0.5, lambda x: np.sign(x) * x**2), vmin=least, vmax=largest)
-    return ScalarMappable(norm=norm, cmap=part)
+def picture_of(cells: Sequence[Cell], meaning: Meaning) -> Sketch:
+    """All of them side by side, and what they say below."""
+    told = [text for text in (f"{meaning.shades} · square-root scale", meaning.marks) if text]
+    made = captioned(beside(*grids(cells, meaning.unit)), told)
+    return made._replace(title=f"all heads: {made.title}")
 
 
-def root(value: float) -> float:
-    return math.copysign(math.sqrt(abs(value)), value)
-
-
-def grid(cells: Sequence[Cell]) -> tuple[int, int]:
-    """How many layers and heads there are."""
-    return max(cell.layer for cell in cells) + 1, max(cell.head for cell in cells) + 1
-
-
-def draw_kind(axes: Axes, cells: Sequence[Cell], colours: ScalarMappable) -> None:
-    """Layer 0 is the top row, as on walls and pages."""
-    import numpy as np
-    from matplotlib.patches import Rectangle
-
-    layers, heads = grid(cells)
-    farthest = max(map(abs, colours.get_clim()))
-    for cell, colour in zip(cells, colours.to_rgba(np.array([cell.importance for cell in cells])), strict=True):
-        ink = "white" if abs(root(cell.importance / farthest)) > DARK else "#1b2733"
-        axes.add_patch(Rectangle((cell.head - 0.5, cell.layer - 0.5), 1, 1, facecolor=colour, edgecolor=EDGE, linewidth=0.8))
-        marks = "\n".join(cell.marks[:2]) + ("\n…" if len(cell.marks) > 2 else "")
-        axes.text(cell.head, cell.layer - 0.1, marks, ha="center", va="center", fontsize=PLAIN, color=ink, linespacing=1.05)
-        axes.text(cell.head, cell.layer + 0.36, figure(cell.importance), ha="center", va="center", fontsize=SMALL, color=ink)
-    axes.set(xlim=(-0.5, heads - 0.5), ylim=(layers - 0.5, -0.5), aspect="equal")
-    axes.set_xticks(range(heads))
-    axes.set_yticks(range(layers))
-    axes.tick_params(length=0, labelsize=PLAIN)
-    axes.set_xlabel("head", fontsize=PLAIN)
-    axes.set_ylabel("layer", fontsize=PLAIN)
-    for edge in axes.spines.values():
-        edge.set_visible(False)
+def grid(cells: Sequence[Cell], farthest: float) -> Sketch:
+    """The heads of one kind: a row for each layer that has some, the first one on top, as on walls and pages."""
+    kind, layers = cells[0].kind, sorted({cell.layer for cell in cells})
+    heads = max(cell.head for cell in cells) + 1
+    left, top = EDGE + 54, 2 * EDGE + 16
+    values = torch.full((len(layers), heads), math.nan)
+    marks: list[Mark] = [Label(EDGE, EDGE, kind, 15)]
+    for cell in cells:
+        row, x = layers.index(cell.layer), left + WIDE * (cell.head + 0.5)
+        values[row, cell.head] = cell.importance
+        ink = INSIDE[abs(root(cell.importance / farthest)) > DARK]
+        said = [*cell.marks[:2], *["…"] * (len(cell.marks) > 2)]
+        y = top + HIGH * row
+        middle = y + 0.4 * HIGH - LINE * (len(said) - 1) / 2
+        marks += [
+            Label(x, middle + LINE * at, text, min(TEXT, 0.95 * WIDE * TEXT / wide(text)), "middle", colour=ink)
+            for at, text in enumerate(said)
+        ]
+        marks.append(Label(x, y + HIGH - 10, figure(cell.importance), SMALL, "middle", colour=ink))
+    names = [f"{kind} · layer {layer}" for layer in layers], [f"head {head}" for head in range(heads)]
+    width, height = WIDE * heads, HIGH * len(layers)
+    shades = Cells(left, top, width, height, values, farthest, "lost", names, " · ")
+    marks += [
+        Label(left - 8, top + HIGH * (row + 0.5), f"layer {layer}", SMALL, "end", colour=QUIET)
+        for row, layer in enumerate(layers)
+    ]
+    marks += [
+        Label(left + WIDE * (head + 0.5), top - 12, name, SMALL, "middle", colour=QUIET) for head, name in enumerate(names[1])
+    ]
+    return Sketch(kind, left + width + EDGE, top + height + 20, [shades, *marks])
 
 
 def figure(importance: float) -> str:

@@ -1,4 +1,4 @@
-"""A sketch as PNG, through matplotlib (pip install 'heedful[plot]').
+"""A sketch as a file: as SVG by ourselves, as PNG or PDF through matplotlib (pip install 'heedful[plot]').
 
 A PNG holds shapes of letters, so the machine must have a font for them. Fonts that know Chinese, Japanese, Korean or emoji
 are used where they are installed; a character that no font knows is written as its number, \\u732b, which can still be read.
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import ConfigError
-from heedful.inspection.sketch import Cells, Label, Sketch, colour
+from heedful.inspection.sketch import Cells, Curve, Label, Line, Sketch, colour
+from heedful.inspection.svg import as_svg
 
 DOTS = 160  # in an inch; a pixel of a sketch is 1/96 of an inch
 FAMILIES = (
@@ -21,13 +22,27 @@ FAMILIES = (
     *("Hiragino Sans", "Microsoft YaHei", "Malgun Gothic", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback"),
     *("IPAGothic", "Unifont", "Noto Emoji", "Symbola", "Segoe UI Emoji", "Arial Unicode MS"),
 )
+FORMS = (".svg", ".png", ".pdf")
 
 
-def save_png(sketch: Sketch, path: Path) -> None:
+def save(sketch: Sketch, path: Path) -> None:
+    """In the form that the name says."""
+    if path.suffix.lower() not in FORMS:
+        raise ConfigError(f"--picture: given {path.name!r}, expected a name that ends in one of: {', '.join(FORMS)}")
+    try:
+        if path.suffix.lower() == ".svg":
+            path.write_text(as_svg(sketch), encoding="utf-8")
+        else:
+            plot(sketch, path)
+    except OSError as error:
+        sentence = f"--picture: {path} cannot be written: {error.strerror}"
+        raise ConfigError(sentence, hint="name a file in a folder that exists") from error
+
+
+def plot(sketch: Sketch, path: Path) -> None:
     matplotlib = plotting()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.path import Path as Curve
 
     with matplotlib.rc_context({"font.family": list(fonts()), "text.parse_math": False}):
         figure = Figure(figsize=(sketch.width / 96, sketch.height / 96), dpi=DOTS, facecolor="white")
@@ -40,18 +55,11 @@ def save_png(sketch: Sketch, path: Path) -> None:
                 picture(axes, mark)
             elif isinstance(mark, Label):
                 write(axes, mark)
+            elif isinstance(mark, Curve):
+                axes.plot(*zip(*mark.points, strict=True), color=mark.colour, linewidth=0.75 * mark.width)
             else:
-                middle = (mark.start[0] + mark.end[0]) / 2
-                bends = [mark.start, (middle, mark.start[1]), (middle, mark.end[1]), mark.end]
-                line = matplotlib.patches.PathPatch(
-                    Curve(bends, [Curve.MOVETO, *[Curve.CURVE4] * 3]),
-                    facecolor="none",
-                    edgecolor="#2462a8",
-                    linewidth=0.75 * (1 + 2.5 * mark.strength),
-                    alpha=mark.strength,
-                )
-                axes.add_patch(line)
-        figure.savefig(path, format="png", dpi=DOTS)
+                bend(axes, mark)
+        figure.savefig(path, format=path.suffix[1:].lower(), dpi=DOTS)
 
 
 def plotting() -> Any:
@@ -60,10 +68,27 @@ def plotting() -> Any:
         import matplotlib.patches
     except ImportError as error:
         raise ConfigError(
-            "a PNG is drawn by matplotlib, which is not installed", hint="pip install 'heedful[plot]', or name an .svg file"
+            "a PNG or PDF is drawn by matplotlib, which is not installed",
+            hint="pip install 'heedful[plot]', or name an .svg file",
         ) from error
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # that a font has no other weight is no news
     return matplotlib
+
+
+def bend(axes: Any, line: Line) -> None:
+    from matplotlib.path import Path as Bends
+
+    middle = (line.start[0] + line.end[0]) / 2
+    points = [line.start, (middle, line.start[1]), (middle, line.end[1]), line.end]
+    axes.add_patch(
+        plotting().patches.PathPatch(
+            Bends(points, [Bends.MOVETO, *[Bends.CURVE4] * 3]),
+            facecolor="none",
+            edgecolor="#2462a8",
+            linewidth=0.75 * (1 + 2.5 * line.strength),
+            alpha=line.strength,
+        )
+    )
 
 
 def picture(axes: Any, cells: Cells) -> None:

@@ -9,11 +9,15 @@ Lengths are pixels, y grows downwards. A shade is the share of the largest value
 largest for norms and rollouts. What can be negative (`signed`) is red below zero and blue above.
 
     beside      several of these from left to right
+    stacked     from top to bottom
     captioned   any of these with lines below it that say what is seen
+
+Sketches with axes are in `charts.py`, those of all heads in `head_pictures.py`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -23,7 +27,7 @@ from torch import Tensor
 from heedful.inspection.pictures import columns, folded, shown
 
 Anchor = Literal["start", "middle", "end"]
-Palette = Literal["blue", "grey", "signed"]
+Palette = Literal["blue", "grey", "signed", "lost", "turn"]
 
 TEXT = 12.0  # size of a token
 SMALL = 11.0  # of what is said about it
@@ -35,8 +39,12 @@ PALETTES: dict[str, list[tuple[int, int, int]]] = {
     "blue": [(245, 248, 252), (197, 216, 238), (112, 161, 210), (36, 98, 168), (9, 40, 92)],
     "grey": [(255, 255, 255), (0, 0, 0)],
     "signed": [(140, 28, 19), (232, 150, 122), (250, 250, 250), (112, 161, 210), (9, 40, 92)],
+    "lost": [(127, 47, 4), (224, 123, 36), (251, 211, 168), (255, 255, 255), (197, 216, 238), (92, 148, 204), (11, 52, 110)],
+    "turn": [(226, 217, 226), (120, 159, 196), (94, 67, 165), (47, 20, 54), (142, 46, 82), (199, 143, 118), (226, 217, 226)],
 }
-INK, QUIET = "#1c2430", "#5b6675"
+BOTH_WAYS = ("signed", "lost")  # palettes from -1 to 1
+INK, QUIET, ACCENT, FAINT = "#1c2430", "#5b6675", "#1f5fa8", "#e0e3e8"  # a page puts its own in their place
+INSIDE = "#1b2733", "#ffffff"  # what is written on light and on dark shades, wherever it is shown
 
 
 class Cells(NamedTuple):
@@ -50,6 +58,7 @@ class Cells(NamedTuple):
     most: float  # the value that is darkest
     palette: Palette
     names: tuple[Sequence[str], Sequence[str]] | None = None  # of rows and columns, where there is room to tell them
+    joint: str = " → "  # between these
 
 
 class Label(NamedTuple):
@@ -77,11 +86,22 @@ class Line(NamedTuple):
     tip: str
 
 
+class Curve(NamedTuple):
+    """Straight from point to point."""
+
+    points: Sequence[tuple[float, float]]
+    colour: str = ACCENT
+    width: float = 1.8
+
+
+Mark = Cells | Label | Line | Curve
+
+
 class Sketch(NamedTuple):
     title: str
     width: float
     height: float
-    marks: list[Cells | Label | Line]
+    marks: list[Mark]
 
 
 def heat_map(
@@ -93,7 +113,7 @@ def heat_map(
     left = EDGE + max(map(wide, rows), default=0) + 8
     top = 2 * EDGE + 22 + 0.87 * max(map(wide, names), default=0)
     width, height = cell * len(names), cell * len(rows)
-    marks: list[Cells | Label | Line] = [Label(EDGE, EDGE, title, 15)]
+    marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
     marks.append(Cells(left, top, width, height, values, most, palette, (rows, names)))
     marks += [Label(left - 8, top + cell * (at + 0.5), name, anchor="end") for at, name in enumerate(rows)]
     marks += [Label(left + cell * (at + 0.5), top - 8, name, turn=60) for at, name in enumerate(names)]
@@ -110,7 +130,7 @@ def wall(layers: Sequence[tuple[int, Tensor]], title: str, *, relative: bool = F
     tall, broad = side * min(1, queries / keys), side * min(1, keys / queries)
     left, top, gap = EDGE + 64, 2 * EDGE + 34, 12.0
     step = tall + gap + (1.5 * SMALL if relative else 0)  # from layer to layer
-    marks: list[Cells | Label | Line] = [Label(EDGE, EDGE, title, 15)]
+    marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
     most_heads = max(len(maps) for _, maps in layers)
     marks += [
         Label(left + (broad + gap) * head + broad / 2, top - 14, name, SMALL, "middle", colour=QUIET)
@@ -141,7 +161,7 @@ def lines(values: Tensor, rows: Sequence[str], names: Sequence[str], title: str,
     def height(side: int, at: int) -> float:
         return top + shift[side] + step * (at + 0.5)
 
-    marks: list[Cells | Label | Line] = [Label(EDGE, EDGE, title, 15)]
+    marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
     marks += [Label(left, top - 14, "looks", SMALL, "end", colour=QUIET), Label(right, top - 14, "at", SMALL, colour=QUIET)]
     for row, name in enumerate(rows):
         for column, value in enumerate(values[row].tolist()):
@@ -159,7 +179,7 @@ def words(cells: Sequence[Sequence[Word]], rows: Sequence[str], names: Sequence[
     texts, names = [[shown(word.text) for word in row] for row in cells], [shown(name) for name in names]
     left, high, gap = EDGE + max(map(wide, rows)) + 8, 26.0, 2.0
     broad = [max(wide(text) for text in (name, *column)) + 20 for name, *column in zip(names, *texts, strict=True)]
-    marks: list[Cells | Label | Line] = [Label(EDGE, EDGE, title, 15)]
+    marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
     top, x, right = 2 * EDGE + 22, left, left
     for at, name in enumerate(names):
         if x > left and x + broad[at] > BROADEST:
@@ -170,7 +190,7 @@ def words(cells: Sequence[Sequence[Word]], rows: Sequence[str], names: Sequence[
         marks.append(Cells(x, top, broad[at], high * len(rows), shares, 1.0, "blue", (rows, [name])))
         marks.append(Label(x + broad[at] / 2, top - 12, name, anchor="middle", colour=QUIET))
         for row, word in enumerate(line[at] for line in cells):
-            ink, middle = "#ffffff" if word.share > DARK else INK, top + high * (row + 0.5)
+            ink, middle = INSIDE[word.share > DARK], top + high * (row + 0.5)
             marks.append(Label(x + broad[at] / 2, middle, texts[row][at], anchor="middle", colour=ink))
             marks += [Label(x + broad[at] - 8, middle - 7, "•", SMALL, "middle", colour=ink)] * word.marked
         x += broad[at] + gap
@@ -181,7 +201,7 @@ def words(cells: Sequence[Sequence[Word]], rows: Sequence[str], names: Sequence[
 
 def beside(*several: Sketch) -> Sketch:
     """From left to right."""
-    marks: list[Cells | Label | Line] = []
+    marks: list[Mark] = []
     right = 0.0
     for one in several:
         marks += [moved(mark, right) for mark in one.marks]
@@ -189,11 +209,23 @@ def beside(*several: Sketch) -> Sketch:
     return Sketch(", ".join(one.title for one in several), right, max(one.height for one in several), marks)
 
 
-def moved(mark: Cells | Label | Line, right: float) -> Cells | Label | Line:
+def stacked(*several: Sketch) -> Sketch:
+    """From top to bottom."""
+    marks: list[Mark] = []
+    down = 0.0
+    for one in several:
+        marks += [moved(mark, 0.0, down) for mark in one.marks]
+        down += one.height
+    return Sketch(", ".join(one.title for one in several), max(one.width for one in several), down, marks)
+
+
+def moved(mark: Mark, right: float, down: float = 0.0) -> Mark:
     if isinstance(mark, Line):
         (x, y), (u, v) = mark.start, mark.end
-        return mark._replace(start=(x + right, y), end=(u + right, v))
-    return mark._replace(x=mark.x + right)
+        return mark._replace(start=(x + right, y + down), end=(u + right, v + down))
+    if isinstance(mark, Curve):
+        return mark._replace(points=[(x + right, y + down) for x, y in mark.points])
+    return mark._replace(x=mark.x + right, y=mark.y + down)
 
 
 def captioned(sketch: Sketch, caption: Sequence[str]) -> Sketch:
@@ -206,14 +238,19 @@ def captioned(sketch: Sketch, caption: Sequence[str]) -> Sketch:
     return Sketch(sketch.title, width, sketch.height + step * len(lines) + EDGE, [*sketch.marks, *below])
 
 
-def scale(x: float, y: float, most: float | None, palette: Palette) -> list[Cells | Label | Line]:
+def scale(x: float, y: float, most: float | None, palette: Palette) -> list[Mark]:
     """What the shades mean; most None: each map has a scale of its own."""
-    least = -1 if palette == "signed" else 0
+    least = -1 if palette in BOTH_WAYS else 0
     ends = (f"{least * (most or 0):.3g}", f"{most:.3g}" if most is not None else "largest of each map")
+    return bar(x, y, ends, torch.linspace(least, 1, 32), palette)
+
+
+def bar(x: float, y: float, ends: tuple[str, str], shares: Tensor, palette: Palette) -> list[Mark]:
+    """The shades of these shares (count,) between two labels."""
     begin = x + wide(ends[0], SMALL) + 7
     return [
         Label(x, y + 6, ends[0], SMALL, colour=QUIET),
-        Cells(begin, y, 120, 12, torch.linspace(least, 1, 32)[None], 1.0, palette),
+        Cells(begin, y, 120, 12, shares[None], 1.0, palette),
         Label(begin + 126, y + 6, ends[1], SMALL, colour=QUIET),
     ]
 
@@ -224,9 +261,18 @@ def wide(text: str, size: float = TEXT) -> float:
 
 
 def colour(share: float, palette: Palette) -> tuple[int, int, int]:
-    """0 to 1, signed -1 to 1 -> red, green, blue."""
-    stops, share = PALETTES[palette], (share + 1) / 2 if palette == "signed" else share
+    """0 to 1, or -1 to 1 where a palette goes both ways -> red, green, blue; white where there is no number."""
+    if math.isnan(share):
+        return 255, 255, 255
+    if palette == "lost":
+        share = root(share)
+    stops, share = PALETTES[palette], (share + 1) / 2 if palette in BOTH_WAYS else share
     at = min(max(share, 0.0), 1.0) * (len(stops) - 1)
     below = min(int(at), len(stops) - 2)
     red, green, blue = (round(a + (b - a) * (at - below)) for a, b in zip(stops[below], stops[below + 1], strict=True))
     return red, green, blue
+
+
+def root(share: float) -> float:
+    """Of what is lost the square root, so that small shares differ, too."""
+    return math.copysign(math.sqrt(abs(share)), share)

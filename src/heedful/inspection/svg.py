@@ -2,18 +2,24 @@
 
 Tokens are text and are escaped as such. A matrix whose rows and columns have names is drawn cell by cell, each with its value
 as a tip; a thumbnail is one small PNG inside the file.
+
+    as_svg    a file
+    inline    a part of a page, in the page's own colours of ink
 """
 
 from __future__ import annotations
 
 import base64
+import math
 import struct
 import zlib
 from html import escape
 
-from heedful.inspection.sketch import INK, Cells, Label, Line, Sketch, colour
+from heedful.inspection.sketch import ACCENT, EDGE, FAINT, INK, QUIET, Cells, Curve, Label, Line, Mark, Sketch, colour
 
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
+LEAST = 0.82  # of its width, to which a page may shrink it
+THEMED = {INK: "var(--ink)", QUIET: "var(--quiet)", ACCENT: "var(--accent)", FAINT: "var(--line)"}
 
 
 def as_svg(sketch: Sketch) -> str:
@@ -25,7 +31,17 @@ def as_svg(sketch: Sketch) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {named} {style}>\n{ground}\n{body}\n</svg>\n'
 
 
-def drawn(mark: Cells | Label | Line) -> str:
+def inline(sketch: Sketch) -> str:
+    """Without edges and without a ground; a text cannot hold the quotes that colours stand in."""
+    width = sketch.width - 1.5 * EDGE
+    size = f'style="width:{width:.0f}px;min-width:{LEAST * width:.0f}px" viewBox="{EDGE:.0f} 0 {width:.0f} {sketch.height:.0f}"'
+    body = "\n".join(drawn(mark) for mark in sketch.marks)
+    for plain, themed in THEMED.items():
+        body = body.replace(f'"{plain}"', f'"{themed}"')
+    return f'<svg {size} role="img" aria-label="{quoted(sketch.title)}" font-family="{FONTS}">\n{body}\n</svg>'
+
+
+def drawn(mark: Mark) -> str:
     if isinstance(mark, Label):
         turned = f' transform="rotate({-mark.turn:.0f} {mark.x:.1f} {mark.y:.1f})"' if mark.turn else ""
         place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" dominant-baseline="central" text-anchor="{mark.anchor}"'
@@ -36,23 +52,28 @@ def drawn(mark: Cells | Label | Line) -> str:
         path = f'd="M{x:.1f} {y:.1f}C{middle:.1f} {y:.1f} {middle:.1f} {v:.1f} {u:.1f} {v:.1f}"'
         stroke = f'stroke="#2462a8" stroke-width="{1 + 2.5 * mark.strength:.2f}" stroke-opacity="{mark.strength:.3f}"'
         return f'<path {path} fill="none" {stroke}><title>{quoted(mark.tip)}</title></path>'
+    if isinstance(mark, Curve):
+        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in mark.points)
+        return f'<path d="M{path}" fill="none" stroke="{mark.colour}" stroke-width="{mark.width:g}" stroke-linejoin="round"/>'
     return thumbnail(mark) if mark.names is None else matrix(mark)
 
 
 def matrix(cells: Cells) -> str:
-    """One rectangle for each value that is not the ground, and a frame."""
+    """One rectangle for each value that is a number, without seams, and a frame."""
     assert cells.names is not None, "whoever has no names is a thumbnail"
     rows, names = cells.names
     wide, tall = cells.width / len(names), cells.height / len(rows)
-    nothing = f'fill="{hexadecimal(0.0, cells)}"'
-    parts = [f'<rect x="{cells.x:.1f}" y="{cells.y:.1f}" width="{cells.width:.1f}" height="{cells.height:.1f}" {nothing}/>']
+    parts = []
     for row, values in enumerate(cells.values.tolist()):
         for column, value in enumerate(values):
+            if math.isnan(value):
+                continue
             place = f'x="{cells.x + wide * column:.1f}" y="{cells.y + tall * row:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
-            tip = f"<title>{quoted(rows[row])} → {quoted(names[column])}: {value:.4f}</title>"
+            tip = f"<title>{quoted(rows[row])}{cells.joint}{quoted(names[column])}: {value:.4f}</title>"
             parts.append(f'<rect {place} fill="{hexadecimal(value / cells.most, cells)}">{tip}</rect>')
     frame = f'width="{cells.width:.1f}" height="{cells.height:.1f}" fill="none" stroke="{INK}" stroke-opacity=".25"'
-    return "\n".join([*parts, f'<rect x="{cells.x:.1f}" y="{cells.y:.1f}" {frame}/>'])
+    inside = "\n".join(parts)
+    return f'<g shape-rendering="crispEdges">\n{inside}\n</g>\n<rect x="{cells.x:.1f}" y="{cells.y:.1f}" {frame}/>'
 
 
 def thumbnail(cells: Cells) -> str:

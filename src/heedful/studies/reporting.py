@@ -18,7 +18,7 @@ from torch import Tensor
 
 from heedful.errors import ConfigError
 from heedful.inspection.maps import Map
-from heedful.inspection.report import Numbers, write_page
+from heedful.inspection.report import Numbers, Section, write_page
 from heedful.inspection.weighing import entropy
 from heedful.search import SearchConfig
 from heedful.studies.tracing import Trace, Views, look_at, read_alone, views_of
@@ -37,14 +37,6 @@ FOOTER = FOOTER_ALONE.replace(
 )
 
 
-class Section(NamedTuple):
-    """What another part found: texts, numbers, rows of a table, or parts of parts, by name."""
-
-    title: str
-    text: str  # as a terminal would show it
-    found: dict[str, Any]
-
-
 class Inspection(NamedTuple):
     trace: Trace
     views: Views
@@ -56,7 +48,7 @@ class Inspection(NamedTuple):
         return f"{read}{self.trace.target.text}"
 
     def html(self) -> str:
-        return write_page(f"Looking inside: {self}", FOOTER, *page_of(self))
+        return write_page(f"Looking inside: {self}", FOOTER, *page_of(self), self.sections)
 
     def save(self, path: str | Path) -> Path:
         """As .html, or as .safetensors."""
@@ -82,8 +74,8 @@ class Page(NamedTuple):
 
     def html(self) -> str:
         nothing: dict[str, Any] = {"source": None, "target": None, "marks": [], "labels": [], "kinds": [], "words": None}
-        found = {"title": [self.title], "facts": self.facts, "sections": [one._asdict() for one in self.sections]}
-        return write_page(f"Looking inside: {self.title}", FOOTER_ALONE, nothing | found, Numbers(0))
+        found = {"title": [self.title], "facts": self.facts}
+        return write_page(f"Looking inside: {self.title}", FOOTER_ALONE, nothing | found, Numbers(0), self.sections)
 
     def save(self, path: str | Path) -> Path:
         return written(Path(path), self.html().encode())
@@ -152,13 +144,12 @@ def page_of(seen: Inspection) -> tuple[dict[str, Any], Numbers]:
     content = {
         "title": [side.text for side in (trace.source, trace.target) if side is not None],
         "facts": seen.facts,
-        "source": None if trace.source is None else trace.source.pieces,
-        "target": trace.target.pieces,
+        "source": None if trace.source is None else trace.spell(trace.source),
+        "target": trace.said,
         "marks": [trace.start, trace.end],
         "labels": labels,
         "kinds": kinds,
         "words": words,
-        "sections": [one._asdict() for one in seen.sections],
     }
     return content, numbers
 

@@ -8,10 +8,21 @@ from typing import TYPE_CHECKING, Any
 from heedful.cli.output import table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from heedful.inspection.cost import Bill
     from heedful.inspection.limits import Limits
+    from heedful.inspection.report.blocks import Block
     from heedful.worker import Worker
 
+COUNTED = (
+    "FLOP are those of matrix products; norms, sums and the update are paid for in bytes moved. Attention is one kernel "
+    "that keeps its scores to itself. Kept: for the backward pass"
+)
+MEMORY = (
+    "Weights, gradients, what the optimiser keeps, and activations from the forward to the backward pass are there in "
+    "training; the cache, when all is said, in translating. Bars: beside the largest."
+)
 LONG, WINDOW = 1024, 64  # tokens for which kinds of layers are compared, and how many of them restricted attention sees
 
 
@@ -79,13 +90,61 @@ def as_text(found: dict[str, Any]) -> str:
         f"{found['parameters']:,} parameters; {found['rows']} sentences of {found['tokens']} tokens",
         f"this machine: {short(machine['operations'])}FLOP/s, {short(machine['bytes'])}B/s; "
         f"below {machine['ridge']:.1f} FLOP a byte it waits for its memory",
-        "FLOP are those of matrix products; norms, sums and the update are paid for in bytes moved. Attention is one kernel "
-        "that keeps its scores to itself. Kept: for the backward pass",
+        COUNTED,
+    ]
+    text += [f"\n{name}\n{table(rows_of(parts))}" for name, parts in found["scenes"].items()]
+    text.append("\nmemory\n" + table([(name, f"{short(size)}B") for name, size in found["memory"].items()]))
+    text.append(f"\nother layers, {size_of(found['layer'])}\n{table(kinds_of(found))}")
+    return "\n".join(text)
+
+
+def as_blocks(found: dict[str, Any]) -> list[Block]:
+    from heedful.inspection.report.blocks import Heading, Table, Words
+
+    machine = found["machine"]
+    blocks: list[Block] = [
+        Words(f"{found['parameters']:,} parameters, counted at work on {found['rows']} sentences of {found['tokens']} tokens."),
+        Words(
+            f"This machine does {short(machine['operations'])}FLOP in a second and moves {short(machine['bytes'])}B. A part "
+            f"that does fewer than {machine['ridge']:.1f} FLOP for each byte waits for the memory, and a faster processor "
+            "would not help it (the roofline, Williams et al., 2009).",
+            "note",
+        ),
+        Words(f"{COUNTED}. At best: the time that it takes at the machine's limits.", "hint"),
     ]
     for name, parts in found["scenes"].items():
-        kept = any(one["kept"] for one in parts)
-        rows = [("part", "parameters", *(["kept"] if kept else []), "FLOP", "bytes moved", "FLOP/byte", "at best", "waits for")]
-        rows += [
+        rows, shares = rows_of(parts), shares_of(parts)
+        told = ["of the time", *(f"{share:.1%}" for share in shares), "100%"]
+        shown = [(row[0], text, *row[1:]) for row, text in zip(rows, told, strict=True)]
+        table = Table(shown, f"{name}, part by part", {1: [*shares, None]}, totals=1)
+        blocks += [Heading(name.capitalize()), Words(waiting(parts)), table]
+    sizes = found["memory"]
+    kept = [("", "size"), *((name, f"{short(size)}B") for name, size in sizes.items())]
+    bars = {1: [size / max(sizes.values()) for size in sizes.values()]}
+    blocks += [Heading("Memory"), Words(MEMORY, "hint"), Table(kept, "memory", bars)]
+    compared = f"{size_of(found['layer'])}. In sequence: steps that must follow one another."
+    kinds = [[cell.replace("^2", "²") for cell in row] for row in kinds_of(found)]
+    return [*blocks, Heading("Other kinds of layers"), Words(compared, "hint"), Table(kinds, "other kinds of layers")]
+
+
+def shares_of(parts: Sequence[dict[str, Any]]) -> list[float]:
+    """Of the time that all parts take one after the other."""
+    *several, _ = parts
+    return [one["seconds"] / sum(other["seconds"] for other in several) for one in several]
+
+
+def waiting(parts: Sequence[dict[str, Any]]) -> str:
+    """The memory wall: who stands before it."""
+    waits = [share for one, share in zip(parts, shares_of(parts), strict=False) if one["waits_for"] == "memory"]
+    return f"{len(waits)} of {len(parts) - 1} parts wait for memory, which is {sum(waits):.0%} of the time."
+
+
+def rows_of(parts: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+    kept = any(one["kept"] for one in parts)
+    head = ("part", "parameters", *(["kept"] if kept else []), "FLOP", "bytes moved", "FLOP/byte", "at best", "waits for")
+    return [
+        head,
+        *(
             (
                 one["part"],
                 f"{one['parameters']:,}" if one["parameters"] else "",
@@ -97,20 +156,23 @@ def as_text(found: dict[str, Any]) -> str:
                 one["waits_for"],
             )
             for one in parts
-        ]
-        text.append(f"\n{name}\n{table(rows)}")
-    text.append("\nmemory\n" + table([(name, f"{short(size)}B") for name, size in found["memory"].items()]))
-    layer = found["layer"]
-    layers = [("a layer", "operations", "in sequence", "longest path", "FLOP", "for twice as many")]
-    layers += [
-        (one["kind"], one["formula"], one["steps"], one["path"], short(one["work"]), f"{one['growth']:.1f} x")
-        for one in found["kinds"]
+        ),
     ]
-    text.append(
-        f"\nother layers, d = {layer['dim']}, n = {layer['tokens']:,} tokens, r = {layer['window']}, k = {layer['kernel']}; "
-        f"projections included\n{table(layers)}"
-    )
-    return "\n".join(text)
+
+
+def kinds_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        ("a layer", "operations", "in sequence", "longest path", "FLOP", "for twice as many"),
+        *(
+            (one["kind"], one["formula"], one["steps"], one["path"], short(one["work"]), f"{one['growth']:.1f} x")
+            for one in found["kinds"]
+        ),
+    ]
+
+
+def size_of(layer: dict[str, Any]) -> str:
+    sizes = f"d = {layer['dim']}, n = {layer['tokens']:,} tokens, r = {layer['window']}, k = {layer['kernel']}"
+    return f"{sizes}; projections included"
 
 
 def short(number: float) -> str:

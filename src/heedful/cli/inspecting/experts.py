@@ -14,6 +14,7 @@ from heedful.cli.output import table
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from heedful.inspection.report.blocks import Block
     from heedful.worker import Worker
 
 TAP = ".gates"
@@ -70,14 +71,39 @@ def as_plain(gates: Tensor) -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    count = max(len(layer["choices"]) for layer in found["layers"].values())
-    head = ("layer", "expert 0", *map(str, range(1, count)), "most over mean", "tokens")
+    return f"{over(found)}\n{table(rows_of(found))}\n{meaning(found)}"
+
+
+def as_blocks(found: dict[str, Any]) -> list[Block]:
+    from heedful.inspection.report.blocks import Table, Words, sentence
+
+    layers = list(found["layers"].values())
+    bars = {expert + 1: [layer["choices"][expert] for layer in layers] for expert in range(len(layers[0]["choices"]))}
+    return [
+        Words(f"{sentence(over(found))}."),
+        Table(rows_of(found), "experts", bars),
+        Words(f"{sentence(meaning(found))}.", "hint"),
+    ]
+
+
+def over(found: dict[str, Any]) -> str:
+    chosen = f"the share of choices that fell on each expert, {found['used']} for a token"
+    return f"{chosen}; {found['sentences']} sentences of the run's validation data"
+
+
+def rows_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    head = ("layer", "expert 0", *map(str, range(1, most_of(found))), "most over mean", "tokens")
     rows = [
         (name, *(f"{share:.0%}" for share in layer["choices"]), f"{layer['most_over_mean']:.2f}", f"{layer['tokens']:,}")
         for name, layer in found["layers"].items()
     ]
-    return (
-        f"the share of choices that fell on each expert, {found['used']} for a token; {found['sentences']} sentences of the "
-        f"run's validation data\n{table([head, *rows])}\nmost over mean: 1.00 where all are used alike, "
-        f"{count / found['used']:.2f} where the same {found['used']} are always chosen"
-    )
+    return [head, *rows]
+
+
+def meaning(found: dict[str, Any]) -> str:
+    worst = f"{most_of(found) / found['used']:.2f} where the same {found['used']} are always chosen"
+    return f"most over mean: 1.00 where all are used alike, {worst}"
+
+
+def most_of(found: dict[str, Any]) -> int:
+    return max(len(layer["choices"]) for layer in found["layers"].values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from itertools import islice
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from heedful.cli.output import progress, table
@@ -17,11 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from heedful.inspection.head_pictures import Cell
+    from heedful.inspection.report.blocks import Block
     from heedful.studies.head_gathering import Frequencies
     from heedful.studies.head_samples import Sample
     from heedful.worker import Worker
 
 COUNTED = 20_000  # lines of training text from which it is known what is rare
+UNIT, SHADES = "nats a token", "blue: lost without the head · orange: gained"
+COLUMNS = {
+    "confidence": "mean of the largest weight",
+    "gradient": "|dL/dgate|, of length 1 within a layer",
+    "ablation": "nats a token lost without the head",
+    "relevance": "its share of what its layer hands on",
+    "does": "how often it looks there (and how often the best fixed offset would)",
+}
 
 
 def found(
@@ -115,22 +125,45 @@ def as_plain(head: Any) -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    rows = [("kind", "layer", "head", "confidence", "gradient", "ablation", "relevance", "does")]
+    columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in COLUMNS.items()), 120)
+    return "\n".join([over(found), table(rows_of(found)), columns, *rare_in(found)])
+
+
+def as_blocks(found: dict[str, Any]) -> list[Block]:
+    from heedful.inspection.head_pictures import grids
+    from heedful.inspection.report.blocks import Pictures, Table, Terms, Words, sentence
+
+    cells, rows = cells_of(found), rows_of(found)
+    caption = ". ".join(sentence(text) for text in (f"{SHADES} (square-root scale)", explained(cells)) if text)
+    return [
+        Words(f"{over(found)}."),
+        Pictures(grids(cells, UNIT), f"{caption}."),
+        Table(rows, "all heads"),
+        Terms(COLUMNS),
+        *(Words(sentence(text), "hint") for text in rare_in(found)),
+    ]
+
+
+def over(found: dict[str, Any]) -> str:
+    left = f", {found['left_out']:,} left out" if found["left_out"] else ""
+    return f"{found['sentences']:,} sentences of {found['corpus']}{left}; loss {found['loss']:.4f} nats a token"
+
+
+def rows_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [("kind", "layer", "head", "confidence", "gradient", "ablation", "relevance", "does")]
     for head in found["heads"]:
         sure, relevant = ("" if head[name] is None else f"{head[name]:.2f}" for name in ("confidence", "relevance"))
         place = head["kind"], str(head["layer"]), str(head["head"])
         roles = [told(role, head["alignment_error"]) for role in head["roles"]]
         does = ", ".join([*roles, *(f"mostly {told(one, None)}" for one in head["leanings"])])
         rows.append((*place, sure, f"{head['share']:.2f}", f"{head['ablation']:+.4f}", relevant, does or "-"))
-    left = f", {found['left_out']:,} left out" if found["left_out"] else ""
+    return rows
+
+
+def rare_in(found: dict[str, Any]) -> list[str]:
+    """What is rare, where a head looks for it."""
     rare = any(role["role"] == "rare" for head in found["heads"] for role in head["roles"])
-    return (
-        f"{found['sentences']:,} sentences of {found['corpus']}{left}; loss {found['loss']:.4f} nats a token\n"
-        f"{table(rows)}\n"
-        "confidence: mean of the largest weight. gradient: |dL/dgate|, of length 1 within a layer. ablation: nats a token\n"
-        "lost without the head. relevance: its share of what its layer hands on. does: how often it looks there (and how\n"
-        "often the best fixed offset would)." + (f"\nrare is what is rare in {found['frequencies']}." if rare else "")
-    )
+    return [f"rare is what is rare in {found['frequencies']}."] if rare else []
 
 
 def told(role: dict[str, Any], error: float | None) -> str:
@@ -146,10 +179,17 @@ def marks(head: dict[str, Any]) -> list[str]:
 
 def draw(found: dict[str, Any], path: Path) -> None:
     """The grid of all heads as SVG, PNG or PDF."""
-    from heedful.inspection.head_pictures import Cell, Meaning, draw_heads
+    from heedful.inspection.head_pictures import Meaning, picture_of
+    from heedful.inspection.plots import save
 
-    cells = [Cell(head["kind"], head["layer"], head["head"], head["ablation"], marks(head)) for head in found["heads"]]
-    draw_heads(cells, path, Meaning("nats a token", "blue: lost without the head · orange: gained", explained(cells)))
+    cells = cells_of(found)
+    save(picture_of(cells, Meaning(UNIT, SHADES, explained(cells))), path)
+
+
+def cells_of(found: dict[str, Any]) -> list[Cell]:
+    from heedful.inspection.head_pictures import Cell
+
+    return [Cell(head["kind"], head["layer"], head["head"], head["ablation"], marks(head)) for head in found["heads"]]
 
 
 def explained(cells: Sequence[Cell]) -> str:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from heedful.cli.output import table
 
 if TYPE_CHECKING:
+    from heedful.inspection.report.blocks import Block
     from heedful.worker import Worker
+
+MEANING = (
+    "each layer's likeliest next token with its probability, read through the model's own last steps (logit lens); rank 1 "
+    "is the likeliest"
+)
 
 
 def found(worker: Worker, sentence: str, target: str | None = None, search: Sequence[str] = ()) -> dict[str, Any]:
@@ -44,13 +50,26 @@ def found(worker: Worker, sentence: str, target: str | None = None, search: Sequ
 
 
 def as_text(found: dict[str, Any]) -> str:
+    return f"{table(rows_of(found))}\n{MEANING}"
+
+
+def as_blocks(found: dict[str, Any]) -> list[Block]:
+    from heedful.cli.inspecting.picturing import ABOUT_LENS, lens_sketch
+    from heedful.inspection.report.blocks import Pictures, Table, Words, sentence
+
+    caption = f"{sentence('; '.join(ABOUT_LENS))}."
+    return [
+        Words(f"{sentence(MEANING)}.", "hint"),
+        Pictures([lens_sketch(found)], caption),
+        Table(rows_of(found), "what each layer would say"),
+    ]
+
+
+def rows_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
     layers = found["layers"]
-    rows = [("", "token", *(layer["name"].removesuffix(".out") for layer in layers), "rank of the last layer's word")]
+    names = (layer["name"].removesuffix(".out") for layer in layers)
+    rows: list[tuple[str, ...]] = [("", "token", *names, "rank of the last layer's word")]
     for at, token in enumerate(found["tokens"]):
         said = [f"{layer['predicted'][at]} {layer['probability'][at]:.2f}" for layer in layers]
         rows.append((str(at), token, *said, " ".join(str(layer["final_rank"][at]) for layer in layers)))
-    return (
-        f"{table(rows)}\n"
-        "each layer's likeliest next token with its probability, read through the model's own last steps (logit lens); rank 1 "
-        "is the likeliest"
-    )
+    return rows

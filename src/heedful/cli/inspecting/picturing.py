@@ -4,7 +4,7 @@ and columns are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 Spell = Callable[[str], str]  # how a text is written, where not every letter can be drawn
 LONGEST = 160  # columns of a sentence that a caption tells
+ABOUT_LENS = (
+    "rows: layers, the last one at the bottom; columns: tokens that are said",
+    "shade: the probability of the word",
+    "•: the word that the last layer says, too",
+)
 
 
 def draw(seen: Inspection, where: Where, path: Path, *, lines: bool = False, found: Mapping[str, Any]) -> None:
     """As .svg, or through matplotlib as .png. found: what the parts that were asked for found."""
-    from heedful.errors import ConfigError
+    from heedful.inspection.plots import drawable, save
 
     def sketch(spell: Spell) -> Sketch:
         if where.kind is not None:
@@ -33,18 +38,7 @@ def draw(seen: Inspection, where: Where, path: Path, *, lines: bool = False, fou
             return salient(seen, saliency, spell)
         return alignment(seen, spell)
 
-    try:
-        if path.suffix == ".svg":
-            from heedful.inspection.svg import as_svg
-
-            path.write_text(as_svg(sketch(str)), encoding="utf-8")
-        else:
-            from heedful.inspection.plots import drawable, save_png
-
-            save_png(sketch(drawable), path)
-    except OSError as error:
-        sentence = f"--picture: {path} cannot be written: {error.strerror}"
-        raise ConfigError(sentence, hint="name a file in a folder that exists") from error
+    save(sketch(str if path.suffix == ".svg" else drawable), path)
 
 
 def wall(seen: Inspection, where: Where, spell: Spell) -> Sketch:
@@ -91,31 +85,50 @@ def alignment(seen: Inspection, spell: Spell) -> Sketch:
 
 def salient(seen: Inspection, saliency: Mapping[str, Any], spell: Spell) -> Sketch:
     """Beside attention, where a source was looked at."""
-    import torch
-
-    from heedful.inspection.sketch import beside, captioned, heat_map
+    from heedful.inspection.sketch import beside, captioned
 
     trace = seen.trace
-    values = torch.tensor(saliency["target" if trace.source is None else "source"])  # (target time, read time)
     read = [trace.start, *trace.said] if trace.source is None else trace.read
     rows, columns = ([spell(name) for name in names] for names in ([*trace.said, trace.end], read))
+    made = saliency_sketches(saliency, rows, columns)
+    return captioned(beside(*made), [*sentences(seen, spell), *about_saliency(saliency), saliency["note"]])
+
+
+def saliency_sketches(saliency: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str]) -> list[Sketch]:
+    """rows: tokens that are said; columns: those that were read, or said before."""
+    import torch
+
+    from heedful.inspection.sketch import heat_map
+
+    values = torch.tensor(saliency["source" if any(saliency["source"]) else "target"])  # (target time, read time)
     most = max(float(values.abs().max()), 1e-12)
     made = [heat_map(values, rows, columns, "saliency: gradient x input, in nats", most, "signed")]
+    if "attention" in saliency:
+        looked = torch.tensor(saliency["attention"])  # (target time, source time)
+        made.append(heat_map(looked, rows, columns, "attention, mean of all layers and heads", float(looked.max())))
+    return made
+
+
+def about_saliency(saliency: Mapping[str, Any]) -> list[str]:
     told = [
         "rows: tokens that are said; columns: tokens that they rest on or look at",
         "blue: makes it likelier; red: less likely",
     ]
     if "attention" in saliency:
-        looked = torch.tensor(saliency["attention"])  # (target time, source time)
-        made.append(heat_map(looked, rows, columns, "attention, mean of all layers and heads", float(looked.max())))
         alike = saliency["agreement"]["gradient x input"]
         told.append(f"they rank source tokens alike by {alike:+.2f} (Kendall's tau; 1: alike, 0: unrelated)")
-    return captioned(beside(*made), [*sentences(seen, spell), *told, saliency["note"]])
+    return told
 
 
 def layers(seen: Inspection, lens: Mapping[str, Any], spell: Spell) -> Sketch:
+    from heedful.inspection.sketch import captioned
+
+    return captioned(lens_sketch(lens, spell), [*sentences(seen, spell), *ABOUT_LENS])
+
+
+def lens_sketch(lens: Mapping[str, Any], spell: Spell = str) -> Sketch:
     """What each layer would say, darker where it is surer."""
-    from heedful.inspection.sketch import Word, captioned, words
+    from heedful.inspection.sketch import Word, words
 
     cells = [
         [
@@ -125,9 +138,7 @@ def layers(seen: Inspection, lens: Mapping[str, Any], spell: Spell) -> Sketch:
         for one in lens["layers"]
     ]
     rows = [one["name"].removesuffix(".out") for one in lens["layers"]]
-    made = words(cells, rows, [spell(token) for token in lens["tokens"]], "what each layer would say (logit lens)")
-    told = "rows: layers, the last one at the bottom; columns: tokens that are said", "shade: the probability of the word"
-    return captioned(made, [*sentences(seen, spell), *told, "•: the word that the last layer says, too"])
+    return words(cells, rows, [spell(token) for token in lens["tokens"]], "what each layer would say (logit lens)")
 
 
 def sentences(seen: Inspection, spell: Spell) -> list[str]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from heedful.cli.output import table
 
 if TYPE_CHECKING:
+    from heedful.inspection.position_pictures import Drawn
+    from heedful.inspection.report.blocks import Block
     from heedful.nn.positions import Position
     from heedful.worker import Worker
 
@@ -23,6 +26,12 @@ MOST = 64  # positions that are looked at where there is no end of them
 FEWEST = 24  # that probes are fitted on
 SENTENCES = 200  # of the validation data
 JOINED = 3  # sentences in a row, at most
+NONE = "this model has no position scheme"
+BRACKETS = "in brackets: the share of a pair's variance that its rotation misses, 0% for sinusoids."
+DIALS = (
+    "Dials: how a pair of dimensions turns when one goes on by so many positions, recovered from the vectors alone. A hand is "
+    "pale where the nearest turn misses a quarter of their variance or more."
+)
 
 
 def found(worker: Worker, *, sentences: int = SENTENCES) -> dict[str, Any]:
@@ -111,15 +120,61 @@ def lengths_found(worker: Worker, sentences: int) -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    parts = [schemes_text(found["schemes"], found["reached"])] if found["schemes"] else ["this model has no position scheme"]
+    parts = [schemes_text(found["schemes"], found["reached"])] if found["schemes"] else [NONE]
     if found["lengths"] is not None:
         parts.append(lengths_text(found["lengths"]))
     return "\n\n".join(parts)
 
 
+def as_blocks(found: dict[str, Any]) -> list[Block]:
+    from heedful.inspection.position_pictures import sketches_of
+    from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words, sentence
+
+    schemes, lengths = equal_ones_together(found["schemes"]), found["lengths"]
+    blocks: list[Block] = [] if schemes else [Words(f"{sentence(NONE)}.")]
+    if schemes:
+        for name, drawn in drawn_of(schemes).items():
+            one = schemes[name]
+            blocks += [Heading(f"{name}: {drawn.scheme}"), Pictures(sketches_of(drawn))]
+            blocks.append(Table(similar_rows({"": one}), "similarity by distance"))
+            turning = [row[1:] for row in turns_rows({"": one})]
+            blocks += [Words(DIALS, "hint"), Table(turning, "going on"), Words(sentence(BRACKETS), "hint")] if turning else []
+        blocks += [Heading("What the schemes are like"), Table(scheme_rows(schemes), "position schemes")]
+        going = bool(turns_rows(schemes))
+        terms = meanings(found["reached"]).items()
+        blocks.append(Terms({name: meaning for name, meaning in terms if going or not name.startswith("going on")}))
+        blocks += map(Words, map(sentence, refusals(schemes)))
+    if lengths is not None:
+        over, after = about_lengths(lengths)
+        blocks += [Heading("Past the lengths it knows"), Words(f"{over}."), Table(lengths_rows(lengths), "loss by length")]
+        blocks += [Words(sentence(text), "hint") for text in after]
+    return blocks
+
+
+def equal_ones_together(schemes: dict[str, Any]) -> dict[str, Any]:
+    """Those of which the same was found, by all their names."""
+    found: list[tuple[list[str], dict[str, Any]]] = []
+    for name, one in schemes.items():
+        names = next((names for names, other in found if one == other), None)
+        if names is None:
+            found.append(([name], one))
+        else:
+            names.append(name)
+    return {" and ".join(names): one for names, one in found}
+
+
 def schemes_text(schemes: dict[str, Any], reached: int) -> str:
-    rows = [("scheme", "what", "toeplitz", "symmetry", "with distance", "beyond", "index probe", "order probe")]
-    similar = [("similarity by distance", *map(str, range(DISTANCES)))]
+    turning = turns_rows(schemes)
+    turned = f"\n{table(turning)}\n{BRACKETS}\n\n" if turning else ""
+    columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in meanings(reached).items()), 120)
+    told = [columns, f"Probes and shifts need {FEWEST} positions.", *refusals(schemes)]
+    return f"{table(scheme_rows(schemes))}\n\n{table(similar_rows(schemes))}\n{turned}" + "\n".join(told)
+
+
+def scheme_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [
+        ("scheme", "what", "toeplitz", "symmetry", "with distance", "beyond", "index probe", "order probe")
+    ]
     for name, one in schemes.items():
         shape, probes = one["shape"], one.get("probes")
         tied = "-" if shape["distance_correlation"] is None else f"{shape['distance_correlation']:+.2f}"
@@ -130,52 +185,81 @@ def schemes_text(schemes: dict[str, Any], reached: int) -> str:
             read = index, f"{probes['order_error']:.1%}"
         errors = f"{shape['toeplitz_error']:.4f}", f"{shape['symmetry_error']:.4f}"
         rows.append((name, f"{one['class']}: {one['kind']}", *errors, tied, past, *read))
+    return rows
+
+
+def similar_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
+    def told(name: str, what: str) -> str:
+        return f"{name}, {what}" if name else what
+
+    rows: list[tuple[str, ...]] = [("similarity by distance", *map(str, range(DISTANCES)))]
+    for name, one in schemes.items():
         near = [f"{value:.4g}" for value in one["similarity"][:DISTANCES]]
-        similar.append((f"{name}, {'dot' if 'cosine' in one else 'score'}", *near, *[""] * (DISTANCES - len(near))))
+        rows.append((told(name, "dot" if "cosine" in one else "score"), *near, *[""] * (DISTANCES - len(near))))
         if "cosine" in one:
             near = [f"{value:.4f}" for value in one["cosine"][:DISTANCES]]
-            similar.append((f"{name}, cosine", *near, *[""] * (DISTANCES - len(near))))
-    refusals = {one["beyond"]["refused"] for one in schemes.values()} - {None}
-    return (
-        f"{table(rows)}\n\n{table(similar)}\n{turns_text(schemes)}"
-        "toeplitz, symmetry: 0 where only the distance counts. with distance: correlation of similarity with |i - j|.\n"
-        f"beyond: at {reached} positions past the first {reached}, which data reached, numbers outside their range.\n"
-        "index probe: mean error of a linear guess of the position, and of guessing the middle; order probe: pairs judged\n"
-        "wrongly; going on by k: variance missed by the best linear map from each position to the k-th after it, and the\n"
-        f"rotation of single pairs of dimensions. Probes and shifts need {FEWEST} positions."
-        + "".join(f"\n{one}" for one in refusals)
-    )
+            rows.append((told(name, "cosine"), *near, *[""] * (DISTANCES - len(near))))
+    return rows
 
 
-def turns_text(schemes: dict[str, Any]) -> str:
+def turns_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
     """What going on by k positions does to the vectors, where some are added."""
     told = {name: one for name, one in schemes.items() if "turns" in one}
-    if not told:
-        return ""
-    rows = [("scheme", "going on by", "missed by any map", *(f"pair {pair} turns" for pair in range(PAIRS)))]
+    rows: list[tuple[str, ...]] = [
+        ("scheme", "going on by", "missed by any map", *(f"pair {pair} turns" for pair in range(PAIRS)))
+    ]
     for name, one in told.items():
         for shift, pairs in one["turns"].items():
             degrees = [f"{turn['degrees']:.1f}° ({turn['missed']:.0%})" for turn in pairs]
             rows.append((name, shift, f"{one['shift_error'][shift]:.2g}", *degrees, *[""] * (PAIRS - len(degrees))))
-    return f"\n{table(rows)}\nin brackets: the share of a pair's variance that its rotation misses, 0% for sinusoids.\n\n"
+    return rows if told else []
+
+
+def meanings(reached: int) -> dict[str, str]:
+    """Of the columns."""
+    return {
+        "toeplitz, symmetry": "0 where only the distance counts",
+        "with distance": "correlation of similarity with |i - j|",
+        "beyond": f"at {reached} positions past the first {reached}, which data reached, numbers outside their range",
+        "index probe": "mean error of a linear guess of the position, and of guessing the middle",
+        "order probe": "pairs judged wrongly",
+        "going on by k": "variance missed by the best linear map from each position to the k-th after it, and the rotation of "
+        "single pairs of dimensions",
+    }
+
+
+def refusals(schemes: dict[str, Any]) -> list[str]:
+    return sorted({one["beyond"]["refused"] for one in schemes.values()} - {None})
 
 
 def lengths_text(lengths: dict[str, Any]) -> str:
+    over, after = about_lengths(lengths)
+    return f"{over}\n{table(lengths_rows(lengths))}\n" + "\n".join(after)
+
+
+def about_lengths(lengths: dict[str, Any]) -> tuple[str, list[str]]:
+    """What stands before the table, and what after it."""
+    over = (
+        f"{lengths['sentences']} sentences of the validation data, the longest of {lengths['longest']} target tokens; joined: "
+        f"2 to {JOINED} of them in a row"
+    )
+    compare = (
+        "sentences in a row are new to the model besides being long: compare alone and joined of one length, then joined "
+        f"before and after {lengths['longest']}."
+    )
+    return over, [compare, *([f"longer ones are refused: {lengths['refused']}"] if lengths["refused"] else [])]
+
+
+def lengths_rows(lengths: dict[str, Any]) -> list[tuple[str, ...]]:
     columns = [("alone", "sentences"), ("joined", "sentences"), ("joined_by_position", "tokens")]
     spans = {one["first"]: f"{one['first']}-{one['last']}" for name, _ in columns for one in lengths[name]}
     heads = [(f"{name}, {count}".replace("_", " "), "loss", "accuracy") for name, count in columns]
-    rows = [("target tokens", *(cell for head in heads for cell in head))]
+    rows: list[tuple[str, ...]] = [("target tokens", *(cell for head in heads for cell in head))]
     for first in sorted(spans):
         parts = [next((one for one in lengths[name] if one["first"] == first), None) for name, _ in columns]
         told = [cells(one, count) for one, (_, count) in zip(parts, columns, strict=True)]
         rows.append((spans[first], *(cell for part in told for cell in part)))
-    note = f"\nlonger ones are refused: {lengths['refused']}" if lengths["refused"] else ""
-    return (
-        f"{lengths['sentences']} sentences of the validation data, the longest of {lengths['longest']} target tokens; joined: "
-        f"2 to {JOINED} of them in a row\n{table(rows)}\n"
-        "sentences in a row are new to the model besides being long: compare alone and joined of one length, then joined "
-        f"before and after {lengths['longest']}.{note}"
-    )
+    return rows
 
 
 def cells(one: dict[str, Any] | None, count: str) -> tuple[str, str, str]:
@@ -183,21 +267,29 @@ def cells(one: dict[str, Any] | None, count: str) -> tuple[str, str, str]:
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Every scheme's encoding and similarity as PNG, SVG or PDF."""
-    import torch
-
+    """Every scheme's encoding, similarity and turns as SVG, PNG or PDF."""
     from heedful.errors import ConfigError
-    from heedful.inspection.position_pictures import Drawn, draw_positions
-    from heedful.inspection.positions import Encoding
+    from heedful.inspection.plots import save
+    from heedful.inspection.position_pictures import picture
 
     if not found["schemes"]:
         raise ConfigError("this model has no position scheme, so there is none to draw")
-    drawn = {
+    save(picture(drawn_of(found["schemes"])), path)
+
+
+def drawn_of(schemes: dict[str, Any]) -> dict[str, Drawn]:
+    import torch
+
+    from heedful.inspection.position_pictures import Drawn
+    from heedful.inspection.positions import Encoding
+    from heedful.inspection.shifts import Turn
+
+    return {
         name: Drawn(
             Encoding(one["kind"], torch.tensor(one["encoding"]), one["first"], one["columns"]),
             torch.tensor(one["similarity"]),
             one["class"].lower(),
+            {shift: [Turn(**turn) for turn in turns] for shift, turns in one.get("turns", {}).items()},
         )
-        for name, one in found["schemes"].items()
+        for name, one in schemes.items()
     }
-    draw_positions(drawn, path)

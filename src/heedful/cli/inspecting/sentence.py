@@ -74,8 +74,17 @@ def maps_of(seen: Inspection, where: Where) -> list[Map]:
     of_kind = [one for one in seen.trace.maps if where.kind in (None, one.kind.name)]
     layers = [one.layer for one in of_kind]
     if where.layer is not None and where.layer not in layers:
-        raise ConfigError(f"--layer: given {where.layer}, expected one of: {', '.join(map(str, layers))}")
+        expected = f"expected one of: {', '.join(map(str, layers))} (the layers of kind {where.kind!r} that have heads)"
+        every = "; ".join(f"{kind} {', '.join(map(str, found))}" for kind, found in layers_by_kind(seen).items())
+        raise ConfigError(f"--layer: given {where.layer}, {expected}", hint=f"layers that have heads, by kind: {every}")
     return [one for one in of_kind if where.layer in (None, one.layer)]
+
+
+def layers_by_kind(seen: Inspection) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for one in seen.trace.maps:
+        found.setdefault(one.kind.name, []).append(one.layer)
+    return found
 
 
 def shown_maps(seen: Inspection, where: Where) -> list[Map]:

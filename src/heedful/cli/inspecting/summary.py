@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from heedful.inspection.maps import Map
     from heedful.worker import Worker
 
-# How to ask, what it tells, and what a run must have: attention, at a source or in a text; a position scheme; words to say,
-# of a translation or of a text; experts.
+# How to ask, what it tells, and what a run must have: attention, at a source that it translates, in one but never at it from
+# the translation, or in a text; a position scheme; words to say, of a translation or of a text; experts.
 ASK = (
     ('"a sentence"', "its translation, alignment, and what every head looked at", "source"),
+    ('"a sentence"', "its translation, and what every head looked at", "apart"),
     ('"a sentence"', "what every head looked at", "text"),
     ('"a sentence" --kind {kind} --layer {layer} --head {head}', "one map in full", "attention"),
     ('"a sentence" --html look.html', "all of it as one page for a browser", "attention"),
@@ -31,9 +32,10 @@ ASK = (
         "the alignment as a picture; with --kind a wall of heads, with --head one map",
         "source",
     ),
-    ('"a sentence" --kind {kind} --picture look.svg', "a wall of heads; with --head one map", "text"),
+    ('"a sentence" --kind {kind} --picture look.svg', "a wall of heads; with --head one map", "unaligned"),
     ('"a sentence" --lens', "what each layer would say next", "words"),
-    ('"a sentence" --saliency', "gradient x input beside attention", "translating"),
+    ('"a sentence" --saliency', "gradient x input beside attention", "source"),
+    ('"a sentence" --saliency', "gradient x input of what was read", "unlooked"),
     ('"a sentence" --saliency', "gradient x input of what was read before", "reading"),
     ('"a sentence" --alternatives 0', "what else might have been said at a token", "words"),
     ("--heads", "what each head does, and how much depends on it", "attention"),
@@ -95,13 +97,23 @@ def has_experts(model: nn.Module) -> bool:
 def asks_of(task: str, maps: Sequence[Map], *, has_positions: bool, has_experts: bool) -> dict[str, str]:
     """What can be asked of such a run -> what it tells."""
     speaks = task in ("translation", "language")
-    known = {"positions": has_positions, "words": speaks, "translating": task == "translation", "reading": task == "language"}
-    known["experts"] = has_experts and task == "translation"
-    has = {name for name, is_so in known.items() if is_so}
     some = [one for one in maps if len(one.weights)]  # a layer may have lost all its heads
+    looks = any(one.kind.queries == "target" and one.kind.keys != "target" for one in some) and task == "translation"
+    known = {
+        "attention": bool(some),
+        "source": looks,
+        "apart": bool(some) and task == "translation" and not looks,
+        "text": bool(some) and task == "language",
+        "unaligned": bool(some) and not looks,
+        "unlooked": task == "translation" and not looks,
+        "reading": task == "language",
+        "words": speaks,
+        "positions": has_positions,
+        "experts": has_experts and task == "translation",
+    }
+    has = {name for name, is_so in known.items() if is_so}
     if not some:
         return {how: what for how, what, needs in ASK if needs in has}
-    has |= {"attention", "text" if task == "language" else "source"}
     one = next(one for one in some if one.kind.name == some[-1].kind.name)  # the first layer of the last kind
     place = {"kind": one.kind.name, "layer": one.layer, "head": min(1, len(one.weights) - 1)}
     return {how.format(**place): what for how, what, needs in ASK if needs in has}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from heedful.cli.output import table
 
 if TYPE_CHECKING:
+    from heedful.inspection.report.blocks import Block
     from heedful.search import SearchConfig
     from heedful.studies.whatif import Pair
     from heedful.tasks.translating import System
@@ -132,19 +133,10 @@ def patched_found(system: System, pair: Pair, other: str) -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    numbered = " ".join(f"{at}:{piece}" for at, piece in enumerate([*found["target_tokens"], found["end"]]))
-    parts = [numbered]
+    parts = [" ".join(numbered(found))]
     if "alternatives" in found:
-        rows = [("at " + str(found["at"]), "probability", "")]
-        rows += [(one["piece"], f"{one['probability']:.4f}", "<- said" * one["chosen"]) for one in found["alternatives"]]
-        parts.append(table(rows))
-    if "instead" in found:
-        one = found["instead"]
-        parts.append(f"with {one['token']!r} there: {one['translation']}  (log p {one['log_probability']:.3f})")
-    if "without" in found:
-        one = found["without"]
-        told = f"what was said before {'gains' if one['change'] > 0 else 'loses'} {abs(one['change']):.3f} nats"
-        parts.append(f"without {', '.join(one['heads'])}: {one['translation']}  (log p {one['log_probability']:.3f}; {told})")
+        parts.append(table(alternatives_rows(found)))
+    parts += told(found)
     if "saliency" in found:
         parts.append(saliency_text(found, found["saliency"]))
     if "patched" in found:
@@ -152,10 +144,53 @@ def as_text(found: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def saliency_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
+def as_blocks(found: dict[str, Any]) -> list[Block]:
+    from heedful.inspection.report.blocks import Heading, Table, Words, sentence
+
+    blocks: list[Block] = [Words(f"What is said, numbered: {' '.join(numbered(found))}", "hint")]
+    if "alternatives" in found:
+        shares = [one["probability"] for one in found["alternatives"]]
+        rows = [("token", "probability", ""), *((*row[:2], row[2].replace("<-", "←")) for row in alternatives_rows(found)[1:])]
+        blocks += [Heading(f"What else might be said at {found['at']}"), Table(rows, "alternatives", {1: shares})]
+    blocks += [Words(sentence(text)) for text in told(found)]
+    if "saliency" in found:
+        blocks += [Heading("What each token rests on"), *saliency_blocks(found, found["saliency"])]
+    if "patched" in found:
+        blocks += [Heading(f"Inner states put into {found['patched']['other']!r}"), *patched_blocks(found, found["patched"])]
+    return blocks
+
+
+def numbered(found: dict[str, Any]) -> list[str]:
+    return [f"{at}:{piece}" for at, piece in enumerate([*found["target_tokens"], found["end"]])]
+
+
+def alternatives_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    rows = [(one["piece"], f"{one['probability']:.4f}", "<- said" * one["chosen"]) for one in found["alternatives"]]
+    return [("at " + str(found["at"]), "probability", ""), *rows]
+
+
+def told(found: dict[str, Any]) -> list[str]:
+    """What was said instead, with a token given or heads taken away."""
+    parts = []
+    if "instead" in found:
+        one = found["instead"]
+        parts.append(f"with {one['token']!r} there: {one['translation']}  (log p {one['log_probability']:.3f})")
+    if "without" in found:
+        one = found["without"]
+        change = f"what was said before {'gains' if one['change'] > 0 else 'loses'} {abs(one['change']):.3f} nats"
+        parts.append(f"without {', '.join(one['heads'])}: {one['translation']}  (log p {one['log_probability']:.3f}; {change})")
+    return parts
+
+
+def sides_of(found: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Tokens that are said, and those that were read, or said before where nothing was read."""
     said = [*found["target_tokens"], found["end"]]
+    return said, [*found["source_tokens"], found["end"]] if found["source_tokens"] else ["start", *said[:-1]]
+
+
+def saliency_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
+    said, read = sides_of(found)
     alone = not found["source_tokens"]
-    read = ["start", *said[:-1]] if alone else [*found["source_tokens"], found["end"]]
     side = "target" if alone else "source"
     named = {
         side: f"gradient x input of each {'earlier' if alone else 'source'} token",
@@ -163,22 +198,61 @@ def saliency_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
     }
     parts = []
     for name, what in named.items():
-        unit, told = unit_of(seen[name])
-        parts += [f"{what}, in {told}", matrix(said, read, [[value / unit for value in row] for row in seen[name]])]
+        unit, called = unit_of(seen[name])
+        parts += [f"{what}, in {called}", matrix(said, read, [[value / unit for value in row] for row in seen[name]])]
     if "attention" in seen:
         parts += ["attention, mean of all layers and heads", matrix(said, read, seen["attention"])]
-        told = ", ".join(f"{name} {value:+.2f}" for name, value in seen["agreement"].items())
-        parts.append(f"how far they rank source tokens as attention does, Kendall's tau (1: alike, 0: unrelated): {told}")
+        agreed = ", ".join(f"{name} {value:+.2f}" for name, value in seen["agreement"].items())
+        parts.append(f"how far they rank source tokens as attention does, Kendall's tau (1: alike, 0: unrelated): {agreed}")
     return "\n".join([*parts, seen["note"]])
 
 
+def saliency_blocks(found: dict[str, Any], seen: dict[str, Any]) -> list[Block]:
+    from heedful.cli.inspecting.picturing import about_saliency, saliency_sketches
+    from heedful.inspection.report.blocks import Pictures, Words, sentence
+
+    caption = f"{sentence('; '.join(about_saliency(seen)))}."
+    return [Pictures(saliency_sketches(seen, *sides_of(found)), caption), Words(seen["note"], "note")]
+
+
 def patched_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
+    parts = [patched_told(seen)]
+    parts += [matrix(*won) for won in won_back(found, seen).values()]
+    return "\n".join([*parts, *not_patched(seen)])
+
+
+def patched_blocks(found: dict[str, Any], seen: dict[str, Any]) -> list[Block]:
+    import torch
+
+    from heedful.inspection.report.blocks import Pictures, Words, sentence
+    from heedful.inspection.sketch import heat_map
+
+    sketches = []
+    for side, (names, labels, won) in won_back(found, seen).items():
+        values = torch.tensor(won)
+        most = max(float(values.abs().max()), 1e-12)
+        sketches.append(heat_map(values, names, labels, f"nats won back, at each {side} token", most, "signed"))
+    drawn = [Pictures(sketches, "Blue: what was said becomes likelier; red: less likely.")] if sketches else []
+    return [Words(sentence(patched_told(seen))), *drawn, *(Words(sentence(text)) for text in not_patched(seen))]
+
+
+def patched_told(seen: dict[str, Any]) -> str:
     first, second = (sum(seen["log_probability"][name]) for name in ("source", "other"))
-    parts = [
+    return (
         f"log p of the target: {first:.3f} after this source, {second:.3f} after {seen['other']!r}. Nats won back when one "
         "position takes the value it has with this source:"
-    ]
+    )
+
+
+def not_patched(seen: dict[str, Any]) -> list[str]:
+    left = ", ".join(seen["left_out"])
+    return [f"not patched, for the sources differ in length: {left}"] if left else []
+
+
+def won_back(found: dict[str, Any], seen: dict[str, Any]) -> dict[str, tuple[list[str], list[str], list[list[float]]]]:
+    """Of the source and of the target, as far as there is any: places, tokens, and nats."""
     sides = {"source": [*found["source_tokens"], found["end"]], "target": [*found["target_tokens"], found["end"]]}
+    won = {}
     for side, labels in sides.items():
         ours = [
             one
@@ -187,11 +261,8 @@ def patched_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
         ]
         ours = [one for one in ours if len(one["change"]) == len(labels)]
         if ours:
-            won = [[sum(tokens) for tokens in one["change"]] for one in ours]
-            parts.append(matrix([one["name"] for one in ours], labels, won))
-    if seen["left_out"]:
-        parts.append(f"not patched, for the sources differ in length: {', '.join(seen['left_out'])}")
-    return "\n".join(parts)
+            won[side] = [one["name"] for one in ours], labels, [[sum(tokens) for tokens in one["change"]] for one in ours]
+    return won
 
 
 def unit_of(values: Sequence[Sequence[float]]) -> tuple[float, str]:

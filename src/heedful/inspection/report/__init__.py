@@ -1,6 +1,6 @@
 """The report: one HTML file that holds a trace and the page to read it with, and asks the network for nothing.
 
-    write_page(title, footer, facts, numbers) -> text
+    write_page(title, footer, facts, numbers, sections) -> text
 
 The numbers go into one packed block: for each array all first bytes, then all second bytes and so on, which packs better,
 then deflate and base64. They are float32 as long as the file stays small enough to be mailed, else weights are
@@ -16,10 +16,12 @@ import zlib
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from heedful.inspection.report.blocks import Block, as_html
 
 EXACT = 100_000  # weights that are kept as float32
 LEVEL = 9
@@ -56,10 +58,19 @@ def planes(coding: str, array: Tensor) -> bytes:
     return numbers.view(torch.uint8).t().contiguous().numpy().tobytes()
 
 
-def write_page(title: str, footer: str, facts: dict[str, Any], numbers: Numbers) -> str:
-    """facts: what the scripts know (see `tasks/reporting.py`); the numbers are added here."""
-    content = facts | {"arrays": numbers.shapes, "numbers": numbers.packed()}
+class Section(NamedTuple):
+    """What another part found: as it is shown, and all of it by name: texts, numbers, rows of a table, or parts of parts."""
+
+    title: str
+    blocks: Sequence[Block]
+    found: dict[str, Any]
+
+
+def write_page(title: str, footer: str, facts: dict[str, Any], numbers: Numbers, sections: Sequence[Section] = ()) -> str:
+    """facts: what the scripts know (see `studies/reporting.py`); the numbers and what sections found are added here."""
+    content = facts | {"sections": [one.found for one in sections], "arrays": numbers.shapes, "numbers": numbers.packed()}
     parts = {"title": escape(title), "footer": escape(footer), "data": as_script(content)}
+    parts["sections"] = "\n".join(f"<section><h2>{escape(one.title)}</h2>{as_html(one.blocks)}</section>" for one in sections)
     parts |= {"style": asset("page.css"), "script": "\n".join(asset(name) for name in SCRIPTS)}
     return filled(asset("template.html"), parts)
 

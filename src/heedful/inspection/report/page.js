@@ -183,6 +183,7 @@ async function begin() {
   else byId("about-sentence").remove();
   showAlignment();
   showMore();
+  showContents();
   byId("theme").addEventListener("click", () => {
     document.documentElement.dataset.theme = isDark() ? "light" : "dark";
     if (facts.kinds.length) showAll();

@@ -39,8 +39,19 @@ function rendered(found, level = 4) {
 }
 
 function showMore() {
-  for (const { title, text, found } of facts.sections) {
-    byId("more").append(make("section", { "aria-label": title }, make("h2", {}, title), make("pre", { tabindex: 0 }, text),
-      make("details", {}, make("summary", {}, "All of its data"), ...rendered(found))));
-  }
+  byId("more").querySelectorAll("section").forEach((section, i) => {
+    section.setAttribute("aria-label", section.querySelector("h2").textContent);
+    const all = make("details", { class: "all" }, make("summary", {}, "All of its data"));
+    all.addEventListener("toggle", () => { if (all.children.length === 1) all.append(...rendered(facts.sections[i])); });
+    section.append(all);
+  });
+}
+
+// Where a page has several sections, links to them stand at its top.
+function showContents() {
+  const titles = [...document.querySelectorAll("main section h2")];
+  if (titles.length < 3) return;
+  titles.forEach((title, i) => { title.id ||= `section-${i}`; });
+  byId("contents").append(...titles.map((title) => make("a", { href: `#${title.id}` }, title.textContent)));
+  byId("contents").hidden = false;
 }

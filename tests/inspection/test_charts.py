@@ -1,0 +1,79 @@
+"""Charts: what is drawn is what was given, at its place."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from heedful.inspection.charts import curve, dials, field, ticks
+from heedful.inspection.sketch import ACCENT, FAINT, Cells, Curve, Label, stacked
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(0.0, 63.0), (28.2, 64.0), (-1.08, 1.08), (3e-5, 9e-5), (-4000.0, 120.0), (2.0, 2.0)]
+)
+def test_ticks_are_few_round_numbers_inside_and_equally_far_apart(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 1 <= len(found) <= 8 and all(low <= at <= high for at in found)
+    steps = {round(b - a, 10) for a, b in pairwise(found)}
+    assert len(steps) <= 1
+    for step in steps:
+        mantissa = step / 10 ** math.floor(math.log10(step) + 1e-9)
+        assert round(mantissa, 6) in (1, 2, 5, 10)
+    if high > low:
+        assert len(found) >= 2
+
+
+def test_positions_are_counted_in_whole_numbers() -> None:
+    assert ticks(0, 3, whole=True) == [0, 1, 2, 3]
+    assert ticks(-2, 2, whole=True) == [-2, -1, 0, 1, 2]
+
+
+def test_a_curve_goes_through_its_values_and_its_labels_stand_at_their_heights() -> None:
+    values = [64.0, 62.1, 40.0, 30.5, 33.0]
+    sketch = curve(values, "similarity", "distance", "p · p′")
+    line = next(mark for mark in sketch.marks if isinstance(mark, Curve) and mark.colour == ACCENT)
+    heights = {float(mark.text): mark.y for mark in sketch.marks if isinstance(mark, Label) and mark.anchor == "end"}
+    (low, y), *_, (high, v) = sorted(heights.items())
+    assert high > low and len(line.points) == len(values)
+    for value, (_, found) in zip(values, line.points, strict=True):
+        assert found == pytest.approx(y + (value - low) / (high - low) * (v - y), abs=1e-6)
+    across = [x for x, _ in line.points]
+    assert len({round(b - a, 6) for a, b in pairwise(across)}) == 1
+    assert all(0 <= x <= sketch.width and 0 <= up <= sketch.height for x, up in line.points)
+
+
+def test_a_field_has_one_pixel_for_each_value_and_its_columns_have_their_numbers() -> None:
+    values = torch.rand(6, 12)
+    sketch = field(
+        values, "biases", "signed", most=1.0, across=("distance", -11), down=("head", list("abcdef")), ends=("-1", "1")
+    )
+    cells = next(mark for mark in sketch.marks if isinstance(mark, Cells))
+    assert torch.equal(cells.values, values)
+    labels = {mark.text: mark for mark in sketch.marks if isinstance(mark, Label)}
+    assert labels["0"].x == pytest.approx(cells.x + cells.width * 11.5 / 12)  # the last of the columns from -11 on
+    assert labels["a"].y == pytest.approx(cells.y + cells.height / 12)
+
+
+def test_hands_point_where_they_were_turned_to_and_are_pale_where_that_misses_much() -> None:
+    turns = [[(90.0, 0.0), (-45.0, 0.9)], [(180.0, 0.2)]]
+    sketch = dials(turns, "turns", ["on by 1", "on by 2"], lambda pair: f"pair {pair}")
+    hands = [mark for mark in sketch.marks if isinstance(mark, Curve) and mark.width > 2]
+    found = [math.degrees(math.atan2(y - v, u - x)) for (x, y), (u, v) in (hand.points for hand in hands)]
+    assert found == [pytest.approx(90), pytest.approx(-45), pytest.approx(180)]
+    assert [hand.colour for hand in hands] == [ACCENT, FAINT, ACCENT]
+    written = [mark.text for mark in sketch.marks if isinstance(mark, Label)]
+    assert {"90.0°", "-45.0°", "180.0°", "pair 1", "on by 2"} <= set(written)
+
+
+def test_what_is_stacked_stands_below_what_came_before() -> None:
+    one = curve([1.0, 2.0], "one", "x", "y")
+    both = stacked(one, one)
+    half = len(one.marks)
+    assert both.height == 2 * one.height and both.width == one.width
+    for before, after in zip(both.marks[:half], both.marks[half:], strict=True):
+        if isinstance(before, Label) and isinstance(after, Label):
+            assert (after.x, after.y) == (before.x, before.y + one.height)
