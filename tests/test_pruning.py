@@ -57,6 +57,7 @@ def test_the_smaller_run_says_the_same_and_goes_on(gated: Path, tmp_path: Path, 
     told = json.loads(capsys.readouterr().out)
     assert told["heads"] == {"encoder": [1, 2], "decoder": [2, 0], "cross": [2, 2]}
     assert told["parameters"] < told["parameters_before"]
+    assert (told["sentences"], told["translated"]) == (60, 4)  # the recipe's validation data, and task.validation_sentences
     assert_close(logits(model_of(small)), logits(model_of(gated)), atol=1e-5, rtol=0)
     assert not gates(model_of(small))
     assert heedful.load(small).translate(LINES) == heedful.load(gated, "last").translate(LINES)
@@ -66,6 +67,21 @@ def test_the_smaller_run_says_the_same_and_goes_on(gated: Path, tmp_path: Path, 
     assert heed("train", small / "config.toml", "training.steps=8") == 0
     assert checkpoint.load_state(small / "checkpoints" / "step-8")["journey"]["step"] == 8
     assert "| encoder | 4 | 3 | 1, 2 |" in (small / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [(4, "(60 sentences, of which the first 4 were translated for bleu and chrf)"), (0, "(60 sentences)")],
+)
+def test_a_score_says_how_many_sentences_stand_behind_it(
+    first: int, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    assert heed("train", recipe, f"task.validation_sentences={first}", "training.steps=2", "--run", run) == 0
+    capsys.readouterr()
+    assert heed("prune", run, "--out", tmp_path / "small", "--keep", "encoder=2", "--sentences", "4") == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("valid ")]
+    assert line.endswith(expected) and " bleu " in line
 
 
 def test_a_ranking_needs_no_gates_and_a_smaller_run_can_lose_more(gated: Path, tmp_path: Path) -> None:

@@ -60,10 +60,14 @@ class Pruned(NamedTuple):
     parameters: int
     parameters_before: int
     figures: dict[str, float]  # on the validation data
+    sentences: int | None  # of that data, where it is sentences to be translated
+    translated: int | None  # of those, the first so many, by which translations are judged
 
 
 class Judged(NamedTuple):
     figures: dict[str, float]
+    sentences: int | None
+    translated: int | None
     signatures: dict[str, str]
 
 
@@ -111,7 +115,7 @@ def prune(
         origin = {"run": str(path), "checkpoint": worker.checkpoint.name, "heads": before, "left": left}
         run_folder.write_facts(folder, run_folder.read_facts(path) | {"pruned": origin})
         write(smaller, folder, made, found)
-    return Pruned(folder, left, before, size(small), size(model), found.figures)
+    return Pruned(folder, left, before, size(small), size(model), found.figures, found.sentences, found.translated)
 
 
 def journey_of(run: Path, taken: Path) -> Journey:
@@ -130,12 +134,13 @@ def module_of(worker: Worker) -> nn.Module:
 def judged(worker: Any) -> Judged:
     """On the validation data, as training would."""
     if not isinstance(worker, build.Translator):
-        return Judged(worker.judge("valid"), {})
+        return Judged(worker.judge("valid"), None, None, {})
     data, asked = worker.run.data, worker.run.task
     assert isinstance(asked, TranslationConfig), "whoever translates has a run of translation"
     examples = build.examples_of(splits_of(data).valid, data.max_ratio)
     found = evaluate(worker.system, examples, worker.run.search, asked.validation_metrics, asked.validation_sentences)
-    return Judged(found.figures, {name: score.signature for name, score in found.scores.items()})
+    signatures = {name: score.signature for name, score in found.scores.items()}
+    return Judged(found.figures, len(examples.sources), len(found.translations), signatures)
 
 
 def choose(worker: Worker, choice: Choice) -> Kept:

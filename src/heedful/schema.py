@@ -74,6 +74,14 @@ def explicit(config: Config, path: str) -> bool:
     return name in owner.model_fields_set
 
 
+def blamed(config: Config, problem: Problem) -> Problem:
+    """The same, which does not say that a value was given where it is the default."""
+    if problem.path not in type(config).model_fields or explicit(config, problem.path):
+        return problem
+    said = problem.sentence.removeprefix("given ")
+    return problem if said == problem.sentence else problem._replace(sentence=f"the default is {said}")
+
+
 def unused(config: Config, reasons: Mapping[str, str]) -> list[Problem]:
     """One problem for each field of {path: why it has no effect} that was set all the same.
 

@@ -40,7 +40,12 @@ CASES = {
     ),
     "tied embeddings of separate vocabularies": (
         ["tokenizer.shared=false"],
-        "{recipe}:11: model.tie: given 'all', but the vocabularies are separate; expected 'output' or 'none' with "
+        "{recipe}:11: model.tie: the default is 'all', but the vocabularies are separate; expected 'output' or 'none' with "
+        "tokenizer.shared = false",
+    ),
+    "tied embeddings of separate vocabularies, asked for": (
+        ["tokenizer.shared=false", "model.tie=all"],
+        "command line: model.tie: given 'all', but the vocabularies are separate; expected 'output' or 'none' with "
         "tokenizer.shared = false",
     ),
     "an unknown metric": (

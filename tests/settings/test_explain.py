@@ -387,3 +387,16 @@ def test_a_config_that_holds_itself_is_explained_too() -> None:
         "  command line: left.left.size: given 0, expected a whole number > 0\n"
         "  command line: zzz: unknown key; expected one of: left, size"
     )
+
+
+def test_a_wrong_item_is_told_once_though_without_it_the_list_would_be_too_short() -> None:
+    class Stack(Config):
+        layers: tuple[Literal["lstm", "gru"], ...] = Field(("gru",), min_length=1)
+
+    for given, expected in {
+        "['lsm']": "layers.0: given 'lsm', expected one of: lstm, gru\n\nhint: did you mean 'lstm'?",
+        "[]": "layers: given [], expected a list of one or more of: lstm, gru",
+    }.items():
+        with pytest.raises(ConfigError) as caught:
+            read_settings(Stack, None, [f"layers={given}"])
+        assert str(caught.value) == f"command line: {expected}"

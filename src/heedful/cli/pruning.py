@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heedful.cli.output import Device, Json, put, table, talk
+
+if TYPE_CHECKING:
+    from heedful.pruning import Pruned
 
 
 def prune(
@@ -41,8 +44,18 @@ def prune(
     ]
     print(table([("heads", "before", "left", "in each layer"), *rows]))
     print(f"parameters {made.parameters:,} of {made.parameters_before:,} ({made.parameters / made.parameters_before:.1%})")
-    print("valid  " + "  ".join(f"{name} {value:.4g}" for name, value in made.figures.items()))
+    print("valid  " + "  ".join(f"{name} {value:.4g}" for name, value in made.figures.items()) + judged_by(made))
     talk(f"run folder: {made.run}")
+
+
+def judged_by(made: Pruned) -> str:
+    """How many sentences stand behind the figures."""
+    if made.sentences is None:
+        return ""
+    if not made.translated or made.translated == made.sentences:
+        return f"  ({made.sentences:,} sentences)"
+    names = " and ".join(name for name in made.figures if name not in ("loss", "perplexity"))
+    return f"  ({made.sentences:,} sentences, of which the first {made.translated:,} were translated for {names})"
 
 
 def counts(given: list[str]) -> dict[str, int]:

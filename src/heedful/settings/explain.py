@@ -98,6 +98,8 @@ def _explain_item(start: Spot, item: ErrorDetails) -> list[Problem]:
         return [Problem(write_key(spot.path), f"missing, expected {describe(spot.kind)}")]
     if is_union(peel(spot.kind)[0]):
         return _explain_union(spot)
+    if item["type"] == "too_short" and isinstance(spot.given, Sequence) and len(spot.given) >= item["ctx"]["min_length"]:
+        return []  # only without the items that were refused, each of which has its own problem
     if item["type"] in EXPECTED:
         return [Problem(write_key(spot.path), f"given {written(spot.given)}, expected {EXPECTED[item['type']]}")]
     return [_unexpected(spot)]
