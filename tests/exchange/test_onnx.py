@@ -23,7 +23,9 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("gpt", {"position": "alibi"}),
     ("convs2s", {}),
     ("bytenet", {}),
-    ("mixed", {"encoder": ("self-attention", "convolution"), "decoder": ("convolution", "restricted"), "window": 3}),
+    ("bahdanau", {}),
+    ("luong", {"scope": "local-p", "radius": 2}),
+    ("mixed", {"encoder": ("restricted", "lstm"), "decoder": ("gru", "restricted"), "window": 3}),
 ]
 
 
@@ -55,8 +57,7 @@ def beams_go_their_own_way(model: Any, exported: Any) -> None:
     assert_close(answers[1], answers[0], atol=1e-5, rtol=0)
 
 
-def test_who_reads_token_after_token_is_refused_and_others_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="one length only") as refusal:
-        write_graphs(tiny_model(Variant("bahdanau", ())), tmp_path)
-    assert "transformer" in str(refusal.value)
-    assert not list(tmp_path.iterdir())
+def test_a_model_bound_to_one_length_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="for sequences of any length") as refusal:
+        write_graphs(tiny_model(Variant("gpt", (("reach", ("local", "compressed")), ("block", 4)))), tmp_path)
+    assert "reach" in str(refusal.value) and not list(tmp_path.iterdir())

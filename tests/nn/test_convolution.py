@@ -8,8 +8,9 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
-from heedful.nn.convolution import Convolution, line_up, normed
+from heedful.nn.convolution import Convolution, normed
 from heedful.nn.linear import linear
+from heedful.nn.lineup import line_up
 
 WINDOWS = [(1, 1), (2, 1), (3, 1), (3, 2), (4, 3)]  # kernel, dilation
 ROWS, TIME, INPUTS, OUTPUTS = 2, 9, 5, 4

@@ -55,15 +55,7 @@ def traced(function: nn.Module, given: tuple[Any, ...], shapes: dict[str, Any]) 
     try:
         return torch.export.export(function.eval(), given, dynamic_shapes=shapes, strict=False)
     except Exception as error:  # torch has several for it
-        family = type(function.model).__name__
-        if "specialized it to be a constant" not in str(error):
-            said = str(error).strip().splitlines()[0]
-            raise ConfigError(f"{family} cannot be exported to ONNX; torch.export says: {said}") from error
-        raise ConfigError(
-            f"{family} cannot be exported to ONNX: its graph would be for sources of one length only",
-            hint="recurrent layers read token after token; expected layers that read all at once: family transformer, gpt, "
-            "convs2s, bytenet, or mixed without lstm and gru",
-        ) from error
+        raise refusal(error) from error
 
 
 def put(program: Any, path: Path, inputs: list[str], outputs: list[str]) -> None:
@@ -71,8 +63,19 @@ def put(program: Any, path: Path, inputs: list[str], outputs: list[str]) -> None
         written = torch.onnx.export(program, input_names=inputs, output_names=outputs, dynamo=True, verbose=False)
     except ImportError as error:
         raise ConfigError(f"ONNX needs the packages {PACKAGES}", hint="pip install 'heedful[exchange]'") from error
+    except torch.onnx.OnnxExporterError as error:
+        raise refusal(error) from error
     assert written is not None, "with dynamo there is a program"
     written.save(path)
+
+
+def refusal(error: Exception) -> ConfigError:
+    """In one sentence, and with the first of what torch says."""
+    said = str(error.__cause__ or error).strip().splitlines()[0]
+    return ConfigError(
+        "the model as it is configured cannot become an ONNX graph for sequences of any length",
+        hint=f"a gpt whose reach is local or compressed cuts them into blocks; torch says: {said}",
+    )
 
 
 @contextmanager

@@ -23,10 +23,11 @@ from torch.nn import functional
 
 from heedful.models.family import FamilyConfig, untied
 from heedful.nn import masks
-from heedful.nn.convolution import Convolution, line_up
+from heedful.nn.convolution import Convolution
 from heedful.nn.dropout import Dropout
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Readout, linear
+from heedful.nn.lineup import line_up, taken
 from heedful.nn.rows import State, Step
 from heedful.nn.taps import Tap
 from heedful.schema import Probability, Problem
@@ -125,7 +126,7 @@ class ByteNet(nn.Module):
         lineup = None if mask is None else line_up(mask)
         count = None if lineup is None else lineup.real
         if lineup is not None:
-            tokens = tokens.take_along_dim(lineup.order, 1)
+            tokens = taken(tokens, lineup.order)
         said = state.past["said"]
         places = said[:, None] + torch.arange(tokens.shape[1], device=tokens.device)  # (rows, time)
         x = self.dropout(self.target_embedding(tokens) * self.scale)  # (rows, time, 2 dim)
@@ -136,7 +137,7 @@ class ByteNet(nn.Module):
             blocks.append(past)
         hidden = functional.relu(self.decoder_out(functional.relu(self.decoder_norm(x))))
         if lineup is not None:
-            hidden = hidden.take_along_dim(lineup.back[..., None], 1)
+            hidden = taken(hidden, lineup.back)
         new = {"blocks": blocks, "said": said + (tokens.shape[1] if count is None else count)}
         return Step(hidden, state._replace(past=new), {})
 

@@ -22,10 +22,11 @@ from torch.nn import functional
 
 from heedful.models.family import FamilyConfig, untied
 from heedful.nn.attention import Heads, Sight
-from heedful.nn.convolution import Convolution, line_up, normed
+from heedful.nn.convolution import Convolution, normed
 from heedful.nn.dropout import Dropout
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Linear, Readout
+from heedful.nn.lineup import line_up, taken
 from heedful.nn.positions import Learned, PositionSize
 from heedful.nn.rows import State, Step, Tree
 from heedful.nn.taps import Tap
@@ -223,7 +224,7 @@ class ConvS2S(nn.Module):
             self.decoder_position.check_length(time if state.filled == 0 or tokens.is_meta else int((said + new).max()))
         positions = (said[:, None] + torch.arange(time, device=tokens.device)).clamp(max=self.config.max_positions - 1)
         if lineup is not None:
-            tokens = tokens.take_along_dim(lineup.order, 1)
+            tokens = taken(tokens, lineup.order)
         embedded = self.dropout(self.decoder_position.embed(self.target_embedding(tokens), positions))  # (rows, time, dim)
         x, together = self.decoder_in(embedded), embedded.view(sources, -1, embedded.shape[-1])
         layers = []
@@ -232,7 +233,7 @@ class ConvS2S(nn.Module):
             layers.append(past)
         hidden = self.dropout(self.decoder_out(x))
         if lineup is not None:
-            hidden = hidden.take_along_dim(lineup.back[..., None], 1)
+            hidden = taken(hidden, lineup.back)
         return Step(hidden, state._replace(past={"layers": layers, "said": said + new}, filled=state.filled + time), {})
 
     def project(self, hidden: Tensor) -> Tensor:

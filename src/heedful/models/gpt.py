@@ -363,7 +363,7 @@ class GPT(nn.Module):
 
     def check_length(self, now: Now, state: State) -> None:
         """A GPU is only asked where the slots alone do not tell that everything fits."""
-        if self.position.limit is None or isinstance(state.filled, Tensor):
+        if self.position.limit is None or not isinstance(state.filled, int):
             return
         most = now.time if now.whole else now.key_positions.shape[1]
         if most > self.position.limit:

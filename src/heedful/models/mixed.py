@@ -25,10 +25,10 @@ from heedful.models.transformer import embedding
 from heedful.nn import masks
 from heedful.nn.attention import CrossAttention
 from heedful.nn.blocks import NORMS, FeedForward, Residual
-from heedful.nn.convolution import line_up
 from heedful.nn.dropout import Dropout
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Readout, linear
+from heedful.nn.lineup import line_up, taken
 from heedful.nn.positions import POSITIONS, Position, PositionSize
 from heedful.nn.rows import State, Step, Tree
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName, LayerSize
@@ -230,7 +230,7 @@ class Mixed(nn.Module):
         assert state.written is not None or state.filled == 0, "a second step needs room: tell `start` how much is to come"
         lineup = None if mask is None else line_up(mask)
         if lineup is not None:
-            tokens, mask = tokens.take_along_dim(lineup.order, 1), masks.padding(lineup.real, tokens.shape[1])
+            tokens, mask = taken(tokens, lineup.order), masks.padding(lineup.real, tokens.shape[1])
         now = None if state.written is None else follow_on(state, tokens, mask)
         x = self.begin(tokens, state, now)
         past = []
@@ -239,7 +239,7 @@ class Mixed(nn.Module):
             past.append(after)
         hidden = self.decoder_last(x)
         if lineup is not None:
-            hidden = hidden.take_along_dim(lineup.back[..., None], 1)
+            hidden = taken(hidden, lineup.back)
         if now is None:
             return Step(hidden, state._replace(filled=tokens.shape[1]), {})
         filled = state.filled + now.positions.shape[1]

@@ -9,14 +9,13 @@ Tokens that are not real are moved behind the real ones first (`line_up`), where
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
 from heedful.nn.linear import Linear, linear
+from heedful.nn.lineup import taken
 
 
 class Convolution(nn.Module):
@@ -47,26 +46,12 @@ class Convolution(nn.Module):
             kept = joined[:, x.shape[1] :]
         else:
             last = count[:, None] + torch.arange(self.reach, device=x.device)  # (rows, reach)
-            kept = joined.take_along_dim(last[..., None], 1)
+            kept = taken(joined, last)
         return self.map(self.windows(joined)), kept
 
     def beginning(self, rows: int, like: Tensor) -> Tensor:
         """The past of those who have heard nothing."""
         return like.new_zeros(rows, self.reach, self.inputs)
-
-
-class Lineup(NamedTuple):
-    """New tokens with the real ones first."""
-
-    order: Tensor  # (rows, time): which token stands here now
-    back: Tensor  # (rows, time): where each token stands now
-    real: Tensor  # (rows,): how many are
-
-
-def line_up(mask: Tensor) -> Lineup:
-    """mask (rows, time): which tokens are real."""
-    order = torch.sort(~mask, dim=1, stable=True).indices
-    return Lineup(order, order.argsort(1), mask.sum(1))
 
 
 def normed(made: Linear, std: float) -> Linear:

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.nn.dropout import Dropout
+from heedful.nn.lineup import taken
 from heedful.nn.repeated import repeated
 
 Hidden = tuple[Tensor, ...]  # the state of a layer, each (rows, dim): what it says, and an LSTM's cell
@@ -77,6 +78,8 @@ class Layer(nn.Module):
         given = functional.pad(x, (0, 1), value=1.0)  # (rows, time, inputs + 1)
         if real is not None:
             given = given * real[..., None]
+        if torch.compiler.is_exporting():
+            return self.scan(given, state)
         if given.device.type == "cpu" and torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.float16:
             with torch.autocast("cpu", enabled=False):  # oneDNN has no LSTM in float16
                 return self.call(given.float(), None if state is None else tuple(each.float() for each in state))
@@ -84,6 +87,20 @@ class Layer(nn.Module):
 
     def call(self, given: Tensor, state: Hidden | None) -> tuple[Tensor, Hidden]:
         raise NotImplementedError
+
+    def scan(self, given: Tensor, state: Hidden | None) -> tuple[Tensor, Hidden]:
+        """As `call`, by an operation that stands for any number of steps: a kernel would be followed step by step."""
+        from torch._higher_order_ops.scan import scan
+
+        walk, gates = self.walk(), functional.linear(given, self.weight)  # (rows, time, gates x dim)
+
+        def step(state: Hidden, gates: Tensor) -> tuple[Hidden, Tensor]:
+            new = walk(gates, None, state)
+            return new, new[0].clone()
+
+        first = self.beginning(given.shape[0], gates) if state is None else state
+        last, said = scan(step, first, gates.transpose(0, 1))
+        return said.transpose(0, 1), last
 
     def foresee(self, x: Tensor) -> tuple[Tensor, ...]:
         """W x + b for all tokens of x (rows, time, inputs): for each (rows, gates x dim)."""
@@ -239,9 +256,10 @@ class OneWay(nn.Module):
         if mask is None:
             return Read(*self.stack(x, None, None))
         places, padding = torch.arange(x.shape[1], device=x.device), (~mask).sum(1, keepdim=True)
-        moved = (places - padding) % x.shape[1]  # (sources, time)
-        words, last = self.stack(x.take_along_dim(moved[..., None], 1), None, places >= padding)
-        return Read(words.take_along_dim(((places + padding) % x.shape[1])[..., None], 1), last)
+        moved = torch.where(places < padding, places - padding + x.shape[1], places - padding)  # (sources, time)
+        back = torch.where(places + padding < x.shape[1], places + padding, places + padding - x.shape[1])
+        words, last = self.stack(taken(x, moved), None, places >= padding)
+        return Read(taken(words, back), last)
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -75,19 +75,24 @@ class RestrictedAttention(SequenceLayer):
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         rows, time, _ = x.shape
-        band = Band(time, self.size.window, self.size.causal)
         real = torch.ones(rows, time, dtype=torch.bool, device=x.device) if mask is None else mask
         query, key, value = self.attention.split(x)
+        heads, whole = self.attention.look, torch.compiler.is_exporting()  # how many blocks there are depends on the length
+        heard = None
+        if whole or heads.weights.wanted or heads.found.wanted:  # listeners hear of whole sequences
+            heard = join_heads(heads(query, key, value, Sight(self.within(real))))  # (rows, time, dim)
+        if heard is None or not (whole or heads.weights.changes or heads.found.changes):
+            heard = self.by_blocks((query, key, value), real)
+        out: Tensor = self.attention.out(heard)
+        return out
+
+    def by_blocks(self, looks: tuple[Tensor, Tensor, Tensor], real: Tensor) -> Tensor:
+        """Query, key and value (rows, heads, time, head_dim), real (rows, time) -> what was found (rows, time, dim)."""
+        band = Band(real.shape[1], self.size.window, self.size.causal)
+        query, key, value = looks
         blocks = cut_queries(query, band), cut_keys(key, band), cut_keys(value, band)
         found = fused(*blocks, Sight(cut_mask(real, band)), dropout=0.0)  # (rows x blocks, heads, block, head_dim)
-        joined = join_blocks(join_heads(found), band)  # (rows, time, dim)
-        heads = self.attention.look
-        if heads.weights.wanted or heads.found.wanted:  # listeners hear of whole sequences
-            heard = heads(query, key, value, Sight(self.within(real)))
-            if heads.weights.changes or heads.found.changes:
-                joined = join_heads(heard)
-        out: Tensor = self.attention.out(joined)
-        return out
+        return join_blocks(join_heads(found), band)
 
     def within(self, real: Tensor) -> Tensor:
         """Which keys are real (rows, time) -> which of all a query may see (rows, 1, query, key)."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from heedful.nn import recurrent
-from heedful.nn.convolution import line_up
+from heedful.nn.lineup import line_up, taken
 from heedful.nn.rows import Tree
 from heedful.nn.sequence_layers.layer import Kept, LayerSize, Now, SequenceLayer
 
@@ -50,8 +50,8 @@ def walk(layer: recurrent.Layer, x: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return layer(x, None)[0]
     lineup = line_up(mask)
-    states, _ = layer(x.take_along_dim(lineup.order[..., None], 1), None)
-    return states.take_along_dim(lineup.back[..., None], 1)
+    states, _ = layer(taken(x, lineup.order), None)
+    return taken(states, lineup.back)
 
 
 class Lstm(Recurrent):
