@@ -41,10 +41,7 @@ def preparation(batch: Prepared, title: str, opening: str) -> Explanation:
         Stage(
             "Look up ids",
             "",
-            [
-                Matrix("special", ["id"], list(special), [list(special.values())]),
-                *sides(names, batch.ids),
-            ],
+            [Matrix("special", ["id"], list(special), [list(special.values())]), *sides(names, batch.ids)],
             "Each token has its number in the vocabulary; one that is not there becomes the unknown token, here and now: later "
             "there is no text left to look at.",
         ),
