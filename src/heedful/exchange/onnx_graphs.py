@@ -10,6 +10,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,13 @@ START, STEP = "start.onnx", "step.onnx"
 NEXT = "next."
 READ = Axes("source", ("rows", "source")), Axes("real", ("rows", "source"))
 SAID = Axes("token", ("rows",))
-PACKAGES = "onnx, onnxscript and onnxruntime"
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 @torch.no_grad()
 def write_graphs(model: nn.Module, folder: Path) -> list[Axes]:
     """Both files; returns what a step takes besides the token."""
+    need_packages()
     known = axes_of(model)
     shown = example(model, **SIZES)
     names = [one.name for one in known]
@@ -44,6 +46,16 @@ def write_graphs(model: nn.Module, folder: Path) -> list[Axes]:
         after = [NEXT + name for name in names if not name.startswith(MEMORY)]
         put(saying, folder / STEP, [SAID.name, *names], ["logits", *after])
     return known
+
+
+def need_packages() -> None:
+    """Asked before anything else: following a model takes a while."""
+    try:
+        for name in PACKAGES:
+            import_module(name)
+    except ImportError as error:
+        needed = f"ONNX needs the packages {', '.join(PACKAGES)}; {error.name or 'one'} is not there"
+        raise ConfigError(needed, hint="pip install 'heedful[exchange]'") from error
 
 
 def opened(tensors: Any, sizes: dict[str, Any]) -> tuple[dict[int, Any], ...]:
@@ -61,8 +73,6 @@ def traced(function: nn.Module, given: tuple[Any, ...], shapes: dict[str, Any]) 
 def put(program: Any, path: Path, inputs: list[str], outputs: list[str]) -> None:
     try:
         written = torch.onnx.export(program, input_names=inputs, output_names=outputs, dynamo=True, verbose=False)
-    except ImportError as error:
-        raise ConfigError(f"ONNX needs the packages {PACKAGES}", hint="pip install 'heedful[exchange]'") from error
     except torch.onnx.OnnxExporterError as error:
         raise refusal(error) from error
     assert written is not None, "with dynamo there is a program"

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.errors import ConfigError
 from heedful.exchange.flat import MEMORY
-from heedful.exchange.onnx_graphs import NEXT, PACKAGES, START, STEP
+from heedful.exchange.onnx_graphs import NEXT, START, STEP, need_packages
 from heedful.nn.rows import State, Step
 
 
@@ -47,10 +46,9 @@ class OnnxModel:
 
 
 def session(path: Path, threads: int) -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise ConfigError(f"ONNX needs the packages {PACKAGES}", hint="pip install 'heedful[exchange]'") from error
+    need_packages()
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
