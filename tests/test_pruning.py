@@ -113,6 +113,7 @@ def test_the_head_that_does_nothing_has_the_smallest_gradient(gated: Path, tmp_p
     ("arguments", "sentence", "code"),
     [
         (("--keep", "encoder"), "--keep: given 'encoder', expected a kind and how many of its heads stay", 2),
+        (("--keep", "encoder=1", "--keep", "encoder=2"), "given encoder=1 and encoder=2, expected one number for each kind", 2),
         (("--keep", "encodr=2"), "unknown kind of heads 'encodr'; expected one of: encoder, decoder, cross", 2),
         (("--keep", "encoder=9"), "given 9 heads to keep of kind 'encoder', but the model has 4", 2),
         (("--keep", "encoder=1", "--by", "luck"), "unknown ranking 'luck'; expected one of: gradient, ablation", 2),
@@ -135,5 +136,9 @@ def test_without_gates_or_numbers_there_is_nothing_to_go_by(
     assert "the run has no gates that could say which heads go" in capsys.readouterr().err
     assert heed("prune", gated, "--out", small) == 2
     assert "is a run already" in capsys.readouterr().err
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").write_text("dear")
+    assert heed("prune", gated, "--out", tmp_path / "letters") == 2
+    assert "exists and is not empty" in (told := capsys.readouterr().err) and "--out" in told
     assert heed("prune", tmp_path / "nowhere", "--out", tmp_path / "other") == 4
     assert "there is no run folder" in capsys.readouterr().err

@@ -27,7 +27,6 @@ from heedful.errors import ConfigError, lookup
 from heedful.inspection.importance import Surprise, ablations, gate_gradients, within_layer
 from heedful.inspection.removal import Kept, best_heads, heads_left, open_heads, shrink
 from heedful.nn.gates import gates
-from heedful.running import refuse_strangers
 from heedful.samples import surprises
 from heedful.schema import plain
 from heedful.studies.heads import added
@@ -91,9 +90,7 @@ def prune(
     """Write a run folder `out` with fewer heads. Taken is the last checkpoint of a run with gates, which close as it goes
     on, and else the best; or the one that is named."""
     path, folder, choice = Path(run), Path(out), choice or Choice()
-    refuse_strangers(folder)
-    if retention.steps(folder / "checkpoints"):
-        raise ConfigError(f"{folder} is a run already", hint="give the smaller one a folder of its own with --out")
+    refuse_taken(folder)
     gated = bool(build.read_folder(path)[0].training.gates.penalty) if path.is_dir() else False
     worker: Worker = build.load(path, which or ("last" if gated else None), device)
     system, config, model = worker.system, worker.run, module_of(worker)
@@ -116,6 +113,16 @@ def prune(
         run_folder.write_facts(folder, run_folder.read_facts(path) | {"pruned": origin})
         write(smaller, folder, made, found)
     return Pruned(folder, left, before, size(small), size(model), found.figures, found.sentences, found.translated)
+
+
+def refuse_taken(folder: Path) -> None:
+    """What was begun here and broken off may be begun again; anything else is not for us to write into."""
+    begun = (folder / "run.json").exists()
+    if not begun and not (folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir())):
+        return
+    if not begun or retention.steps(folder / "checkpoints"):
+        what = "is a run already" if begun else "exists and is not empty"
+        raise ConfigError(f"{folder} {what}", hint="give the smaller run a folder of its own with --out")
 
 
 def journey_of(run: Path, taken: Path) -> Journey:

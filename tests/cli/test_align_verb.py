@@ -94,6 +94,7 @@ def test_two_runs_align_from_both_sides(folder: Path, capsys: pytest.CaptureFixt
             2,
             "give it or them, not both",
         ),
+        (["--source", "a.src", "--target", "a.tgt", "--symmetrise", "union"], 2, "has no effect without --reverse"),
         (["--source", "a.src", "--target", "a.tgt", "--out", "/no/such/links"], 2, "--out: /no/such/links cannot be written"),
     ],
 )

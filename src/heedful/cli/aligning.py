@@ -36,7 +36,10 @@ def align(
     column: Annotated[float, typer.Option(min=0, max=1, help="And this share of its source word's.")] = 0.0,
     cover: Annotated[Literal["none", "target", "both"], typer.Option(help="Whose words always have a link.")] = "none",
     reverse: Annotated[Path | None, typer.Option(help="A run that translates back, to align from both sides.")] = None,
-    symmetrise: Annotated[Method, typer.Option(help="With --reverse: one set of heads of both, or a rule for links.")] = "soft",
+    symmetrise: Annotated[
+        Method | None,
+        typer.Option(help="With --reverse: soft, one set of heads of both, as it is unless said; or a rule for links."),
+    ] = None,
     bootstrap: Annotated[int, typer.Option(help="Resamples for the 95% interval; 0: no interval.")] = 1000,
     checkpoint: Checkpoint = None,
     device: Device = None,
@@ -49,6 +52,8 @@ def align(
     from heedful.inspection.linking import Linking
     from heedful.studies.aligning import Aligner, Models, as_pharaoh
 
+    if symmetrise is not None and reverse is None:
+        raise ConfigError(f"--symmetrise {symmetrise} joins two runs and has no effect without --reverse")
     translator = load_translator(run, checkpoint, device)
     back = None if reverse is None else load_translator(reverse, checkpoint, device)
     pairs, known, valid = sentences_of(translator, source, target, gold)
@@ -56,14 +61,14 @@ def align(
     typed = layer is not None or heads is not None or (moment, row, column, cover) != ("said", 1.0, 0.0, "none")
     if typed and choose_on:
         raise ConfigError("--choose-on chooses layer, heads, moment, row, column and cover; give it or them, not both")
-    joined = Models(translator.system, back.system if back is not None and symmetrise == "soft" else None)
+    joined = Models(translator.system, back.system if back is not None and symmetrise in (None, "soft") else None)
     by_hand = Aligner(heads_named(joined, layer, heads), moment, Linking(row, column, cover)) if typed else None
     with opened(out, "--out") as file:  # before the work is done, not after it
         found, aligner = links_by(
             joined, pairs, by_hand or (usual_aligner(translator, joined) if valid is None else None), valid
         )
         told: dict[str, Any] = {"pairs": len(pairs), "aligner": plain_aligner(aligner)}
-        if back is not None and symmetrise != "soft":
+        if back is not None and symmetrise not in (None, "soft"):
             found, told["reverse"] = from_both_sides(found, back, pairs, valid, symmetrise)
         file.writelines(f"{as_pharaoh(links)}\n" for links in found)
     told["without_links"] = sum(not links for links in found)

@@ -21,8 +21,7 @@ def export(
     """Write a model for other runtimes, with what it needs to translate; compared with the run before it is handed over."""
     from heedful.exchange import export
 
-    talk(f"exporting {run} to {form}")
-    made = export(run, out, form, which=checkpoint, sentences=sentences)
+    made = export(run, out, form, which=checkpoint, sentences=sentences, say=talk)
     found = made.parity
     if json:
         put(made._asdict() | {"folder": str(made.folder), "parity": found._asdict()})

@@ -61,10 +61,12 @@ def judged_by(made: Pruned) -> str:
 def counts(given: list[str]) -> dict[str, int]:
     from heedful.errors import ConfigError
 
-    found = {}
+    found: dict[str, int] = {}
     for one in given:
         kind, _, number = one.partition("=")
         if not number.isdecimal():
             raise ConfigError(f"--keep: given {one!r}, expected a kind and how many of its heads stay, as in encoder=6")
+        if kind in found:
+            raise ConfigError(f"--keep: given {kind}={found[kind]} and {one}, expected one number for each kind")
         found[kind] = int(number)
     return found

@@ -62,8 +62,9 @@ def export(
     *,
     which: str | None = None,
     sentences: int = 100,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Exported:
-    """Write a folder `out`; compared on so many validation sentences."""
+    """Write a folder `out`; compared on so many validation sentences. say: what to do with a word on how far it is."""
     kind, folder = lookup(form, FORMS, "form"), Path(out)
     if folder.exists():
         raise ConfigError(f"{folder} exists already", hint="give the export a folder of its own with --out")
@@ -75,7 +76,9 @@ def export(
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
         unfinished.mkdir(parents=True)
+        say(f"writing {translator.run.model.family} {translator.checkpoint} as {form}")
         kind.write(model, unfinished)
+        say(f"comparing both on {len(sources)} validation sentences")
         exported = kind.run(unfinished, threads=threads, longest=model.longest)
         found = compare(translator.system, exported, sources, targets, search, threads)
         tell(unfinished, translator, form, found)

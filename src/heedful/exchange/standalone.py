@@ -96,6 +96,8 @@ def log_total(logits: NDArray[Any]) -> NDArray[Any]:
 
 
 if __name__ == "__main__":
+    if {"-h", "--help"} & set(sys.argv):
+        sys.exit(__doc__)
     translator = Translator(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent)
     for line in sys.stdin:
         print(translator.translate(line.rstrip("\n")), flush=True)
