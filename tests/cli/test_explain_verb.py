@@ -98,6 +98,18 @@ def test_rows_that_are_named_by_what_is_said_say_so_where_they_are_drawn(
     assert encoder and not any("named by" in stage["why"] for stage in encoder)
 
 
+@pytest.mark.parametrize("way", ["--step", "--search", "--batch", "--json"])
+def test_words_that_the_model_does_not_know_are_named(trained: Path, capsys: pytest.CaptureFixture[str], way: str) -> None:
+    def talk(*arguments: str) -> str:
+        capsys.readouterr()
+        assert heed("explain", trained, *arguments, way) == 0
+        return capsys.readouterr().err
+
+    assert "does not know" not in talk(SENTENCE, "--target", "w4 w1")
+    known = "the model does not know: zebra, gnu, yak; what it says of such words is a guess\n"
+    assert talk("w3 zebra, gnu w1 zebra", "--target", "w4 yak gnu") == known
+
+
 def test_mistakes_get_one_sentence(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "'atention' is neither a topic nor a run folder" in (said := complaint(capsys, "atention"))
     assert "did you mean 'attention'?" in said
@@ -107,6 +119,8 @@ def test_mistakes_get_one_sentence(trained: Path, capsys: pytest.CaptureFixture[
     for empty in ("", " "):
         assert "an empty sentence was given; expected one that has words" in complaint(capsys, trained, empty)
         assert "an empty sentence was given" in complaint(capsys, trained, empty, "--step")
+        for way in ([], ["--step"], ["--batch"]):
+            assert "an empty target was given; expected one" in complaint(capsys, trained, SENTENCE, "--target", empty, *way)
     assert "expected one, in quotes" in complaint(capsys, trained, "w1", "w2")
     assert "--step and --search were given" in complaint(capsys, trained, "w1", "--step", "--search")
     assert "--head: given 7, expected 0 to 1" in complaint(capsys, trained, "w1", "--head", "7")

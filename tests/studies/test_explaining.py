@@ -16,7 +16,7 @@ from heedful.inspection.explaining import html, text
 from heedful.inspection.explaining.stages import Explanation, Stage
 from heedful.models import MODELS
 from heedful.search import SearchConfig
-from heedful.studies.explaining import Choice, batch, explain_batch, explain_head, explain_head_alone, explain_search
+from heedful.studies.explaining import Choice, batch, explain_batch, explain_head, explain_head_alone, explain_search, telling
 from heedful.studies.explaining_step import Smoothing, explain_step, smoothing_of
 from heedful.tasks.evaluating import score_pairs
 from heedful.tasks.translating import System, translate
@@ -70,6 +70,25 @@ def test_every_kind_layer_head_and_token_can_be_chosen(system: System) -> None:
         ("How cross attention, layer 1, head 1 looked", "w2"),
         ("How cross attention, layer 1, head 1 looked", "</s>"),
     }
+
+
+def test_unless_said_a_word_near_the_middle_is_shown_that_looks_at_a_word() -> None:
+    queries, keys, marks = ["a", "b", "c", "d", "</s>"], ["<s>", "a", "b", "c", "d"], {"<s>", "</s>"}
+    at = torch.tensor([0, 2, 0, 0, 3])  # where each looks most
+    assert telling(queries, keys, torch.eye(5)[at], marks) == 1
+    assert telling(queries, keys, torch.eye(5)[torch.tensor([1, 0, 3, 1, 1])], marks) == 2
+    assert telling(queries, keys, torch.eye(5)[torch.zeros(5, dtype=torch.long)], marks) == 2  # all look at a mark
+    assert telling(["</s>"], keys, torch.eye(5)[:1], marks) == 0  # there is no word
+
+
+def test_who_is_looked_at_most_is_said_in_words(system: System) -> None:
+    for family in ("transformer", "luong"):
+        explanation = explain_head(system_of(family), SENTENCE, Choice("cross"), CONFIG, "w7 w2 w5")
+        softmax = next(stage for stage in explanation.stages if stage.title == "Softmax")
+        row = softmax.matrices[0]
+        assert row.rows[0].strip("▁") in ("w7", "w2", "w5")
+        share, key = max((float(cell or 0), key) for cell, key in zip(row.cells[0], row.columns, strict=True))
+        assert f"most from '{key}' ({share:.4f})" in softmax.why
 
 
 @pytest.mark.parametrize(
@@ -126,6 +145,46 @@ def test_a_small_step_lowers_the_loss_as_its_slope_foretells_and_leaves_the_mode
     after = list(system.models[0].parameters())  # type: ignore[attr-defined]
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     assert all(weight.grad is None for weight in after)
+
+
+@pytest.mark.parametrize("share", ["all", "others", "words"])
+def test_a_step_goes_down_the_slope_of_the_smoothed_loss(system: System, share: str) -> None:
+    tokenizer, epsilon = system.target_tokenizer, 0.2
+    pad, start, end = tokenizer.specials.pad, tokenizer.specials.start, tokenizer.specials.end
+    said, vocab = tokenizer.encode("w7 w2"), len(tokenizer)
+    source = torch.tensor([[*tokenizer.encode(SENTENCE), end]])
+    model: Any = copy.deepcopy(system.models[0])
+
+    def smoothed() -> torch.Tensor:
+        hidden = model.step(torch.tensor([[start, *said]]), model.start(source, None, room=0)).hidden
+        logs, total = model.project(hidden)[0].log_softmax(-1), torch.zeros(())
+        for log, true in zip(logs, [*said, end], strict=True):
+            hidden = {true} if share == "others" else {true, pad}
+            others = [word for word in range(vocab) if share == "all" or word not in hidden]
+            total = total - (1 - epsilon) * log[true] - epsilon / len(others) * log[others].sum()
+        return total / (len(said) + 1)
+
+    weights = list(model.parameters())
+    loss = smoothed()
+    slopes = torch.autograd.grad(loss, weights, allow_unused=True)
+    norm = math.sqrt(sum(float(slope.square().sum()) for slope in slopes if slope is not None))
+    stage = explain_step(system, SENTENCE, Smoothing(epsilon, share), CONFIG, "w7 w2").stages[-1]
+    assert stage.matrices[1].cells[0][0] == pytest.approx(norm, rel=1e-4)
+    assert stage.matrices[0].cells[0] == pytest.approx([0, loss.item(), loss.item()], rel=1e-5)
+    assert "the slope of the smoothed loss, ε = 0.2" in stage.why
+    with torch.no_grad():
+        for weight, slope in zip(weights, slopes, strict=True):
+            weight -= 0.01 * (0 if slope is None else slope)
+    expected = [0.01, smoothed().item(), loss.item() - 0.01 * norm**2]
+    assert stage.matrices[0].cells[-1] == pytest.approx(expected, rel=1e-5)
+    plain = explain_step(system, SENTENCE, Smoothing(0.0, share), CONFIG, "w7 w2").stages[-1]
+    assert plain.matrices[1].cells[0][0] != pytest.approx(norm, rel=1e-2) and "the slope of the loss (" in plain.why
+
+
+def test_the_losses_of_a_step_have_the_same_number_of_digits(system: System) -> None:
+    table = explain_step(system, SENTENCE, Smoothing(0.1, "all"), CONFIG, "w7 w2").stages[-1].matrices[0]
+    written = [text.shown(cell, table.form) for row in table.cells for cell in row[1:]]
+    assert len(written) == 8 and {len(number.partition(".")[2]) for number in written} == {6}
 
 
 @pytest.mark.parametrize("options", [{"method": "greedy"}, {"beam": 4, "n_best": 3}, {"beam": 2, "min_length": 3}])
@@ -218,13 +277,13 @@ def test_a_step_is_measured_by_its_logits_however_sure_the_model_is(system: Syst
     ],
 )
 def test_a_step_names_the_part_of_the_loss_that_it_leaves_out(system: System, options: dict[str, Any], told: str) -> None:
-    def smoothed(config: TranslationConfig) -> Stage:
+    def smoothed(config: TranslationConfig) -> list[Stage]:
         explanation = explain_step(system, SENTENCE, smoothing_of(config), CONFIG, "w7 w2")
-        return next(stage for stage in explanation.stages if stage.title == "Label smoothing")
+        return [stage for stage in explanation.stages if stage.title in ("Label smoothing", "One step down the slope")]
 
-    plain, more = smoothed(TranslationConfig()), smoothed(TranslationConfig.model_validate(options))
-    assert "Training" not in plain.why and plain.checks[0].what.startswith("the loss that training minimises")
-    assert told in more.why
+    (plain, down), (more, further) = smoothed(TranslationConfig()), smoothed(TranslationConfig.model_validate(options))
+    assert "Training" not in plain.why + down.why and plain.checks[0].what.startswith("the loss that training minimises")
+    assert told in more.why and told in further.why
     assert more.checks[0].what.startswith("the part of the loss that comes from tokens")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, opened, put, table, talk
+from heedful.cli.output import Checkpoint, Device, Json, opened, put, table, talk, warn_of_unknown
 
 if TYPE_CHECKING:
     from heedful.errors import ConfigError
@@ -61,6 +61,8 @@ def explain(
         raise ConfigError(f"a sentence is missing; expected heed explain {what} SENTENCE")
     if not all(sentence.strip() for sentence in sentences):
         raise ConfigError("an empty sentence was given; expected one that has words")
+    if not all(one.strip() for one in target or []):
+        raise ConfigError("an empty target was given; expected one that has words, or no --target for the model's own")
     choice = Choice(kind, layer, head, token)
     from heedful.build import load
 
@@ -68,7 +70,12 @@ def explain(
     way = ways[0] if ways else "head"
     if way != "batch" and len(sentences) > 1:
         raise ConfigError(f"{len(sentences)} sentences were given; expected one, in quotes", hint="only --batch takes several")
-    show(explained(worker, way, sentences, target, choice, worker.search(options or [])), html, json)
+    explanation = explained(worker, way, sentences, target, choice, worker.search(options or []))
+    read, write = worker.system.source_tokenizer, worker.system.target_tokenizer
+    strange = [word for text in sentences for word in read.unknown_words(text)]
+    strange += [word for text in target or [] for word in write.unknown_words(text)]
+    warn_of_unknown(list(dict.fromkeys(strange)))
+    show(explanation, html, json)
 
 
 def explained(

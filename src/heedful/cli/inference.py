@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, Precision, opened, put, table, talk
+from heedful.cli.output import Checkpoint, Device, Json, Precision, opened, put, table, talk, warn_of_unknown
 
 if TYPE_CHECKING:
     from heedful.build import Translator
@@ -56,10 +56,7 @@ def translate(
         else:
             for candidate in one.candidates:
                 print(candidate.text if len(one.candidates) == 1 else f"{candidate.score:.4f}\t{candidate.text}", flush=True)
-    if strange:
-        some = ", ".join(f"{word} (line {number})" for word, number in list(strange.items())[:3])
-        more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
-        talk(f"the model does not know: {some}{more}; what it says of such words is a guess")
+    warn_of_unknown([f"{word} (line {number})" for word, number in strange.items()])
 
 
 def evaluate(

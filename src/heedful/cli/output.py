@@ -27,6 +27,13 @@ def talk(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def warn_of_unknown(words: Sequence[str]) -> None:
+    """Of words that are in no vocabulary of the model, the first few by name."""
+    if words:
+        more = f" and {len(words) - 3} more" if len(words) > 3 else ""
+        talk(f"the model does not know: {', '.join(words[:3])}{more}; what it says of such words is a guess")
+
+
 @contextmanager
 def progress(what: str, *, quiet: bool = False) -> Iterator[Callable[[float], None]]:
     """A bar on a terminal while something takes long; tell it what share was done since it was told last."""

@@ -5,7 +5,7 @@ explain_head(system, "the cat sees the dog", Choice("cross", layer=1, head=2), S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
 import torch
@@ -23,7 +23,7 @@ from heedful.inspection.explaining.tree import Say, Tree, grow, hypothesis
 from heedful.inspection.maps import Map
 from heedful.nn.scores import SourceAttention
 from heedful.search import SearchConfig, limits_for
-from heedful.studies.tracing import Trace, look_at, read_alone, sequences, tokens_of
+from heedful.studies.tracing import UNSAID, Trace, look_at, read_alone, sequences, tokens_of
 from heedful.tasks.batches import collate, source_tensors
 from heedful.tasks.translating import Piece, System, search_pieces, translate
 from heedful.text.specials import Specials
@@ -35,7 +35,7 @@ class Choice(NamedTuple):
     kind: str | None = None  # cross where there is such a kind
     layer: int = 0
     head: int = 0
-    token: str | None = None  # as it is spelled, or its number from 0; the first one unless said
+    token: str | None = None  # as it is spelled, or its number from 0; see `telling` for what is shown unless said
 
 
 def explain_head(system: System, source: str, choice: Choice, config: SearchConfig, target: str | None = None) -> Explanation:
@@ -50,7 +50,10 @@ def explain_head_alone(system: System, text: str, choice: Choice) -> Explanation
 def explain_trace(system: System, trace: Trace, choice: Choice) -> Explanation:
     one = chosen(trace.maps, choice)
     heard = listen_to(system.models[0], Pair(*sequences(system, trace.source, trace.target)), one.name)
-    view = View(trace.queries(one), trace.keys(one), place_of(trace.queries(one), choice.token), trace.fed(one))
+    queries, keys = trace.queries(one), trace.keys(one)
+    marks = {trace.start, trace.end, UNSAID}
+    at = telling(queries, keys, one.weights[choice.head], marks) if choice.token is None else place_of(queries, choice.token)
+    view = View(queries, keys, at, trace.fed(one))
     name = f"{one.kind.name} attention, layer {one.layer}, head {choice.head}"
     if isinstance(heard.owner, SourceAttention):
         stages = scored_stages(scored(heard), view)
@@ -82,10 +85,18 @@ def chosen(maps: Sequence[Map], choice: Choice) -> Map:
     return one
 
 
-def place_of(tokens: Sequence[str], wanted: str | None) -> int:
+def telling(queries: Sequence[str], keys: Sequence[str], weights: Tensor, marks: Set[str]) -> int:
+    """Whose look to show: of the words that look most at a word, the one nearest the middle; the middle one if none does.
+
+    weights (query, key); marks: the tokens that are no words."""
+    words = [at for at, token in enumerate(queries) if token not in marks] or list(range(len(queries)))
+    at_words = [at for at in words if keys[int(weights[at].argmax())] not in marks]
+    middle = words[len(words) // 2]
+    return min(at_words or words, key=lambda at: abs(at - middle))
+
+
+def place_of(tokens: Sequence[str], wanted: str) -> int:
     """Where a token stands, by its spelling or by its number."""
-    if wanted is None:
-        return 0
     plain = [token.strip("▁") for token in tokens]
     if wanted in plain or wanted in tokens:
         return plain.index(wanted) if wanted in plain else list(tokens).index(wanted)

@@ -32,6 +32,10 @@ class Smoothing(NamedTuple):
     share: str  # all, others or words: see nn/losses.py
     besides: Sequence[str] = ()  # what training does to this loss that is left out here
 
+    @property
+    def left_out(self) -> str:
+        return f" Training {', and '.join(self.besides)}; that is left out here." if self.besides else ""
+
 
 def smoothing_of(task: TranslationConfig) -> Smoothing:
     """As a run trains, and what else it minimises."""
@@ -58,6 +62,8 @@ def explain_step(
         logits = logits_of(system.models[0], batch)[0]  # (target time, vocab)
     fed, wanted = (writer.pieces(row[0].tolist()) for row in (batch.target_in, batch.target_out))
     probabilities = logits.double().softmax(-1)
+    more = wanted_besides(system, batch)
+    smoothing = smoothing._replace(besides=[*smoothing.besides, *(f"adds the model's own loss '{name}'" for name in more)])
     stages = [
         Stage(
             "What is fed, and what should be said",
@@ -73,7 +79,7 @@ def explain_step(
         ),
         loss_stage(system, batch, logits, wanted),
         smoothed_stage(system, batch, logits, smoothing),
-        update_stage(system, batch),
+        update_stage(system, batch, smoothing),
     ]
     opening = f"'{source}' -> '{said}'" + (" (the model's own translation; --target gives another)." if own else ".")
     return Explanation("One training step", opening, stages)
@@ -152,9 +158,7 @@ def smoothed_stage(system: System, batch: Batch, logits: Tensor, smoothing: Smoo
         totals.append(-(q * logs).sum())
     ours = totals[list(WISHES).index(smoothing.share)]
     minimised, _ = cross_entropy(logits, target, padding=pad, smoothing=smoothing.amount, share=smoothing.share)
-    besides = [*smoothing.besides, *(f"adds the model's own loss '{name}'" for name in wanted_besides(system, batch))]
-    left_out = f" Training {', and '.join(besides)}; that is left out here." if besides else ""
-    named = "the part of the loss that comes from tokens" if besides else "the loss that training minimises"
+    named = "the part of the loss that comes from tokens" if smoothing.besides else "the loss that training minimises"
     means = ours / len(target), minimised.total / minimised.count
     values = torch.stack(totals)[:, None]
     return Stage(
@@ -162,7 +166,7 @@ def smoothed_stage(system: System, batch: Batch, logits: Tensor, smoothing: Smoo
         f"loss_t = -sum_v q_t(v) ln p_t(v) , epsilon = {smoothing.amount:g}",
         [matrix("shared among", list(WISHES), ["sum", "mean"], torch.cat((values, values / len(target)), dim=-1))],
         f"The true word gives up ε. This run shares it among '{smoothing.share}'; the other two are what the same outputs "
-        f"would cost under the other conventions.{left_out}",
+        f"would cost under the other conventions.{smoothing.left_out}",
         checks=[check_softmax(f"{named}, its mean,", *means, logits)],
     )
 
@@ -175,16 +179,17 @@ def wanted_besides(system: System, batch: Batch) -> list[str]:
         return list(model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).losses)
 
 
-def update_stage(system: System, batch: Batch) -> Stage:
-    """Gradient descent on a copy; the model stays as it is."""
+def update_stage(system: System, batch: Batch, smoothing: Smoothing) -> Stage:
+    """Gradient descent on a copy, down the loss that the run trains by; the model stays as it is."""
     model = copy.deepcopy(system.models[0])
     assert isinstance(model, nn.Module), "models are modules"
     model.eval()
     target, pad = batch.target_out.flatten(), system.target_tokenizer.specials.pad
 
     def mean_loss() -> Tensor:
-        plain, _ = cross_entropy(logits_of(model, batch).flatten(0, 1), target, padding=pad)
-        return plain.total / plain.count
+        logits = logits_of(model, batch).flatten(0, 1)  # (target time, vocab)
+        smoothed, _ = cross_entropy(logits, target, padding=pad, smoothing=smoothing.amount, share=smoothing.share)
+        return smoothed.total / smoothed.count
 
     with torch.enable_grad():
         before = mean_loss()
@@ -204,9 +209,14 @@ def update_stage(system: System, batch: Batch) -> Stage:
         "One step down the slope",
         "theta -> theta - rate g , loss(theta - rate g) = loss - rate norm(g)^2 + …",
         [
-            Matrix("weights", rows, ["rate", "mean loss", "as the slope foretells"], cells, form=".4g"),
+            Matrix("weights", rows, ["rate", "mean loss", "as the slope foretells"], cells, form=".6f"),
             Matrix("slope", ["all weights"], ["norm"], [[length]]),
         ],
-        "Every weight moves a little against its slope (plain gradient descent, on a copy of the model). For a small step the "
-        "loss falls as the slope foretells; for a larger one the ground bends.",
+        f"Every weight moves a little against the slope of {descended(smoothing)} (plain gradient descent, without "
+        "dropout, on a copy of the model). For a small step the loss falls as the slope foretells; for a larger one the ground "
+        f"bends.{smoothing.left_out}",
     )
+
+
+def descended(smoothing: Smoothing) -> str:
+    return f"the smoothed loss, ε = {smoothing.amount:g} among '{smoothing.share}'" if smoothing.amount else "the loss"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -17,7 +18,8 @@ from heedful.inspection.explaining import html, text
 from heedful.inspection.explaining.drawing import draw_tree
 from heedful.inspection.explaining.formulas import as_mathml, as_text
 from heedful.inspection.explaining.stages import Check, Explanation, Matrix, Mistake, Stage, as_json, check, check_softmax
-from heedful.inspection.explaining.tree import Node, Tree
+from heedful.inspection.explaining.tree import Node, Tree, grow
+from heedful.search import SearchConfig
 from heedful.studies.explaining import TOPICS
 
 EVIL = '<img src=x onerror="alert(1)">&\'</td>'
@@ -119,6 +121,18 @@ def test_a_wide_matrix_is_cut_and_every_piece_has_its_labels() -> None:
     assert [word for piece in pieces for word in piece[0].split()[1:]] == list(wide.columns)
 
 
+def test_a_long_row_is_folded_and_every_piece_has_its_label() -> None:
+    words = [f"word{at}" for at in range(17)]
+    row = Matrix("A", ["query"], words, [[at / 20 + 0.01 for at in range(17)]], shaded=True)
+    pieces = html.folded(row)
+    assert [len(piece.columns) for piece in pieces] == [6, 6, 5]
+    assert [word for piece in pieces for word in piece.columns] == words
+    assert [cell for piece in pieces for cell in piece.cells[0]] == row.cells[0]
+    assert all((piece.name, piece.rows, piece.shaded) == ("A", ["query"], True) for piece in pieces)
+    square = Matrix("A", ["one", "two"], words, [[0.5] * 17] * 2)
+    assert html.folded(square) == [square]
+
+
 def evil() -> Explanation:
     one = Matrix(EVIL, [EVIL], [EVIL], [[EVIL]])
     nodes = [Node(0, -1, 0, 1.0, 0.0, 0.0, 1, "kept"), Node(1, 0, 1, 0.5, -0.7, -0.7, 1, "ended")]
@@ -186,6 +200,31 @@ def test_the_way_to_the_best_goes_straight_down() -> None:
     trunk = [line.split()[1] for line in lines if line.startswith("  ● ")]
     assert trunk == ["<s>", "sono", "alla", "moda", "</s>"]
     assert sum(re.search(r"ended +hypothesis", line) is not None for line in lines) == 2
+
+
+def test_the_way_a_tree_is_read_and_why_ranks_within_the_beam_are_dropped_are_said() -> None:
+    def say(beginnings: list[list[int]]) -> torch.Tensor:
+        return torch.tensor([[0.0, 0.4, 0.35, 0.25]] * len(beginnings)).log()
+
+    nodes, best = grow(say, SearchConfig(beam=2, n_best=2), 4, start=0, end=1)
+    assert any(node.fate == "rank" and node.rank == 2 for node in nodes)  # in a beam of 2: one has ended
+    tree = Tree(nodes, ["word"] * len(nodes), best)
+    written = " ".join(" ".join(text.tree_lines(tree)).split())
+    assert "The last continuation of a node stands straight below it, after the branches" in written
+    assert "the beam has no more places: each that has ended keeps one" in written
+    assert max(map(text.wide, text.tree_lines(tree))) <= 100
+
+
+def test_a_column_of_a_tree_is_as_wide_as_its_widest_word_and_the_probability_after_it() -> None:
+    nodes = [Node(at, at - 1, at, 0.5, -at, -at, 1, "ended" if at == 4 else "kept") for at in range(5)]
+    short, long = (draw_tree(Tree(nodes, ["<s>", "a", word, "b", "</s>"], [4])) for word in ("c", "▁miteinander"))
+
+    def columns(drawn: str) -> list[int]:
+        return [int(x) for x in re.findall(r'<circle cx="(\d+)"', drawn)]
+
+    steps = [[after - before for before, after in itertools.pairwise(columns(drawn))] for drawn in (short, long)]
+    assert len(set(steps[0])) == 1 and steps[1][:2] == steps[0][:2] and steps[1][3] == steps[0][3]
+    assert steps[1][2] >= 8 * len("▁miteinander" + "0.9020") + 20 > steps[0][2]
 
 
 def test_the_picture_of_a_tree_is_as_wide_as_what_stands_in_it() -> None:

@@ -37,6 +37,14 @@ def straight(words: int) -> Explanation:
     return Explanation("a tree", "It is straight.", [Stage("search", "", [], "There is nothing else.", tree=tree)])
 
 
+LONG = ["▁miteinander", "▁Donaudampfschifffahrt", "▁Mammogramm", "▁会議室で話し合う人々", "▁a"]
+OVERPRINTED = """() => {
+    const texts = [...document.querySelectorAll('svg text')].map(text => [text.textContent, text.getBoundingClientRect()]);
+    return texts.flatMap(([one, a], at) => texts.slice(at + 1)
+        .filter(([_, b]) => a.left < b.right && b.left < a.right && a.top + 3 < b.bottom - 3 && b.top + 3 < a.bottom - 3)
+        .map(([other]) => [one, other])); }"""
+
+
 def found(browser: Any, page: str, path: Path, width: int) -> tuple[int, int]:
     """How many texts of trees are out of sight, and how wide the page is."""
     path.write_text(page, encoding="utf-8")
@@ -58,6 +66,30 @@ def test_the_end_of_a_longer_sentence_is_in_sight(browser: Any, tmp_path: Path, 
     assert found(browser, render(straight(words)), tmp_path / "page.html", width) == (0, width)
 
 
+def test_no_word_of_a_tree_stands_on_what_is_beside_it(browser: Any, tmp_path: Path) -> None:
+    explanation = straight(len(LONG))
+    tree = explanation.stages[0].tree
+    assert tree is not None
+    long = explanation.stages[0]._replace(tree=tree._replace(words=["<s>", *LONG]))
+    (tmp_path / "page.html").write_text(render(explanation._replace(stages=[long])), encoding="utf-8")
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    opened.goto((tmp_path / "page.html").as_uri())
+    count, overprinted = opened.locator("svg text").count(), opened.evaluate(OVERPRINTED)
+    opened.close()
+    assert count == 1 + 3 * len(LONG) and overprinted == []
+
+
+def test_a_long_row_goes_on_below_and_nothing_of_it_is_out_of_sight(browser: Any, tmp_path: Path) -> None:
+    words = [f"▁word{at}" for at in range(24)]
+    stage = Stage("scores", "", [Matrix("S", ["▁query"], words, [[-10.5] * len(words)])], "")
+    (tmp_path / "page.html").write_text(render(Explanation("rows", "", [stage])), encoding="utf-8")
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    opened.goto((tmp_path / "page.html").as_uri())
+    cut = opened.locator(".scroll").evaluate_all("all => all.map(one => one.scrollWidth > one.clientWidth)")
+    opened.close()
+    assert cut == [False] * 3
+
+
 def test_on_a_telephone_the_tree_scrolls_and_the_page_does_not(browser: Any, tmp_path: Path) -> None:
     hidden, wide = found(browser, render(straight(7)), tmp_path / "page.html", 390)
     assert hidden > 0 and wide == 390
@@ -67,7 +99,7 @@ def test_a_table_that_is_cut_off_is_shaded_at_its_edge_under_a_cover_that_scroll
     browser: Any, tmp_path: Path
 ) -> None:
     words = [f"word{at}" for at in range(24)]
-    scores = Matrix("S", ["query"], words, [[0.5] * len(words)])
+    scores = Matrix("S", ["query", "another"], words, [[0.5] * len(words)] * 2)
     stage = Stage("scores", "", [scores], "", [Mistake("it", [scores], "It is.")])
     (tmp_path / "page.html").write_text(render(Explanation("rows", "", [stage])), encoding="utf-8")
     opened = browser.new_page(viewport={"width": 1280, "height": 900})

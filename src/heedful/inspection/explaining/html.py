@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from html import escape
 
@@ -61,6 +62,7 @@ dt { font-weight: 600; } dd { margin: 0; }
 """
 
 WORD = ' class="word"'
+ABREAST = 8  # columns of a single row that stand beside each other; what follows goes below where the page is narrow
 
 
 def render(explanation: Explanation) -> str:
@@ -95,8 +97,19 @@ def checked(one: Check) -> str:
 
 
 def matrices(given: Iterable[Matrix]) -> str:
-    tables = "".join(f'<div class="scroll">{table(one)}</div>' for one in given)
+    tables = "".join(f'<div class="scroll">{table(piece)}</div>' for one in given for piece in folded(one))
     return f'<div class="matrices">{tables}</div>' if tables else ""
+
+
+def folded(one: Matrix) -> list[Matrix]:
+    """A long single row in pieces of about one length, each with its label; what has more rows scrolls."""
+    count = len(one.columns)
+    if len(one.rows) != 1 or count <= ABREAST:
+        return [one]
+    size = math.ceil(count / math.ceil(count / ABREAST))
+    starts = range(0, count, size)
+    (row,) = one.cells
+    return [one._replace(columns=one.columns[at : at + size], cells=[row[at : at + size]]) for at in starts]
 
 
 def table(one: Matrix) -> str:

@@ -36,6 +36,11 @@ class View(NamedTuple):
         told = "Rows are named by the word that is said there; the token that stands there is the one before it"
         return f" {told}: {self.fed[self.at]} where '{self.query[0]}' is said."
 
+    def most(self, weights: Tensor) -> str:
+        """weights (query, key) -> from whom the one query takes most; a long row hides it from the eye."""
+        share, key = weights[self.at].max(-1)
+        return f"most from '{self.keys[int(key)]}' ({float(share):.4f})"
+
     def row(self, name: str, values: Tensor, *, shaded: bool = False) -> Matrix:
         """values (query, key) -> what the one query has of it."""
         return matrix(name, self.query, self.keys, values[self.at : self.at + 1], shaded=shaded)
@@ -98,7 +103,8 @@ def softmax_stage(head: Head, view: View) -> Stage:
         "Softmax",
         "A = softmax(S')",
         [view.row("A", head.weights, shaded=True), matrix("A, all", view.queries, view.keys, head.weights, shaded=True)],
-        f"How much '{view.query[0]}' takes from each token; then the same of every token that looks.{view.naming}",
+        f"How much '{view.query[0]}' takes from each token, {view.most(head.weights)}; then the same of every token that looks."
+        f"{view.naming}",
         head_mistakes(head, view),
         head.checks["weights"],
     )
@@ -190,7 +196,8 @@ def scored_stages(scored: Scored, view: View) -> list[Stage]:
                 view.row("A", scored.weights, shaded=True),
                 matrix("A, all", view.queries, view.keys, scored.weights, shaded=True),
             ],
-            f"How much is taken from each token when '{view.query[0]}' is said; then the same of every token that is said.",
+            f"How much is taken from each token when '{view.query[0]}' is said, {view.most(scored.weights)}; then the same of "
+            "every token that is said.",
             checks=scored.checks["weights"],
         ),
         Stage(

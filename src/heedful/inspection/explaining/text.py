@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 import unicodedata
@@ -133,10 +134,16 @@ def ljust(text: str, width: int) -> str:
 def tree_lines(tree: Tree) -> list[str]:
     rows = list(branch(tree, 0, ""))
     left = max(wide(row[0]) for row in rows)
-    head = f"  {ljust('token', left)}  {'p':>7}  {'log P':>9}  {'score':>9}  fate"
-    lines = [f"  {ljust(row[0], left)}  {row[1]}" for row in rows]
+    lines = wrapped(
+        "├─ branches off the node above it. The last continuation of a node stands straight below it, after the "
+        "branches and in its own column: the left edge, read downwards, is the best hypothesis.",
+        indent=2,
+    )
+    lines += ["", f"  {ljust('token', left)}  {'p':>7}  {'log P':>9}  {'score':>9}  fate"]
+    lines += [f"  {ljust(row[0], left)}  {row[1]}" for row in rows]
     used = {node.fate for node in tree.nodes}
-    return [head, *lines, "", *(f"  {fate:<10}{why}" for fate, why in FATES.items() if fate in used)]
+    fates = [wrapped(f"{fate:<10}{why}", indent=2, hanging=10) for fate, why in FATES.items() if fate in used]
+    return [*lines, "", *itertools.chain.from_iterable(fates)]
 
 
 def branch(tree: Tree, at: int, indent: str) -> Iterator[tuple[str, str]]:

@@ -25,7 +25,7 @@ Fate = Literal["kept", "ended", "rank", "length", "overtaken"]
 FATES: dict[Fate, str] = {
     "kept": "goes on",
     "ended": "a hypothesis: it holds its place in the beam and waits to be compared",
-    "rank": "others of this step have a larger total, and the beam has no more places",
+    "rank": "others of this step have a larger total, and the beam has no more places: each that has ended keeps one",
     "length": "its length forbids it: no end before the least length, nothing but the end at the limit",
     "overtaken": "what has ended is better than it can still become",
 }
