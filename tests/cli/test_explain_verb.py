@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def test_rows_that_are_named_by_what_is_said_say_so_where_they_are_drawn(
     assert encoder and not any("named by" in stage["why"] for stage in encoder)
 
 
-@pytest.mark.parametrize("way", ["--step", "--search", "--batch", "--json"])
+@pytest.mark.parametrize("way", ["--step", "--batch", "--json"])
 def test_words_that_the_model_does_not_know_are_named(trained: Path, capsys: pytest.CaptureFixture[str], way: str) -> None:
     def talk(*arguments: str) -> str:
         capsys.readouterr()
@@ -108,6 +109,13 @@ def test_words_that_the_model_does_not_know_are_named(trained: Path, capsys: pyt
     assert "does not know" not in talk(SENTENCE, "--target", "w4 w1")
     known = "the model does not know: zebra, gnu, yak; what it says of such words is a guess\n"
     assert talk("w3 zebra, gnu w1 zebra", "--target", "w4 yak gnu") == known
+
+
+def test_options_that_do_nothing_are_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for way, option in product(("--step", "--search", "--batch"), (("--layer", "1"), ("--token", "w3"), ("--kind", "encoder"))):
+        assert f"{option[0]} was given, which has no effect with {way}" in complaint(capsys, trained, SENTENCE, way, *option)
+    assert "--target was given, which has no effect" in complaint(capsys, trained, SENTENCE, "--search", "--target", "w4")
+    assert "2 targets were given" in complaint(capsys, trained, SENTENCE, "--target", "w4", "--target", "w3")
 
 
 def test_mistakes_get_one_sentence(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

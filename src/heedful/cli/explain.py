@@ -63,19 +63,31 @@ def explain(
         raise ConfigError("an empty sentence was given; expected one that has words")
     if not all(one.strip() for one in target or []):
         raise ConfigError("an empty target was given; expected one that has words, or no --target for the model's own")
-    choice = Choice(kind, layer, head, token)
+    way, choice = ways[0] if ways else "head", Choice(kind, layer, head, token)
+    refuse_idle(way, choice, target or [])
+    if way != "batch" and len(sentences) > 1:
+        raise ConfigError(f"{len(sentences)} sentences were given; expected one, in quotes", hint="only --batch takes several")
     from heedful.build import load
 
     worker = load(what, checkpoint, device)
-    way = ways[0] if ways else "head"
-    if way != "batch" and len(sentences) > 1:
-        raise ConfigError(f"{len(sentences)} sentences were given; expected one, in quotes", hint="only --batch takes several")
     explanation = explained(worker, way, sentences, target, choice, worker.search(options or []))
     read, write = worker.system.source_tokenizer, worker.system.target_tokenizer
     strange = [word for text in sentences for word in read.unknown_words(text)]
     strange += [word for text in target or [] for word in write.unknown_words(text)]
     warn_of_unknown(list(dict.fromkeys(strange)))
     show(explanation, html, json)
+
+
+def refuse_idle(way: str, choice: Choice, targets: list[str]) -> None:
+    """What is said of a head says nothing of a step, a search or a batch."""
+    from heedful.errors import ConfigError
+
+    idle = [f"--{name}" for name, value in choice._asdict().items() if value] if way != "head" else []
+    idle += ["--target"] if way == "search" and targets else []
+    if idle:
+        raise ConfigError(f"{idle[0]} was given, which has no effect with --{way}", hint="leave one of them out")
+    if len(targets) > 1 and way != "batch":
+        raise ConfigError(f"{len(targets)} targets were given; expected one", hint="only --batch takes several")
 
 
 def explained(
