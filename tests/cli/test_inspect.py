@@ -14,6 +14,7 @@ from torch.testing import assert_close
 from workshop import heed, write_recipe
 
 from heedful.build import Translator, load
+from heedful.cli.inspecting.picturing import about_saliency, darkest
 from heedful.cli.inspecting.whatif import saliency_text
 from heedful.inspection.saliency import NOTE
 from heedful.inspection.sketch import colour
@@ -159,15 +160,42 @@ def test_the_picture_of_saliency_is_of_saliency(run: Path, tmp_path: Path, capsy
     found = told(capsys, *asked)["whatif"]["saliency"]
     written = words_of(picture)
     assert "saliency: gradient x input, in nats" in written and "attention, mean of all layers and heads" in written
+    assert f"bound {found['agreement']['bound']:+.2f}" in " ".join(written)
     assert NOTE in " ".join(written)
     tips = [one.text for one in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}title")]
     rows, columns = ["w3", "w4", "</s>"], [*SENTENCE.split(), "</s>"]
     assert tips == [
         f"{row} → {column}: {values[i][j]:.4f}"
-        for values in (found["source"], found["attention"])
+        for values in (found["source"], found["source_bound"], found["attention"])
         for i, row in enumerate(rows)
         for j, column in enumerate(columns)
     ]
+
+
+def test_one_cell_that_stands_out_does_not_blank_the_others_and_is_told() -> None:
+    values = [[0.1, -0.2, 0.1] * 10, [0.1, 9.0, -0.2] * 1 + [0.1] * 27]
+    found = {"source": values, "source_bound": [[abs(value) for value in row] for row in values]}
+    assert darkest(torch.tensor(values)) == pytest.approx(0.2)
+    assert "gradient x input: all beyond 0.2 is equally dark, which few cells are; the largest is 9" in about_saliency(found)
+    assert darkest(torch.tensor([[1.0, -1.5]])) == 1.5 and darkest(torch.zeros(1, 2)) > 0
+
+
+def test_the_picture_of_patching_has_what_is_won_back_on_one_scale(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "look.svg"
+    asked = run, SENTENCE, "--target", "w3 w4", "--patch-from", "w4 w5 w6", "--picture", picture
+    places = told(capsys, *asked)["whatif"]["patched"]["places"]
+    tips = [str(one.text) for one in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}title")]
+    won = [sum(tokens) for place in places for tokens in place["change"]]
+    assert [tip.rpartition(": ")[2] for tip in tips] == [f"{nats:.4f}" for nats in won]
+    assert words_of(picture).count(f"{max(map(abs, won)):.3g}") == 2
+
+
+def test_words_that_the_model_does_not_know_are_told(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert heed("inspect", run, "w1 zork w3", "--target", "w3 blarg") == 0
+    assert "the model does not know: zork, blarg (--target);" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -262,21 +290,25 @@ IDLE = [
     (("--picture", "x.svg"), "--picture has no effect without a sentence or --heads or --positions"),
     ((SENTENCE, "--cost"), "a sentence has no effect on --cost"),
     ((" ",), "an empty sentence was given"),
+    ((SENTENCE, "--target", ""), "--target: an empty sentence was given"),
+    ((SENTENCE, "--patch-from", " "), "--patch-from: an empty sentence was given"),
     ((SENTENCE, "--layer", "0"), "--layer has no effect without --kind"),
     ((SENTENCE, "--instead", "w1"), "--instead has no effect without --alternatives"),
     ((SENTENCE, "--lines"), "--lines has no effect without --picture"),
     ((SENTENCE, "--by", "norms", "--picture", "x.svg"), "--by has no effect without --kind"),
     ((SENTENCE, "--kind", "cross", "--layer", "0", "--lines", "--picture", "x.svg"), "--lines draws one map; say which --head"),
     ((SENTENCE, "--kind", "cross", "--layer", "0", "--head", "0", "--by", "rollout"), "leave --head out"),
-    ((SENTENCE, "--kind", "cross", "--layer", "0", "--by", "rollout"), "cross has none, only: encoder, decoder"),
-    ((SENTENCE, "--kind", "cross", "--by", "rollout"), "cross has none, only: encoder, decoder"),
+    (
+        (SENTENCE, "--kind", "cross", "--layer", "0", "--by", "rollout"),
+        "cross has no rollout, expected one of: encoder, decoder",
+    ),
+    ((SENTENCE, "--kind", "cross", "--by", "rollout"), "cross has no rollout, expected one of: encoder, decoder"),
     ((SENTENCE, "--heads", "--picture", "x.svg"), "--picture draws one thing"),
     ((SENTENCE, "--lens", "--saliency", "--picture", "x.svg"), "--picture draws one thing; --lens and --saliency were given"),
     (
-        (SENTENCE, "--patch-from", "w4", "--picture", "x.svg"),
-        "--patch-from has no picture; leave --picture out, or draw one of",
+        (SENTENCE, "--without", "cross.0.0", "--picture", "x.svg"),
+        "--without has no picture; leave --picture out, or draw one of",
     ),
-    ((SENTENCE, "--without", "cross.0.0", "--picture", "x.svg"), "--without has no picture"),
     ((SENTENCE, "--alternatives", "0", "--picture", "x.svg"), "--alternatives has no picture"),
     ((SENTENCE, "--picture", "x.pdf"), "expected a name in .svg or .png"),
     ((SENTENCE, "--html", "x.txt"), "expected a name in .html"),

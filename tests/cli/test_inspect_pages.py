@@ -173,7 +173,9 @@ def test_the_lens_and_what_if_are_drawn_with_the_numbers_found(seen: Any) -> Non
         for layer in lens["layers"]
     ]
     section = sections["What if"]
-    saliency = [f"{value:.4f}" for name in ("source", "attention") for row in whatif["saliency"][name] for value in row]
+    saliency = [
+        f"{value:.4f}" for name in ("source", "source_bound", "attention") for row in whatif["saliency"][name] for value in row
+    ]
     won = [f"{sum(tokens):.4f}" for place in whatif["patched"]["places"] for tokens in place["change"]]
     assert len(won) > 8
     assert [tip.rpartition(": ")[2] for tip in section["tips"]] == saliency + won

@@ -9,7 +9,7 @@ import pytest
 from workshop import heed, write_recipe
 
 from heedful.build import Translator, load_translator
-from heedful.cli.inspecting.heads import as_text, draw, explained, found
+from heedful.cli.inspecting.heads import as_text, draw, explained, found, shades
 from heedful.errors import ConfigError
 from heedful.inspection.head_pictures import Cell
 
@@ -48,6 +48,21 @@ def test_roles_are_told_with_their_figures_and_their_baseline() -> None:
     text = as_text(result | {"heads": [head | {"roles": roles, "leanings": leanings, "alignment_error": 0.123}]})
     assert "position -1 96%, obj to head 60% (40%), alignment 90% (50%), AER 12.3%, mostly position +1 77%" in text
     assert "2 left out" in text
+
+
+def test_a_column_without_numbers_is_left_out_and_a_little_over_half_is_told_as_such() -> None:
+    head = {"kind": "cross", "layer": 0, "head": 0, "confidence": 0.5, "share": 1.0, "ablation": 0.1, "roles": []}
+    head |= {"leanings": [{"role": "positional", "what": "itself", "value": 0.504, "baseline": None}], "alignment_error": None}
+    result = {"corpus": "x", "sentences": 1, "left_out": 0, "loss": 1.0, "frequencies": "y"}
+    with_it, without = (as_text(result | {"heads": [head | {"relevance": known}]}) for known in (0.3, None))
+    assert "relevance  does" in with_it and "not for this family" not in with_it
+    assert "ablation  does" in without and "relevance: not for this family" in without and "its share" not in without
+    assert "mostly position itself 50.4%" in without
+
+
+def test_only_shades_that_occur_are_explained() -> None:
+    lost, gained, nothing = (Cell("cross", 0, 0, importance, []) for importance in (0.1, -0.1, -1e-6))
+    assert "orange" in shades([lost, gained]) and "orange" not in shades([lost, nothing])
 
 
 def test_what_is_rare_is_told_where_a_head_looks_for_it() -> None:

@@ -13,6 +13,7 @@ from heedful.build import Translator, load, load_translator
 from heedful.cli.inspecting import lens, positions, whatif
 from heedful.errors import ConfigError
 from heedful.inspection.saliency import NOTE
+from heedful.nn.positions import PositionSize, Rotary, Sinusoidal
 
 LINE = "w1 w2 w3 w4"
 
@@ -41,6 +42,16 @@ def test_positions_are_told_and_drawn_and_what_is_too_long_is_said_to_be_refused
     assert found["lengths"]["longest"] <= 11 and "12 learned positions" in found["lengths"]["refused"]
     positions.draw(found, folder / "positions.png")
     assert (folder / "positions.png").stat().st_size > 10_000
+
+
+def test_where_nothing_is_added_to_words_the_reason_is_told_and_nothing_else_explained() -> None:
+    size = PositionSize(dim=16, heads=2, head_dim=8, limit=0, clip=0, reads_ahead=False)
+    rotary, added = (positions.scheme_found(made, 40) for made in (Rotary(size), Sinusoidal(size)))
+    text = positions.schemes_text({"here": rotary}, 40)
+    assert "of vectors that are added to words; there are none in: here." in text
+    assert "probe:" not in text and "going on" not in text and "need" not in text
+    text = positions.schemes_text({"here": added}, 40)
+    assert "index probe:" in text and "going on by k:" in text and "there are none" not in text
 
 
 def test_the_loss_by_length_is_that_of_the_validation_data(translator: Translator, folder: Path) -> None:

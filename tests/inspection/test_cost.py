@@ -78,6 +78,14 @@ def test_twice_the_tokens_are_four_times_the_scores_and_twice_everything_else() 
     assert all(growth[name] == 2 for name in ("lstm", "gru", "convolution", "dilated", "restricted"))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_formula_beside_a_count_gives_the_count(causal: bool) -> None:
+    size = LayerSize(dim=16, heads=2, window=32, kernel=5, causal=causal)
+    for kind in kinds(size, 128):
+        spelled = kind.products.replace("^", "**").replace(" + ", "+").replace(" - ", "-").replace(" ", "*")
+        assert eval(spelled, {"n": 128, "d": 16, "r": 32, "k": 5}) == kind.once.work, kind.name
+
+
 def test_a_part_of_a_recurrence_taken_often_is_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     size = LayerSize(dim=16, heads=2, window=8)
     short = kinds(size, 64)

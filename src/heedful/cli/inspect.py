@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, put, talk
+from heedful.cli.output import Checkpoint, Device, Json, put, talk, warn_of_unknown
 
 if TYPE_CHECKING:
     from heedful.inspection.report import Section
@@ -44,7 +44,7 @@ class Part(NamedTuple):
     asked_by: tuple[str, ...]  # options, one of which asks for it
 
 
-DRAWN = ("kind", "lens", "saliency")  # of a sentence, beside its alignment
+DRAWN = ("kind", "lens", "saliency", "patch_from")  # of a sentence, beside its alignment
 WHATIF = ("alternatives", "saliency", "patch_from", "without")
 PARTS: dict[str, Part] = {
     "heads": Part("heads", "What each head does", ("data", "conllu", "sentences", "json"), ("heads",)),
@@ -108,6 +108,16 @@ def inspect(
         print("\n\n".join(text for _, text in answers.values()))
     for path in paths:
         talk(f"written: {path}")
+    warn_of_strangers(worker, given)
+
+
+def warn_of_strangers(worker: Worker, given: dict[str, Any]) -> None:
+    """As `heed translate` does, of words that the model does not know."""
+    system, speaks = worker.system, worker.run.task.name == "language"
+    source = system.target_tokenizer if speaks else system.source_tokenizer
+    texts = {"sentence": source, "patch_from": source, "target": system.target_tokenizer}
+    told = [(name, word) for name, one in texts.items() if name in given for word in one.unknown_words(given[name])]
+    warn_of_unknown([word if name == "sentence" else f"{word} ({flag(name)})" for name, word in told])
 
 
 def refuse_idle(given: dict[str, Any]) -> None:
@@ -121,6 +131,10 @@ def refuse_idle(given: dict[str, Any]) -> None:
         for names in needs if name in given else ():
             if not any(other in given for other in names):
                 raise ConfigError(f"{flag(name)} has no effect without {spelled(names)}", hint="heed inspect --help")
+    for name in ("sentence", "target", "patch_from"):
+        if name in given and not given[name].strip():
+            option = "" if name == "sentence" else f"{flag(name)}: "
+            raise ConfigError(f"{option}an empty sentence was given; expected one that has words")
     corpus = [flag(name) for name in ("heads", "positions", "experts", "cost") if name in given]
     about_it = ("html", "save", "picture", "kind", "lens", *WHATIF)
     if "sentence" in given and corpus and not any(name in given for name in about_it):

@@ -124,6 +124,8 @@ class Kind(NamedTuple):
     formula: str
     steps: str  # that must follow one another
     path: str  # between the tokens that are farthest apart
+    products: str  # FLOP of its matrix products, as a formula
+    remark: str  # what explains it
     once: Cost
     twice: Cost
 
@@ -142,5 +144,5 @@ def kinds(size: LayerSize, time: int) -> list[Kind]:
                 layer(torch.empty(1, length // parts, size.dim, device="meta"))
             once = total(list(bill.parts.values()))
             costs.append(Cost(parts * once.work, parts * once.traffic))
-        found.append(Kind(name, made.cost, made.steps, made.path, *costs))
+        found.append(Kind(name, made.cost, made.steps, made.path, made.products(causal=size.causal), made.remark, *costs))
     return found

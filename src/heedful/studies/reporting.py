@@ -92,7 +92,7 @@ def written(path: Path, content: bytes) -> Path:
 
 def inspect(system: System, text: str, config: SearchConfig | None, target: str | None, facts: list[str]) -> Inspection:
     """Of a text and the translation that the search finds, or the given one; config None: of a text that is only read."""
-    if not text.strip():
+    if not text.strip() or (target is not None and not target.strip()):
         raise ConfigError("an empty sentence was given; expected one that has words")
     trace = read_alone(system, text) if config is None else look_at(system, text, config, target)
     if not trace.maps:

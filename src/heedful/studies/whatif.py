@@ -62,14 +62,19 @@ class Head(NamedTuple):
 
 def pair_of(system: System, source: str, config: SearchConfig, target: str | None = None) -> Pair:
     """With the translation that the search finds, or the given one."""
-    read = tokens_of(system, source, "source")
-    if not 0 < len(read.ids) <= system.max_length:
-        expected = f"expected 1 to {system.max_length}, to look at it in one piece"
-        raise DataError(f"the source has {len(read.ids)} tokens; {expected}", hint="give one sentence")
+    read = source_of(system, source)
     if target is not None:
         return Pair(read, tokens_of(system, target, "target"))
     said = instead(system, read, config, []).tokens
     return Pair(read, spelled(system, system.target_tokenizer.decode(said), said, "target"))
+
+
+def source_of(system: System, text: str) -> Tokens:
+    read = tokens_of(system, text, "source")
+    if not 0 < len(read.ids) <= system.max_length:
+        expected = f"expected 1 to {system.max_length}, to look at it in one piece"
+        raise DataError(f"the source has {len(read.ids)} tokens; {expected}", hint="give one sentence")
+    return read
 
 
 def text_of(system: System, text: str) -> Pair:
@@ -167,7 +172,7 @@ def saliency_of(system: System, pair: Pair, scales: Sequence[float] = (1.0,)) ->
 def patched(system: System, pair: Pair, other: str) -> Tracing:
     """Run A reads the pair's source, run B the other one; both are led through the pair's target."""
     source, target_in = sequences(system, *pair)
-    second, _ = sequences(system, tokens_of(system, other, "source"), pair.target)
+    second, _ = sequences(system, source_of(system, other), pair.target)
     return trace(system.models[0], (source, second), target_in, wanted(system, pair)[None])
 
 

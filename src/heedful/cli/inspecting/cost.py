@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from heedful.worker import Worker
 
 COUNTED = (
-    "FLOP are those of matrix products; norms, sums and the update are paid for in bytes moved. Attention is one kernel "
-    "that keeps its scores to itself. Kept: for the backward pass"
+    "FLOP are those of matrix products, 2 for a multiplication and an addition; norms, sums and the update are paid for in "
+    "bytes moved. Attention is one kernel that keeps its scores to itself. Between: what the model does outside of its named "
+    "parts, such as masks and putting tensors together. Kept: for the backward pass"
 )
 MEMORY = (
     "Weights, gradients, what the optimiser keeps, and activations from the forward to the backward pass are there in "
@@ -55,6 +56,8 @@ def found(worker: Worker, *, rows: int = 32, tokens: int = 32) -> dict[str, Any]
                 "formula": kind.formula,
                 "steps": kind.steps,
                 "path": kind.path,
+                "products": kind.products,
+                "remark": kind.remark,
                 "work": kind.once.work,
                 "growth": kind.twice.work / kind.once.work,
             }
@@ -95,11 +98,12 @@ def as_text(found: dict[str, Any]) -> str:
     text += [f"\n{name}\n{table(rows_of(parts))}" for name, parts in found["scenes"].items()]
     text.append("\nmemory\n" + table([(name, f"{short(size)}B") for name, size in found["memory"].items()]))
     text.append(f"\nother layers, {size_of(found['layer'])}\n{table(kinds_of(found))}")
+    text += remarks_of(found)
     return "\n".join(text)
 
 
 def as_blocks(found: dict[str, Any]) -> list[Block]:
-    from heedful.inspection.report.blocks import Heading, Table, Words
+    from heedful.inspection.report.blocks import Heading, Table, Words, sentence
 
     machine = found["machine"]
     blocks: list[Block] = [
@@ -124,7 +128,8 @@ def as_blocks(found: dict[str, Any]) -> list[Block]:
     blocks += [Heading("Memory"), Words(MEMORY, "hint"), Table(kept, "memory", bars)]
     compared = f"{size_of(found['layer'])}. In sequence: steps that must follow one another."
     kinds = [[cell.replace("^2", "²") for cell in row] for row in kinds_of(found)]
-    return [*blocks, Heading("Other kinds of layers"), Words(compared, "hint"), Table(kinds, "other kinds of layers")]
+    blocks += [Heading("Other kinds of layers"), Words(compared, "hint"), Table(kinds, "other kinds of layers")]
+    return [*blocks, *(Words(sentence(text), "hint") for text in remarks_of(found))]
 
 
 def shares_of(parts: Sequence[dict[str, Any]]) -> list[float]:
@@ -162,17 +167,30 @@ def rows_of(parts: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 def kinds_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
     return [
-        ("a layer", "operations", "in sequence", "longest path", "FLOP", "for twice as many"),
+        ("a layer", "operations", "in sequence", "longest path", "FLOP", "which is", "for twice as many"),
         *(
-            (one["kind"], one["formula"], one["steps"], one["path"], short(one["work"]), f"{one['growth']:.1f} x")
+            (
+                *(one[name] for name in ("kind", "formula", "steps", "path")),
+                short(one["work"]),
+                one["products"],
+                f"{one['growth']:.1f} x",
+            )
             for one in found["kinds"]
         ),
     ]
 
 
+def remarks_of(found: dict[str, Any]) -> list[str]:
+    """What explains the formulas, each once."""
+    kinds: dict[str, list[str]] = {}
+    for one in found["kinds"]:
+        kinds.setdefault(one["remark"], []).append(one["kind"])
+    return [f"{', '.join(names)}: {remark}." for remark, names in kinds.items() if remark]
+
+
 def size_of(layer: dict[str, Any]) -> str:
     sizes = f"d = {layer['dim']}, n = {layer['tokens']:,} tokens, r = {layer['window']}, k = {layer['kernel']}"
-    return f"{sizes}; projections included"
+    return f"{sizes}; operations: how they grow; FLOP: of all matrix products of one layer of this library"
 
 
 def short(number: float) -> str:

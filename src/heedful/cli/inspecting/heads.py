@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from heedful.worker import Worker
 
 COUNTED = 20_000  # lines of training text from which it is known what is rare
-UNIT, SHADES = "nats a token", "blue: lost without the head · orange: gained"
+UNIT = "nats a token"
+NO_RELEVANCE = "relevance: not for this family, which has layers that it cannot be handed down through."
 COLUMNS = {
     "confidence": "mean of the largest weight",
     "gradient": "|dL/dgate|, of length 1 within a layer",
@@ -125,8 +126,8 @@ def as_plain(head: Any) -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any]) -> str:
-    columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in COLUMNS.items()), 120)
-    return "\n".join([over(found), table(rows_of(found)), columns, *rare_in(found)])
+    columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in columns_of(found).items()), 120)
+    return "\n".join([over(found), table(rows_of(found)), columns, *remarks(found)])
 
 
 def as_blocks(found: dict[str, Any]) -> list[Block]:
@@ -134,13 +135,13 @@ def as_blocks(found: dict[str, Any]) -> list[Block]:
     from heedful.inspection.report.blocks import Pictures, Table, Terms, Words, sentence
 
     cells, rows = cells_of(found), rows_of(found)
-    caption = ". ".join(sentence(text) for text in (f"{SHADES} (square-root scale)", explained(cells)) if text)
+    caption = ". ".join(sentence(text) for text in (f"{shades(cells)} (square-root scale)", explained(cells)) if text)
     return [
         Words(f"{over(found)}."),
         Pictures(grids(cells, UNIT), f"{caption}."),
         Table(rows, "all heads"),
-        Terms(COLUMNS),
-        *(Words(sentence(text), "hint") for text in rare_in(found)),
+        Terms(columns_of(found)),
+        *(Words(sentence(text), "hint") for text in remarks(found)),
     ]
 
 
@@ -150,27 +151,39 @@ def over(found: dict[str, Any]) -> str:
 
 
 def rows_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("kind", "layer", "head", "confidence", "gradient", "ablation", "relevance", "does")]
+    known = columns_of(found)
+    rows: list[tuple[str, ...]] = [("kind", "layer", "head", *known)]
     for head in found["heads"]:
         sure, relevant = ("" if head[name] is None else f"{head[name]:.2f}" for name in ("confidence", "relevance"))
         place = head["kind"], str(head["layer"]), str(head["head"])
+        importance = f"{head['share']:.2f}", f"{head['ablation']:+.4f}", *([relevant] if "relevance" in known else [])
         roles = [told(role, head["alignment_error"]) for role in head["roles"]]
         does = ", ".join([*roles, *(f"mostly {told(one, None)}" for one in head["leanings"])])
-        rows.append((*place, sure, f"{head['share']:.2f}", f"{head['ablation']:+.4f}", relevant, does or "-"))
+        rows.append((*place, sure, *importance, does or "-"))
     return rows
 
 
-def rare_in(found: dict[str, Any]) -> list[str]:
-    """What is rare, where a head looks for it."""
+def columns_of(found: dict[str, Any]) -> dict[str, str]:
+    """Those that say something, and what."""
+    known = any(head["relevance"] is not None for head in found["heads"])
+    return {name: meaning for name, meaning in COLUMNS.items() if known or name != "relevance"}
+
+
+def remarks(found: dict[str, Any]) -> list[str]:
+    """What is rare, where a head looks for it; and what is not known of such a model."""
     rare = any(role["role"] == "rare" for head in found["heads"] for role in head["roles"])
-    return [f"rare is what is rare in {found['frequencies']}."] if rare else []
+    told = [f"rare is what is rare in {found['frequencies']}."] if rare else []
+    return told + ([] if "relevance" in columns_of(found) else [NO_RELEVANCE])
 
 
 def told(role: dict[str, Any], error: float | None) -> str:
+    from heedful.inspection.roles import MOSTLY
+
     what = {"positional": "position", "syntactic": "", "rare": "rare", "alignment": "alignment"}[role["role"]]
     beside = "" if role["baseline"] is None else f" ({role['baseline']:.0%})"
     ending = f", AER {error:.1%}" if role["role"] == "alignment" and error is not None else ""
-    return f"{' '.join(filter(None, (what, role['what'])))} {role['value']:.0%}{beside}{ending}"
+    often = f"{role['value']:.0%}" if round(role["value"], 2) != MOSTLY else f"{role['value']:.1%}"  # half, or a little more?
+    return f"{' '.join(filter(None, (what, role['what'])))} {often}{beside}{ending}"
 
 
 def marks(head: dict[str, Any]) -> list[str]:
@@ -183,7 +196,15 @@ def draw(found: dict[str, Any], path: Path) -> None:
     from heedful.inspection.plots import save
 
     cells = cells_of(found)
-    save(picture_of(cells, Meaning(UNIT, SHADES, explained(cells))), path)
+    save(picture_of(cells, Meaning(UNIT, shades(cells), explained(cells))), path)
+
+
+def shades(cells: Sequence[Cell]) -> str:
+    """What the colours say that occur."""
+    from heedful.inspection.head_pictures import figure
+
+    gained = any(figure(cell.importance).startswith("-") for cell in cells)
+    return "blue: lost without the head" + " · orange: gained" * gained
 
 
 def cells_of(found: dict[str, Any]) -> list[Cell]:

@@ -1,6 +1,6 @@
 """heed inspect RUN "a sentence" --picture FILE: the alignment; with --kind the wall of its heads; with --head that map; with
---saliency what each token rests on; with --lens what each layer would say. Below each stand the sentences and what its rows
-and columns are."""
+--saliency what each token rests on; with --patch-from what is won back where; with --lens what each layer would say. Below
+each stand the sentences and what its rows and columns are."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Any
 from heedful.cli.inspecting.sentence import Where, chosen, shown_maps, values_of
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from heedful.cli.inspecting.whatif import Won
     from heedful.inspection.maps import Map
     from heedful.inspection.sketch import Sketch
     from heedful.studies.reporting import Inspection
 
 Spell = Callable[[str], str]  # how a text is written, where not every letter can be drawn
 LONGEST = 160  # columns of a sentence that a caption tells
+MOST_CELLS, OUTLYING = 0.95, 2.0  # shades are of the size that so many cells keep within, where the largest is so much larger
+WON = "blue: what was said becomes likelier; red: less likely"
 ABOUT_LENS = (
     "rows: layers, the last one at the bottom; columns: tokens that are said",
     "shade: the probability of the word",
@@ -36,6 +41,8 @@ def draw(seen: Inspection, where: Where, path: Path, *, lines: bool = False, fou
         saliency = found.get("whatif", {}).get("saliency")
         if saliency is not None:
             return salient(seen, saliency, spell)
+        if "patched" in found.get("whatif", {}):
+            return patched(seen, found["whatif"], spell)
         return alignment(seen, spell)
 
     save(sketch(str if path.suffix == ".svg" else drawable), path)
@@ -100,24 +107,75 @@ def saliency_sketches(saliency: Mapping[str, Any], rows: Sequence[str], columns:
 
     from heedful.inspection.sketch import heat_map
 
-    values = torch.tensor(saliency["source" if any(saliency["source"]) else "target"])  # (target time, read time)
-    most = max(float(values.abs().max()), 1e-12)
-    made = [heat_map(values, rows, columns, "saliency: gradient x input, in nats", most, "signed")]
+    values, bound = salient_maps(saliency)
+    made = [
+        heat_map(values, rows, columns, "saliency: gradient x input, in nats", darkest(values), "signed"),
+        heat_map(bound, rows, columns, "its bound: |gradient| |input|, in nats", darkest(bound)),
+    ]
     if "attention" in saliency:
         looked = torch.tensor(saliency["attention"])  # (target time, source time)
         made.append(heat_map(looked, rows, columns, "attention, mean of all layers and heads", float(looked.max())))
     return made
 
 
+def salient_maps(saliency: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """Gradient x input and its bound, (target time, read time) each; of a text that is only read, by what was said before."""
+    import torch
+
+    side = "source" if any(saliency["source"]) else "target"
+    return torch.tensor(saliency[side]), torch.tensor(saliency[f"{side}_bound"])
+
+
+def darkest(values: Tensor) -> float:
+    """The size from which on all is darkest: the largest, or where few cells stand out so far that the others would be
+    blank, the one that all but those few keep within."""
+    sizes = values.abs()[values != 0]
+    if not len(sizes):
+        return 1e-12
+    largest, high = float(sizes.max()), float(sizes.quantile(MOST_CELLS))
+    return largest if largest <= OUTLYING * high else high
+
+
 def about_saliency(saliency: Mapping[str, Any]) -> list[str]:
     told = [
         "rows: tokens that are said; columns: tokens that they rest on or look at",
-        "blue: makes it likelier; red: less likely",
+        "gradient x input, blue: makes it likelier; red: less likely; its bound: how much it could at most, either way",
     ]
+    for name, values in zip(("gradient x input", "the bound"), salient_maps(saliency), strict=True):
+        most, largest = darkest(values), float(values.abs().max())
+        if largest > most:
+            told.append(f"{name}: all beyond {most:.3g} is equally dark, which few cells are; the largest is {largest:.3g}")
     if "attention" in saliency:
-        alike = saliency["agreement"]["gradient x input"]
-        told.append(f"they rank source tokens alike by {alike:+.2f} (Kendall's tau; 1: alike, 0: unrelated)")
+        alike = ", ".join(f"{name} {tau:+.2f}" for name, tau in saliency["agreement"].items())
+        told.append(f"how far they rank source tokens as attention does, Kendall's tau (1: alike, 0: unrelated): {alike}")
     return told
+
+
+def patched(seen: Inspection, found: Mapping[str, Any], spell: Spell) -> Sketch:
+    from heedful.cli.inspecting.whatif import not_patched, patched_told, won_back
+    from heedful.inspection.sketch import beside, captioned
+
+    one = found["patched"]
+    won = {
+        side: (names, [spell(label) for label in labels], nats)
+        for side, (names, labels, nats) in won_back(dict(found), one).items()
+    }
+    told = [*sentences(seen, spell), spell(patched_told(one).rstrip(":")), WON, *not_patched(one)]
+    return captioned(beside(*patched_sketches(won)), told)
+
+
+def patched_sketches(won: Won) -> list[Sketch]:
+    """A map for each side, its places by its positions, all with the same shades."""
+    import torch
+
+    from heedful.inspection.sketch import heat_map
+
+    most = max((abs(value) for _, _, nats in won.values() for row in nats for value in row), default=0.0) or 1e-12
+    titles = {side: f"nats won back, at each {side} token" for side in won}
+    titles |= {"beginning": "nats won back, at each vector it begins with"}
+    return [
+        heat_map(torch.tensor(nats), names, labels, titles[side], most, "signed") for side, (names, labels, nats) in won.items()
+    ]
 
 
 def layers(seen: Inspection, lens: Mapping[str, Any], spell: Spell) -> Sketch:

@@ -140,10 +140,8 @@ def as_blocks(found: dict[str, Any]) -> list[Block]:
             turning = [row[1:] for row in turns_rows({"": one})]
             blocks += [Words(DIALS, "hint"), Table(turning, "going on"), Words(sentence(BRACKETS), "hint")] if turning else []
         blocks += [Heading("What the schemes are like"), Table(scheme_rows(schemes), "position schemes")]
-        going = bool(turns_rows(schemes))
-        terms = meanings(found["reached"]).items()
-        blocks.append(Terms({name: meaning for name, meaning in terms if going or not name.startswith("going on")}))
-        blocks += map(Words, map(sentence, refusals(schemes)))
+        blocks.append(Terms(meanings(schemes, found["reached"])))
+        blocks += [Words(sentence(text)) for text in (*unprobed(schemes), *refusals(schemes))]
     if lengths is not None:
         over, after = about_lengths(lengths)
         blocks += [Heading("Past the lengths it knows"), Words(f"{over}."), Table(lengths_rows(lengths), "loss by length")]
@@ -166,8 +164,8 @@ def equal_ones_together(schemes: dict[str, Any]) -> dict[str, Any]:
 def schemes_text(schemes: dict[str, Any], reached: int) -> str:
     turning = turns_rows(schemes)
     turned = f"\n{table(turning)}\n{BRACKETS}\n\n" if turning else ""
-    columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in meanings(reached).items()), 120)
-    told = [columns, f"Probes and shifts need {FEWEST} positions.", *refusals(schemes)]
+    columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in meanings(schemes, reached).items()), 120)
+    told = [columns, *unprobed(schemes), *refusals(schemes)]
     return f"{table(scheme_rows(schemes))}\n\n{table(similar_rows(schemes))}\n{turned}" + "\n".join(told)
 
 
@@ -215,9 +213,10 @@ def turns_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
     return rows if told else []
 
 
-def meanings(reached: int) -> dict[str, str]:
-    """Of the columns."""
-    return {
+def meanings(schemes: dict[str, Any], reached: int) -> dict[str, str]:
+    """Of the columns that say something."""
+    probed = any("probes" in one for one in schemes.values())
+    every = {
         "toeplitz, symmetry": "0 where only the distance counts",
         "with distance": "correlation of similarity with |i - j|",
         "beyond": f"at {reached} positions past the first {reached}, which data reached, numbers outside their range",
@@ -226,6 +225,16 @@ def meanings(reached: int) -> dict[str, str]:
         "going on by k": "variance missed by the best linear map from each position to the k-th after it, and the rotation of "
         "single pairs of dimensions",
     }
+    of_probes = () if probed else ("index probe", "order probe", "going on by k")
+    return {name: meaning for name, meaning in every.items() if name not in of_probes}
+
+
+def unprobed(schemes: dict[str, Any]) -> list[str]:
+    """Why there are no probes and no shifts, where there are none."""
+    without = [name for name, one in schemes.items() if one["kind"] != "vectors"]
+    few = [f"{name} has {one['positions']}" for name, one in schemes.items() if name not in without and "probes" not in one]
+    told = [f"probes and shifts are of vectors that are added to words; there are none in: {', '.join(without)}."]
+    return told * bool(without) + [f"probes and shifts need {FEWEST} positions; {', '.join(few)}."] * bool(few)
 
 
 def refusals(schemes: dict[str, Any]) -> list[str]:

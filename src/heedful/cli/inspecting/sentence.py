@@ -115,10 +115,12 @@ def values_of(seen: Inspection, one: Map, by: str) -> Tensor:
     if by == "rollout":
         rolled = {other.name: other.weights for other in seen.views.rollout}
         if one.name not in rolled:
-            kinds = ", ".join(dict.fromkeys(other.kind.name for other in seen.views.rollout)) or "none of this model"
-            raise ConfigError(
-                f"--by rollout follows tokens through their own sequence; {one.kind.name} has none, only: {kinds}"
+            kinds = ", ".join(dict.fromkeys(other.kind.name for other in seen.views.rollout))
+            others = f"expected one of: {kinds}" if kinds else "nor has any other kind of this model"
+            given = (
+                f"--by rollout follows tokens through layers that look at their own sequence; {one.kind.name} has no rollout"
             )
+            raise ConfigError(f"{given}, {others}", hint="--by weights and --by norms show every kind")
         return rolled[one.name]
     return one.weights
 
@@ -164,9 +166,8 @@ def as_text(found: dict[str, Any]) -> str:
             place = one["kind"], str(one["layer"]), "all" if one["head"] is None else str(one["head"])
             rows.append((*place, f"{one['entropy']:.2f}", f"{one['largest']:.2f}", f"{one['most']} {one['share']:.2f}"))
         parts.append(table(rows))
-        parts.append(
-            f"entropy in bits; largest: the mean of the largest {OF[found['by']]}, the start and the end counted. {NOTE}"
-        )
+        largest = f"largest: the mean of the largest {OF[found['by']]}, the start and the end counted"
+        parts.append(f"entropy in bits; {largest}; {MOST[found['by']]}: its mean over all tokens that look. {NOTE}")
     return "\n\n".join(parts)
 
 

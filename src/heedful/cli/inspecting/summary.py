@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from heedful.inspection.maps import Map
+    from heedful.text.tokenizer import Tokenizer
     from heedful.worker import Worker
 
 # How to ask, what it tells, and what a run must have: attention, at a source that it translates, in one but never at it from
@@ -73,8 +74,15 @@ def found(worker: Worker) -> dict[str, Any]:
         "parts": {name: count for name, count in parts.items() if count},
         "attention": attention,
         "ask": asks_of(worker.run.task.name, maps, has_positions=bool(schemes(model)), has_experts=has_experts(model)),
-        "vocabulary": {"source": len(source), "target": len(target), "tokenizer": target.description},
+        "vocabulary": {"source": len(source), "target": len(target), "tokenizer": described(source, target)},
     }
+
+
+def described(source: Tokenizer, target: Tokenizer) -> str:
+    """One for both sides, or one for each."""
+    if source.fingerprint == target.fingerprint:
+        return f"{target.description}, for both sides"
+    return f"{source.description} (source); {target.description} (target)"
 
 
 def maps_of(worker: Worker) -> list[Map]:
@@ -122,10 +130,10 @@ def asks_of(task: str, maps: Sequence[Map], *, has_positions: bool, has_experts:
 def as_text(found: dict[str, Any]) -> str:
     parts = table([("part", f"{'parameters':>12}"), *((name, f"{count:>12,}") for name, count in found["parts"].items())])
     kinds = [("attention", "layers", "heads of each"), *as_rows(found["attention"])]
-    sizes, asks = found["vocabulary"], [(f"  {how}", what) for how, what in found["ask"].items()]
+    asks = [(f"  {how}", what) for how, what in found["ask"].items()]
     return (
         f"{found['family']} for {found['task']}, {found['parameters']:,} parameters, {found['checkpoint']}\n"
-        f"vocabulary {sizes['source']:,} and {sizes['target']:,}, {sizes['tokenizer']}\n\n"
+        f"vocabulary: {found['vocabulary']['tokenizer']}\n\n"
         f"{parts}\n\n{table(kinds) if found['attention'] else 'it does not attend to a sequence that can be shown'}\n\n"
         f"what can be asked, after heed inspect RUN:\n{table(asks)}"
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from heedful.worker import Worker
 
 
+Won = dict[str, tuple[list[str], list[str], list[list[float]]]]  # side -> places, tokens, nats: as far as there is any
 UNITS = {1.0: "nats", 1e-3: "thousandths of a nat", 1e-6: "millionths of a nat", 1e-9: "billionths of a nat"}
 
 
@@ -211,8 +212,8 @@ def saliency_blocks(found: dict[str, Any], seen: dict[str, Any]) -> list[Block]:
     from heedful.cli.inspecting.picturing import about_saliency, saliency_sketches
     from heedful.inspection.report.blocks import Pictures, Words, sentence
 
-    caption = f"{sentence('; '.join(about_saliency(seen)))}."
-    return [Pictures(saliency_sketches(seen, *sides_of(found)), caption), Words(seen["note"], "note")]
+    caption = ". ".join(map(sentence, about_saliency(seen)))
+    return [Pictures(saliency_sketches(seen, *sides_of(found)), f"{caption}."), Words(seen["note"], "note")]
 
 
 def patched_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
@@ -222,17 +223,11 @@ def patched_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
 
 
 def patched_blocks(found: dict[str, Any], seen: dict[str, Any]) -> list[Block]:
-    import torch
-
+    from heedful.cli.inspecting.picturing import WON, patched_sketches
     from heedful.inspection.report.blocks import Pictures, Words, sentence
-    from heedful.inspection.sketch import heat_map
 
-    sketches = []
-    for side, (names, labels, won) in won_back(found, seen).items():
-        values = torch.tensor(won)
-        most = max(float(values.abs().max()), 1e-12)
-        sketches.append(heat_map(values, names, labels, f"nats won back, at each {side} token", most, "signed"))
-    drawn = [Pictures(sketches, "Blue: what was said becomes likelier; red: less likely.")] if sketches else []
+    sketches = patched_sketches(won_back(found, seen))
+    drawn = [Pictures(sketches, f"{sentence(WON)}.")] if sketches else []
     return [Words(sentence(patched_told(seen))), *drawn, *(Words(sentence(text)) for text in not_patched(seen))]
 
 
@@ -246,19 +241,25 @@ def patched_told(seen: dict[str, Any]) -> str:
 
 def not_patched(seen: dict[str, Any]) -> list[str]:
     left = ", ".join(seen["left_out"])
-    return [f"not patched, for the sources differ in length: {left}"] if left else []
+    told = [f"not patched, for the sources differ in length: {left}"] if left else []
+    if not any(side_of(name) == "source" for name in (*(one["name"] for one in seen["places"]), *seen["left_out"])):
+        told.append("no place of the source was patched: the encoder of this family has none that can be reached")
+    return told
 
 
-def won_back(found: dict[str, Any], seen: dict[str, Any]) -> dict[str, tuple[list[str], list[str], list[list[float]]]]:
-    """Of the source and of the target, as far as there is any: places, tokens, and nats."""
+def side_of(place: str) -> str:
+    """Whose positions it has: tokens of the source, tokens of the target, or the vectors that a decoder begins with."""
+    if place.endswith(".thought"):
+        return "beginning"
+    return "source" if place.startswith("encoder") or place.endswith(".read") else "target"
+
+
+def won_back(found: dict[str, Any], seen: dict[str, Any]) -> Won:
     sides = {"source": [*found["source_tokens"], found["end"]], "target": [*found["target_tokens"], found["end"]]}
-    won = {}
-    for side, labels in sides.items():
-        ours = [
-            one
-            for one in seen["places"]
-            if (one["name"].startswith("encoder") or one["name"].endswith(".read")) == (side == "source")
-        ]
+    won: Won = {}
+    for side in ("source", "beginning", "target"):
+        ours = [one for one in seen["places"] if side_of(one["name"]) == side]
+        labels = sides.get(side) or [f"vector {at}" for at in range(max((len(one["change"]) for one in ours), default=0))]
         ours = [one for one in ours if len(one["change"]) == len(labels)]
         if ours:
             won[side] = [one["name"] for one in ours], labels, [[sum(tokens) for tokens in one["change"]] for one in ours]

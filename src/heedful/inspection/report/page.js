@@ -188,11 +188,12 @@ async function begin() {
     document.documentElement.dataset.theme = isDark() ? "light" : "dark";
     if (facts.kinds.length) showAll();
   });
-  let width = innerWidth, waiting = 0;
-  addEventListener("resize", () => {
-    clearTimeout(waiting);
-    if (innerWidth !== width && facts.kinds.length) waiting = setTimeout(() => { width = innerWidth; showAll(); }, 150);
-  });
+  const room = document.querySelector("main");
+  let width = room.clientWidth, waiting = 0;
+  new ResizeObserver(() => {  // whatever made it narrower: the window, or a bar that scrolls the page
+    cancelAnimationFrame(waiting);
+    if (room.clientWidth !== width && facts.kinds.length) waiting = requestAnimationFrame(() => { width = room.clientWidth; showAll(); });
+  }).observe(room);
   document.documentElement.dataset.ready = "yes";
 }
 

@@ -20,6 +20,7 @@ class FullAttention(SequenceLayer):
     """Multi-head self-attention: every token sees every other."""
 
     cost, takes = "n^2 d", ("heads",)
+    remark = "four projections, hence 8 n d^2"
 
     def __init__(self, size: LayerSize) -> None:
         super().__init__(size)
@@ -37,6 +38,10 @@ class FullAttention(SequenceLayer):
     @staticmethod
     def operations(size: LayerSize, time: int) -> int:
         return time * time * size.dim
+
+    @staticmethod
+    def products(*, causal: bool) -> str:
+        return "8 n d^2 + 4 n^2 d"
 
 
 def look(x: Tensor, mask: Tensor | None, *, causal: bool) -> Sight:
@@ -68,6 +73,7 @@ class RestrictedAttention(SequenceLayer):
     """Self-attention that sees a window: the last r tokens, or those at most r / 2 away."""
 
     cost, path, takes = "r n d", "n / r", ("heads", "window")
+    remark = "four projections; in blocks of r queries, each before the 2 r keys (causal: 2 r - 1) that one of them may see"
 
     def __init__(self, size: LayerSize) -> None:
         super().__init__(size)
@@ -111,6 +117,10 @@ class RestrictedAttention(SequenceLayer):
     def operations(size: LayerSize, time: int) -> int:
         return size.window * time * size.dim
 
+    @staticmethod
+    def products(*, causal: bool) -> str:
+        return "8 n d^2 + 8 r n d - 4 n d" if causal else "8 n d^2 + 8 r n d"
+
 
 class ParameterFreeAttention(SequenceLayer):
     """Every token becomes the mean of all, weighted by softmax(x x^T): nothing to learn but what comes before it."""
@@ -131,6 +141,10 @@ class ParameterFreeAttention(SequenceLayer):
     @staticmethod
     def operations(size: LayerSize, time: int) -> int:
         return time * time * size.dim
+
+    @staticmethod
+    def products(*, causal: bool) -> str:
+        return "4 n^2 d"
 
 
 def mean_of_all(x: Tensor, there: Tensor, sight: Sight) -> Tensor:

@@ -17,6 +17,7 @@ class Convolution(SequenceLayer):
 
     cost, path = "k n d^2", "n / k"
     takes: ClassVar[tuple[str, ...]] = ("kernel",)
+    remark = "gated, so 2 d sums for each token, half of which open and shut the others"
 
     def __init__(self, size: LayerSize, dilation: int = 1) -> None:
         super().__init__(size)
@@ -38,6 +39,10 @@ class Convolution(SequenceLayer):
     @staticmethod
     def operations(size: LayerSize, time: int) -> int:
         return size.kernel * time * size.dim**2
+
+    @staticmethod
+    def products(*, causal: bool) -> str:
+        return "4 k n d^2"
 
 
 class DilatedConvolution(Convolution):

@@ -88,6 +88,7 @@ class SequenceLayer(nn.Module):
     steps: ClassVar[str] = "1"  # that must follow one another
     path: ClassVar[str] = "1"  # between the two tokens that are farthest apart: how many layers or steps
     takes: ClassVar[tuple[str, ...]] = ()  # what it needs of a LayerSize, besides what all need
+    remark: ClassVar[str] = ""  # what its products have that `cost` does not tell
 
     def __init__(self, size: LayerSize) -> None:
         super().__init__()
@@ -122,6 +123,11 @@ class SequenceLayer(nn.Module):
     @staticmethod
     def operations(size: LayerSize, time: int) -> int:
         """`cost` with numbers in it."""
+        raise NotImplementedError
+
+    @staticmethod
+    def products(*, causal: bool) -> str:
+        """FLOP of all its matrix products for one sequence, 2 for a multiplication and an addition, by n, d, r and k."""
         raise NotImplementedError
 
     if TYPE_CHECKING:

@@ -19,6 +19,7 @@ class Recurrent(SequenceLayer):
     Each walks over the real tokens alone: they are brought together first, and put back in their places afterwards."""
 
     cost, steps, path = "n d^2", "n", "n"
+    remark = "both directions, d / 2 each (one of d where it is causal); the bias is one more input, hence the terms in n d"
     cell: ClassVar[type[recurrent.Lstm] | type[recurrent.Gru]]
 
     def __init__(self, size: LayerSize) -> None:
@@ -43,6 +44,12 @@ class Recurrent(SequenceLayer):
     @staticmethod
     def operations(size: LayerSize, time: int) -> int:
         return time * size.dim**2
+
+    @classmethod
+    def products(cls, *, causal: bool) -> str:
+        """Of d + 1 inputs and d states, or of half as many of these for each of two."""
+        gates = cls.cell.gates
+        return f"{(4 if causal else 3) * gates} n d^2 + {2 * gates} n d"
 
 
 def walk(layer: recurrent.Layer, x: Tensor, mask: Tensor | None) -> Tensor:
