@@ -47,6 +47,21 @@ def test_every_change_is_what_patching_that_one_position_by_hand_gives(variant: 
 
 
 @pytest.mark.parametrize("family", SPEAKING)
+def test_every_family_has_a_place_for_each_source_token_and_nothing_flows_from_words_that_are_the_same(
+    family: str, pairs: Pairs
+) -> None:
+    model = tiny_model(next(variant for variant in PLAIN if variant.family == family))
+    (source, other), target_in, target_out = two(pairs)
+    found = trace(model, (source, other), target_in, target_out)
+    read = [place for place in found.places if place.name.startswith("encoder") or place.name.endswith(".read")]
+    assert read and all(len(place.change) >= source.shape[1] for place in read)
+    heard = max(float(place.change.abs().max()) for place in read)
+    assert heard == 0 if family == "sutskever" else heard > 1e-4  # whose decoder begins with the last state alone
+    same = trace(model, (source, source), target_in, target_out)
+    assert all(float(place.change.abs().max()) < 1e-5 for place in same.places)
+
+
+@pytest.mark.parametrize("family", SPEAKING)
 def test_the_last_layer_decides_each_token_alone(family: str, pairs: Pairs) -> None:
     """So what changes there is the whole difference, at its own token and nowhere else."""
     found = trace(tiny_model(Variant(family, ())), *two(pairs))

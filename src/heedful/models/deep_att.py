@@ -88,9 +88,11 @@ class Columns(nn.Module):
     def __init__(self, config: DeepAttConfig) -> None:
         super().__init__()
         self.columns = Layers(Column(config, back=at % 2 == 1) for at in range(config.columns))
+        self.out = Tap()
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Read:
-        return Read(torch.cat([column(x, mask) for column in self.columns], dim=-1), [])  # (sources, time, columns x dim)
+        joined = torch.cat([column(x, mask) for column in self.columns], dim=-1)  # (sources, time, columns x dim)
+        return Read(self.out(joined), [])
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -80,6 +80,7 @@ class DeepEncoder(nn.Module):
         self.above = Layers(Lstm(dim if at else 2 * dim, dim) for at in range(config.layers - 1))
         self.between = between(config, config.places[0])
         self.dropout = Dropout(config.dropout)
+        self.out = Tap()
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Read:
         """x (sources, time, word_dim), mask (sources, time): padding stands at the end."""
@@ -87,7 +88,7 @@ class DeepEncoder(nn.Module):
         for at, layer in enumerate(self.above):
             said, _ = layer(self.dropout(x), None, mask)
             x = self.between(at, said + x if at and self.residual else said, ledger)
-        return Read(x, [], None if ledger is None else torch.stack(ledger.wants).sum(0))
+        return Read(self.out(x), [], None if ledger is None else torch.stack(ledger.wants).sum(0))
 
     if TYPE_CHECKING:
         __call__ = forward

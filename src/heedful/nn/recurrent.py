@@ -27,6 +27,7 @@ from torch.nn import functional
 from heedful.nn.dropout import Dropout
 from heedful.nn.lineup import taken
 from heedful.nn.repeated import repeated
+from heedful.nn.taps import Tap
 
 Hidden = tuple[Tensor, ...]  # the state of a layer, each (rows, dim): what it says, and an LSTM's cell
 Walk = Callable[[Tensor, Tensor | None, Hidden], Hidden]  # W x + b of one token (rows, gates x dim), what is fed, the state
@@ -247,19 +248,21 @@ class OneWay(nn.Module):
     def __init__(self, stack: Stack, reverse: bool) -> None:
         super().__init__()
         self.stack, self.reverse = stack, reverse
+        self.out = Tap()  # (sources, time, dim)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Read:
         """x (sources, time, inputs), mask (sources, time): padding stands at the end, and is moved to the beginning."""
         if self.reverse:
             words, last = self.stack(x.flip(1), None, None if mask is None else mask.flip(1))
-            return Read(words.flip(1), last)
+            return Read(self.out(words.flip(1)), last)
         if mask is None:
-            return Read(*self.stack(x, None, None))
+            words, last = self.stack(x, None, None)
+            return Read(self.out(words), last)
         places, padding = torch.arange(x.shape[1], device=x.device), (~mask).sum(1, keepdim=True)
         moved = torch.where(places < padding, places - padding + x.shape[1], places - padding)  # (sources, time)
         back = torch.where(places + padding < x.shape[1], places + padding, places + padding - x.shape[1])
         words, last = self.stack(taken(x, moved), None, places >= padding)
-        return Read(taken(words, back), last)
+        return Read(self.out(taken(words, back)), last)
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -271,12 +274,13 @@ class BothWays(nn.Module):
     def __init__(self, ahead: Layer, back: Layer) -> None:
         super().__init__()
         self.ahead, self.back = ahead, back
+        self.out = Tap()
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Read:
         """x (sources, time, inputs), mask (sources, time): padding stands at the end."""
         ahead, _ = self.ahead(x, None, mask)
         back, _ = self.back(x.flip(1), None, None if mask is None else mask.flip(1))
-        return Read(torch.cat((ahead, back.flip(1)), dim=-1), [])  # (sources, time, 2 dim)
+        return Read(self.out(torch.cat((ahead, back.flip(1)), dim=-1)), [])  # (sources, time, 2 dim)
 
     if TYPE_CHECKING:
         __call__ = forward
