@@ -37,8 +37,7 @@ def align(
     cover: Annotated[Literal["none", "target", "both"], typer.Option(help="Whose words always have a link.")] = "none",
     reverse: Annotated[Path | None, typer.Option(help="A run that translates back, to align from both sides.")] = None,
     symmetrise: Annotated[
-        Method | None,
-        typer.Option(help="With --reverse: soft, one set of heads of both, as it is unless said; or a rule for links."),
+        Method | None, typer.Option(help="With --reverse: heads of both (soft), or a rule for links.")
     ] = None,
     bootstrap: Annotated[int, typer.Option(help="Resamples for the 95% interval; 0: no interval.")] = 1000,
     checkpoint: Checkpoint = None,
@@ -61,15 +60,16 @@ def align(
     typed = layer is not None or heads is not None or (moment, row, column, cover) != ("said", 1.0, 0.0, "none")
     if typed and choose_on:
         raise ConfigError("--choose-on chooses layer, heads, moment, row, column and cover; give it or them, not both")
-    joined = Models(translator.system, back.system if back is not None and symmetrise in (None, "soft") else None)
+    rule = None if symmetrise == "soft" else symmetrise  # None: not links are joined, but heads
+    joined = Models(translator.system, back.system if back is not None and rule is None else None)
     by_hand = Aligner(heads_named(joined, layer, heads), moment, Linking(row, column, cover)) if typed else None
     with opened(out, "--out") as file:  # before the work is done, not after it
         found, aligner = links_by(
             joined, pairs, by_hand or (usual_aligner(translator, joined) if valid is None else None), valid
         )
         told: dict[str, Any] = {"pairs": len(pairs), "aligner": plain_aligner(aligner)}
-        if back is not None and symmetrise not in (None, "soft"):
-            found, told["reverse"] = from_both_sides(found, back, pairs, valid, symmetrise)
+        if back is not None and rule is not None:
+            found, told["reverse"] = from_both_sides(found, back, pairs, valid, rule)
         file.writelines(f"{as_pharaoh(links)}\n" for links in found)
     told["without_links"] = sum(not links for links in found)
     if known is not None:
