@@ -16,7 +16,7 @@ import heedful
 
 ROOT = Path(heedful.__file__).parent
 LEVELS = [
-    {"errors", "schema"},
+    {"errors", "schema", "storage"},
     {"settings", "text", "evaluation", "nn"},
     {"data", "models", "search", "inspection", "training", "vectors"},
     {"tasks"},

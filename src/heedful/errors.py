@@ -4,7 +4,8 @@
     ├── ConfigError              2   usage or config
     ├── DataError                3   text, tables, tokenizers
     ├── CheckpointError          4   run folders and checkpoints
-    ├── DivergedError            5   training left the numbers
+    │   └── WriteError           4   a file that cannot be written: full disk, permissions
+    ├── DivergedError            5   loss, gradient or weights became non-finite
     ├── MemoryFull               6   of the machine or its GPU
     └── Interrupted             75   asked to stop; the same command continues
 
@@ -42,6 +43,10 @@ class DataError(HeedfulError):
 
 class CheckpointError(HeedfulError):
     exit_code = 4
+
+
+class WriteError(CheckpointError):
+    """A file could not be written; what was there before is untouched."""
 
 
 class DivergedError(HeedfulError):

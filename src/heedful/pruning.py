@@ -29,11 +29,11 @@ from heedful.inspection.removal import Kept, best_heads, heads_left, open_heads,
 from heedful.nn.gates import gates
 from heedful.samples import surprises
 from heedful.schema import plain
+from heedful.storage.writing import replace_text
 from heedful.studies.heads import added
 from heedful.tasks.evaluating import evaluate
 from heedful.tasks.translation import TranslationConfig
 from heedful.training import checkpoint, environment, retention, run_folder
-from heedful.training.durable import replace_text
 from heedful.training.journey import Journey
 from heedful.worker import Worker
 

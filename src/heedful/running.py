@@ -25,12 +25,12 @@ from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
 from heedful.recipe_book import all_recipes, find_recipe
+from heedful.storage.writing import replace_text
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, gating, retention, run_folder
 from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import load_state, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
-from heedful.training.durable import replace_text
 from heedful.training.journey import Journey
 from heedful.training.loop import Outcome, Trainer, outcome
 from heedful.training.loop import train as run_to_the_end

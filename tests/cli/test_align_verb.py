@@ -95,7 +95,7 @@ def test_two_runs_align_from_both_sides(folder: Path, capsys: pytest.CaptureFixt
             "give it or them, not both",
         ),
         (["--source", "a.src", "--target", "a.tgt", "--symmetrise", "union"], 2, "has no effect without --reverse"),
-        (["--source", "a.src", "--target", "a.tgt", "--out", "/no/such/links"], 2, "--out: /no/such/links cannot be written"),
+        (["--source", "a.src", "--target", "a.tgt", "--out", "/no/such/links"], 2, "/no/such/links cannot be written"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(

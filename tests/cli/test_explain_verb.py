@@ -63,7 +63,7 @@ def test_a_page_is_written_where_it_is_wanted(tmp_path: Path, capsys: pytest.Cap
     assert captured.out == "" and "page.html" in captured.err
     assert "0.9995" in (tmp_path / "page.html").read_text(encoding="utf-8")
     page = tmp_path / "no" / "page.html"
-    assert f"--html: {page} cannot be written" in complaint(capsys, "masked", "--html", page)
+    assert f"{page} cannot be written" in complaint(capsys, "masked", "--html", page)
 
 
 def test_a_run_is_explained_by_its_own_numbers(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

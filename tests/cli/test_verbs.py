@@ -299,7 +299,7 @@ def test_full_memory_is_not_called_a_bug(
     def fails(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("heedful.cli.name_plainly", lambda command: fails)
+    monkeypatch.setattr("heedful.cli.invoke", fails)
     assert heed("train", "demo", "--json") == 6
     shown = capsys.readouterr()
     assert said in shown.err and "bug" not in shown.err and "Traceback" not in shown.err

@@ -13,8 +13,8 @@ import pytest
 import heedful.data.fetch
 from heedful.data.catalogue import Corpus, Download
 from heedful.data.fetch import SUMS, get, list_corpora, locate
-from heedful.data.sha256 import sha256_of
 from heedful.errors import ConfigError, DataError
+from heedful.storage.reading import sha256_of
 
 TEXT = b"one\ntwo\nthree\n"
 

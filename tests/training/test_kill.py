@@ -23,7 +23,7 @@ from heedful.training.metrics_log import append_metrics, cut_metrics, read_metri
 from heedful.training.retention import newest, point_best, prune, resolve, steps
 from heedful.training.run_folder import lock
 
-TRACED = (str(Path("heedful", "training")), shutil.__file__)
+TRACED = (str(Path("heedful", "training")), str(Path("heedful", "storage")), shutil.__file__)
 
 
 def write(run: Path, step: int, value: float) -> None:

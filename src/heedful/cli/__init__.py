@@ -1,16 +1,11 @@
-"""The command line: one small function a verb. Data goes to stdout, talk to stderr.
+"""The command line: one small function a command. Results go to stdout, messages to stderr.
 
-Only what a verb needs is imported, inside the verb: `heed --help` must answer at once.
-
-    0 done   1 a bug of ours   2 usage or config   3 data   4 checkpoint   5 diverged   75 interrupted, run it again
+A command imports what it needs inside its function: `heed --help` must answer at once. `ending.py` has the exit codes.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sys
-import traceback
 
 import typer
 
@@ -28,8 +23,9 @@ from heedful.cli import (
     vectors,
     writing,
 )
+from heedful.cli.ending import prepare_process, print_text, run_command
 from heedful.cli.naming import name_plainly
-from heedful.errors import HeedfulError, Interrupted, MemoryFull
+from heedful.errors import ConfigError
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer brings its own click, whose names it does not all pass on
 
@@ -47,7 +43,7 @@ def show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        print(version("heedful"))
+        print_text(version("heedful"))
         raise typer.Exit
 
 
@@ -79,55 +75,32 @@ app.command()(configs.doctor)
 
 
 def main() -> None:
-    """Run a verb; whatever goes wrong becomes one message and the documented exit code."""
+    """Run a command; whatever goes wrong becomes one message and the documented exit code."""
+    prepare_process()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
+    """The exit code of a command line."""
+    return run_command(lambda: invoke(arguments), arguments)
+
+
+def invoke(arguments: list[str]) -> int:
+    """Parses and runs a command. typer's own `main` is left out: it catches broken pipes and Ctrl-C before we can."""
+    command = name_plainly(typer.main.get_command(app))
     try:
-        code = name_plainly(typer.main.get_command(app))(arguments, standalone_mode=False) or 0
-        sys.stdout.flush()
-        return code
-    except HeedfulError as error:
-        return complain(str(error.args[0]), error.hint, error.exit_code, arguments)
-    except UsageError as error:
-        return complain(error.format_message(), usage(error), 2, arguments)  # type: ignore[attr-defined]
-    except (KeyboardInterrupt, typer.Abort):
-        return complain("interrupted", None, Interrupted.exit_code, arguments)
-    except BrokenPipeError:  # whoever read our output has gone; that is their right
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with command.make_context("heed", arguments) as context:
+            command.invoke(context)
         return 0
-    except Exception as error:
-        if full := memory_full(error):
-            return complain(str(full.args[0]), full.hint, full.exit_code, arguments)
-        traceback.print_exc()
-        return complain("this is a bug in heedful, not in what you did", "please report it with the lines above", 1, arguments)
-
-
-def memory_full(error: Exception) -> MemoryFull | None:
-    """What to say where memory ran out. torch is not asked by name: verbs that do without it start sooner."""
-    if type(error).__name__ == "OutOfMemoryError":
-        said = str(error).removeprefix("CUDA out of memory. ").split(". ")[0]
-        return MemoryFull(
-            f"the GPU's memory is full: {said}",
-            hint="nvidia-smi shows who else is on it; a smaller data.batch_tokens or training.recompute=true needs less",
-        )
-    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
-        return MemoryFull("the machine's memory is full", hint="a smaller data.batch_tokens or model needs less")
-    return None
+    except typer.Exit as done:
+        return done.exit_code
+    except UsageError as error:
+        message = error.format_message()  # type: ignore[attr-defined]
+        if not message:  # the help was shown already
+            return ConfigError.exit_code
+        raise ConfigError(message, hint=usage(error)) from error
 
 
 def usage(error: BaseException) -> str | None:
     context = getattr(error, "ctx", None)
     return f"{context.command_path} --help" if context is not None else None
-
-
-def complain(message: str, hint: str | None, code: int, arguments: list[str]) -> int:
-    if not message:  # the help was shown already
-        return code
-    print(f"{'stopped' if code == Interrupted.exit_code else 'error'}: {message}", file=sys.stderr)
-    if hint:
-        print(f"\nhint: {hint}", file=sys.stderr)
-    if "--json" in arguments:
-        print(json.dumps({"error": message, "hint": hint, "exit_code": code}, ensure_ascii=False))
-    return code

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, opened, put, table, talk
+from heedful.cli.output import Checkpoint, Device, Json, print_message, print_text, put, table
+from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
     from heedful.build import Translator
@@ -63,7 +65,7 @@ def align(
     rule = None if symmetrise == "soft" else symmetrise  # None: not links are joined, but heads
     joined = Models(translator.system, back.system if back is not None and rule is None else None)
     by_hand = Aligner(heads_named(joined, layer, heads), moment, Linking(row, column, cover)) if typed else None
-    with opened(out, "--out") as file:  # before the work is done, not after it
+    with output_file(out or Path(os.devnull)) as file:  # before the work is done, not after it
         found, aligner = links_by(
             joined, pairs, by_hand or (usual_aligner(translator, joined) if valid is None else None), valid
         )
@@ -76,11 +78,11 @@ def align(
         told |= judged(translator, (found, known), None if typed else valid, bootstrap)
     if out is None and known is None and not json:
         for links in found:
-            print(as_pharaoh(links))
+            print_text(as_pharaoh(links))
     elif json:
         put(told if known is not None or out is not None else told | {"links": [sorted(links) for links in found]})
     else:
-        print(readable(told))
+        print_text(readable(told))
 
 
 def sentences_of(
@@ -141,7 +143,7 @@ def links_by(
     if aligner is None:
         assert valid is not None, "there is something to choose on"
         aligner, error = choose_aligner(watch(models, valid.pairs), valid.alignments)
-        talk(f"chosen on {len(valid.pairs):,} other pairs, error rate there {error:.1%}: {described(aligner)}")
+        print_message(f"chosen on {len(valid.pairs):,} other pairs, error rate there {error:.1%}: {described(aligner)}")
     return list(align(models, pairs, aligner)), aligner
 
 
@@ -158,7 +160,7 @@ def usual_aligner(translator: Translator, models: Models) -> Aligner:
         found = Aligner(tuple(Head(layer, number) for number in task.guided_heads), linking=Linking(row=0.3))
     else:
         found = Aligner(tuple(known))
-    talk(f"not chosen on gold links, but as usual: {described(found)}")
+    print_message(f"not chosen on gold links, but as usual: {described(found)}")
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.output import Json, bytes_in_words, label, put, table
+from heedful.cli.output import Json, bytes_in_words, label, print_text, put, table
 
 if typing.TYPE_CHECKING:
     from heedful.settings import Settings
@@ -30,10 +30,10 @@ def recipes(json: Json = False) -> None:
         return
     rows = [one | {"result": one["result"] or "not measured yet"} for one in found]
     if sys.stdout.isatty():
-        print("\n".join(entry(one, shutil.get_terminal_size().columns) for one in rows))
+        print_text("\n".join(entry(one, shutil.get_terminal_size().columns) for one in rows))
         return
     head = ("name", "result", "machine", "minutes", "date", "purpose")
-    print(table([head, *([one[field] for field in head] for one in rows)]))
+    print_text(table([head, *([one[field] for field in head] for one in rows)]))
 
 
 def entry(one: dict[str, str], width: int) -> str:
@@ -55,7 +55,7 @@ def show(
     if json:
         put({"config": settings.config.model_dump(mode="json"), "origins": settings.origins})
     else:
-        print("\n".join(lines_of(settings)))
+        print_text("\n".join(lines_of(settings)))
 
 
 @app.command()
@@ -73,7 +73,7 @@ def diff(
         rows = [{"key": key, "first": known(a), "second": known(b)} for key, a, b in found]
         put({"differences": rows})
     elif found:
-        print(table([("key", first, second), *((key, spell(a), spell(b)) for key, a, b in found)]))
+        print_text(table([("key", first, second), *((key, spell(a), spell(b)) for key, a, b in found)]))
 
 
 def known(value: Any) -> Any:
@@ -96,7 +96,7 @@ def schema(json: Json = False) -> None:
     from heedful.config import Run
     from heedful.settings import schema_json
 
-    print(schema_json(Run))
+    print_text(schema_json(Run))
 
 
 def read(name: str, overrides: list[str] | None) -> Settings[Any]:
@@ -116,4 +116,4 @@ def doctor(json: Json = False) -> None:
         put(found)
         return
     said = {key: bytes_in_words(value) if key.endswith("_bytes") else str(value) for key, value in found.items()}
-    print(table([("what", "found"), *((label(key), value) for key, value in said.items())]))
+    print_text(table([("what", "found"), *((label(key), value) for key, value in said.items())]))

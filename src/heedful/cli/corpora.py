@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.output import Json, put, table, talk
+from heedful.cli.output import Json, print_message, print_text, put, table
 
 app = typer.Typer(help="Public corpora by name; check files before training.", no_args_is_help=True)
 
@@ -22,7 +22,7 @@ def list_all(json: Json = False) -> None:
         put({"corpora": found})
         return
     rows = [(str(one["name"]), str(one["task"]), "yes" if one["here"] else "no", str(one["terms"])) for one in found]
-    print(table([("name", "task", "here", "terms"), *rows]))
+    print_text(table([("name", "task", "here", "terms"), *rows]))
 
 
 @app.command()
@@ -41,8 +41,8 @@ def get(
     if json:
         put(asdict(fetched) | {"folder": str(fetched.folder)})
     else:
-        print(fetched.folder)
-        talk(f"{len(fetched.files)} files from {fetched.origin}; data.folder={fetched.folder} reads them")
+        print_text(str(fetched.folder))
+        print_message(f"{len(fetched.files)} files from {fetched.origin}; data.folder={fetched.folder} reads them")
 
 
 @app.command()
@@ -58,4 +58,4 @@ def check(
     from heedful.data.splits import splits_of_files
 
     report = check_corpora(splits_of_files(files), Rules(strict=strict))
-    put(report.as_dict()) if json else print("\n".join(report.lines()))
+    put(report.as_dict()) if json else print_text("\n".join(report.lines()))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.output import Device, Json, put, talk
+from heedful.cli.output import Device, Json, print_message, print_text, put
 
 if TYPE_CHECKING:
     from heedful.build import Translator
@@ -43,14 +43,14 @@ def demo(
         found = {"exact_match": exact, "bleu": bleu, "train_seconds": round(seconds, 1), "alignment_error_rate": error}
         put(found | {"examples": words, "run": str(run)})
         return
-    talk("")
-    print(f"{len(test.sources)} unseen sentences: exact match {exact:.1f}%, BLEU {bleu:.1f}; trained in {seconds:.0f} s")
+    print_message("")
+    print_text(f"{len(test.sources)} unseen sentences: exact match {exact:.1f}%, BLEU {bleu:.1f}; trained in {seconds:.0f} s")
     for sentence in EXAMPLES:
-        print(f"\n{portrait(translator, sentence.source, heads)}")
-    print(
+        print_text(f"\n{portrait(translator, sentence.source, heads)}")
+    print_text(
         f"\nDarker: looked at more when that word was said, by the {len(heads)} heads that align best (error rate {error:.1%})."
     )
-    talk(f"\nGo on:  echo '{one_more(translator, test)}' | .venv/bin/heed translate {run}")
+    print_message(f"\nGo on:  echo '{one_more(translator, test)}' | .venv/bin/heed translate {run}")
 
 
 def one_more(translator: Translator, test: Examples) -> str:

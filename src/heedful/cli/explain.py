@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, opened, put, table, talk, warn_of_unknown
+from heedful.cli.output import Checkpoint, Device, Json, print_message, print_text, put, table, warn_of_unknown
+from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
     from heedful.errors import ConfigError
@@ -43,7 +44,7 @@ def explain(
 
     if what is None:
         listed = {name: about for name, (about, _) in TOPICS.items()}
-        put({"topics": listed}) if json else print(table([("topic", "about"), *listed.items()]))
+        put({"topics": listed}) if json else print_text(table([("topic", "about"), *listed.items()]))
         return
     ways = [name for name, wanted in (("step", step), ("search", search_tree), ("batch", batch)) if wanted]
     if len(ways) > 1:
@@ -120,13 +121,13 @@ def show(explanation: Explanation, html: Path | None, json: bool) -> None:
     from heedful.inspection.explaining.html import render
 
     if html is not None:
-        with opened(html, "--html") as file:
+        with output_file(html) as file:
             file.write(render(explanation))
-        talk(f"written to {html}")
+        print_message(f"written to {html}")
     if json:
         put(stages.as_json(explanation))
     elif html is None:
-        print(text.render(explanation))
+        print_text(text.render(explanation))
 
 
 def unknown(what: str, topics: Mapping[str, Any]) -> ConfigError:

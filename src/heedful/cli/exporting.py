@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.output import Json, put, table, talk
+from heedful.cli.output import Json, print_message, print_text, put, table
 
 
 def export(
@@ -21,13 +21,13 @@ def export(
     """Write a model for other runtimes, with what it needs to translate; compared with the run before it is handed over."""
     from heedful.exchange import export
 
-    made = export(run, out, form, which=checkpoint, sentences=sentences, say=talk)
+    made = export(run, out, form, which=checkpoint, sentences=sentences, say=print_message)
     found = made.parity
     if json:
         put(made._asdict() | {"folder": str(made.folder), "parity": found._asdict()})
         return
-    print(table([("file", "MB"), *((name, f"{size / 1e6:.2f}") for name, size in made.files.items())]))
-    print(f"logits differ by {found.logits:.1e} at most, over {found.tokens:,} tokens")
-    print(f"{found.same} of {found.sentences} validation sentences are translated alike")
-    print(f"seconds for them: {found.seconds:.2f}, in torch {found.seconds_before:.2f}")
-    talk(f"folder: {made.folder}")
+    print_text(table([("file", "MB"), *((name, f"{size / 1e6:.2f}") for name, size in made.files.items())]))
+    print_text(f"logits differ by {found.logits:.1e} at most, over {found.tokens:,} tokens")
+    print_text(f"{found.same} of {found.sentences} validation sentences are translated alike")
+    print_text(f"seconds for them: {found.seconds:.2f}, in torch {found.seconds_before:.2f}")
+    print_message(f"folder: {made.folder}")

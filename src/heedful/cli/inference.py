@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, Precision, opened, put, table, talk, warn_of_unknown
+from heedful.cli.output import (
+    Checkpoint,
+    Device,
+    Json,
+    Precision,
+    print_message,
+    print_text,
+    put,
+    table,
+    warn_of_unknown,
+)
+from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
     from heedful.build import Translator
@@ -55,7 +67,7 @@ def translate(
             put(result | {"log_probability": best.log_probability, "candidates": candidates})
         else:
             for candidate in one.candidates:
-                print(candidate.text if len(one.candidates) == 1 else f"{candidate.score:.4f}\t{candidate.text}", flush=True)
+                print_text(candidate.text if len(one.candidates) == 1 else f"{candidate.score:.4f}\t{candidate.text}")
     warn_of_unknown([f"{word} (line {number})" for word, number in strange.items()])
 
 
@@ -92,7 +104,7 @@ def evaluate(
     names = metric_names(metrics)
     how = How(lowercase or None, tokenise, bootstrap)
     config = translator.search(search or [])
-    with opened(output, "--output") as file:  # before the work is done, not after it
+    with output_file(output or Path(os.devnull)) as file:  # before the work is done, not after it
         result = evaluate_system(translator.system, examples, config, names, how=how)
         file.writelines(f"{line}\n" for line in result.translations)
     found: dict[str, Any] = {"sentences": len(examples.sources), "left_out_of_loss": result.left_out}
@@ -106,7 +118,7 @@ def evaluate(
         other = evaluate_system(rival.system, examples, rival.search(search or []), names, how=how)
         found["against"] = str(rival.checkpoint)
         found["comparison"] = compared(other.translations, result.translations, examples.references, names, how)
-    put(found) if json else print(readable(found))
+    put(found) if json else print_text(readable(found))
 
 
 def score(
@@ -131,8 +143,8 @@ def score(
         put({"pairs": pairs, "tokens": count, "perplexity": perplexity(-total, count).value})
         return
     for one in scored:
-        print("too long" if one is None else f"{one.log_probability:.6f}\t{one.tokens}")
-    talk(f"perplexity {perplexity(-total, count).value:.4g} over {count:,} tokens")
+        print_text("too long" if one is None else f"{one.log_probability:.6f}\t{one.tokens}")
+    print_message(f"perplexity {perplexity(-total, count).value:.4g} over {count:,} tokens")
 
 
 def compared(theirs: list[str], ours: list[str], references: list[str], names: list[str], how: How) -> dict[str, Any]:
@@ -148,7 +160,9 @@ def warn_of_other_languages(ours: Any, theirs: Any) -> None:
     """Scores of a run on a test set that it was not made for say little."""
     here, there = ours.data.languages, theirs.data.languages
     if here and there and here != there:
-        talk(f"the other run translates from {there[0]} to {there[1]}, not from {here[0]} to {here[1]}: mistrust what follows")
+        print_message(
+            f"the other run translates from {there[0]} to {there[1]}, not from {here[0]} to {here[1]}: mistrust what follows"
+        )
 
 
 def load_all(run: Path, together: list[Path] | None, checkpoint: str | None, device: str | None) -> Translator:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, put, talk, warn_of_unknown
+from heedful.cli.output import Checkpoint, Device, Json, print_message, print_text, put, warn_of_unknown
 
 if TYPE_CHECKING:
     from heedful.inspection.report import Section
@@ -105,9 +105,9 @@ def inspect(
     if json:
         put(found | {"checkpoint": str(worker.checkpoint)})
     else:
-        print("\n\n".join(text for _, text in answers.values()))
+        print_text("\n\n".join(text for _, text in answers.values()))
     for path in paths:
-        talk(f"written: {path}")
+        print_message(f"written: {path}")
     warn_of_strangers(worker, given)
 
 

@@ -1,16 +1,17 @@
-"""How verbs speak: results to stdout, as text or as JSON; talk to stderr."""
+"""How verbs speak: results to stdout, as text or as JSON; tell to stderr."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
+
+from heedful.cli.ending import print_message, print_text
+
+__all__ = ["print_message", "print_text", "put", "table"]
 
 Json = Annotated[bool, typer.Option("--json", help="One machine-readable result on stdout.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; the best there is unless said.")]
@@ -20,18 +21,14 @@ Checkpoint = Annotated[str | None, typer.Option(help="best, last, average or ste
 
 def put(result: dict[str, Any]) -> None:
     """A result as one line of JSON."""
-    print(json.dumps(result, ensure_ascii=False), flush=True)
-
-
-def talk(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print_text(json.dumps(result, ensure_ascii=False))
 
 
 def warn_of_unknown(words: Sequence[str]) -> None:
     """Of words that are in no vocabulary of the model, the first few by name."""
     if words:
         more = f" and {len(words) - 3} more" if len(words) > 3 else ""
-        talk(f"the model does not know: {', '.join(words[:3])}{more}; what it says of such words is a guess")
+        print_message(f"the model does not know: {', '.join(words[:3])}{more}; what it says of such words is a guess")
 
 
 @contextmanager
@@ -46,17 +43,6 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[Callable[[float], No
     with Progress(*columns, *eta, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
         task = bar.add_task(what, total=1.0)
         yield lambda share: bar.advance(task, share)
-
-
-def opened(path: Path | None, option: str) -> TextIO:
-    """The file to write to that was named by this option; nowhere if none is wanted."""
-    from heedful.errors import ConfigError
-
-    try:
-        return open(path or os.devnull, "w", encoding="utf-8")  # noqa: PTH123
-    except OSError as error:
-        sentence = f"{option}: {path} cannot be written: {error.strerror}"
-        raise ConfigError(sentence, hint="name a file in a folder that exists") from error
 
 
 def bytes_in_words(count: int) -> str:

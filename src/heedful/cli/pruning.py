@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.output import Device, Json, put, table, talk
+from heedful.cli.output import Device, Json, print_message, print_text, put, table
 
 if TYPE_CHECKING:
     from heedful.pruning import Pruned
@@ -42,10 +42,10 @@ def prune(
         (kind, str(sum(layers)), str(sum(made.heads[kind])), " ".join(map(str, made.heads[kind])))
         for kind, layers in made.heads_before.items()
     ]
-    print(table([("heads", "before", "left", "in each layer"), *rows]))
-    print(f"parameters {made.parameters:,} of {made.parameters_before:,} ({made.parameters / made.parameters_before:.1%})")
-    print("valid  " + "  ".join(f"{name} {value:.4g}" for name, value in made.figures.items()) + judged_by(made))
-    talk(f"run folder: {made.run}")
+    print_text(table([("heads", "before", "left", "in each layer"), *rows]))
+    print_text(f"parameters {made.parameters:,} of {made.parameters_before:,} ({made.parameters / made.parameters_before:.1%})")
+    print_text("valid  " + "  ".join(f"{name} {value:.4g}" for name, value in made.figures.items()) + judged_by(made))
+    print_message(f"run folder: {made.run}")
 
 
 def judged_by(made: Pruned) -> str:

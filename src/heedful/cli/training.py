@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.output import Device, Json, bytes_in_words, label, put, table, talk
+from heedful.cli.output import Device, Json, bytes_in_words, label, print_message, print_text, put, table
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or the name of one that `heed recipes` lists.")]
 
@@ -29,7 +29,7 @@ def train(
     config = read_run(path, overrides or []).config
     if plan:
         facts = plan_run(config, device=device)
-        put(facts) if json else print(
+        put(facts) if json else print_text(
             table([("figure", "value"), *((label(name), spell(name, value)) for name, value in facts.items())])
         )
         return
@@ -47,7 +47,7 @@ def train(
             }
         )
     else:
-        talk(f"run folder: {folder}")
+        print_message(f"run folder: {folder}")
 
 
 def spell(name: str, value: Any) -> str:
@@ -83,7 +83,7 @@ def average(
     if json:
         put({"checkpoint": str(made), "of": state["of"]})
     else:
-        talk(f"{made}: the mean of {', '.join(folder.name for folder in folders)}")
+        print_message(f"{made}: the mean of {', '.join(folder.name for folder in folders)}")
 
 
 def sweep(
@@ -111,7 +111,7 @@ def sweep(
     rows: list[dict[str, Any]] = []
     for point, config in zip(points, configs, strict=True):
         name = "_".join(f"{key}={point[key]}".replace("/", "-") for key in varied) or "run"
-        talk(f"--- {name}")
+        print_message(f"--- {name}")
         outcome = train_config(config, root / name, device=device)
         rows.append({key: parse_value(point[key]) for key in varied} | outcome.metrics)
     if json:
@@ -119,4 +119,4 @@ def sweep(
     else:
         head = list(rows[0])
         cells = [[f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in head] for row in rows]
-        print(table([head, *cells]))
+        print_text(table([head, *cells]))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from heedful.cli.output import Checkpoint, Json, put, table, talk
+from heedful.cli.output import Checkpoint, Json, print_message, print_text, put, table
 
 if TYPE_CHECKING:
     from heedful.text.tokenizer import Tokenizer
@@ -60,7 +60,7 @@ def vectors(
     cutting = tokenizer_of(tokenizer, side, lowercase) if tokenizer else words_of(texts, min_count, lowercase)
     tokens = encode_text(lines_of(texts), cutting)
     times = epochs or epochs_for(tokens.total)
-    talk(f"{tokens.total:,} tokens in {cutting.description}, read {times} times")
+    print_message(f"{tokens.total:,} tokens in {cutting.description}, read {times} times")
     begun = time.monotonic()
     progress = VectorsProgress(tokens.total, times)
     try:
@@ -69,7 +69,7 @@ def vectors(
         progress.close()
     seconds = time.monotonic() - begun
     save_vectors(made, output)
-    talk(f"{output}: {len(made.words):,} vectors of {made.dim} numbers, {seconds:.1f} s")
+    print_message(f"{output}: {len(made.words):,} vectors of {made.dim} numbers, {seconds:.1f} s")
     if json:
         figures = {"output": str(output), "words": len(made.words), "dim": made.dim, "tokens": tokens.total}
         speed = tokens.total * times / seconds
@@ -123,11 +123,12 @@ def neighbours(
     if unknown and not found:
         raise unknown[0]
     for missing in unknown:
-        talk(str(missing))
+        print_message(str(missing))
     if json:
         put({"queries": [{"query": query, "neighbours": [near._asdict() for near in nears]} for query, nears in found]})
     else:
-        print("\n\n".join(table([(query, "cosine"), *((n.word, f"{n.cosine:.3f}") for n in nears)]) for query, nears in found))
+        tables = [table([(query, "cosine"), *((n.word, f"{n.cosine:.3f}") for n in nears)]) for query, nears in found]
+        print_text("\n\n".join(tables))
 
 
 def vectors_of(path: Path, side: Literal["source", "target"], checkpoint: str | None) -> Vectors:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, put, table
+from heedful.cli.output import Checkpoint, Device, Json, print_text, put, table
 
 if TYPE_CHECKING:
     from heedful.chooser import Classifier
@@ -35,7 +35,7 @@ def generate(
     if json:
         put({"prompt": prompt, "texts": texts, "checkpoint": str(writer.checkpoint)})
     else:
-        print("\n---\n".join(texts))
+        print_text("\n---\n".join(texts))
 
 
 def judge(worker: Writer | Classifier, split: str, json: bool) -> None:
@@ -45,4 +45,4 @@ def judge(worker: Writer | Classifier, split: str, json: bool) -> None:
         about = {"tokenizer": worker.system.target_tokenizer.description, "checkpoint": str(worker.checkpoint)}
         put({"split": split, "figures": figures, **about})
     else:
-        print(table([("figure", split), *((name.replace("_", " "), f"{value:.4g}") for name, value in figures.items())]))
+        print_text(table([("figure", split), *((name.replace("_", " "), f"{value:.4g}") for name, value in figures.items())]))

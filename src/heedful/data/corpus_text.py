@@ -30,13 +30,13 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, PositiveInt, model_validator
 
 from heedful.data.encode import cache_folder, content_hash, locked
-from heedful.data.lines import read_lines
-from heedful.data.sha256 import sha256_of
 from heedful.data.sources import ALIASES, find_path
-from heedful.data.store import MANIFEST, map_array, write_manifest
+from heedful.data.store import MANIFEST, write_manifest
 from heedful.data.texts import as_text
 from heedful.errors import DataError
 from heedful.schema import Config, Probability, Problem, refuse, unused
+from heedful.storage.mapping import map_array
+from heedful.storage.reading import read_lines, sha256_of
 from heedful.text.tokenizer import Tokenizer
 
 CHUNK = 10_000  # lines encoded at a time

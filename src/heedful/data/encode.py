@@ -28,13 +28,12 @@ from typing import Any, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.lines import unreadable
 from heedful.data.pairs import MAX_RATIO, Pair, pairs
 from heedful.data.prefetch import prefetch
-from heedful.data.sha256 import sha256_of
 from heedful.data.sources import CorpusConfig, files_of, title_of
 from heedful.data.store import FORMAT, Damaged, PairStore, load_store, write_manifest
 from heedful.errors import DataError
+from heedful.storage.reading import sha256_of, unreadable
 
 CHUNK = 10_000  # pairs encoded at a time
 

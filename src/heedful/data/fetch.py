@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, cast
 
 from heedful.data.catalogue import CATALOGUE, Corpus, Download
-from heedful.data.sha256 import sha256_of
 from heedful.errors import DataError, lookup
+from heedful.storage.reading import sha256_of
 
 SUMS = "SHA256SUMS"
 TIMEOUT = 30  # seconds without an answer

@@ -12,11 +12,11 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from heedful.data.lines import read_lines
 from heedful.data.sources import ALIASES, find_path
 from heedful.data.texts import as_text
 from heedful.errors import DataError
 from heedful.schema import Config, Problem, refuse
+from heedful.storage.reading import read_lines
 
 
 class LabelledConfig(Config):

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 from heedful.data.encode import Ragged, cache_folder, content_hash, grammar_fingerprint, made
 from heedful.data.gold import refuse_beyond
 from heedful.data.sources import CorpusConfig, find_path
-from heedful.data.store import FORMAT, Damaged, PairStore, checked_manifest, map_array, write_manifest
+from heedful.data.store import FORMAT, Damaged, PairStore, checked_manifest, write_manifest
 from heedful.data.texts import read_texts
 from heedful.errors import DataError
 from heedful.evaluation.word_alignment import Alignment, Link, parse_alignment
+from heedful.storage.mapping import map_array
 
 log = logging.getLogger(__name__)
 

@@ -21,9 +21,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from heedful.data.lines import read_lines
 from heedful.errors import DataError, nearest
 from heedful.schema import Config
+from heedful.storage.reading import read_lines
 
 # Each form, and the options that belong to it.
 FORMS: dict[str, tuple[str, ...]] = {

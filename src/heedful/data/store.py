@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.sha256 import sha256_of
+from heedful.storage.mapping import map_array
+from heedful.storage.reading import sha256_of
 
 FORMAT = 1
 MANIFEST = "MANIFEST.json"
@@ -104,12 +105,6 @@ class JoinedStore:
 def joined(parts: Sequence[NDArray[np.int32]]) -> NDArray[np.int32]:
     """One after the other; a lone one as it is, not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def map_array(path: Path, kind: str) -> NDArray[Any]:
-    if path.stat().st_size == 0:  # nothing cannot be mapped
-        return np.zeros(0, kind)
-    return np.asarray(np.memmap(path, dtype=kind, mode="r"))  # a plain view: indexing a memmap is slow
 
 
 def lengths_between(offsets: NDArray[np.int64]) -> NDArray[np.int32]:

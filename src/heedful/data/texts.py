@@ -7,9 +7,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from heedful.data.lines import read_lines
 from heedful.data.sources import find_path
 from heedful.errors import DataError
+from heedful.storage.reading import read_lines
 
 PATIENCE = 0.01  # seconds without another line after which those that came are worked on
 

@@ -27,8 +27,8 @@ from safetensors.torch import load as parse_tensors
 from safetensors.torch import save_file
 
 from heedful.errors import CheckpointError
+from heedful.storage.writing import TEMPORARY, remove, sync_file, sync_folder, temporary_beside, write_text
 from heedful.training import manifest as manifests
-from heedful.training.durable import TEMPORARY, remove, sync_file, sync_folder, temporary_beside, write_text
 from heedful.training.manifest import FileRecord, Manifest, read_manifest
 
 Tensors = dict[str, torch.Tensor]

@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from heedful.errors import ConfigError, Interrupted
 from heedful.nn.losses import Loss
+from heedful.storage.writing import remove
 from heedful.training import checkpoint, environment, retention
 from heedful.training.averaging import RunningAverage, mean_of
 from heedful.training.capture import captured, into_graphs
 from heedful.training.config import TrainingConfig
-from heedful.training.durable import remove
 from heedful.training.guard import Guard
 from heedful.training.journey import Journey, better
 from heedful.training.metrics_log import cut_metrics

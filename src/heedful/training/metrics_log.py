@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from heedful.training.durable import replace_text
+from heedful.storage.writing import replace_text
 
 
 def append_metrics(path: Path, record: Mapping[str, Any]) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from heedful.errors import CheckpointError, ConfigError, nearest
+from heedful.storage.writing import remove, sync_folder, temporary_beside
 from heedful.training.checkpoint import REPLACED, seems_whole, verifies, verify
-from heedful.training.durable import remove, sync_folder, temporary_beside
 from heedful.training.manifest import STEP
 
 BEST = "best"

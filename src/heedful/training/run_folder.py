@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import CheckpointError
+from heedful.storage.writing import replace_text
 from heedful.training.checkpoint import clear_leftovers
-from heedful.training.durable import replace_text
 from heedful.training.manifest import FORMAT, refuse_newer
 
 

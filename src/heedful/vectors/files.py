@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from heedful.data.lines import read_lines, unreadable
 from heedful.errors import ConfigError, DataError
-from heedful.training.durable import temporary_beside
+from heedful.storage.reading import read_lines, unreadable
+from heedful.storage.writing import temporary_beside
 from heedful.vectors.table import Vectors
 
 Kind = TypeVar("Kind")

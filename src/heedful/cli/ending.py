@@ -1,0 +1,145 @@
+"""How a command begins and ends: its streams, its signals, and one message with the documented exit code.
+
+    0 done   1 a bug in heedful   2 usage or config   3 data   4 checkpoint, or a file that cannot be written
+    5 diverged   6 memory full   75 interrupted: run it again
+
+Results go to stdout. If stdout fails, so does the command; a reader that leaves early (`| head`) ends it quietly.
+Messages go to stderr. If stderr fails, the command goes on without it.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn, TextIO
+
+from heedful.errors import HeedfulError, Interrupted, MemoryFull, WriteError
+from heedful.storage.terminal import printable
+from heedful.storage.writing import not_written
+
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # SIGINT raises KeyboardInterrupt already
+
+
+def run_command(command: Callable[[], int], arguments: list[str]) -> int:
+    """Runs a command and returns its exit code; every failure becomes one message."""
+    try:
+        code = command()
+        sys.stdout.flush()
+    except BaseException as error:
+        code = report(error, arguments)
+    for stream in (sys.stdout, sys.stderr):  # the interpreter flushes both at its end, and would fail again
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            silence(stream)
+    return code
+
+
+def prepare_process() -> None:
+    """What a process does before its command: standard streams and signals."""
+    open_streams()
+    for number in ENDING_SIGNALS:
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP, and so do we
+            signal.signal(number, interrupt)
+
+
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """The first signal lets the command clean up; a second one ends it at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise Interrupted(f"interrupted by {signal.Signals(number).name}", hint="run the same command again")
+
+
+def open_streams() -> None:
+    """Makes all three standard streams usable.
+
+    A closed one is opened on /dev/null, otherwise the next file would take its number and receive our messages; reading
+    or writing results there fails. Piped text is UTF-8 whatever the locale; a terminal of another encoding shows codes."""
+    closed = ((0, "stdin", "r", os.O_WRONLY), (1, "stdout", "w", os.O_RDONLY), (2, "stderr", "w", os.O_WRONLY))
+    for number, name, mode, flags in closed:
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, flags)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            encoding = stream.encoding if stream.isatty() else "utf-8"
+            stream.reconfigure(encoding=encoding, errors="backslashreplace", newline="\n")
+
+
+def report(error: BaseException, arguments: list[str]) -> int:
+    """The message of an error, on stderr and for --json on stdout too; returns the exit code."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    if isinstance(error, HeedfulError):
+        return complain(str(error.args[0]), error.hint, error.exit_code, arguments)
+    if isinstance(error, KeyboardInterrupt):
+        return complain("interrupted", None, Interrupted.exit_code, arguments)
+    if isinstance(error, BrokenPipeError):
+        return 0  # the reader of our output has left
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF) and error.filename is None:
+        return complain(f"standard output cannot be written: {error.strerror}", None, WriteError.exit_code, arguments)
+    if full := memory_full(error):
+        return complain(str(full.args[0]), full.hint, full.exit_code, arguments)
+    print_message("".join(traceback.format_exception(error)).rstrip())
+    return complain("this is a bug in heedful, not in what you did", "please report it with the lines above", 1, arguments)
+
+
+def memory_full(error: BaseException) -> MemoryFull | None:
+    """The message for memory that ran out. torch is not imported: commands that do without it start sooner."""
+    if type(error).__name__ == "OutOfMemoryError":
+        reason = str(error).removeprefix("CUDA out of memory. ").split(". ")[0]
+        return MemoryFull(
+            f"the GPU's memory is full: {reason}",
+            hint="nvidia-smi shows who else uses it; a smaller data.batch_tokens or training.recompute=true needs less",
+        )
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+        return MemoryFull("the machine's memory is full", hint="a smaller data.batch_tokens or model needs less")
+    return None
+
+
+def complain(message: str, hint: str | None, code: int, arguments: list[str]) -> int:
+    print_message(f"{'stopped' if code == Interrupted.exit_code else 'error'}: {message}")
+    if hint:
+        print_message(f"\nhint: {hint}")
+    if "--json" in arguments:
+        try:
+            print_text(json.dumps({"error": message, "hint": hint, "exit_code": code}, ensure_ascii=False))
+        except (OSError, WriteError):
+            silence(sys.stdout)
+    return code
+
+
+def print_message(text: str) -> None:
+    """A message to the user on stderr. Text from data is made harmless; a stderr that fails is given up."""
+    try:
+        print(printable(text), file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        silence(sys.stderr)
+
+
+def print_text(text: str) -> None:
+    """A result on stdout: as it is in a pipe or file, with control characters made visible on a terminal."""
+    try:
+        print(printable(text) if sys.stdout.isatty() else text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise not_written("standard output", error) from error
+
+
+def silence(stream: TextIO) -> None:
+    """Sends whatever is still written to this stream nowhere."""
+    with suppress(OSError, ValueError):
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(descriptor, stream.fileno())
+        os.close(descriptor)

@@ -1,0 +1,34 @@
+"""One process at a time, by flock(2): the system frees the lock when its holder ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Held(OSError):
+    """Another process has the lock; `holder` describes it."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(f"in use by {holder}")
+        self.holder = holder
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool) -> Iterator[None]:
+    """Holds the lock file while the block runs. Without `wait`, raises Held if another process has it."""
+    with path.open("a+", encoding="utf-8") as file:
+        os.register_at_fork(after_in_child=file.close)  # or a forked worker would keep the lock of a killed process
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            file.seek(0)
+            raise Held(file.read().strip() or "another process") from error
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}\n")
+        file.flush()
+        yield

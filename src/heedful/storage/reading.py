@@ -1,0 +1,205 @@
+"""Reading files. Each is opened once, as a stream, so a pipe can stand wherever a file can.
+
+The first bytes are looked at in the stream itself: gzip is recognized by its content, whatever the name; a UTF-8
+byte-order mark is removed; UTF-16 and UTF-32 are refused. "-" is standard input.
+
+A line ends at "\\n" and nowhere else: U+2028, U+0085, form feeds and a "\\r" inside a line are text, otherwise two
+aligned files would fall out of step. Lines come without their "\\n" and without one "\\r" before it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import stat
+import zlib
+from collections.abc import Iterator
+from functools import partial
+from hashlib import file_digest
+from importlib.resources import files as package_files
+from pathlib import Path
+from typing import Any, cast
+
+from heedful.errors import DataError, nearest
+
+GZIP = b"\x1f\x8b"
+ENCODINGS = {  # byte-order mark -> encoding; UTF-32 LE begins with the mark of UTF-16 LE, so it comes first
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+MARKS = (GZIP, codecs.BOM_UTF8, *ENCODINGS)
+BUFFER = 1 << 16
+MAX_LINE = 1 << 26  # bytes; a longer "line" is no text
+SHOWN = 5  # names of a folder in an error
+
+
+class Stream(io.RawIOBase):
+    """A raw stream whose first bytes were read ahead."""
+
+    def __init__(self, raw: io.RawIOBase, head: bytes) -> None:
+        self.raw, self.head = raw, head
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self.head:
+            return cast(int, self.raw.readinto(buffer))
+        count = min(len(buffer), len(self.head))
+        buffer[:count], self.head = self.head[:count], self.head[count:]
+        return count
+
+    def close(self) -> None:
+        self.raw.close()
+        super().close()
+
+
+def open_stream(path: Path) -> io.BufferedReader:
+    """The bytes of a text file from its first character on: unpacked, without a byte-order mark. OSError passes."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; expected a text file")
+    raw: io.RawIOBase = open_raw(path)
+    try:
+        head = read_head(raw)
+        if head.startswith(GZIP):
+            packed = io.BufferedReader(Stream(raw, head), BUFFER)
+            raw = cast(io.RawIOBase, Unpacked(fileobj=packed))
+            head = read_head(raw)
+        elif path.suffix == ".gz" and head:
+            raise DataError(f"{path} is named .gz, but it is not gzip", hint="rename it without .gz if it is plain text")
+        for mark, encoding in ENCODINGS.items():
+            if head.startswith(mark):
+                raise wrong_encoding(name_of(path), encoding)
+        return io.BufferedReader(Stream(raw, head.removeprefix(codecs.BOM_UTF8)), BUFFER)
+    except BaseException:
+        raw.close()
+        raise
+
+
+class Unpacked(gzip.GzipFile):
+    """A gzip stream that closes the stream it reads from, too."""
+
+    def close(self) -> None:
+        source = cast(io.BufferedReader | None, self.fileobj)
+        super().close()
+        if source is not None:
+            source.close()
+
+
+def open_raw(path: Path) -> io.FileIO:
+    if str(path) != "-":
+        return io.FileIO(path)
+    return io.FileIO(0, closefd=False)  # not sys.stdin: its lock would be held by a thread that waits for input
+
+
+def read_head(raw: io.RawIOBase) -> bytes:
+    """The first bytes, as many as it takes to tell the marks apart; of a terminal, no more than was typed."""
+    head = b""
+    while any(mark.startswith(head) and mark != head for mark in MARKS):
+        block = raw.read(1)
+        if not block:
+            break
+        head += block
+    return head
+
+
+def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
+    """Yields every line; a file that cannot be read to its end is a DataError, and so is one without a line, unless it may."""
+    number, name = 0, name_of(path)
+    try:
+        with open_stream(path) as stream:
+            for number, line in enumerate(iter(partial(stream.readline, MAX_LINE), b""), start=1):
+                if len(line) == MAX_LINE and not line.endswith(b"\n"):
+                    raise DataError(
+                        f"{name} line {number} has more than {MAX_LINE >> 20} MiB; expected lines of text",
+                        hint="is it a text file?",
+                    )
+                if number == 1:
+                    refuse_utf16(name, line)
+                yield line.removesuffix(b"\n").removesuffix(b"\r")
+    except EOFError as error:
+        where = f"after line {whole_lines(path)}" if path.is_file() else f"near line {number}"
+        raise DataError(f"{name} is cut off: its gzip stream stops {where}", hint="copy or download it again") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(
+            f"{name} is damaged: its gzip stream cannot be read past line {number} ({error})",
+            hint="copy or download it again",
+        ) from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if number == 0 and not may_be_empty:
+        raise DataError(f"{name} is empty; expected at least one line")
+
+
+def name_of(path: Path) -> str:
+    """How a message names the file."""
+    return "standard input" if str(path) == "-" else str(path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """A whole small file. OSError passes: the caller knows what the file is for."""
+    with io.FileIO(path) as file:
+        return file.readall() or b""
+
+
+def read_package_text(package: str, name: str) -> str:
+    """A file that is part of this package."""
+    return package_files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def reads_twice(path: Path) -> bool:
+    """Whether a second reading gives the same: a file does, a pipe or a terminal does not."""
+    return str(path) != "-" and stat.S_ISREG(path.stat().st_mode)
+
+
+def refuse_utf16(place: str, line: bytes) -> None:
+    """UTF-16 without a byte-order mark: every other byte of Latin text is NUL."""
+    sample = line[:400]
+    for offset, encoding in ((1, "UTF-16LE"), (0, "UTF-16BE")):
+        half, other = sample[offset::2], sample[1 - offset :: 2]
+        if half.count(0) >= max(4, 0.8 * len(half)) and not other.count(0):
+            raise wrong_encoding(place, encoding)
+
+
+def wrong_encoding(place: str, encoding: str) -> DataError:
+    return DataError(f"{place} is {encoding}; expected UTF-8", hint=convert_command(place, encoding))
+
+
+def convert_command(place: str, encoding: str) -> str:
+    return f"iconv -f {encoding} -t UTF-8 {place} > {place}.utf8"
+
+
+def likely_encoding(sample: bytes) -> str:
+    """The encoding that text which is not UTF-8 most often has: bytes 0x80 to 0x9f are letters only in Windows-1252."""
+    return "WINDOWS-1252" if any(0x80 <= byte <= 0x9F for byte in sample) else "ISO-8859-1"
+
+
+def whole_lines(path: Path) -> int:
+    """How many lines a gzip file has before it breaks off; readers with a buffer lose some of them."""
+    unpack = zlib.decompressobj(wbits=31)
+    with io.FileIO(path) as stream:
+        return sum(unpack.decompress(block).count(b"\n") for block in iter(lambda: stream.read(BUFFER) or b"", b""))
+
+
+def unreadable(path: Path, error: OSError) -> DataError:
+    if not isinstance(error, FileNotFoundError):
+        return DataError(f"{name_of(path)} cannot be read: {error.strerror or error}")
+    folder = path.parent
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    neighbors = [name for name in names if not name.startswith(".")]  # no corpus is kept in .git
+    close = f"{path.name}.gz" if f"{path.name}.gz" in neighbors else nearest(path.name, neighbors)
+    what = f"{path} does not exist" if folder.is_dir() else f"{path} does not exist, nor does the folder {folder}"
+    if close:
+        return DataError(what, hint=f"did you mean {str(folder / close)!r}?")
+    if folder.is_dir():
+        shown = ", ".join([*neighbors[:SHOWN], *(["…"] if len(neighbors) > SHOWN else [])])
+        return DataError(what, hint=f"check the name; in {folder.resolve()} there is: {shown or 'nothing'}")
+    return DataError(what, hint=f"check the name, relative to {Path.cwd()}")

@@ -1,0 +1,176 @@
+"""Writing files that survive: a file is whole or absent, and what was reported as written is on the disk.
+
+    write to a temporary name, fsync     the bytes are on the disk
+    rename                               readers see the old or the new content, never a half
+    fsync the folder                     the name is on the disk
+
+A write that fails (full disk, file limit, read-only folder) removes its temporary file and raises a WriteError.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+from heedful.errors import ConfigError, WriteError
+
+TEMPORARY = ".tmp-"  # such names belong to a process that is writing, or to one that was killed
+NO_SUCH_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
+
+
+def temporary_beside(path: Path) -> Path:
+    """A fresh name in the same folder (hence the same disk, so that a rename is atomic)."""
+    return path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def sync_file(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot sync a folder
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def not_written(path: Path | str, error: OSError) -> WriteError:
+    """The sentence for a write that failed."""
+    hint = "check the permissions of the folder"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        hint = "free some disk space or raise the limit, then run the command again"
+    return WriteError(f"{path} cannot be written: {error.strerror or error}", hint=hint)
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[TextIO]:
+    """A text file that a user asked for: complete when the block ends, and untouched if the block fails.
+
+    A place that cannot be written to is refused here, before any work is done. A pipe or device is written to directly."""
+    with _output(path) as file, open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False) as text:
+        yield text
+
+
+@contextmanager
+def output_bytes(path: Path) -> Iterator[BinaryIO]:
+    """As `output_file`, for bytes."""
+    with _output(path) as file:
+        yield file
+
+
+@contextmanager
+def _output(path: Path) -> Iterator[BinaryIO]:
+    path = Path(os.path.realpath(path))  # a link stays a link
+    regular = not path.exists() or stat.S_ISREG(path.stat().st_mode)
+    temporary = temporary_beside(path) if regular else path
+    try:
+        file = temporary.open("wb")
+    except OSError as error:
+        if error.errno in NO_SUCH_PLACE:
+            raise ConfigError(
+                f"{path} cannot be written: {error.strerror}", hint="name a file in a folder that exists"
+            ) from error
+        raise not_written(path, error) from error
+    try:
+        with file:
+            yield file
+            file.flush()
+            if regular:
+                os.fsync(file.fileno())
+        if regular:
+            _keep_mode(path, temporary)
+            temporary.replace(path)
+            sync_folder(path.parent)
+    except OSError as error:
+        raise not_written(path, error) from error
+    finally:
+        if regular:
+            temporary.unlink(missing_ok=True)
+
+
+def _keep_mode(path: Path, temporary: Path) -> None:
+    if path.exists():
+        shutil.copymode(path, temporary)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a new file and wait until it is on the disk."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Put `text` in the place of the file: a reader, or a crash, finds the old or the new content."""
+    temporary = temporary_beside(path)
+    try:
+        write_text(temporary, text)
+        temporary.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise not_written(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add one line in one write, so that a killed process leaves at most a torn last line."""
+    try:
+        with path.open("ab", buffering=0) as file:
+            content = f"{line}\n".encode()
+            if cast(int, file.write(content)) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as error:
+        raise not_written(path, error) from error
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder to fill; when the block ends all of it is flushed and takes the name `folder`.
+
+    What had that name before is removed then, and only then. OSError inside the block becomes a WriteError."""
+    temporary = temporary_beside(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
+        yield temporary
+        for path in temporary.rglob("*"):
+            sync_folder(path) if path.is_dir() else sync_file(path)
+        sync_folder(temporary)
+        if folder.exists() or folder.is_symlink():
+            remove(folder)
+        temporary.rename(folder)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise not_written(folder, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, link or folder so that no half of it is ever seen under its name."""
+    if not path.name.startswith(TEMPORARY):
+        path = path.rename(temporary_beside(path))
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def clear_temporary(folder: Path) -> None:
+    """Remove what killed processes left half-written; only for the process that holds the folder's lock."""
+    for path in folder.glob(f"{TEMPORARY}*"):
+        remove(path)

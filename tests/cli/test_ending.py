@@ -1,0 +1,81 @@
+"""How a command ends: streams that fail, signals, readers that leave. Each case is a process of its own."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+HEED = [sys.executable, "-m", "heedful"]
+LIST = [*HEED, "data", "list"]
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    """A command line of a shell in which `heed` is ours."""
+    script = f'heed() {{ "{sys.executable}" -m heedful "$@"; }}; set -o pipefail; {command}'
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("heed data list | true", 0, ""),
+        ("heed config show demo | head -1", 0, ""),
+        ("heed data list >/dev/full", 4, "error: standard output cannot be written: No space left on device"),
+        ("heed data list >&-", 4, "error: standard output cannot be written: Bad file descriptor"),
+        ("heed data list --json >/dev/full", 4, "error: standard output cannot be written: No space left on device"),
+        ("heed --help >/dev/full", 4, "error: standard output cannot be written: No space left on device"),
+        ("heed no-such-command 2>/dev/full", 2, ""),
+        ("heed no-such-command 2>&-", 2, ""),
+        ("heed data check - - <&-", 3, "error: standard input cannot be read: Bad file descriptor"),
+        ("PYTHONIOENCODING=ascii heed config show demo", 0, ""),
+    ],
+)
+def test_a_stream_that_fails_is_one_sentence_and_an_exit_code(command: str, code: int, message: str) -> None:
+    done = shell(command)
+    assert (done.returncode, done.stderr.splitlines()[:1]) == (code, [message] if message else [])
+
+
+def test_a_closed_stderr_does_not_leak_messages_into_results() -> None:
+    plain, closed = shell("heed data list --json"), shell("heed data list --json 2>&-")
+    assert plain.returncode == closed.returncode == 0
+    assert closed.stdout == plain.stdout
+
+
+def test_a_terminal_never_receives_control_characters_of_the_input() -> None:
+    master, slave = pty.openpty()
+    done = subprocess.run([*HEED, "no\x1b]0;title\x07such"], stdout=slave, stderr=slave, timeout=60, check=False)
+    os.close(slave)
+    shown = os.read(master, 10_000).decode()
+    os.close(master)
+    assert done.returncode == 2
+    assert "]0;title" in shown
+    assert "\x1b" not in shown and "\x07" not in shown
+
+
+WAITING = """
+import sys, time
+import heedful.cli
+def invoke(arguments):
+    print("ready", flush=True)
+    time.sleep(30)
+heedful.cli.invoke = invoke
+heedful.cli.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_any_command_with_a_message_and_75(number: signal.Signals) -> None:
+    process = subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    time.sleep(0.05)
+    process.send_signal(number)
+    _, messages = process.communicate(timeout=20)
+    assert process.returncode == 75
+    assert messages.startswith("stopped: interrupted")
+    assert "Traceback" not in messages
