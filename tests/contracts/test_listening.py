@@ -20,7 +20,7 @@ def _no_gradients() -> object:
 
 
 def nobody_listens(model: nn.Module) -> bool:
-    return bool(taps(model)) and not any(tap.listeners for tap in taps(model).values())
+    return bool(taps(model)) and not any(tap.hooks for tap in taps(model).values())
 
 
 def first(model: nn.Module) -> str:

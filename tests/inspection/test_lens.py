@@ -26,7 +26,7 @@ def test_the_last_layer_predicts_what_the_model_says_to_the_bit(variant: Variant
         own = model.project(model.step(one.target, state).hidden)[0]
     assert torch.equal(found.logits[-1], own)
     assert found.names[-1] == layers_of(model)[-1]
-    assert all(not tap.listeners for tap in taps(model).values())
+    assert all(not tap.hooks for tap in taps(model).values())
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

@@ -43,7 +43,7 @@ def test_every_change_is_what_patching_that_one_position_by_hand_gives(variant: 
                 mixed[0, at] = first[place.name][0, at]
                 with patch(model, {place.name: mixed}):
                     assert_close(place.change[at], logs(other) - found.second, atol=1e-5, rtol=1e-4)
-    assert not any(tap.listeners for tap in taps(model).values())
+    assert not any(tap.hooks for tap in taps(model).values())
 
 
 @pytest.mark.parametrize("family", SPEAKING)

@@ -62,6 +62,16 @@ def test_walking_is_reading(layer: Layer) -> None:
     assert_close(state, last)
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_step_by_step_is_the_kernel_with_its_gradients(layer: Layer, begun: bool) -> None:
+    given, state = torch.randn(ROWS, TIME, INPUTS + 1, requires_grad=True), some_state(layer) if begun else None
+    (said, last), (expected, expected_last) = layer.step_by_step(given, state), layer.call(given, state)
+    assert_close(said, expected)
+    assert_close(last, expected_last)
+    wanted = given, layer.weight, layer.recurrent
+    assert_close(*(torch.autograd.grad(one.square().sum(), wanted) for one in (said, expected)))
+
+
 def lstm_as_documented(given: Tensor, kept: Tensor, cell: Tensor) -> Hidden:
     i, f, g, o = (given + kept).chunk(4, dim=-1)
     cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()

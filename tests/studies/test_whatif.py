@@ -130,7 +130,7 @@ def test_without_a_head_is_the_model_whose_output_ignores_that_head(translator: 
         assert again.tokens == instead(expected, pair.source, CONFIG, []).tokens
         assert not torch.allclose(log_probabilities(less, pair), before, atol=1e-4)
     assert torch.equal(log_probabilities(translator.system, pair), before)
-    assert not any(tap.listeners for tap in taps(translator.model).values())  # type: ignore[arg-type]
+    assert not any(tap.hooks for tap in taps(translator.model).values())  # type: ignore[arg-type]
 
 
 def test_heads_that_are_not_there_are_refused(translator: Translator, pair: Pair) -> None:

@@ -9,11 +9,12 @@ stands in KINDS; a family whose attention goes by one of these names needs nothi
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from heedful.nn.rows import State, Step
 from heedful.nn.taps import record, taps
 
+AnyModel = TypeVar("AnyModel")
 Side = Literal["source", "target", "both"]  # both: the source, then the target, in one sequence
 
 
@@ -82,13 +84,29 @@ def attention_maps(model: Says, source: Tensor, target_in: Tensor, *kinds: str) 
 
 @contextmanager
 def still(model: nn.Module) -> Iterator[None]:
-    """Without dropout; the model is left as it was."""
-    was_training = model.training
-    model.eval()
+    """Without dropout; the model is left as it was. One in evaluation mode is not written to, so threads can share it."""
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
     try:
         yield
     finally:
-        model.train(was_training)
+        for module in training:
+            module.training = True
+
+
+def with_shared_weights(model: AnyModel) -> AnyModel:
+    """A copy of the modules around the same tensors, with the same hooks on its taps. Hooks of torch's that are registered on
+    the copy are not called for other users of the model."""
+    assert isinstance(model, nn.Module), "models are modules"
+    shared: dict[int, Any] = {}
+    for module in model.modules():
+        held = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())
+        shared |= {id(one): one for one in held if isinstance(one, Tensor)}
+    copied = copy.deepcopy(model, shared)
+    for mine, theirs in zip(taps(copied).values(), taps(model).values(), strict=True):
+        mine.hooks.extend(theirs.hooks)
+    return copied
 
 
 @contextmanager
@@ -101,8 +119,7 @@ def forced(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def differentiable(model: nn.Module) -> Iterator[None]:
     """Without dropout, with gradients."""
-    # cuDNN's recurrent layers have no backward pass outside of training
-    with still(model), torch.inference_mode(False), torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+    with still(model), torch.inference_mode(False), torch.enable_grad():
         yield
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.inspection.lens import Projects
-from heedful.inspection.maps import differentiable
+from heedful.inspection.maps import differentiable, with_shared_weights
 
 NOTE = (
     "Attention is not an explanation: weights show where a model looked, not what its answer rests on "
@@ -45,6 +45,7 @@ def saliency(
 ) -> Saliency:
     """source (1, source time), target_in and target_out (1, target time); scales: where on the way from nothing to the
     embeddings gradients are taken. (1.0,) is gradient x input, `halfway(n)` integrated gradients."""
+    model = with_shared_weights(model)
     assert isinstance(model, nn.Module), "models are modules"
     time = target_in.shape[1]
     with differentiable(model):

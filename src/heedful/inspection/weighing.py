@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.maps import Map, Says, attentions, forced, layer_of
+from heedful.inspection.maps import Map, Says, attentions, forced, layer_of, with_shared_weights
 from heedful.nn.attention import Heads, Mix
 from heedful.nn.taps import Tap, record
 
@@ -40,6 +40,7 @@ class Weighed(NamedTuple):
 
 def weighed_maps(model: Says, source: Tensor, target_in: Tensor, *kinds: str) -> list[Weighed]:
     """source (1, source time), target_in (1, target time); of these kinds, or of all."""
+    model = with_shared_weights(model)
     assert isinstance(model, nn.Module), "models are modules"
     wanted = {name: kind for name, kind in attentions(model).items() if not kinds or kind.name in kinds}
     if not wanted:

@@ -81,6 +81,8 @@ class Layer(nn.Module):
             given = given * real[..., None]
         if torch.compiler.is_exporting():
             return self.scan(given, state)
+        if given.device.type == "cuda" and torch.is_grad_enabled() and not self.training:
+            return self.step_by_step(given, state)  # cuDNN has no backward pass outside of training
         if given.device.type == "cpu" and torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.float16:
             with torch.autocast("cpu", enabled=False):  # oneDNN has no LSTM in float16
                 return self.call(given.float(), None if state is None else tuple(each.float() for each in state))
@@ -88,6 +90,15 @@ class Layer(nn.Module):
 
     def call(self, given: Tensor, state: Hidden | None) -> tuple[Tensor, Hidden]:
         raise NotImplementedError
+
+    def step_by_step(self, given: Tensor, state: Hidden | None) -> tuple[Tensor, Hidden]:
+        """As `call`, one token at a time."""
+        walk, gates = self.walk(), functional.linear(given, self.weight)  # (rows, time, gates x dim)
+        state, said = self.beginning(given.shape[0], gates) if state is None else state, []
+        for one in gates.unbind(1):
+            state = walk(one, None, state)
+            said.append(state[0])
+        return torch.stack(said, dim=1), state
 
     def scan(self, given: Tensor, state: Hidden | None) -> tuple[Tensor, Hidden]:
         """As `call`, by an operation that stands for any number of steps: a kernel would be followed step by step."""

@@ -1,54 +1,91 @@
-"""Taps: named places in a model where one may listen or interfere.
+"""Hook points (taps): named places in a model where activations can be recorded or changed.
 
-A tap is an identity; a listener is a function `tensor -> tensor`. Recording returns its input, ablation returns zeros,
-patching returns a stored value: three techniques, one mechanism.
+A tap is an identity. A hook is a function `tensor -> tensor` on it: recording returns its input, ablation returns zeros,
+patching returns a stored value. A tap's name is the path of its module:
 
-    with record(model, "decoder.*.cross.weights") as seen:
-        model.step(target, model.start(source, source_mask, room=0))
-    seen["decoder.0.cross.weights"]        # (rows, heads, query, key)
+>>> import torch
+>>> from heedful.models.transformer import Transformer, TransformerConfig
+>>> model = Transformer(TransformerConfig(dim=16, layers=2, heads=2, feed_forward=32), 20, 20).eval()
+>>> source, target = torch.randint(4, 20, (3, 5)), torch.randint(4, 20, (3, 7))
+>>> with record(model, "decoder.*.cross.look.weights") as seen:
+...     out = model.step(target, model.start(source, None, room=0))
+>>> seen["decoder.0.cross.look.weights"].shape        # (rows, heads, query, key)
+torch.Size([3, 2, 7, 5])
+>>> with ablate(model, "decoder.1.cross.look.found"):
+...     without = model.step(target, model.start(source, None, room=0))
+>>> with patch(model, seen):
+...     again = model.step(target, model.start(source, None, room=0))
 
-A tap's name is the path of its module. A computation that is only worth doing when somebody listens (attention weights)
-asks `tap.wanted` first; one that must be done the explicit way when somebody may change it asks `tap.changes`.
+A hook acts only in the context (`contextvars`) that registered it: other threads and other asyncio tasks that use the same
+model neither see nor feel it. A task started inside the block, and `asyncio.to_thread`, inherit the context and the hook; a
+plain thread does so by `contextvars.copy_context().run`. The hook ends with its block, wherever it was inherited.
+
+A computation that is only needed for a hook (attention weights) asks `tap.wanted` first; one that must take another path
+when a hook may change the value asks `tap.changes`. Without any hook both read one attribute.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError, nearest
 
-Listener = Callable[[Tensor], Tensor]
+SCOPES: ContextVar[frozenset[int]] = ContextVar("SCOPES", default=frozenset())  # whose hooks act in this context
+NUMBERS = count()
+
+
+class Hook(NamedTuple):
+    scope: int  # the block that registered it
+    function: Callable[[Tensor], Tensor]
+    changes: bool  # whether it may return another value than it was given
 
 
 class Tap(nn.Module):
-    """An identity until somebody listens."""
+    """An identity, unless the calling context has hooks on it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.listeners: list[tuple[Listener, bool]] = []  # (listener, whether it may change what it hears)
+        self.hooks: list[Hook] = []  # of all contexts; only appended to and removed from, which threads may do at once
+
+    def active(self) -> list[Hook]:
+        """The hooks of the calling context, in the order of their registration."""
+        scopes = SCOPES.get()
+        return [hook for hook in tuple(self.hooks) if hook.scope in scopes]
 
     @property
     def wanted(self) -> bool:
-        return bool(self.listeners)
+        return bool(self.hooks) and bool(self.active())
 
     @property
     def changes(self) -> bool:
-        return any(changes for _, changes in self.listeners)
+        return bool(self.hooks) and any(hook.changes for hook in self.active())
 
     def forward(self, x: Tensor) -> Tensor:
-        for listener, _ in self.listeners:
-            x = listener(x)
+        if self.hooks:
+            for hook in self.active():
+                x = hook.function(x)
         return x
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles have no hooks."""
+        return self.__dict__ | {"hooks": []}
 
     if TYPE_CHECKING:
         __call__ = forward
+
+
+def hooked() -> bool:
+    """Whether the calling context has hooks on any model."""
+    return bool(SCOPES.get())
 
 
 def taps(model: nn.Module) -> dict[str, Tap]:
@@ -72,7 +109,7 @@ def matching(model: nn.Module, pattern: str) -> dict[str, Tap]:
 @contextmanager
 def listen(model: nn.Module, pattern: str, listener: Callable[[str, Tensor], Tensor]) -> Iterator[None]:
     """Let `listener(name, tensor) -> tensor` change what passes the matching taps."""
-    with _attached(matching(model, pattern), listener, changes=True):
+    with hook_on(matching(model, pattern), listener, changes=True):
         yield
 
 
@@ -86,7 +123,7 @@ def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
         seen[name] = x.detach()
         return x
 
-    with _attached(found, keep, changes=False):
+    with hook_on(found, keep, changes=False):
         yield seen
 
 
@@ -101,19 +138,22 @@ def ablate(model: nn.Module, pattern: str) -> Iterator[None]:
 def patch(model: nn.Module, values: dict[str, Tensor]) -> Iterator[None]:
     """Let the given values pass the taps of these names."""
     found = {name: tap for pattern in values for name, tap in matching(model, pattern).items()}
-    with _attached(found, lambda name, x: values[name].to(x), changes=True):
+    with hook_on(found, lambda name, x: values[name].to(x), changes=True):
         yield
 
 
 @contextmanager
-def _attached(found: dict[str, Tap], listener: Callable[[str, Tensor], Tensor], *, changes: bool) -> Iterator[None]:
-    added: list[tuple[Tap, tuple[Listener, bool]]] = []
+def hook_on(found: dict[str, Tap], function: Callable[[str, Tensor], Tensor], *, changes: bool) -> Iterator[None]:
+    """Register `function(name, tensor) -> tensor` on these taps, for the calling context and until the block ends."""
+    scope = next(NUMBERS)
+    hooks = [(tap, Hook(scope, partial(function, name), changes)) for name, tap in found.items()]
+    SCOPES.set(SCOPES.get() | {scope})
     try:
-        for name, tap in found.items():
-            entry: tuple[Listener, bool] = (partial(listener, name), changes)
-            tap.listeners.append(entry)
-            added.append((tap, entry))
+        for tap, hook in hooks:
+            tap.hooks.append(hook)
         yield
     finally:
-        for tap, listening in added:
-            tap.listeners.remove(listening)
+        for tap, hook in hooks:
+            if hook in tap.hooks:
+                tap.hooks.remove(hook)
+        SCOPES.set(SCOPES.get() - {scope})  # not `reset`: a generator may end in another context than it began in

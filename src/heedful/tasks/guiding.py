@@ -23,7 +23,7 @@ from heedful.data.splits import DataConfig
 from heedful.errors import ConfigError
 from heedful.inspection.maps import attentions, layer_of
 from heedful.nn.losses import Loss
-from heedful.nn.taps import Tap, taps
+from heedful.nn.taps import Tap, hook_on, taps
 from heedful.schema import Problem
 from heedful.tasks.batches import Batch
 from heedful.training.config import TrainingConfig
@@ -93,16 +93,12 @@ def overheard(tap: Tap) -> Iterator[list[Tensor]]:
     """What passes the tap, with its graph."""
     heard: list[Tensor] = []
 
-    def keep(x: Tensor) -> Tensor:
+    def keep(name: str, x: Tensor) -> Tensor:
         heard.append(x)
         return x
 
-    entry = (keep, False)
-    tap.listeners.append(entry)
-    try:
+    with hook_on({"guided": tap}, keep, changes=False):
         yield heard
-    finally:
-        tap.listeners.remove(entry)
 
 
 def guided_loss(weights: Tensor, gold: Tensor, heads: Sequence[int]) -> Loss:

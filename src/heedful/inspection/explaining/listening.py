@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError
-from heedful.inspection.maps import Says, forced
+from heedful.inspection.maps import Says, forced, with_shared_weights
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.positions import Rotary
 from heedful.nn.reach import Reach
@@ -49,6 +49,7 @@ PARTS: dict[type[nn.Module], tuple[str, ...]] = {
 
 def listen_to(model: Says, pair: Pair, tap: str) -> Heard:
     """tap: the one that hears the weights of the layer."""
+    model = with_shared_weights(model)
     assert isinstance(model, nn.Module), "models are modules"
     looking = tap.removesuffix(".weights")
     owner_name = looking.removesuffix("look").removesuffix(".")
