@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from heedful.nn.losses import cross_entropy, disagreement
 from heedful.nn.rows import States
 from heedful.search import Group, Query, SearchConfig, predictor
-from heedful.search.engine import ready
+from heedful.search.engine import Engine
 from heedful.tasks.guiding import guided_loss
 
 FROM_THE_HOST = ("aten.lift_fresh",)
@@ -73,7 +73,8 @@ def test_a_step_of_a_search_can_be_captured(model: Speaker, pairs: Pairs, option
     group = Group(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
     arrivals = iter([group])
     query = Query(predictor(model), lambda count, slots: next(arrivals, None), START, END, 3, 8, width=6, blank=start)
-    engine = ready(query, SearchConfig(min_length=2, **options), {})
+    engine = Engine(query, SearchConfig(min_length=2, **options))
+    engine.begin(query)
     for _ in range(2):  # these are taken before anything is captured
         engine.take_step()
     before = engine.frontier.count.clone()

@@ -13,6 +13,7 @@ from tables import END, START, group, predict, random_tables
 from tiny import END as STOP
 from tiny import START as GO
 from tiny import Pairs, Speaker
+from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.nn.kernels import blockwise
@@ -93,6 +94,33 @@ def test_a_captured_search_finds_what_a_plain_one_finds(
             check(dict(search(query, config, engines)), expected)
             (engine,) = engines.values()
     assert (engine.smaller is not None) == (fewest == 1)
+
+
+def test_searches_that_take_turns_do_not_share_an_engine(plain: Speaker, pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As threads do that translate by one system."""
+    config = SearchConfig(beam=2)
+    monkeypatch.setattr(Engine, "step", Engine.take_step)
+
+    def query(source: Tensor) -> Query:
+        whole, limits = torch.ones_like(source, dtype=torch.bool), torch.tensor([4, 9])
+        groups = iter([Group(plain.start(source, whole, room=0), limits, [0, 1], [[]] * 2)])
+
+        def blank(sources: int, slots: int) -> States:
+            return plain.start(pairs.source[:1].repeat(sources, 1), whole[:1].repeat(sources, 1), room=slots)
+
+        return Query(predictor(plain), lambda count, slots: next(groups, None), GO, STOP, 2, 12, width=6, blank=blank)
+
+    sources = pairs.source[:1].repeat(2, 1), pairs.source[:1].flip(1).repeat(2, 1)
+    engines: Engines = {}
+    with torch.inference_mode():
+        expected = [[found for _, found in sorted(search(query(source), config))] for source in sources]
+        first, second = (search(query(source), config, engines) for source in sources)
+        found = [dict([next(first)]), dict([next(second)])]
+        found[0] |= dict(first)
+        found[1] |= dict(second)
+    for mine, theirs in zip(found, expected, strict=True):
+        check(mine, theirs)
+    assert len(engines) == 1
 
 
 def test_rows_of_sources_that_are_done_own_nothing() -> None:

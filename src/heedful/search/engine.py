@@ -8,6 +8,7 @@ text of what was found while the GPU goes on. Where few are left and nobody wait
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
@@ -36,6 +37,7 @@ from heedful.search.predict import Predict
 
 TIDY_EVERY = 8  # steps after which slots that are nobody's are freed: moving the others costs something, too
 MOST_ENGINES = 4  # captured ones that are kept: each holds the caches of its sources
+CAPTURING = Lock()  # torch captures on one stream that all threads share
 FEWER = 4  # times as few places has the next smaller engine
 FEWEST = 64  # places of the smallest
 LOOK_EVERY = 4  # steps of a captured search between two looks at who is done: each look waits for the GPU
@@ -75,7 +77,21 @@ Engines = dict[Any, "Engine"]  # captured ones by their shape, to be used again:
 
 def search(query: Query, config: SearchConfig, engines: Engines | None = None) -> Iterator[Answer]:
     """Every source's hypotheses, soon after they are known: whoever asked reads them while the next steps are taken."""
-    engine = ready(query, config, {} if engines is None else engines)
+    if query.blank is None:
+        yield from run(Engine(query, config))
+        return
+    engines = {} if engines is None else engines
+    shape = (config, query.capacity, query.width, query.longest, query.prefix)
+    engine = engines.pop(shape, None) or Engine(query, config)  # taken out: no other thread may use it meanwhile
+    engine.begin(query)
+    yield from run(engine)
+    engines[shape] = engine  # now the newest
+    for old in list(engines)[:-MOST_ENGINES]:
+        engines.pop(old, None)
+
+
+def run(engine: Engine) -> Iterator[Answer]:
+    """Step until every source is done."""
     known: list[Answer] = []
     while engine.busy:
         for _ in range(LOOK_EVERY if engine.captures else 1):
@@ -84,19 +100,6 @@ def search(query: Query, config: SearchConfig, engines: Engines | None = None) -
         known = engine.answers()
         engine = engine.small_enough()
     yield from known
-
-
-def ready(query: Query, config: SearchConfig, engines: Engines) -> Engine:
-    """An engine that has let the first sources in."""
-    if query.blank is None:
-        return Engine(query, config)
-    shape = (config, query.capacity, query.width, query.longest, query.prefix)
-    engine = engines.pop(shape, None) or Engine(query, config)
-    engines[shape] = engine  # now the youngest
-    while len(engines) > MOST_ENGINES:
-        del engines[next(iter(engines))]
-    engine.begin(query)
-    return engine
 
 
 class Engine:
@@ -159,7 +162,7 @@ class Engine:
             return
         if self.captures and self.steps > 2:  # the first steps have warmed everything up
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            with CAPTURING, torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
                 self.take_step()
             self.graph.replay()
             return
