@@ -159,10 +159,33 @@ class Translator(Worker):
         return score_pairs(self.system, sources, targets)
 
     def evaluate(
-        self, examples: Examples, metrics: Sequence[str] = ("bleu", "chrf"), how: How | None = None, **search: Any
+        self,
+        examples: Examples | tuple[Sequence[str], Sequence[str]],
+        metrics: Sequence[str] = ("bleu", "chrf"),
+        how: How | None = None,
+        **search: Any,
     ) -> Evaluation:
-        """Loss, perplexity and metrics on (sources, references); options of `SearchConfig` may be given by name."""
-        return evaluate(self.system, examples, self.search(as_changes(search)), metrics, how=how)
+        """Loss, perplexity and metrics on (sources, references); options of `SearchConfig` may be given by name.
+
+        >>> sources, references = ["w1 w2", "w3"], ["w2 w1", "w3"]
+        >>> result = translator.evaluate((sources, references), metrics=("bleu", "chrf"), beam=2)
+        >>> sorted(result.figures)
+        ['bleu', 'chrf', 'loss', 'perplexity']
+        >>> len(result.translations)
+        2
+        """
+        return evaluate(self.system, examples_from(examples), self.search(as_changes(search)), metrics, how=how)
+
+
+def examples_from(given: Examples | tuple[Sequence[str], Sequence[str]]) -> Examples:
+    """Sources and references as lists; anything but two equally long lists of texts is an error."""
+    sides = [] if isinstance(given, str) else list(given)
+    if len(sides) != 2 or any(isinstance(side, str) for side in sides):
+        raise ConfigError(
+            f"{given!r:.60} was given to evaluate; expected (sources, references), two lists of texts",
+            hint="translator.evaluate((sources, references))",
+        )
+    return Examples(*map(list, sides))
 
 
 WORKERS: dict[str, type[Worker]] = {"translation": Translator, "language": Writer, "classification": Classifier}

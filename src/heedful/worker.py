@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from heedful.config import Run
+from heedful.errors import ConfigError
 from heedful.models import SequenceModel
 from heedful.schema import plain
 from heedful.search import SearchConfig
@@ -15,10 +19,33 @@ from heedful.settings import read_settings
 from heedful.settings.toml import write_value
 from heedful.tasks.translating import System
 
+FORKS = [0]  # how many forks lie between this process and one that was started afresh
+
+
+def count_fork() -> None:
+    FORKS[0] += 1
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=count_fork)
+
 
 class Worker:
     def __init__(self, run: Run, system: System, checkpoint: Path) -> None:
-        self.run, self.system, self.checkpoint = run, system, checkpoint
+        self.run, self.checkpoint = run, checkpoint
+        self.loaded, self.forks = system, FORKS[0]
+
+    @property
+    def system(self) -> System:
+        """The model and its tokenizers. torch's threads do not survive a fork: a child that waits for them waits for ever."""
+        threads = torch.get_num_threads()
+        if self.forks < FORKS[0] and threads > 1 and self.loaded.device.type == "cpu":
+            raise ConfigError(
+                f"a model that was loaded before os.fork() was used in the child with {threads} torch threads, which the child "
+                "does not have and would wait for; expected 1 thread",
+                hint='call torch.set_num_threads(1) in the child, or start it with the method "spawn" and load the model there',
+            )
+        return self.loaded
 
     @property
     def model(self) -> SequenceModel:
