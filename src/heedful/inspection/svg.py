@@ -13,8 +13,8 @@ import base64
 import math
 import struct
 import zlib
-from html import escape
 
+from heedful.inspection.markup import escape
 from heedful.inspection.sketch import ACCENT, EDGE, FAINT, INK, QUIET, Cells, Curve, Label, Line, Mark, Sketch, colour
 
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
@@ -24,7 +24,7 @@ THEMED = {INK: "var(--ink)", QUIET: "var(--quiet)", ACCENT: "var(--accent)", FAI
 
 def as_svg(sketch: Sketch) -> str:
     size = f'width="{sketch.width:.0f}" height="{sketch.height:.0f}" viewBox="0 0 {sketch.width:.0f} {sketch.height:.0f}"'
-    named = f'role="img" aria-label="{quoted(sketch.title)}"'
+    named = f'role="img" aria-label="{escape(sketch.title)}"'
     style = f'font-family="{FONTS}" style="background:#fff"'
     body = "\n".join(drawn(mark) for mark in sketch.marks)
     ground = '<rect width="100%" height="100%" fill="#fff"/>'
@@ -38,20 +38,20 @@ def inline(sketch: Sketch) -> str:
     body = "\n".join(drawn(mark) for mark in sketch.marks)
     for plain, themed in THEMED.items():
         body = body.replace(f'"{plain}"', f'"{themed}"')
-    return f'<svg {size} role="img" aria-label="{quoted(sketch.title)}" font-family="{FONTS}">\n{body}\n</svg>'
+    return f'<svg {size} role="img" aria-label="{escape(sketch.title)}" font-family="{FONTS}">\n{body}\n</svg>'
 
 
 def drawn(mark: Mark) -> str:
     if isinstance(mark, Label):
         turned = f' transform="rotate({-mark.turn:.0f} {mark.x:.1f} {mark.y:.1f})"' if mark.turn else ""
         place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" dominant-baseline="central" text-anchor="{mark.anchor}"'
-        return f'<text {place} font-size="{mark.size:g}" fill="{mark.colour}"{turned}>{quoted(mark.text)}</text>'
+        return f'<text {place} font-size="{mark.size:g}" fill="{mark.colour}"{turned}>{escape(mark.text)}</text>'
     if isinstance(mark, Line):
         (x, y), (u, v) = mark.start, mark.end
         middle = (x + u) / 2
         path = f'd="M{x:.1f} {y:.1f}C{middle:.1f} {y:.1f} {middle:.1f} {v:.1f} {u:.1f} {v:.1f}"'
         stroke = f'stroke="#2462a8" stroke-width="{1 + 2.5 * mark.strength:.2f}" stroke-opacity="{mark.strength:.3f}"'
-        return f'<path {path} fill="none" {stroke}><title>{quoted(mark.tip)}</title></path>'
+        return f'<path {path} fill="none" {stroke}><title>{escape(mark.tip)}</title></path>'
     if isinstance(mark, Curve):
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in mark.points)
         return f'<path d="M{path}" fill="none" stroke="{mark.colour}" stroke-width="{mark.width:g}" stroke-linejoin="round"/>'
@@ -69,8 +69,8 @@ def matrix(cells: Cells) -> str:
             if math.isnan(value):
                 continue
             place = f'x="{cells.x + wide * column:.1f}" y="{cells.y + tall * row:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
-            tip = f"<title>{quoted(rows[row])}{cells.joint}{quoted(names[column])}: {value:.4f}</title>"
-            parts.append(f'<rect {place} fill="{hexadecimal(value / cells.most, cells)}">{tip}</rect>')
+            tip = escape(f"{rows[row]}{cells.joint}{names[column]}: {value:.4f}")
+            parts.append(f'<rect {place} fill="{hexadecimal(value / cells.most, cells)}"><title>{tip}</title></rect>')
     frame = f'width="{cells.width:.1f}" height="{cells.height:.1f}" fill="none" stroke="{INK}" stroke-opacity=".25"'
     inside = "\n".join(parts)
     return f'<g shape-rendering="crispEdges">\n{inside}\n</g>\n<rect x="{cells.x:.1f}" y="{cells.y:.1f}" {frame}/>'
@@ -98,8 +98,3 @@ def as_png(cells: Cells) -> bytes:
 
 def hexadecimal(share: float, cells: Cells) -> str:
     return "#{:02x}{:02x}{:02x}".format(*colour(share, cells.palette))
-
-
-def quoted(text: str) -> str:
-    """As text in XML; marks that XML does not know at all are replaced."""
-    return escape("".join(mark if mark >= " " or mark in "\t\n" else "\ufffd" for mark in text))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from heedful.errors import ConfigError
 from heedful.inspection.maps import Map
+from heedful.inspection.markup import escape
 from heedful.inspection.report import Numbers, Section, write_page
 from heedful.inspection.weighing import entropy
 from heedful.search import SearchConfig

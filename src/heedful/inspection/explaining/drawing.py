@@ -5,12 +5,12 @@ beginning went no further, why."""
 
 from __future__ import annotations
 
-from html import escape
 from itertools import accumulate
 from typing import NamedTuple
 
 from heedful.inspection.explaining.text import depth, wide
 from heedful.inspection.explaining.tree import FATES, Tree
+from heedful.inspection.markup import escape
 
 STEP, ROW, LEFT, TOP, RADIUS = 150, 44, 26, 34, 6  # pixels
 BESIDE, LETTER, BOLD = 10, 7, 9  # pixels from a node to its text, and those of a letter in most fonts, thin and bold

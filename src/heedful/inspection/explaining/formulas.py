@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from html import escape
 from typing import NamedTuple
+
+from heedful.inspection.markup import escape
 
 SYMBOLS = {
     "alpha": "α",

@@ -12,19 +12,21 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import zlib
 from collections.abc import Sequence
-from html import escape
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from heedful.inspection.markup import escape
 from heedful.inspection.report.blocks import Block, as_html
 
 EXACT = 100_000  # weights that are kept as float32
 LEVEL = 9
+SURROGATE = re.compile("[\ud800-\udfff]")
 SCRIPTS = ("numbers.js", "drawing.js", "parts.js", "page.js")
 
 
@@ -78,6 +80,7 @@ def write_page(title: str, footer: str, facts: dict[str, Any], numbers: Numbers,
 def as_script(content: dict[str, Any]) -> str:
     """JSON that ends no element, whatever its texts say."""
     text = json.dumps(finite(content), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = SURROGATE.sub(lambda one: f"\\u{ord(one[0]):04x}", text)  # UTF-8 cannot hold it
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").replace("\u2028", "\\u2028")
 
 

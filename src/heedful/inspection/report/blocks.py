@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from typing import Any, NamedTuple
 
+from heedful.inspection.markup import escape
 from heedful.inspection.sketch import Sketch
 from heedful.inspection.svg import inline
 

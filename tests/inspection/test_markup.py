@@ -1,0 +1,53 @@
+"""Whatever text is put into a picture or a page, the result is well-formed and shows the text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import heedful
+from heedful.inspection.markup import escape
+from heedful.inspection.report import as_script
+from heedful.inspection.sketch import Word, captioned, heat_map, lines, words
+from heedful.inspection.svg import as_svg, inline
+
+SVG = "{http://www.w3.org/2000/svg}"
+ANY = st.text(st.characters(exclude_categories=[]), max_size=12)  # lone surrogates and unassigned characters, too
+WORST = "".join(map(chr, [*range(0x20), 0x7F, 0x85, 0xD800, 0xDFFF, 0xFDD0, 0xFFFE, 0xFFFF, 0x1FFFE])) + "\"'<&>]]>"
+
+
+@given(text=ANY)
+def test_text_comes_back_but_for_what_xml_cannot_hold(text: str) -> None:
+    root = ElementTree.fromstring(f'<a b="{escape(text)}">{escape(text)}</a>'.encode())
+    lost = "".join(one if escape(one) != "\ufffd" else "\ufffd" for one in text)
+    assert (root.text or "") == lost.replace("\r\n", "\n").replace("\r", "\n")
+    assert len(root.attrib["b"]) == len(root.text or "")
+
+
+@given(tokens=st.lists(ANY, min_size=1, max_size=4), title=ANY)
+def test_every_picture_is_well_formed(tokens: list[str], title: str) -> None:
+    tokens = [*tokens, WORST]
+    weights = torch.full((len(tokens), len(tokens)), 0.5)
+    grid = [[Word(token, 0.5) for token in tokens]]
+    for sketch in (
+        captioned(heat_map(weights, tokens, tokens, title), [title, WORST]),
+        lines(weights, tokens, tokens, title),
+        words(grid, [title], tokens, title),
+    ):
+        for text in (as_svg(sketch), inline(sketch)):
+            ElementTree.fromstring(text.encode())
+
+
+def test_facts_of_a_page_can_be_written_whatever_their_text() -> None:
+    assert as_script({"text": WORST}).encode()
+
+
+def test_no_other_module_escapes_text() -> None:
+    root = Path(heedful.__file__).parent
+    own = re.compile(r"^(from|import) (html|xml\.sax)\b", re.MULTILINE)
+    assert [path.stem for path in root.rglob("*.py") if own.search(path.read_text())] == ["markup"]
