@@ -14,7 +14,7 @@ import pytest
 import torch
 from reports import HARD, as_numbers, inspection
 
-from heedful.inspection.report import EXACT, Numbers, Section, asset, filled
+from heedful.inspection.report import EXACT, SCRIPTS, Numbers, Section, asset, filled
 from heedful.studies.reporting import Inspection
 
 
@@ -104,6 +104,13 @@ def test_what_is_no_number_is_left_out_of_a_section(small: Inspection) -> None:
     page = small._replace(sections=(Section("Odd", [], found),)).html()
     (section,) = data_of(page)["sections"]
     assert section == {"losses": [1.5, None], "most": None, "rows": [{"share": None}]}
+
+
+def test_the_page_is_drawn_before_it_has_loaded() -> None:
+    """Nothing in its scripts is deferred, except what follows a change of the window's width."""
+    scripts = "\n".join(asset(name) for name in SCRIPTS)
+    later = re.findall(r"\b(?:async|await|Promise|setTimeout|requestIdleCallback|requestAnimationFrame|loading)\b", scripts)
+    assert later == ["requestAnimationFrame"]
 
 
 def test_packing_is_plain_deflate(small: Inspection) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import random
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,6 +64,34 @@ def page(browser: Any, path: Path, size: str = "wide", scheme: str = "light") ->
     assert requests == [path.as_uri()]
     assert complaints == []
     context.close()
+
+
+def test_the_page_is_complete_when_it_has_loaded(browser: Any, path: Path) -> None:
+    """Twenty screenshots, each of a new page and taken at its load event, are the same picture."""
+    taken = set()
+    for _ in range(20):
+        opened = browser.new_page()
+        opened.add_init_script("addEventListener('load', () => { window.atLoad = document.documentElement.dataset.ready; })")
+        opened.goto(path.as_uri(), wait_until="load")
+        taken.add(opened.screenshot())
+        assert opened.evaluate("window.atLoad") == "yes"
+        opened.close()
+    assert len(taken) == 1
+
+
+def test_what_zlib_packed_is_unpacked(browser: Any, path: Path) -> None:
+    """Stored, with fixed codes and with codes of its own."""
+    draw = random.Random(1)
+    content = bytes(draw.choice(b"abc") for _ in range(40_000)) + draw.randbytes(40_000) + bytes(1000) + b"end"
+    unpack = (
+        "([text, size]) => btoa(String.fromCharCode(...inflate(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)), size)))"
+    )
+    with page(browser, path) as opened:
+        for level, strategy in ((0, zlib.Z_DEFAULT_STRATEGY), (9, zlib.Z_FIXED), (1, zlib.Z_DEFAULT_STRATEGY), (9, 0)):
+            packer = zlib.compressobj(level, strategy=strategy)
+            packed = packer.compress(content) + packer.flush()
+            found = opened.evaluate(unpack, [base64.b64encode(packed).decode(), len(content)])
+            assert base64.b64decode(found) == content
 
 
 def fits(opened: Any) -> bool:

@@ -27,7 +27,7 @@ from heedful.inspection.report.blocks import Block, as_html
 EXACT = 100_000  # weights that are kept as float32
 LEVEL = 9
 SURROGATE = re.compile("[\ud800-\udfff]")
-SCRIPTS = ("numbers.js", "drawing.js", "parts.js", "page.js")
+SCRIPTS = ("inflate.js", "numbers.js", "drawing.js", "parts.js", "page.js")
 
 
 class Numbers:

@@ -1,14 +1,12 @@
-"use strict";
 // The numbers of a page: unpacked once, then asked for as matrices.
 
 const byId = (id) => document.getElementById(id);
 const facts = JSON.parse(byId("data").textContent);
 let arrays = [];
 
-async function unpack(text) {
-  const packed = Uint8Array.from(atob(text), (mark) => mark.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+function unpack(text) {
+  const size = facts.arrays.reduce((sum, [coding, ...shape]) => sum + shape.reduce((a, b) => a * b, coding === "f32" ? 4 : 2), 0);
+  const bytes = inflate(Uint8Array.from(atob(text), (mark) => mark.charCodeAt(0)), size);
   let at = 0;
   return facts.arrays.map(([coding, ...shape]) => {
     const count = shape.reduce((a, b) => a * b, 1);

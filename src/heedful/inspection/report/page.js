@@ -172,8 +172,9 @@ function showAll() {
   showSentence.again?.();
 }
 
-async function begin() {
-  arrays = await unpack(facts.numbers);
+// All of it runs before the load event: whoever waits for that sees the whole page.
+function begin() {
+  arrays = unpack(facts.numbers);
   byId("title").append(...facts.title.map((text, i) => make("span", { dir: "auto", class: i ? "said-title" : null }, text)));
   byId("title").classList.toggle("long", facts.title.join("").length > 120);
   byId("facts").textContent = facts.facts.join(" · ");
