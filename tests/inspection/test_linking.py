@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from heedful.evaluation.word_alignment import Alignment, Link, alignment_error_rate
-from heedful.inspection.linking import COVERS, LINKINGS, Linking, choose, choose_heads, choose_linking, judged, linked, links
+from heedful.inspection.linking import COVERS, LINKINGS, Linking, choose, choose_linking, grow, judged, linked, links
 
 WEIGHTS = torch.tensor([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.9, 0.1, 0.0]])  # (target words, source words)
 
@@ -73,14 +73,14 @@ def test_the_head_that_knows_is_found_with_thresholds_that_fit() -> None:
             one[1, target, source] = 1.0
     heads, linking, error = choose(judged(maps, gold))
     assert heads == [1] and error == 0 and linking.row > 0.01
-    assert choose_heads(maps, gold)[1] >= error
+    assert grow(judged(maps, gold), Linking())[1] >= error
 
 
 def test_a_choice_is_never_worse_than_the_usual_rule_with_the_best_heads() -> None:
     maps = random_maps(4, seed=5)
     gold = some_gold(maps)
     judge = judged(maps, gold)
-    heads, usual = choose_heads(maps, gold)
+    heads, usual = grow(judged(maps, gold), Linking())
     chosen, linking, error = choose(judge)
     assert error <= choose_linking(judge, heads)[1] <= usual
     assert error == pytest.approx(judge.error_rate(chosen, linking))

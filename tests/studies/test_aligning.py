@@ -13,9 +13,10 @@ from heedful.data.gold import Gold, Words
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
 from heedful.inspection.alignment import cross_maps
 from heedful.inspection.linking import Linking
+from heedful.search import SearchConfig
 from heedful.studies.aligning import MOMENTS, Aligner, Models, align, as_pharaoh, choose_aligner, heads_of, watch
 from heedful.studies.alignment_report import Judge, by_layer
-from heedful.studies.tracing import word_attention
+from heedful.studies.tracing import look_at, word_maps
 
 PAIRS = [Words(" ".join(WORDS[i : i + n]), " ".join(reversed(WORDS[i : i + n]))) for i, n in ((0, 3), (4, 8), (2, 1), (9, 5))]
 
@@ -49,7 +50,8 @@ def test_many_pairs_give_the_links_of_each_alone_and_in_order(models: Models, mo
 def test_what_is_watched_is_the_attention_of_a_single_trace(models: Models) -> None:
     seen = watch(models, PAIRS)
     for pair, one in zip(PAIRS, seen.maps["said"], strict=True):
-        torch.testing.assert_close(one, word_attention(models.there, pair.source, pair.target), atol=1e-5, rtol=1e-4)
+        trace = look_at(models.there, pair.source, SearchConfig(), pair.target)
+        torch.testing.assert_close(one, torch.cat(list(word_maps(trace).values())), atol=1e-5, rtol=1e-4)
 
 
 def test_when_fed_a_word_looks_as_the_next_word_is_said(models: Models) -> None:

@@ -12,7 +12,7 @@ from heedful.inspection.alignment import between_words
 from heedful.inspection.maps import attention_maps
 from heedful.inspection.weighing import weighed_maps
 from heedful.search import SearchConfig
-from heedful.studies.tracing import Tokens, Trace, look_at, named, read_alone, views_of, word_attention
+from heedful.studies.tracing import Tokens, Trace, look_at, named, read_alone, views_of
 from heedful.tasks.translating import collate_one
 
 FAMILIES = ("transformer", "bahdanau", "gpt")
@@ -64,7 +64,6 @@ def test_views_are_of_the_same_pass(translator: Translator, trace: Trace) -> Non
     (last,) = [one for one in attention_maps(translator.model, *pair) if one.kind.queries == "target" != one.kind.keys][-1:]
     expected = between_words(last.weights[0][:2, :3], [0, 1, 2], [0, 1])
     assert_close(views.words[last.layer][0], expected)
-    assert_close(torch.cat(list(views.words.values())), word_attention(translator.system, "w1 w2 w3", "w3 w4"))
 
 
 def test_a_text_that_is_only_read_looks_at_itself(translator: Translator) -> None:

@@ -10,10 +10,15 @@ import typer
 from heedful.cli.output import Device, Json, print_message, print_text, put
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from heedful.build import Translator
+    from heedful.data.gold import Words
     from heedful.tasks.evaluating import Examples
 
-GOLD = 100  # validation sentences that choose the heads whose attention is drawn
+DRAWN = 2  # sentences whose attention is drawn
+DRAWN_WORDS = range(4, 8)  # their length
+DRAWN_FROM = 50  # sentences that they are chosen from
 
 
 def demo(
@@ -37,7 +42,7 @@ def demo(
     test = examples_of(splits_of(config.data).test, config.data.max_ratio)
     result = translator.evaluate(test, ("exact_match", "bleu"))
     exact, bleu = result.figures["exact_match"], result.figures["bleu"]
-    heads, error = best_heads(translator)
+    error, pictures = aligned(translator)
     if json:
         words = [{"source": one.source, "translation": text} for one, text in zip(EXAMPLES, told(translator), strict=True)]
         found = {"exact_match": exact, "bleu": bleu, "train_seconds": round(seconds, 1), "alignment_error_rate": error}
@@ -45,11 +50,16 @@ def demo(
         return
     print_message("")
     print_text(f"{len(test.sources)} unseen sentences: exact match {exact:.1f}%, BLEU {bleu:.1f}; trained in {seconds:.0f} s")
-    for sentence in EXAMPLES:
-        print_text(f"\n{portrait(translator, sentence.source, heads)}")
+    for sentence, text in zip(EXAMPLES, told(translator), strict=True):
+        print_text(f"{sentence.source}  ->  {text}")
     print_text(
-        f"\nDarker: looked at more when that word was said, by the {len(heads)} heads that align best (error rate {error:.1%})."
+        f"\nWord alignment from cross-attention, as `heed align {run}` measures it: heads and thresholds chosen on validation "
+        f"sentences, alignment error rate {error:.1%} on the unseen ones."
     )
+    for picture in pictures:
+        print_text(f"\n{picture}")
+    if pictures:
+        print_text("\nDarker: more attention from the word on the left. Drawn are sentences whose links are all right.")
     print_message(f"\nGo on:  echo '{one_more(translator, test)}' | .venv/bin/heed translate {run}")
 
 
@@ -68,23 +78,36 @@ def told(translator: Translator) -> list[str]:
     return translator.translate([sentence.source for sentence in EXAMPLES])
 
 
-def portrait(translator: Translator, source: str, heads: list[int]) -> str:
-    """A sentence, its translation, and which words were looked at, as a picture."""
+def aligned(translator: Translator) -> tuple[float, list[str]]:
+    """The error rate of word alignments as `heed align` makes them: heads and thresholds are chosen on the validation
+    sentences, the rate is of the test sentences. Besides, pictures of some test sentences whose links are all right."""
+    from heedful.cli.aligning import links_by, sentences_of
+    from heedful.evaluation.word_alignment import alignment_error_rate
+    from heedful.studies.aligning import Models, maps_of
+
+    _, gold, valid = sentences_of(translator, None, None, None)
+    assert gold is not None, "the links of the built-in corpus are known"
+    models = Models(translator.system)
+    found, aligner = links_by(models, gold.pairs, None, valid)
+    right = [
+        (pair, line.sure)
+        for pair, links, line in zip(gold.pairs, found, gold.alignments, strict=True)
+        if links == line.sure and len(pair.source.split()) in DRAWN_WORDS
+    ]
+    answers = translator.translate([pair.source for pair, _ in right[:DRAWN_FROM]])
+    exact = [one for one, answer in zip(right, answers, strict=False) if answer == one[0].target]
+    (maps,) = maps_of(models, [pair for pair, _ in exact], aligner.heads, [aligner.moment])
+    shown = [
+        portrait(pair, weights.mean(0))
+        for (pair, links), weights in zip(exact, maps, strict=True)
+        if all((source, target) in links for target, source in enumerate(weights.mean(0).argmax(-1).tolist()))
+    ]
+    return alignment_error_rate(found, gold.alignments).value, shown[:DRAWN]
+
+
+def portrait(pair: Words, weights: Tensor) -> str:
+    """A sentence, its translation, and the attention between their words (target words, source words), as a picture."""
     from heedful.inspection.pictures import draw
-    from heedful.studies.tracing import word_attention
 
-    (target,) = translator.translate([source])
-    picture = draw(word_attention(translator.system, source, target)[heads].mean(0), source.split(), target.split())
-    return f"{source}  ->  {target}\n\n{picture}"
-
-
-def best_heads(translator: Translator) -> tuple[list[int], float]:
-    """The heads whose attention agrees best with the grammar's own alignments, and their error rate."""
-    from heedful.data.grammar import generate
-    from heedful.evaluation.word_alignment import Alignment
-    from heedful.inspection.linking import choose_heads
-    from heedful.studies.tracing import word_attention
-
-    gold = list(generate("valid", GOLD))
-    maps = [word_attention(translator.system, one.source, one.target) for one in gold]
-    return choose_heads(maps, [Alignment(one.alignment, one.alignment) for one in gold])
+    picture = draw(weights, pair.source.split(), pair.target.split())
+    return f"{pair.source}  ->  {pair.target}\n\n{picture}"

@@ -84,14 +84,8 @@ def judged(maps: Sequence[Tensor], gold: Sequence[Alignment]) -> Judged:
     return Judged(padded.cpu(), *marks)
 
 
-def choose_heads(maps: Sequence[Tensor], gold: Sequence[Alignment], linking: Linking = Linking()) -> tuple[list[int], float]:  # noqa: B008
-    """The set of heads whose mean aligns best, grown one by one as long as the error rate falls, and that rate.
-
-    maps: for each sentence (heads, target words, source words)."""
-    return grow(judged(maps, gold), linking)
-
-
 def grow(judge: Judged, linking: Linking) -> tuple[list[int], float]:
+    """The set of heads whose mean aligns best, grown one by one as long as the error rate falls, and that rate."""
     chosen: list[int] = []
     lowest = math.inf
     while rest := [head for head in range(judge.maps.shape[1]) if head not in chosen]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.data.corpus_text import encode_text
-from heedful.inspection.alignment import between_words, cross_maps
+from heedful.inspection.alignment import between_words
 from heedful.inspection.maps import Map, attention_maps
 from heedful.inspection.rollout import above_attention, rollout
 from heedful.inspection.weighing import weighed_maps
@@ -141,11 +141,3 @@ def word_maps(trace: Trace) -> dict[int, Tensor]:
         for one in sees
         if one.weights.shape[0]
     }
-
-
-def word_attention(system: System, source: str, target: str) -> Tensor:
-    """Of every head that looks at the source: (layers x heads, target words, source words)."""
-    read, said = tokens_of(system, source, "source"), tokens_of(system, target, "target")
-    maps = torch.cat(cross_maps(system.models[0], *collate_one(system, read.ids, said.ids)))
-    maps = maps[:, : len(said.ids), : len(read.ids)]  # without the ends
-    return torch.stack([between_words(weights, read.words, said.words) for weights in maps])
