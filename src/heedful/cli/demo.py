@@ -53,8 +53,8 @@ def demo(
     for sentence, text in zip(EXAMPLES, told(translator), strict=True):
         print_text(f"{sentence.source}  ->  {text}")
     print_text(
-        f"\nWord alignment from cross-attention, as `heed align {run}` measures it: heads and thresholds chosen on validation "
-        f"sentences, alignment error rate {error:.1%} on the unseen ones."
+        f"\nWord alignment from cross-attention, as `heed align {run}` measures it:\n"
+        f"heads and thresholds chosen on validation sentences, alignment error rate {error:.1%} on the unseen ones."
     )
     for picture in pictures:
         print_text(f"\n{picture}")
