@@ -7,11 +7,12 @@ import math
 import pytest
 import torch
 from tiny import SPEAKING, VARIANTS, Pairs, Variant, logits_of, tiny_model
+from torch import nn
 from torch.testing import assert_close
 
-from heedful.inspection.maps import attention_maps, attentions, forced, kind_of, layer_of
+from heedful.inspection.maps import attention_maps, attentions, forced, kind_of, layer_of, with_shared_weights
 from heedful.nn.attention import split_heads
-from heedful.nn.taps import taps
+from heedful.nn.taps import listen, taps
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
@@ -35,6 +36,29 @@ def test_looking_changes_nothing(family: str, pairs: Pairs) -> None:
         before = logits_of(model, pairs)
         attention_maps(model, pairs.source[:1], pairs.target[:1])
         assert torch.equal(before, logits_of(model, pairs))
+
+
+def test_every_module_is_left_in_the_mode_it_had() -> None:
+    model = nn.Sequential(nn.Dropout(), nn.Dropout().eval(), nn.Dropout()).eval()
+    model[2].train()
+    with forced(model):
+        assert not any(module.training for module in model.modules())
+    assert [module.training for module in model] == [False, False, True] and not model.training
+
+
+@pytest.mark.parametrize("family", SPEAKING)
+def test_a_copy_with_shared_weights_answers_alike_and_feels_the_same_hooks(family: str, pairs: Pairs) -> None:
+    model = tiny_model(Variant(family, ()))
+    assert isinstance(model, nn.Module)
+    with forced(model):
+        before = logits_of(model, pairs)
+        assert torch.equal(logits_of(with_shared_weights(model), pairs), before)
+        with listen(model, "*", lambda name, x: 2 * x):
+            changed = logits_of(model, pairs)
+            assert torch.equal(logits_of(with_shared_weights(model), pairs), changed)
+    assert not torch.equal(changed, before)
+    copied = with_shared_weights(model)
+    assert all(mine is theirs for mine, theirs in zip(copied.parameters(), model.parameters(), strict=True))
 
 
 def test_the_first_map_is_what_the_formula_gives(pairs: Pairs) -> None:

@@ -116,7 +116,7 @@ def mask_of(sight: Sight, scores: Tensor) -> Tensor | None:
 def through_output(owner: nn.Module, found: Tensor) -> tuple[Tensor, Tensor]:
     """found (heads, query, head_dim) -> each head's share of the output, and the output (query, dim)."""
     assert isinstance(owner, SelfAttention | CrossAttention), "only these have an output map"
-    out = deepcopy(owner.out).double()  # gates of heads, where it has any, are part of it
+    out = deepcopy(owner.out).double().eval()  # gates of heads, where it has any, are part of it and are not drawn
     alone = torch.eye(len(found), device=found.device, dtype=found.dtype)[:, :, None, None] * found  # (heads, heads, query, …)
     bias = out(torch.zeros_like(join_heads(found[None])))  # (1, query, dim)
     shares = out(join_heads(alone)) - bias  # (heads, query, dim)
