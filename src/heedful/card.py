@@ -35,7 +35,7 @@ def model_card(config: Run, folder: Path, trainer: Trained) -> str:
     return f"""# {folder.name}
 
 A {config.model.family} for {config.task.name}: {parameters:,} parameters, {config.tokenizer.kind} tokenizer, trained for
-{trainer.journey.step:,} steps on {trainer.journey.tokens:,} tokens. `config.toml` holds every option.
+{trainer.journey.step:,} steps on {trainer.journey.tokens:,} {config.task.unit}. `config.toml` holds every option.
 
 ```python
 import heedful

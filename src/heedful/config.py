@@ -61,7 +61,7 @@ class Run(Config):
             problems += [Problem(f"training.{name}", why) for name in ("compile", "capture") if getattr(self.training, name)]
         if isinstance(self.task, TranslationConfig):
             problems += guide_misfits(self.task.guided_alignment, self.data, self.tokenizer.dropout, self.training)
-        known = self.task.figures
+        known = self.task.metrics
         if self.training.metric not in known:
             problems.append(Problem("training.metric", f"given {self.training.metric!r}, expected one of: {', '.join(known)}"))
         refuse(problems)

@@ -253,7 +253,7 @@ def test_the_best_are_ranked_by_the_metric_in_its_direction() -> None:
     journey = Journey()
     for step, (value, placed) in enumerate([(3.0, True), (2.0, True), (4.0, False), (1.0, True)], start=1):
         journey.step = step
-        assert journey.place(value, "loss", keep=2) is placed
+        assert journey.place(value, "lower", keep=2) is placed
     assert journey.best == [(4, 1.0), (2, 2.0)]
     assert journey.stale == 0
 

@@ -14,7 +14,7 @@ stand in no text, so they mean nothing yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -37,6 +37,7 @@ from heedful.tasks.objectives import token_loss
 from heedful.tasks.translating import System
 from heedful.text.specials import Specials
 from heedful.text.tokenizer import Tokenizer
+from heedful.training.journey import Direction
 from heedful.training.loop import Fed, Validation
 from heedful.training.update import Objective
 
@@ -71,7 +72,8 @@ COLUMNS = {"classification": (1, 1), "entailment": (2, 2), "similarity": (2, 2),
 
 class ClassificationConfig(Config):
     form: ClassVar[str] = "labelled"  # of the data
-    figures: ClassVar[tuple[str, ...]] = ("loss", "accuracy")
+    unit: ClassVar[str] = "examples"
+    metrics: ClassVar[Mapping[str, Direction]] = {"loss": "lower", "accuracy": "higher"}
     name: Literal["classification"]
     layout: Literal["classification", "entailment", "similarity", "choice"] = "classification"
     labels: tuple[str, ...]  # as the table has them; of "choice" those of the first answer, the second, …

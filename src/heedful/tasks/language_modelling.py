@@ -14,7 +14,7 @@ than the block every token but the first ones has at least block - stride tokens
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -35,13 +35,21 @@ from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.translating import System
 from heedful.tasks.writing import generate
 from heedful.text.tokenizer import Tokenizer
+from heedful.training.journey import Direction
 from heedful.training.loop import Fed, Validation
 from heedful.training.update import Objective
 
 
 class LanguageConfig(Config):
     form: ClassVar[str] = "text"  # of the data
-    figures: ClassVar[tuple[str, ...]] = ("loss", "perplexity", "word_perplexity", "bits_per_character", "bits_per_byte")
+    unit: ClassVar[str] = "tokens"
+    metrics: ClassVar[Mapping[str, Direction]] = {
+        "loss": "lower",
+        "perplexity": "lower",
+        "word_perplexity": "lower",
+        "bits_per_character": "lower",
+        "bits_per_byte": "lower",
+    }
     name: Literal["language"]
     stride: NonNegativeInt = 0  # tokens by which windows advance where a text is scored; 0: a block, so none overlap
     samples: NonNegativeInt = 1  # texts to write at each validation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -19,6 +19,7 @@ from heedful.data.report import CheckReport
 from heedful.data.sources import CorpusConfig, files_of, find_path
 from heedful.data.splits import DataConfig, splits_of
 from heedful.data.store import JoinedStore
+from heedful.evaluation.metrics import METRICS
 from heedful.models import SequenceModel
 from heedful.nn.losses import Loss, cross_entropy, disagreement
 from heedful.schema import Config, Probability, Problem, refuse, unused
@@ -31,12 +32,14 @@ from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.sequence_level import SequenceConfig, refined
 from heedful.tasks.translating import System
 from heedful.text.tokenizer import Tokenizer
+from heedful.training.journey import Direction
 from heedful.training.loop import Fed, Validation
 from heedful.training.update import Objective
 
 
 class TranslationConfig(Config):
     form: ClassVar[str] = "pairs"  # of the data
+    unit: ClassVar[str] = "tokens"
     name: Literal["translation"] = "translation"
     label_smoothing: Probability = 0.1
     smoothing_over: Literal["all", "others", "words"] = "all"  # who shares what the true word gives up
@@ -50,9 +53,13 @@ class TranslationConfig(Config):
     samples: NonNegativeInt = 1  # translations to show at each validation
 
     @property
-    def figures(self) -> tuple[str, ...]:
-        """What a validation tells."""
-        return ("loss", "perplexity", *self.validation_metrics)
+    def metrics(self) -> Mapping[str, Direction]:
+        """What a validation measures; the direction of a translation metric is declared with the metric."""
+        chosen = {name: METRICS[name] for name in self.validation_metrics}
+        directions: dict[str, Direction] = {
+            name: "higher" if metric.higher_is_better else "lower" for name, metric in chosen.items()
+        }
+        return {"loss": "lower", "perplexity": "lower", **directions}
 
     def model_post_init(self, context: Any) -> None:
         idle = {"smoothing_over": "task.label_smoothing is 0"} if self.label_smoothing == 0 else {}

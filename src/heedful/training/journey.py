@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 MORE = 1.1  # times the time that was used
-SMALLER_IS_BETTER = ("loss", "perplexity", "ter")
+Direction = Literal["lower", "higher"]  # which values of a metric are better; every task declares it for its metrics
 
 
-def better(value: float, than: float, metric: str) -> bool:
-    return value < than if metric in SMALLER_IS_BETTER else value > than
+def better(value: float, than: float, direction: Direction) -> bool:
+    return value < than if direction == "lower" else value > than
 
 
 @dataclass
@@ -18,16 +19,16 @@ class Journey:
     last: int = 0  # the update to end with, as far as is known; 0: not thought of yet
     epoch: int = 0
     cursor: int = 0  # batches of this epoch that were used
-    tokens: int = 0  # target tokens seen
+    tokens: int = 0  # what was trained on so far, in the unit that the task counts: target tokens, or examples
     seconds: float = 0.0  # spent on updates and validations
     best: list[tuple[int, float]] = field(default_factory=list)  # (step, value), best first
     stale: int = 0  # validations since the best one
     guard: dict[str, object] = field(default_factory=dict)
 
-    def place(self, value: float, metric: str, keep: int) -> bool:
-        """Note a validation; whether it is among the best `keep` so far."""
-        sign = 1 if metric in SMALLER_IS_BETTER else -1
-        improved = not self.best or better(value, self.best[0][1], metric)
+    def place(self, value: float, direction: Direction, keep: int) -> bool:
+        """Record a validation; returns whether it is among the best `keep` so far."""
+        sign = 1 if direction == "lower" else -1
+        improved = not self.best or better(value, self.best[0][1], direction)
         self.stale = 0 if improved else self.stale + 1
         ranked = sorted([*self.best, (self.step, value)], key=lambda entry: (sign * entry[1], entry[0]))[:keep]
         placed = (self.step, value) in ranked

@@ -8,7 +8,7 @@ that the next update depends on stands in the checkpoint.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from heedful.errors import ConfigError, Interrupted
+from heedful.errors import Interrupted, lookup
 from heedful.nn.losses import Loss
 from heedful.storage.writing import remove
 from heedful.training import checkpoint, environment, retention
@@ -24,7 +24,7 @@ from heedful.training.averaging import RunningAverage, mean_of
 from heedful.training.capture import captured, into_graphs
 from heedful.training.config import TrainingConfig
 from heedful.training.guard import Guard
-from heedful.training.journey import Journey, better
+from heedful.training.journey import Direction, Journey, better
 from heedful.training.metrics_log import cut_metrics
 from heedful.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser
 from heedful.training.progress import Progress
@@ -55,8 +55,23 @@ class Validation(NamedTuple):
     samples: list[str]
 
 
+class TaskDeclaration(Protocol):
+    """What a task's config declares about the task."""
+
+    @property
+    def unit(self) -> str:
+        """What `count` counts: tokens or examples. The loss is a mean over them."""
+
+    @property
+    def metrics(self) -> Mapping[str, Direction]:
+        """Every figure that `validate` may return, and which of its values are better."""
+
+
 class Task(Protocol):
     """What training asks of a task."""
+
+    @property
+    def config(self) -> TaskDeclaration: ...
 
     def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]: ...
 
@@ -82,6 +97,7 @@ class Trainer:
 
     def __init__(self, model: nn.Module, task: Task, config: TrainingConfig, run: Path, *, seed: int, dim: int) -> None:
         self.model, self.task, self.config, self.run, self.seed, self.dim = model, task, config, run, seed, dim
+        self.direction: Direction = lookup(config.metric, task.config.metrics, "training.metric")
         self.checkpoints = run / "checkpoints"
         self.optimiser = make_optimiser(config.optimiser, model)
         self.average = RunningAverage(model, config.ema_decay) if config.average == "ema" else None
@@ -166,7 +182,7 @@ class Trainer:
         """Score the model (or its running average) on the validation data; whether it is among the best."""
         with self.average.in_place(self.model) if self.average else nullcontext():
             samples = self.score()
-        placed = self.journey.place(self.metrics[self.config.metric], self.config.metric, self.config.keep_best)
+        placed = self.journey.place(self.metrics[self.config.metric], self.direction, self.config.keep_best)
         best = "  (best so far)" if self.journey.stale == 0 else ""
         progress.validated(self.journey.step, self.metrics, samples, remark=best)
         return placed
@@ -176,9 +192,9 @@ class Trainer:
         self.model.eval()
         validation = self.task.validate(self.model)
         self.model.train()
+        undeclared = validation.figures.keys() - self.task.config.metrics.keys()
+        assert not undeclared, f"the task must declare which values are better of: {', '.join(sorted(undeclared))}"
         self.metrics, self.signatures = validation.figures, validation.signatures
-        if self.config.metric not in self.metrics:
-            raise ConfigError(f"training.metric: given {self.config.metric!r}, expected one of: {', '.join(self.metrics)}")
         return validation.samples
 
     def save(self) -> Path:
@@ -217,7 +233,7 @@ class Trainer:
             return
         step, value = self.journey.best[0]
         average = self.best_average()
-        if average is not None and not better(value, average[1], self.config.metric):
+        if average is not None and not better(value, average[1], self.direction):
             return
         if (self.checkpoints / f"step-{step}").is_dir():
             retention.point_best(self.checkpoints, f"step-{step}")
@@ -299,7 +315,7 @@ def average(trainer: Trainer, progress: Progress) -> None:
     samples = trainer.score()
     value = trainer.metrics[config.metric]
     kept = trainer.best_average()
-    improved = better(value, kept[1] if kept else journey.best[0][1], config.metric)
+    improved = better(value, kept[1] if kept else journey.best[0][1], trainer.direction)
     of = [folder.name for folder in folders]
     remark = f"  the average of {', '.join(of)}{' (best so far)' if improved else ''}"
     progress.validated(journey.step, trainer.metrics, samples, remark=remark, kind="average")
