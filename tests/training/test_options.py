@@ -74,7 +74,7 @@ def test_ema_is_the_recurrence_of_its_weights(tmp_path: Path) -> None:
     )  # fmt: skip
     assert after.keys() == weights.keys()
     for name in after:
-        torch.testing.assert_close(after[name], 0.5 * before[name] + 0.5 * weights[name])
+        torch.testing.assert_close(after[name], 5 / 14 * before[name] + 9 / 14 * weights[name])  # decay (1 + 4) / (10 + 4)
     used = load(run).model.state_dict()
     assert all(torch.equal(used[name], load_tensors(retention.resolve(run), "average")[name]) for name in used)
 

@@ -1,6 +1,9 @@
-"""Averages of weights: of several checkpoints, or a running one that forgets slowly (EMA).
+"""Averages of weights: of several checkpoints, or an exponential moving average (EMA).
 
-average  <-  decay x average + (1 - decay) x weights        after every update
+average  <-  decay_n x average + (1 - decay_n) x weights        after update n
+decay_n   =  min(decay, (1 + n) / (10 + n))
+
+The decay grows to its value: with a constant one, the average of a short run would still be mostly the initial weights.
 """
 
 from __future__ import annotations
@@ -43,9 +46,10 @@ class RunningAverage:
         self.weights = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
     @torch.no_grad()
-    def update(self, model: nn.Module) -> None:
-        now = model.state_dict()
-        torch._foreach_lerp_(list(self.weights.values()), [now[name] for name in self.weights], 1 - self.decay)
+    def update(self, model: nn.Module, step: int) -> None:
+        """Take in the weights after update `step`, 1 for the first."""
+        now, decay = model.state_dict(), min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(list(self.weights.values()), [now[name] for name in self.weights], 1 - decay)
 
     @contextmanager
     def in_place(self, model: nn.Module) -> Iterator[None]:

@@ -167,7 +167,7 @@ class Trainer:
         )
         norm = apply(self.model, self.optimiser, self.guard, self.config, step)
         if self.average is not None:
-            self.average.update(self.model)
+            self.average.update(self.model, step)
         self.journey.step, self.journey.epoch, self.journey.cursor = step, fed[-1].epoch, fed[-1].cursor
         self.journey.tokens += sum(self.task.count(batch) for batch in batches)
         return told, norm, rate
