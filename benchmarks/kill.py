@@ -48,6 +48,7 @@ threads = 1
 [training.schedule]
 warmup = 50
 """
+TIMES = ("tokens_per_second", "seconds", "time")  # what differs between two runs of metrics.jsonl
 VOCABULARY = [f"w{i}" for i in range(30)]
 
 
@@ -79,7 +80,7 @@ def fingerprint(run: Path, step: int) -> dict[str, str]:
     assert len(files) == 3, f"expected model, optimiser and average, found {files}"
     found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    timeless = [{key: value for key, value in line.items() if key != "tokens_per_second"} for line in lines]
+    timeless = [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
     return found | {"metrics.jsonl": hashlib.sha256(json.dumps(timeless).encode()).hexdigest()}
 
 

@@ -29,6 +29,7 @@ from heedful.text.learning import train_tokenizer
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import retention, run_folder
 from heedful.training.averaging import inference_weights
+from heedful.training.signals import interruptible
 from heedful.worker import Worker, as_changes
 from heedful.writer import Writer
 
@@ -64,7 +65,7 @@ def make_tokenizers(run: Run, folder: Path) -> tuple[Tokenizer, Tokenizer]:
 
     def made(path: Path, lines: Callable[[], Iterable[str]], tags: Sequence[str]) -> Tokenizer:
         if not path.exists():
-            train_tokenizer(run.tokenizer, lines(), tags).save(path)
+            interruptible(lambda: train_tokenizer(run.tokenizer, lines(), tags)).save(path)
         return Tokenizer.load(path)
 
     def both() -> Iterator[str]:

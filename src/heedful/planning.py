@@ -18,7 +18,7 @@ WARM = 2  # updates before the clock is read
 def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
     """Times a few updates; the model is the worse for it and should be thrown away."""
     trainer.model.train()
-    seconds, tokens = [], 0
+    seconds, count = [], 0
     with closing(trainer.task.stream(0, 0)) as stream:
         for number in range(WARM + updates):
             fed = [next(stream) for _ in range(trainer.config.accumulate)]
@@ -26,7 +26,7 @@ def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
             trainer.update(fed)
             if number >= WARM:
                 seconds.append(time.perf_counter() - began)
-                tokens += sum(trainer.task.count(one.batch) for one in fed)
+                count += sum(trainer.task.count(one.batch) for one in fed)
     step, config = statistics.median(seconds), trainer.config
     steps = min(config.steps, max(1, int(60 * config.minutes / step))) if config.minutes else config.steps
     facts: dict[str, Any] = trainer.task.facts()  # type: ignore[attr-defined]
@@ -37,7 +37,7 @@ def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
         "epochs": steps * config.accumulate / facts["batches_per_epoch"],
         "peak_memory_bytes": peak_memory(),
         "seconds_per_step": step,
-        "tokens_per_second": tokens / sum(seconds),
+        f"{trainer.task.config.unit}_per_second": count / sum(seconds),
         "training_seconds": step * steps,  # validation comes on top
     }
 

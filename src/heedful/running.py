@@ -34,7 +34,9 @@ from heedful.training.compiling import compile_task, recompute_blocks
 from heedful.training.journey import Journey
 from heedful.training.loop import Outcome, Trainer, outcome
 from heedful.training.loop import train as run_to_the_end
-from heedful.training.progress import Progress
+from heedful.training.pace import Stopwatch
+from heedful.training.progress import Progress, lenient
+from heedful.training.signals import Stop, stop_requests
 from heedful.vectors.files import load_vectors
 from heedful.vectors.placing import Placed, freeze_rows, place_in_model
 
@@ -48,45 +50,69 @@ def train(
     console: Console | None = None,
 ) -> Outcome:
     """Train by a recipe (a file, or a name that `heed recipes` lists) into a run folder, or continue the run there."""
+    watch = Stopwatch()
     path = find_recipe(os.fspath(recipe))
     config = read_run(path, overrides).config
     folder = Path(run) if run is not None else default_folder(config, path)
-    return train_config(config, folder, device=device, console=console)
+    return train_config(config, folder, device=device, console=console, watch=watch)
 
 
 def default_folder(config: Run, recipe: Path) -> Path:
     return Path("runs") / f"{config.task.name}-{recipe.stem}"
 
 
-def train_config(config: Run, folder: Path, *, device: str | None = None, console: Console | None = None) -> Outcome:
-    """As `train`, for a config that was read already."""
-    console = console or Console(stderr=True, highlight=False)
+def train_config(
+    config: Run,
+    folder: Path,
+    *,
+    device: str | None = None,
+    console: Console | None = None,
+    watch: Stopwatch | None = None,
+) -> Outcome:
+    """As `train`, for a config that was read already; watch: started when the command was, for training.minutes."""
+    console = lenient(console or Console(stderr=True, highlight=False))
     where = build.choose_device(device)
     refuse_strangers(folder)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
-    with run_folder.lock(folder):
-        begun = bool(retention.steps(folder / "checkpoints"))
-        if begun:
-            refuse_changes(read_run(folder / "config.toml").config, config, folder)
-            done = finished(config, folder)
-            if done is not None:
-                why = f"; training.minutes={config.training.minutes:g} are over" if done.step < config.training.steps else ""
-                console.print(f"{folder} is finished: {done.step} steps{why}", markup=False, soft_wrap=True)
-                return done
-        else:
-            find_first_weights(config)
-        progress = make_progress(config, folder, console)
-        report = build.check(config, progress.say)
-        if begun:
-            refuse_changed_data(config, folder)
-        else:
-            note_data(config, folder)
-        replace_text(folder / "config.toml", as_toml(config))
-        trainer = make_trainer(config, folder, report, where, progress)
-        done = run_to_the_end(trainer, progress)
-        replace_text(folder / "README.md", model_card(config, folder, trainer))
-        return done
+    with stop_requests() as stop, run_folder.lock(folder):
+        return train_locked(config, folder, where, console, watch or Stopwatch(), stop)
+
+
+def train_locked(config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop) -> Outcome:
+    """Prepare and train in a folder that nobody else writes to."""
+    begun = bool(retention.steps(folder / "checkpoints"))
+    if begun:
+        refuse_changes(read_run(folder / "config.toml").config, config, folder)
+        done = finished(config, folder)
+        if done is not None:
+            why = f"; training.minutes={config.training.minutes:g} are over" if done.step < config.training.steps else ""
+            console.print(f"{folder} is finished: {done.step} steps{why}", markup=False, soft_wrap=True)
+            return done
+    else:
+        find_first_weights(config)
+    progress = make_progress(config, folder, console, watch)
+    progress.say(announcement(config, folder, device))
+    report = build.check(config, progress.say)
+    if begun:
+        refuse_changed_data(config, folder)
+    else:
+        note_data(config, folder)
+    replace_text(folder / "config.toml", as_toml(config))
+    trainer = make_trainer(config, folder, report, device, progress)
+    done = run_to_the_end(trainer, progress, stop)
+    trainer.folder.check()
+    replace_text(folder / "README.md", model_card(config, folder, trainer))
+    return done
+
+
+def announcement(config: Run, folder: Path, device: torch.device) -> str:
+    """What is about to be done, for how long, and where."""
+    training = config.training
+    length = f"{training.steps:,} steps"
+    if training.minutes:
+        length = f"{training.minutes:g} minutes, preparation included, or {length}"
+    return f"training {length} on {device}, {training.precision}, into {folder}"
 
 
 def find_first_weights(config: Run) -> None:
@@ -127,11 +153,7 @@ def finished(config: Run, folder: Path) -> Outcome | None:
     if newest is None:
         return None
     journey, asked = Journey.from_dict(load_state(newest)["journey"]), config.training
-    steps = asked.steps
-    if asked.minutes:
-        journey.plan_again(steps, 60 * asked.minutes)
-        steps = min(steps, journey.last)
-    if journey.step < steps and not 0 < asked.patience <= journey.stale:
+    if not journey.is_over(asked.steps, 60 * asked.minutes) and not 0 < asked.patience <= journey.stale:
         return None
     average = folder / "checkpoints" / "average"
     if config.training.average in ("last", "best") and (not verifies(average) or load_state(average)["step"] != journey.step):
@@ -163,7 +185,7 @@ def vocabularies(tokenizers: Sequence[Tokenizer]) -> str:
     return " -> ".join(names)
 
 
-def make_progress(config: Run, folder: Path, console: Console) -> Progress:
+def make_progress(config: Run, folder: Path, console: Console, watch: Stopwatch) -> Progress:
     board = None
     if config.training.tensorboard:
         try:
@@ -173,7 +195,15 @@ def make_progress(config: Run, folder: Path, console: Console) -> Progress:
                 "training.tensorboard: given true, but TensorBoard is not installed", hint="pip install 'heedful[track]'"
             ) from error
         board = SummaryWriter(str(folder / "tensorboard"))
-    return Progress(folder / "metrics.jsonl", report_every=config.training.report_every, console=console, board=board)
+    return Progress(
+        folder / "metrics.jsonl",
+        report_every=config.training.report_every,
+        unit=config.task.unit,
+        perplexity="perplexity" in config.task.metrics,
+        console=console,
+        board=board,
+        watch=watch,
+    )
 
 
 def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, progress: Progress) -> Trainer:
@@ -201,7 +231,7 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
         compile_task(task, device, progress.say)
     if config.training.capture and device.type != "cuda":
         progress.say("training.capture has no effect here: only steps on a GPU are captured")
-    trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim)
+    trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim, watch=progress.watch)
     if config.training.gates.penalty:
         gating.quicken(trainer.optimiser, model, config.training.gates.speed)
     if config.training.freeze_vectors:

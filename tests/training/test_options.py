@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from workshop import heed, write_pairs, write_recipe
 
+from heedful import running
 from heedful.build import load
 from heedful.tasks.translation import Translation
 from heedful.training import loop, retention
@@ -95,68 +96,6 @@ def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
     options = ("training.schedule.rate=1e-12", "training.metric=bleu", "training.patience=2", "training.validate_every=1")
     assert heed("train", recipe, *options, "training.steps=50", "--run", run) == 0
     assert len(records(run, "valid")) == 3  # one to be the best, two that are no better
-
-
-class Clock:
-    """Every look at it is a second later."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        self.now += 1.0
-        return self.now
-
-
-def test_a_limit_on_the_time_ends_the_run_and_the_fall_of_the_rate_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recipe, run = write_recipe(tmp_path), tmp_path / "run"
-    monkeypatch.setattr(loop, "time", Clock())  # an update takes two looks
-    falling = ("training.schedule.name=linear", "training.schedule.rate=1e-2", "training.schedule.warmup=2")
-    often = ("training.report_every=1", "training.validate_every=1000", "training.save_every=1000")
-    command = ("train", recipe, *falling, *often, "training.steps=1000", "training.minutes=0.5", "--run", run)
-    assert heed(*command) == 0
-    told = records(run, "train")
-    assert told[-1]["step"] == 15, "30 seconds, two for each update"
-    rates = [line["rate"] for line in told]
-    assert rates == sorted(rates[:2]) + sorted(rates[2:], reverse=True)
-    assert rates[-1] < 1e-2 / 5
-    assert [line["step"] for line in records(run, "valid")] == [15]
-    capsys.readouterr()
-    assert heed(*command) == 0, "there is nothing left to do"
-    assert records(run, "train") == told
-    assert "15 steps; training.minutes=0.5 are over" in capsys.readouterr().err
-    assert heed(*command, "training.minutes=1") == 0, "there is more time"
-    assert records(run, "train")[-1]["step"] in range(28, 32)
-    assert "minutes are over after" in capsys.readouterr().err
-
-
-def test_minutes_that_end_before_the_first_report_are_heeded_and_warm_up_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recipe, run = write_recipe(tmp_path), tmp_path / "run"
-    monkeypatch.setattr(loop, "time", Clock())
-    options = ("training.steps=1000", "training.minutes=0.2", "training.report_every=100", "training.schedule.warmup=50")
-    assert heed("train", recipe, *options, "training.save_every=1000", "training.validate_every=1000", "--run", run) == 0
-    said = capsys.readouterr().err
-    assert "the 0.2 minutes are over after 6 steps, before the learning rate had risen to its peak" in said
-
-
-@pytest.mark.parametrize(
-    ("step", "spent", "last"), [(0, 0.0, 90), (10, 20.0, 30), (10, 60.0, 10), (10, 70.0, 10), (80, 8.0, 90)]
-)
-def test_a_plan_is_as_long_as_the_pace_allows(step: int, spent: float, last: int) -> None:
-    journey = Journey(step=step, seconds=spent)
-    journey.plan(90, 60.0)
-    assert journey.last == last
-
-
-@pytest.mark.parametrize(("last", "minute", "planned"), [(10, 58.0, 10), (10, 62.0, 10), (10, 120.0, 20), (12, 62.0, 10)])
-def test_a_run_that_was_over_goes_on_for_a_good_deal_more_time_only(last: int, minute: float, planned: int) -> None:
-    journey = Journey(step=10, seconds=60.0, last=last)
-    journey.plan_again(90, minute)
-    assert journey.last == planned
 
 
 def test_a_warm_start_begins_with_the_other_runs_weights(tmp_path: Path) -> None:
@@ -264,6 +203,8 @@ class StopsLater:
     def __init__(self, patience: int) -> None:
         self.patience = patience
 
+    def defer(self) -> None: ...
+
     @property
     def asked(self) -> bool:
         self.patience -= 1
@@ -275,7 +216,7 @@ def test_an_average_does_not_depend_on_when_somebody_stopped_the_run(tmp_path: P
     options = ("training.average=last", "training.average_count=3", "training.validate_every=6", *QUICK)
     assert heed("train", recipe, *options, "--run", tmp_path / "whole") == 0
     for patience in (0, 1, 1):
-        monkeypatch.setattr(loop, "stop_requests", partial(nullcontext, StopsLater(patience)))
+        monkeypatch.setattr(running, "stop_requests", partial(nullcontext, StopsLater(patience)))
         assert heed("train", recipe, *options, "--run", tmp_path / "stopped") == 75
     monkeypatch.undo()
     assert heed("train", recipe, *options, "--run", tmp_path / "stopped") == 0

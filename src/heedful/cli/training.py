@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +22,11 @@ def train(
     json: Json = False,
 ) -> None:
     """Train by a recipe; the same command continues a run that was stopped."""
+    began = time.monotonic()
     from heedful.config import read_run
     from heedful.recipe_book import find_recipe
     from heedful.running import default_folder, plan_run, train_config
+    from heedful.training.pace import Stopwatch
 
     path = find_recipe(recipe)
     config = read_run(path, overrides or []).config
@@ -34,7 +37,7 @@ def train(
         )
         return
     folder = run or (path.parent if path.name == "config.toml" else default_folder(config, path))
-    outcome = train_config(config, folder, device=device)
+    outcome = train_config(config, folder, device=device, watch=Stopwatch(began))
     if json:
         put(
             {

@@ -16,11 +16,15 @@ def better(value: float, than: float, direction: Direction) -> bool:
 @dataclass
 class Journey:
     step: int = 0  # updates done
-    last: int = 0  # the update to end with, as far as is known; 0: not thought of yet
+    last: int = 0  # with a time limit, the update to end with by the last estimate; 0: not estimated yet
+    position: float = 0.0  # in the learning rate schedule; the step, unless a time limit makes the run shorter
     epoch: int = 0
     cursor: int = 0  # batches of this epoch that were used
     tokens: int = 0  # what was trained on so far, in the unit that the task counts: target tokens, or examples
-    seconds: float = 0.0  # spent on updates and validations
+    seconds: float = 0.0  # of wall time in all sessions, preparation, validation and saving included
+    limit: float = 0.0  # seconds: the time limit that `last` was estimated for
+    validation_seconds: float = 0.0  # of the last validation
+    save_seconds: float = 0.0  # of the last save
     best: list[tuple[int, float]] = field(default_factory=list)  # (step, value), best first
     stale: int = 0  # validations since the best one
     guard: dict[str, object] = field(default_factory=dict)
@@ -35,15 +39,22 @@ class Journey:
         self.best = ranked
         return placed
 
-    def plan(self, steps: int, seconds: float) -> None:
-        """Choose the update to end with: as many as fit into the time at the pace so far, `steps` at most."""
-        left = (seconds - self.seconds) * self.step / max(self.seconds, 1e-9)
-        self.last = min(steps, self.step + max(int(left), 0)) if self.step else steps
+    def plan(self, steps: int, limit: float, fits: float) -> None:
+        """Choose the update to end with, where `fits` more fit into the time limit."""
+        self.limit = limit
+        self.last = min(steps, self.step + int(min(fits, steps)))
 
-    def plan_again(self, steps: int, seconds: float) -> None:
-        """As `plan`, where a run is taken up again: one that had come to its end goes on only for a good deal more time."""
-        if not self.last or self.step < self.last or seconds > MORE * self.seconds:
-            self.plan(steps, seconds)
+    def is_over(self, steps: int, limit: float) -> bool:
+        """Whether there is nothing left to train. A run that its time limit ended goes on only for a good deal more time."""
+        if self.step >= steps:
+            return True
+        return 0 < self.last <= self.step and 0 < limit <= MORE * max(self.limit, self.seconds)
+
+    def go_on(self, steps: int, limit: float) -> None:
+        """Take a run up again that is not over. If a time limit had ended it, its schedule was at the end: move it back."""
+        if 0 < self.last <= self.step:
+            self.position = min(steps * self.seconds / limit, float(steps)) if limit else float(self.step)
+        self.last = 0
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -51,6 +62,7 @@ class Journey:
     @classmethod
     def from_dict(cls, state: dict[str, object]) -> Journey:
         known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
+        known.setdefault("position", known.get("step", 0))  # runs of earlier versions
         journey = cls(**known)  # type: ignore[arg-type]
         journey.best = [(int(step), float(value)) for step, value in journey.best]
         return journey

@@ -7,7 +7,6 @@ that the next update depends on stands in the checkpoint.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -24,12 +23,14 @@ from heedful.training.averaging import RunningAverage, mean_of
 from heedful.training.capture import captured, into_graphs
 from heedful.training.config import TrainingConfig
 from heedful.training.guard import Guard
+from heedful.training.held_folder import HeldFolder
 from heedful.training.journey import Direction, Journey, better
 from heedful.training.metrics_log import cut_metrics
 from heedful.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser
+from heedful.training.pace import Pace, Stopwatch
 from heedful.training.progress import Progress
-from heedful.training.schedules import SCHEDULES
-from heedful.training.signals import Stop, stop_requests
+from heedful.training.schedules import SCHEDULES, advance
+from heedful.training.signals import Stop
 from heedful.training.update import (
     PRECISIONS,
     Gradients,
@@ -88,17 +89,30 @@ class Outcome(NamedTuple):
     step: int
     best: str  # the checkpoint that is used unless another is named
     metrics: dict[str, float]  # its own
-    seconds: float
+    seconds: float  # of wall time in all sessions
     already_done: bool
 
 
 class Trainer:
     """What lives through a run."""
 
-    def __init__(self, model: nn.Module, task: Task, config: TrainingConfig, run: Path, *, seed: int, dim: int) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task,
+        config: TrainingConfig,
+        run: Path,
+        *,
+        seed: int,
+        dim: int,
+        watch: Stopwatch | None = None,
+    ) -> None:
         self.model, self.task, self.config, self.run, self.seed, self.dim = model, task, config, run, seed, dim
         self.direction: Direction = lookup(config.metric, task.config.metrics, "training.metric")
+        self.folder = HeldFolder(run)
         self.checkpoints = run / "checkpoints"
+        self.watch = watch or Stopwatch()
+        self.pace = Pace(config, self.watch.clock)
         self.optimiser = make_optimiser(config.optimiser, model)
         self.average = RunningAverage(model, config.ema_decay) if config.average == "ema" else None
         self.guard = Guard(config.most_bad, scales=config.precision == "fp16")
@@ -114,14 +128,17 @@ class Trainer:
 
     @property
     def last(self) -> int:
-        """The step to end with; with a limit on the time it is thought over now and then."""
-        return min(self.journey.last, self.config.steps) if self.config.minutes and self.journey.last else self.config.steps
+        """The step to end with; with a time limit an estimate, which changes with the pace."""
+        return min(self.journey.last, self.config.steps) if self.pace.limit and self.journey.last else self.config.steps
 
     def plan(self, progress: Progress) -> None:
-        """Think over where to end."""
-        if self.config.minutes:
-            self.journey.plan(self.config.steps, 60 * self.config.minutes)
+        """Estimate again where the time limit ends the run."""
+        if self.pace.limit:
+            self.journey.plan(self.config.steps, self.pace.limit, self.pace.fits(self.watch.seconds()))
             progress.expect(self.last)
+
+    def seconds_left(self) -> float | None:
+        return self.pace.left(self.last - self.journey.step)
 
     def resume(self, progress: Progress) -> None:
         """Continue from the newest checkpoint that verifies, if there is one."""
@@ -145,8 +162,10 @@ class Trainer:
         for change in environment.differences(state["environment"]):
             progress.say(f"{change}; bits may differ from an uninterrupted run")
         self.point_best()  # a kill may have come between a checkpoint and its link
-        if self.config.minutes:
-            self.journey.plan_again(self.config.steps, 60 * self.config.minutes)
+        self.watch.earlier = self.journey.seconds
+        self.pace.validation, self.pace.save = self.journey.validation_seconds, self.journey.save_seconds
+        if not self.journey.is_over(self.config.steps, self.pace.limit):
+            self.journey.go_on(self.config.steps, self.pace.limit)
         progress.say(f"continuing from step {self.journey.step}")
 
     def average_is_current(self) -> bool:
@@ -156,8 +175,10 @@ class Trainer:
 
     def update(self, fed: Sequence[Fed]) -> tuple[dict[str, Loss], Tensor, float]:
         """One update from these batches: what to tell, the gradient's norm, the learning rate."""
-        step = self.journey.step + 1
-        rate = SCHEDULES[self.config.schedule.name](step, self.config.schedule, self.last, self.dim)
+        step, schedule = self.journey.step + 1, self.config.schedule
+        fits = self.pace.fits(self.watch.seconds())
+        position = advance(self.journey.position, self.journey.step, schedule, self.config.steps, fits)
+        rate = SCHEDULES[schedule.name](position, schedule, self.config.steps, self.dim)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("speed", 1.0)
         gradients = Gradients(self.accumulate, self.task.split, self.task.count)
@@ -168,6 +189,7 @@ class Trainer:
         norm = apply(self.model, self.optimiser, self.guard, self.config, step)
         if self.average is not None:
             self.average.update(self.model, step)
+        self.journey.position = position
         self.journey.step, self.journey.epoch, self.journey.cursor = step, fed[-1].epoch, fed[-1].cursor
         self.journey.tokens += sum(self.task.count(batch) for batch in batches)
         return told, norm, rate
@@ -180,8 +202,10 @@ class Trainer:
 
     def validate(self, progress: Progress) -> bool:
         """Score the model (or its running average) on the validation data; whether it is among the best."""
+        began = self.watch.clock()
         with self.average.in_place(self.model) if self.average else nullcontext():
             samples = self.score()
+        self.pace.validation = self.watch.clock() - began
         placed = self.journey.place(self.metrics[self.config.metric], self.direction, self.config.keep_best)
         best = "  (best so far)" if self.journey.stale == 0 else ""
         progress.validated(self.journey.step, self.metrics, samples, remark=best)
@@ -198,7 +222,11 @@ class Trainer:
         return validation.samples
 
     def save(self) -> Path:
+        self.folder.check()
+        began = self.watch.clock()
         self.guard.settle()
+        self.journey.seconds = self.watch.seconds()
+        self.journey.validation_seconds, self.journey.save_seconds = self.pace.validation, self.pace.save
         self.journey.guard = self.guard.as_dict()
         tensors = {"model": self.model.state_dict(), "optimiser": optimiser_tensors(self.optimiser, self.model)}
         if self.average is not None:
@@ -214,6 +242,7 @@ class Trainer:
         regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if self.on_grid(step)]
         kept = [*regular[-self.config.keep_last :], *(step for step, _ in self.journey.best)]
         retention.prune(self.checkpoints, keep_last=1, best_steps=kept)
+        self.pace.save = self.watch.clock() - began
         return folder
 
     def on_grid(self, step: int) -> bool:
@@ -241,24 +270,29 @@ class Trainer:
                 remove(average[0])
 
 
-def train(trainer: Trainer, progress: Progress) -> Outcome:
+def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
     """Run to the last step, from wherever the run folder stands; the caller holds its lock."""
-    config = trainer.config
-    with stop_requests() as stop:
-        trainer.resume(progress)
-        journey = trainer.journey
-        already_done = journey.step >= trainer.last or out_of_patience(trainer)
-        trainer.model.train()
-        progress.begin(journey.step, trainer.last)
-        with closing(trainer.task.stream(journey.epoch, journey.cursor)) as stream, closing(progress):
-            while journey.step < trainer.last and not out_of_patience(trainer):
-                began = time.monotonic()
-                told, norm, rate = trainer.update([next(stream) for _ in range(config.accumulate)])
-                progress.updated(journey.step, told, {"rate": rate, "norm": norm, "epoch": journey.epoch})
-                pause(trainer, progress, stop, began)
-        if config.average in ("last", "best") and not trainer.average_is_current():
+    config, clock = trainer.config, trainer.watch.clock
+    trainer.resume(progress)
+    journey = trainer.journey
+    already_done = journey.step >= trainer.last or out_of_patience(trainer)
+    stop.defer()
+    trainer.model.train()
+    progress.begin(journey.step, trainer.last)
+    with closing(trainer.task.stream(journey.epoch, journey.cursor)) as stream, closing(progress):
+        while journey.step < trainer.last and not out_of_patience(trainer):
+            began = clock()
+            told, norm, rate = trainer.update([next(stream) for _ in range(config.accumulate)])
+            extra: dict[str, float | Tensor] = {"rate": rate, "norm": norm, "epoch": journey.epoch}
+            progress.updated(journey.step, told, extra, left=trainer.seconds_left())
+            pause(trainer, progress, stop, began)
+    if config.average in ("last", "best") and not trainer.average_is_current():
+        if already_done or trainer.pace.allows_average(trainer.watch.seconds()):
             average(trainer, progress)
-    return outcome(trainer.run, already_done=already_done)
+        else:
+            progress.say("no time is left to average checkpoints; run the same command again to do it")
+    found = outcome(trainer.run, already_done=already_done)
+    return found if already_done else found._replace(seconds=trainer.watch.seconds())
 
 
 def outcome(run: Path, *, already_done: bool) -> Outcome:
@@ -270,32 +304,35 @@ def outcome(run: Path, *, already_done: bool) -> Outcome:
 
 
 def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> None:
-    """What happens once in a while between two updates; the last one began at the given time."""
-    step, config = trainer.journey.step, trainer.config
-    reports = step % config.report_every == 0
-    if reports:
+    """What happens between two updates; the last one began at the given time."""
+    step, config, pace = trainer.journey.step, trainer.config, trainer.pace
+    if step % config.report_every == 0:
         trainer.guard.settle()
-    updated = time.monotonic()
-    trainer.journey.seconds += updated - began
-    if step < trainer.last and (reports or step & (step - 1) == 0):  # at first more often: 1, 2, 4, 8, …
-        trainer.plan(progress)
+    pace.updated(began, trainer.guard.settle)
+    trainer.plan(progress)
+    placed = False
     last = step == trainer.last
-    placed = trainer.validate(progress) if last or step % config.validate_every == 0 else False
-    trainer.journey.seconds += time.monotonic() - updated
-    if last or placed or stop.asked or step % config.save_every == 0 or out_of_patience(trainer):
+    if last or step % config.validate_every == 0 or pace.must_measure_validation(trainer.watch.seconds()):
+        placed = trainer.validate(progress)
+        if not last:
+            trainer.plan(progress)
+            last = step == trainer.last  # the validation used up the time
+    asked = stop.asked
+    if last or placed or asked or step % config.save_every == 0 or out_of_patience(trainer):
         trainer.save()
     if last and step < config.steps:
-        progress.say(over(step, config))
-    if stop.asked and not last:
+        progress.say(over(trainer))
+    if asked and not last:
         raise Interrupted(f"saved at step {step} of {trainer.last}, as asked", hint="run the same command again to continue")
 
 
-def over(step: int, config: TrainingConfig) -> str:
+def over(trainer: Trainer) -> str:
     """What to say of a run that ends because its time is over."""
-    text = f"the {config.minutes:g} minutes are over after {step} steps"
-    if step > config.schedule.warmup:
+    warmup, position = trainer.config.schedule.warmup, trainer.journey.position
+    text = f"the {trainer.config.minutes:g} minutes are over after {trainer.journey.step} steps"
+    if position >= warmup:
         return text
-    return f"{text}, before the learning rate had risen to its peak: training.schedule.warmup is {config.schedule.warmup} steps"
+    return f"{text}, before the learning rate reached its peak ({position / warmup:.0%} of the warm-up)"
 
 
 def out_of_patience(trainer: Trainer) -> bool:
@@ -320,6 +357,7 @@ def average(trainer: Trainer, progress: Progress) -> None:
     remark = f"  the average of {', '.join(of)}{' (best so far)' if improved else ''}"
     progress.validated(journey.step, trainer.metrics, samples, remark=remark, kind="average")
     state = {"step": journey.step, "of": of, "metrics": trainer.metrics, "signatures": trainer.signatures}
+    trainer.folder.check()
     if improved:  # `best` has a copy of its own, which the next average will not write over
         folder = checkpoint.save_named(trainer.checkpoints, f"average-{journey.step}", {"model": weights}, state)
         retention.point_best(trainer.checkpoints, folder.name)

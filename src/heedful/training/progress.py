@@ -1,14 +1,18 @@
-"""What people see of a run: a bar on a terminal, plain lines elsewhere, and always metrics.jsonl.
+"""What a run shows while it trains: a bar on a terminal, lines elsewhere, and always metrics.jsonl.
 
-step 1200  loss 3.412  ppl 30.3  rate 8.2e-04  12.1k tokens/s
+    step 1200  loss 3.412  ppl 30.3  rate 8.2e-04  12.1k tokens/s  about 4 min left
+
+Without a terminal the first line comes after a few seconds, further ones at most half a minute apart. What cannot be written
+to the console is dropped: a closed pipe or a full disk behind stderr does not end a run.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -16,19 +20,39 @@ from rich.progress import Progress as Bar
 from torch import Tensor
 
 from heedful.nn.losses import Loss
+from heedful.training.held_folder import HeldFolder
 from heedful.training.metrics_log import append_metrics
+from heedful.training.pace import Stopwatch
+
+FIRST_LINE, LONGEST_SILENCE = 3.0, 30.0  # seconds between lines without a terminal; from the first to the longest
+GROWTH = 1.5
 
 
 class Progress:
-    def __init__(self, metrics: Path, *, report_every: int, console: Console | None = None, board: Any = None) -> None:
+    def __init__(
+        self,
+        metrics: Path,
+        *,
+        report_every: int,
+        unit: str = "tokens",
+        perplexity: bool = True,
+        console: Console | None = None,
+        board: Any = None,
+        watch: Stopwatch | None = None,
+    ) -> None:
+        """unit: what the task counts; perplexity: whether exp(loss) is a perplexity."""
         self.metrics, self.report_every, self.board = metrics, report_every, board
-        self.console = console or Console(stderr=True, highlight=False)
+        self.unit, self.perplexity = unit, perplexity
+        self.console = lenient(console or Console(stderr=True, highlight=False))
+        self.folder = HeldFolder(metrics.parent)
+        self.watch = watch or Stopwatch()
         self.sums: dict[str, Loss] = {}
         self.bar: Bar | None = None
-        self.since = time.monotonic()
+        self.since = self.spoke = self.watch.clock()
+        self.silence = FIRST_LINE
 
     def begin(self, step: int, steps: int) -> None:
-        self.since = time.monotonic()
+        self.since = self.spoke = self.watch.clock()
         if self.console.is_terminal and step < steps:
             columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[line]}"))
             self.bar = Bar(*columns, TextColumn("eta"), TimeRemainingColumn(compact=True), console=self.console)
@@ -36,34 +60,47 @@ class Progress:
             self.bar.start()
 
     def expect(self, steps: int) -> None:
-        """The run will end with another step than was thought."""
+        """The run will end with another step than was planned."""
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], total=steps)
 
-    def updated(self, step: int, told: dict[str, Loss], extra: dict[str, float | Tensor]) -> None:
-        for name, loss in told.items():
+    def updated(
+        self, step: int, losses: dict[str, Loss], extra: dict[str, float | Tensor], *, left: float | None = None
+    ) -> None:
+        """Count an update; left: seconds to the end of the run, if they are known."""
+        for name, loss in losses.items():
             before = self.sums.get(name)
             self.sums[name] = loss if before is None else Loss(before.total + loss.total, before.count + loss.count)
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=step)
         if step % self.report_every == 0:
-            self.report(step, extra)
+            values = self.values(extra)
+            self.write(step, "train", values)
+            self.show(step, values, left)
+            self.sums = {}
+            self.since = self.watch.clock()
+        elif self.bar is None and self.watch.clock() - self.spoke >= self.silence:
+            self.show(step, self.values(extra), left)
+            self.silence = min(GROWTH * self.silence, LONGEST_SILENCE)
 
-    def report(self, step: int, extra: dict[str, float | Tensor]) -> None:
-        seconds = time.monotonic() - self.since
+    def values(self, extra: dict[str, float | Tensor]) -> dict[str, float]:
+        """The means since the last report, and the speed."""
+        seconds = self.watch.clock() - self.since
         means = {name: float(loss.total) / max(float(loss.count), 1.0) for name, loss in self.sums.items()}
         speed = float(self.sums["loss"].count) / max(seconds, 1e-9)
-        values = means | {name: float(value) for name, value in extra.items()} | {"tokens_per_second": speed}
-        self.write(step, "train", values)
-        line = f"loss {means['loss']:.3f}  ppl {perplexity(means['loss']):.4g}  rate {values['rate']:.1e}"
-        line += "".join(f"  {name} {value:.4g}" for name, value in means.items() if name != "loss")
-        line = f"{line}  {speed / 1000:.1f}k tokens/s"
+        return means | {name: float(value) for name, value in extra.items()} | {f"{self.unit}_per_second": speed}
+
+    def show(self, step: int, values: dict[str, float], left: float | None) -> None:
+        line = f"loss {values['loss']:.3f}"
+        if self.perplexity:
+            line += f"  ppl {perplexity(values['loss']):.4g}"
+        line += f"  rate {values['rate']:.1e}"
+        line += "".join(f"  {name} {values[name]:.4g}" for name in self.sums if name != "loss")
+        line += f"  {short(values[f'{self.unit}_per_second'])} {self.unit}/s"
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], line=line)
         else:
-            self.say(f"step {step}  {line}")
-        self.sums = {}
-        self.since = time.monotonic()
+            self.say(f"step {step}  {line}" + ("" if left is None else f"  about {duration(left)} left"))
 
     def validated(self, step: int, metrics: dict[str, float], samples: list[str], *, remark: str, kind: str = "valid") -> None:
         self.write(step, kind, metrics)
@@ -74,9 +111,13 @@ class Progress:
 
     def say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.spoke = self.watch.clock()
 
     def write(self, step: int, kind: str, values: dict[str, float]) -> None:
-        append_metrics(self.metrics, {"step": step, "kind": kind, **values})
+        """Append to metrics.jsonl; seconds: wall time of all sessions of the run so far, time: since 1970."""
+        self.folder.check()
+        times = {"seconds": round(self.watch.seconds(), 3), "time": round(time.time(), 3)}
+        append_metrics(self.metrics, {"step": step, "kind": kind, **values, **times})
         if self.board is not None:
             for name, value in values.items():
                 self.board.add_scalar(f"{kind}/{name}", value, step)
@@ -87,5 +128,59 @@ class Progress:
             self.bar = None
 
 
+class LenientStream:
+    """A text stream whose writes never fail: after the first that cannot be done, output is dropped."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            self.stream.write(text)
+        except UnicodeEncodeError:
+            self.write(text.encode("ascii", "backslashreplace").decode())
+        except (OSError, ValueError):  # nobody reads the pipe, the disk is full, the file is closed
+            self.drop()
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self.stream.flush()
+        except (OSError, ValueError):
+            self.drop()
+
+    def drop(self) -> None:
+        """Point the file at /dev/null, so that whoever else writes to it, at exit too, does not fail either."""
+        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+        try:
+            os.dup2(nowhere.fileno(), self.stream.fileno())
+        except (OSError, ValueError):  # it is no file
+            self.stream = nowhere
+        else:
+            nowhere.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def lenient(console: Console) -> Console:
+    """The same console, which can no longer fail."""
+    if not isinstance(console.file, LenientStream):
+        console.file = cast("IO[str]", LenientStream(console.file))
+    return console
+
+
 def perplexity(nats: float) -> float:
     return math.exp(min(nats, 700.0))
+
+
+def short(number: float) -> str:
+    """12100 -> 12.1k"""
+    return f"{number / 1000:.1f}k" if number >= 1000 else f"{number:.3g}"
+
+
+def duration(seconds: float) -> str:
+    """In words: 40 s, 4 min, 2.5 h."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

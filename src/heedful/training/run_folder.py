@@ -106,7 +106,7 @@ def lock(run: Path) -> Iterator[RunFolder]:
         try:
             yield folder
         except BaseException:
-            if new and [path.name for path in run.iterdir()] == [".lock"]:
+            if new and run.is_dir() and [path.name for path in run.iterdir()] == [".lock"]:
                 (run / ".lock").unlink()
                 run.rmdir()
             raise

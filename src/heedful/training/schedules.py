@@ -5,6 +5,9 @@ inverse_sqrt   rate min(s / w, sqrt(w / s))
 cosine         rate s / w, then half a cosine down to `floor` x rate at the last step
 linear         rate s / w, then straight down to `floor` x rate at the last step
 constant       rate s / w, then rate
+
+A run with a time limit goes through the same schedule in fewer updates: `advance` moves its position by more than one step
+at a time. The position never jumps, so the learning rate stays smooth when the pace of the machine changes.
 """
 
 from __future__ import annotations
@@ -31,36 +34,53 @@ class ScheduleConfig(Config):
         return self
 
 
-def paper(step: int, config: ScheduleConfig, steps: int, dim: int) -> float:
+SHORTEST_WARMUP = 10  # updates
+WARMUP_SHARE = 0.1  # of the planned updates: the longest warm-up of a run that its time limit makes shorter
+
+
+def advance(position: float, step: int, config: ScheduleConfig, steps: int, fits: float) -> float:
+    """The position in the schedule of the update after `step`, where `fits` more updates fit into the time.
+
+    One step further if all `steps` fit. Else the warm-up takes at most a tenth of the updates that are planned, and each later
+    update takes its share of the rest of the schedule, so that the last one arrives at the end."""
+    left = max(1, min(int(min(fits, steps)), steps - step))  # updates, this one included
+    if position < config.warmup:
+        longest = (step + left) * max(WARMUP_SHARE, config.warmup / steps)
+        warmup = min(float(config.warmup), max(longest, SHORTEST_WARMUP))
+        return min(position + config.warmup / warmup, float(config.warmup))
+    return min(position + (steps - position) / left, max(position, float(steps)))
+
+
+def paper(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
     warmup = max(config.warmup, 1)
     return config.rate / math.sqrt(dim) * min(1 / math.sqrt(step), step / (warmup * math.sqrt(warmup)))
 
 
-def inverse_sqrt(step: int, config: ScheduleConfig, steps: int, dim: int) -> float:
+def inverse_sqrt(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
     warmup = max(config.warmup, 1)
     return config.rate * min(step / warmup, math.sqrt(warmup / step))
 
 
-def cosine(step: int, config: ScheduleConfig, steps: int, dim: int) -> float:
+def cosine(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
     return config.rate * _fall(step, config, steps, lambda gone: (1 + math.cos(math.pi * gone)) / 2)
 
 
-def linear(step: int, config: ScheduleConfig, steps: int, dim: int) -> float:
+def linear(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
     return config.rate * _fall(step, config, steps, lambda gone: 1 - gone)
 
 
-def constant(step: int, config: ScheduleConfig, steps: int, dim: int) -> float:
+def constant(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
     return config.rate * min(1.0, step / max(config.warmup, 1))
 
 
-def _fall(step: int, config: ScheduleConfig, steps: int, shape: Callable[[float], float]) -> float:
+def _fall(step: float, config: ScheduleConfig, steps: int, shape: Callable[[float], float]) -> float:
     if step <= config.warmup:
         return step / config.warmup
     gone = min(1.0, (step - config.warmup) / max(steps - config.warmup, 1))
     return config.floor + (1 - config.floor) * shape(gone)
 
 
-SCHEDULES: dict[str, Callable[[int, ScheduleConfig, int, int], float]] = {
+SCHEDULES: dict[str, Callable[[float, ScheduleConfig, int, int], float]] = {
     "paper": paper,
     "inverse_sqrt": inverse_sqrt,
     "cosine": cosine,

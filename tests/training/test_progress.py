@@ -1,0 +1,135 @@
+"""What a run shows while it trains: never so much that the console could end it, and something within seconds."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from workshop import heed, write_recipe
+
+from heedful.errors import CheckpointError
+from heedful.nn.losses import Loss
+from heedful.training.metrics_log import read_metrics
+from heedful.training.pace import Stopwatch
+from heedful.training.progress import LenientStream, Progress, duration, lenient
+
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+class FakeClock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def shown(folder: Path, seconds: float, **options: Any) -> list[tuple[float, str]]:
+    """The lines of a run of an update a second that reports rarely, each with the time when it was written."""
+    clock, file = FakeClock(), io.StringIO()
+    progress = Progress(
+        folder / "metrics.jsonl", report_every=1000, console=Console(file=file), watch=Stopwatch(0.0, clock), **options
+    )
+    progress.begin(0, 1000)
+    lines = []
+    while clock.now < seconds:
+        clock.now += 1
+        loss = {"loss": Loss(torch.tensor(20.0), torch.tensor(10))}
+        before = file.tell()
+        progress.updated(int(clock.now), loss, {"rate": 1e-3}, left=240.0)
+        lines += [(clock.now, line) for line in file.getvalue()[before:].splitlines()]
+    return lines
+
+
+def test_without_a_terminal_lines_come_by_time_at_first_soon_and_never_far_apart(tmp_path: Path) -> None:
+    lines = shown(tmp_path, 200)
+    times = [when for when, _ in lines]
+    gaps = [later - earlier for earlier, later in zip([0.0, *times], times, strict=False)]
+    assert times[0] <= 5 and gaps == sorted(gaps) and max(gaps) <= 30 and 6 <= len(lines) <= 20
+    assert lines[0][1] == "step 3  loss 2.000  ppl 7.389  rate 1.0e-03  10 tokens/s  about 4 min left"
+    assert not (tmp_path / "metrics.jsonl").exists(), "metrics.jsonl is written every report_every steps only"
+
+
+def test_a_task_that_counts_examples_shows_examples(tmp_path: Path) -> None:
+    lines = shown(tmp_path, 3, unit="examples", perplexity=False)
+    assert lines[0][1] == "step 3  loss 2.000  rate 1.0e-03  10 examples/s  about 4 min left"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (40, "40 s"), (240, "4 min"), (9000, "2.5 h")])
+def test_a_duration_in_words(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_records_tell_the_time_and_time_goes_on_where_a_run_is_continued(tmp_path: Path) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    for steps in (3, 6):
+        assert heed("train", recipe, f"training.steps={steps}", "--run", run) == 0
+    records = read_metrics(run / "metrics.jsonl")
+    seconds, times = [one["seconds"] for one in records], [one["time"] for one in records]
+    assert seconds == sorted(seconds) and times == sorted(times) and seconds[0] > 0
+    state = json.loads((run / "checkpoints" / "step-6" / "state.json").read_text())
+    assert state["journey"]["seconds"] == pytest.approx(seconds[-1], abs=0.5)
+
+
+class Failing(io.StringIO):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def write(self, text: str) -> int:
+        raise self.error
+
+    flush = write  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "gone"), OSError(28, "full"), ValueError("closed")], ids=repr)
+def test_a_console_that_cannot_be_written_to_raises_nothing(error: Exception) -> None:
+    stream = Failing(error)
+    console = lenient(Console(file=stream, force_terminal=True))
+    console.print("one")
+    console.print("two")
+    assert isinstance(console.file, LenientStream) and console.file.stream is not stream
+
+
+def test_text_that_the_console_cannot_encode_is_written_as_escapes() -> None:
+    raw = io.BytesIO()
+    file = io.TextIOWrapper(raw, "ascii")
+    lenient(Console(file=file)).print("naïve")
+    assert raw.getvalue() == b"na\\xefve\n"
+    file.close()
+
+
+def test_a_folder_that_was_renamed_gets_no_new_metrics(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    progress = Progress(tmp_path / "run" / "metrics.jsonl", report_every=1, console=Console(file=io.StringIO()))
+    (tmp_path / "run").rename(tmp_path / "moved")
+    for made_anew in (False, True):
+        if made_anew:
+            (tmp_path / "run").mkdir()
+        with pytest.raises(CheckpointError, match="was renamed or deleted"):
+            progress.write(1, "train", {"loss": 1.0})
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_training_finishes_when_nobody_can_read_stderr(tmp_path: Path) -> None:
+    """Two processes side by side: the disk behind stderr is full, and nobody reads the pipe."""
+    command = [sys.executable, "-m", "heedful", "train", str(write_recipe(tmp_path)), "--run"]
+    with Path("/dev/full").open("w") as full:
+        processes = {
+            "full": subprocess.Popen([*command, str(tmp_path / "full")], stderr=full, env=ONE_THREAD),
+            "pipe": subprocess.Popen([*command, str(tmp_path / "pipe")], stderr=subprocess.PIPE, env=ONE_THREAD),
+        }
+    reader = processes["pipe"].stderr
+    assert reader is not None
+    reader.close()
+    for name, process in processes.items():
+        assert process.wait(timeout=60) == 0, name
+        assert (tmp_path / name / "checkpoints" / "step-6").is_dir() and (tmp_path / name / "README.md").exists()
+        assert len(read_metrics(tmp_path / name / "metrics.jsonl")) == 8

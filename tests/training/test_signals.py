@@ -1,0 +1,148 @@
+"""Requests to stop: before training they end it with a message, during training they save it first."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from workshop import heed, write_recipe
+
+from heedful import build, running
+from heedful.errors import Interrupted
+from heedful.tasks.translation import Translation
+from heedful.training import retention
+from heedful.training.signals import REQUESTS, Stop, interruptible, stop_requests
+
+
+@pytest.mark.parametrize("number", REQUESTS, ids=lambda number: number.name)
+def test_a_request_during_training_saves_and_ends_with_75(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    whole, seen = Translation.loss, []
+
+    def loss(self: Translation, model: object, batch: object) -> object:
+        seen.append(batch)
+        if len(seen) == 3:
+            os.kill(os.getpid(), number)
+        return whole(self, model, batch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Translation, "loss", loss)
+    assert heed("train", recipe, "training.save_every=100", "training.validate_every=100", "--run", run) == 75
+    assert "stopped: saved at step 3 of 6" in capsys.readouterr().err
+    assert retention.resolve(run, "last").name == "step-3"
+
+
+@pytest.mark.parametrize("number", REQUESTS, ids=lambda number: number.name)
+def test_a_request_during_preparation_ends_with_a_message_and_75(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = build.make_corpora
+
+    def make_corpora(*arguments: object) -> object:
+        os.kill(os.getpid(), number)
+        return whole(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(build, "make_corpora", make_corpora)
+    assert heed("train", write_recipe(tmp_path), "--run", tmp_path / "run") == 75
+    said = capsys.readouterr().err
+    assert f"stopped: {number.name} before the first update; there was nothing to save\n" in said
+    assert "hint: run the same command again" in said
+    monkeypatch.undo()
+    assert heed("train", tmp_path / "recipe.toml", "--run", tmp_path / "run") == 0
+
+
+def test_handlers_are_put_back() -> None:
+    before = [signal.getsignal(number) for number in REQUESTS]
+    with stop_requests():
+        assert signal.getsignal(signal.SIGHUP) != before[2]
+    assert [signal.getsignal(number) for number in REQUESTS] == before
+
+
+def test_nohup_keeps_a_run_from_a_closed_terminal() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_requests() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not stop.asked
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_request_whose_exception_was_lost_is_still_heeded() -> None:
+    stop = Stop()
+    with pytest.raises(Interrupted):
+        stop.handle(signal.SIGTERM, None)
+    with pytest.raises(Interrupted):
+        stop.defer()
+
+
+def test_long_native_work_is_left_at_once() -> None:
+    release = threading.Event()
+    began = time.monotonic()
+    with pytest.raises(Interrupted), stop_requests():
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        interruptible(lambda: release.wait(30))
+    release.set()
+    assert time.monotonic() - began < 5
+
+
+def test_work_gives_its_result_or_its_error() -> None:
+    assert interruptible(lambda: 7) == 7
+    with pytest.raises(KeyError):
+        interruptible(lambda: dict[str, int]()["no"])
+
+
+DEAF = """
+import hashlib, sys
+from heedful import build
+from heedful.cli import run
+build.train_tokenizer = lambda *_: hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def test_ctrl_c_is_heard_while_a_vocabulary_is_learned(tmp_path: Path) -> None:
+    """In a process of its own, which must end although a native call goes on that hears no signal."""
+    recipe, config = write_recipe(tmp_path), tmp_path / "run" / "config.toml"
+    command = [sys.executable, "-c", DEAF, "train", str(recipe), "--run", str(tmp_path / "run")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
+        while not config.exists() and process.poll() is None:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        asked = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        try:
+            _, said = process.communicate(timeout=10)
+        finally:
+            process.kill()
+    assert process.returncode == 75, said
+    assert "stopped: SIGINT before the first update" in said and "Traceback" not in said
+    assert time.monotonic() - asked < 5
+
+
+def test_the_folder_of_a_run_may_not_be_renamed_while_it_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    whole, seen = Translation.loss, []
+
+    def loss(self: Translation, model: object, batch: object) -> object:
+        seen.append(batch)
+        if len(seen) == 4:
+            run.rename(tmp_path / "moved")
+        return whole(self, model, batch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Translation, "loss", loss)
+    assert heed("train", recipe, "training.report_every=100", "--run", run) == 4
+    assert f"run folder {run} was renamed or deleted" in capsys.readouterr().err
+    assert not run.exists()
+    monkeypatch.setattr(Translation, "loss", whole)
+    (tmp_path / "moved").rename(run)
+    assert running.train(recipe, ["training.report_every=100"], run=run).step == 6
