@@ -1,0 +1,130 @@
+"""Several commands on one machine: how much longer three trainings, or three translations, take side by side than one alone.
+
+    python benchmarks/busy.py
+    python benchmarks/busy.py --repeats 1 --steps 10 --sentences 50 --settings passive,spin-1000
+
+The threads of OpenMP wait for each other at the end of every parallel loop. By default they spin; with more processes than
+cores, they spin while the thread they wait for has no core. What `heedful` sets (`default`) is compared with libgomp's own
+behavior (`spin-300000`) and with other settings. All figures are wall seconds of whole commands, start-up included; settings
+take turns, and the median over the repeats counts. Results do not depend on the setting: the number of threads is the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from peers.machine import about_here
+
+SETTINGS: dict[str, dict[str, str]] = {
+    "spin-300000": {"GOMP_SPINCOUNT": "300000"},  # what libgomp does if nothing is set
+    "default": {},  # what heedful sets
+    "passive": {"OMP_WAIT_POLICY": "passive"},
+    "spin-100": {"GOMP_SPINCOUNT": "100"},
+    "spin-1000": {"GOMP_SPINCOUNT": "1000"},
+    "spin-10000": {"GOMP_SPINCOUNT": "10000"},
+}
+WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS", "KMP_BLOCKTIME")
+BESIDE = 3  # processes
+
+
+class Bench:
+    def __init__(self, folder: Path, steps: int, sentences: int) -> None:
+        self.folder, self.steps, self.sentences = folder, steps, sentences
+        self.runs = 0
+
+    def train(self) -> list[str]:
+        """The command that trains the demo for some steps, in a folder of its own."""
+        self.runs += 1
+        run = self.folder / f"run-{self.runs}"
+        return ["train", "demo", f"training.steps={self.steps}", "--run", str(run), "--device", "cpu"]
+
+    def translate(self) -> list[str]:
+        return ["translate", str(self.folder / "run-1"), str(self.folder / "sentences.txt"), "--device", "cpu"]
+
+    def prepare(self) -> None:
+        """A run to translate with, and sentences."""
+        from heedful.data.grammar import generate
+
+        lines = [pair.source for pair in generate("test", self.sentences)]
+        (self.folder / "sentences.txt").write_text("\n".join(lines) + "\n")
+        together([self.train()], SETTINGS["default"])
+
+
+def together(commands: Sequence[list[str]], setting: dict[str, str]) -> list[float]:
+    """Start all commands at once; the seconds that each took."""
+    environment = {name: value for name, value in os.environ.items() if name not in WAITING} | setting
+    began = time.perf_counter()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "heedful", *command],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for command in commands
+    ]
+    seconds: dict[int, float] = {}
+    while len(seconds) < len(processes):
+        for number, process in enumerate(processes):
+            if number not in seconds and process.poll() is not None:
+                assert process.returncode == 0, f"heed {' '.join(commands[number])} ended with {process.returncode}"
+                seconds[number] = time.perf_counter() - began
+        time.sleep(0.02)
+    return [seconds[number] for number in range(len(processes))]
+
+
+def measure(bench: Bench, settings: Sequence[str], repeats: int) -> dict[str, Any]:
+    found: dict[str, dict[str, dict[str, list[float]]]] = {
+        work: {setting: {"alone": [], "side_by_side": []} for setting in settings} for work in ("train", "translate")
+    }
+    for _ in range(repeats):
+        for work, command in (("train", bench.train), ("translate", bench.translate)):
+            for setting in settings:
+                into = found[work][setting]
+                into["alone"] += together([command()], SETTINGS[setting])
+                into["side_by_side"] += together([command() for _ in range(BESIDE)], SETTINGS[setting])
+                alone, beside = (statistics.median(into[name]) for name in ("alone", "side_by_side"))
+                print(f"{work:10} {setting:12} alone {alone:6.1f} s, {BESIDE} side by side {beside:6.1f} s", flush=True)
+    return {
+        work: {
+            setting: {
+                "alone_seconds": [round(one, 2) for one in times["alone"]],
+                "side_by_side_seconds": [round(one, 2) for one in times["side_by_side"]],
+                "alone": round(statistics.median(times["alone"]), 2),
+                "side_by_side": round(statistics.median(times["side_by_side"]), 2),
+                "ratio": round(statistics.median(times["side_by_side"]) / statistics.median(times["alone"]), 2),
+            }
+            for setting, times in by_setting.items()
+        }
+        for work, by_setting in found.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--settings", default="spin-300000,default", help=", ".join(SETTINGS))
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "busy.json")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), options.steps, options.sentences)
+        bench.prepare()
+        found = measure(bench, options.settings.split(","), options.repeats)
+    about = {"steps": options.steps, "sentences": options.sentences, "processes": BESIDE, "cores": os.cpu_count()}
+    options.output.write_text(json.dumps(about_here() | about | found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
