@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,14 @@ import torch
 from torch import Tensor
 from workshop import heed
 
+from heedful import config, running
 from heedful.build import Translator, load_translator
 from heedful.cli import aligning, demo
+from heedful.config import Run
 from heedful.data.gold import Gold, Words, builtin_gold
+from heedful.errors import Interrupted
 from heedful.evaluation.word_alignment import Link
+from heedful.settings import Settings
 from heedful.studies import aligning as study
 
 FEW = ("training.steps=4", "task.validation_sentences=4", "data.counts={train=300, valid=20, test=60}")
@@ -68,3 +73,31 @@ def test_a_sentence_with_a_wrong_word_link_or_darkest_cell_is_not_drawn(
     monkeypatch.setattr(translator, "translate", lambda lines: [answers[line] for line in lines])
     _, pictures = demo.aligned(translator)
     assert [picture.partition("  ->  ")[0] for picture in pictures] == [pair.source for pair in others[: demo.DRAWN]]
+
+
+def test_the_demo_says_how_long_it_takes_and_where_it_writes_before_anything_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise Interrupted("here")
+
+    monkeypatch.setattr(running, "train_config", stop)
+    assert heed("demo", "--run", tmp_path / "run") == 75
+    first = capsys.readouterr().err.split("stopped:")[0]
+    assert "about two minutes" in first and f"The model is kept in {tmp_path / 'run'}" in first
+
+
+def test_the_demo_ends_with_what_to_do_next(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = config.read_run
+
+    def read_run(path: Path | None, overrides: Sequence[str] = ()) -> Settings[Run]:
+        return whole(path, [*overrides, *FEW, "model.dim=16", "model.feed_forward=32"])
+
+    monkeypatch.setattr(config, "read_run", read_run)
+    monkeypatch.setattr(demo, "aligned", lambda translator: (0.1, []))
+    assert heed("demo", "--run", run) == 0
+    *_, translate, inspect = capsys.readouterr().err.splitlines()
+    assert f"| .venv/bin/heed translate {run}" in translate
+    assert f"heed inspect {run} '" in inspect and inspect.endswith("' --html report.html")

@@ -106,6 +106,13 @@ def test_text_that_the_console_cannot_encode_is_written_as_escapes() -> None:
     file.close()
 
 
+def test_samples_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+    file = io.StringIO()
+    progress = Progress(tmp_path / "metrics.jsonl", report_every=1, console=Console(file=file))
+    progress.validated(1, {"loss": 1.0}, ["\x1b]0;pwned\x07 ->  \x9b2J"], remark="")
+    assert file.getvalue().endswith("  \\u001b]0;pwned\\u0007 ->  \\u009b2J\n")
+
+
 def test_a_folder_that_was_renamed_gets_no_new_metrics(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     progress = Progress(tmp_path / "run" / "metrics.jsonl", report_every=1, console=Console(file=io.StringIO()))

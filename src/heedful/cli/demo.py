@@ -27,6 +27,10 @@ def demo(
     json: Json = False,
 ) -> None:
     """Train an English to Italian model on the built-in corpus, score it on unseen sentences, and look inside."""
+    print_message(
+        "Training a small English to Italian model on the built-in corpus: about two minutes on two CPU cores.\n"
+        f"The model is kept in {run}. Ctrl-C stops it; the same command continues.\n"
+    )
     from heedful.build import examples_of, load
     from heedful.config import read_run
     from heedful.data.grammar import EXAMPLES
@@ -60,7 +64,9 @@ def demo(
         print_text(f"\n{picture}")
     if pictures:
         print_text("\nDarker: more attention from the word on the left. Drawn are sentences whose links are all right.")
-    print_message(f"\nGo on:  echo '{one_more(translator, test)}' | .venv/bin/heed translate {run}")
+    sentence_to_try = one_more(translator, test)
+    print_message(f"\nTranslate:     echo '{sentence_to_try}' | .venv/bin/heed translate {run}")
+    print_message(f"Look inside:   .venv/bin/heed inspect {run} '{sentence_to_try}' --html report.html")
 
 
 def one_more(translator: Translator, test: Examples) -> str:

@@ -14,7 +14,7 @@ from heedful.training.schedules import ScheduleConfig
 
 class TrainingConfig(Config):
     steps: PositiveInt = 100_000  # updates, at most
-    minutes: NonNegativeFloat = 0.0  # for updates and validations: fewer steps where they take longer; 0: no limit
+    minutes: NonNegativeFloat = 0.0  # wall time of the whole run, preparation included: fewer steps fit; 0: no limit
     save_every: PositiveInt = 1000
     validate_every: PositiveInt = 1000
     report_every: PositiveInt = 100
@@ -30,7 +30,7 @@ class TrainingConfig(Config):
     deterministic: bool = False  # bit-identical runs on a GPU too; on a CPU they always are
     average: Literal["none", "last", "best", "ema"] = "none"
     average_count: PositiveInt = 5  # checkpoints to average
-    ema_decay: Probability = 0.999
+    ema_decay: Probability = 0.999  # smaller in the first updates: update n uses at most (1 + n) / (10 + n)
     metric: str = "loss"  # which validation figure says what is best
     patience: NonNegativeInt = 0  # stop after so many validations without a better one; 0: never
     keep_last: PositiveInt = 3  # checkpoints

@@ -20,6 +20,7 @@ from rich.progress import Progress as Bar
 from torch import Tensor
 
 from heedful.nn.losses import Loss
+from heedful.storage.terminal import printable
 from heedful.training.held_folder import HeldFolder
 from heedful.training.metrics_log import append_metrics
 from heedful.training.pace import Stopwatch
@@ -110,7 +111,8 @@ class Progress:
             self.say(f"  {sample}")
 
     def say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        """A line on the console; text from data cannot act on the terminal."""
+        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
         self.spoke = self.watch.clock()
 
     def write(self, step: int, kind: str, values: dict[str, float]) -> None:
