@@ -119,12 +119,12 @@ def test_ctrl_c_is_heard_while_a_vocabulary_is_learned(tmp_path: Path) -> None:
         asked = time.monotonic()
         process.send_signal(signal.SIGINT)
         try:
-            _, said = process.communicate(timeout=10)
+            _, said = process.communicate(timeout=30)
         finally:
             process.kill()
     assert process.returncode == 75, said
     assert "stopped: SIGINT before the first update" in said and "Traceback" not in said
-    assert time.monotonic() - asked < 5
+    assert time.monotonic() - asked < 20
 
 
 def test_the_folder_of_a_run_may_not_be_renamed_while_it_trains(
