@@ -17,12 +17,11 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from types import FrameType
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 from heedful.errors import HeedfulError, Interrupted, MemoryFull, WriteError
-from heedful.storage.terminal import printable
+from heedful.storage.terminal import printable, silence
 from heedful.storage.writing import not_written
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # SIGINT raises KeyboardInterrupt already
@@ -135,11 +134,3 @@ def print_text(text: str) -> None:
         raise
     except OSError as error:
         raise not_written("standard output", error) from error
-
-
-def silence(stream: TextIO) -> None:
-    """Sends whatever is still written to this stream nowhere."""
-    with suppress(OSError, ValueError):
-        descriptor = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(descriptor, stream.fileno())
-        os.close(descriptor)

@@ -8,8 +8,8 @@ to the console is dropped: a closed pipe or a full disk behind stderr does not e
 
 from __future__ import annotations
 
+import io
 import math
-import os
 import time
 from pathlib import Path
 from typing import IO, Any, cast
@@ -20,7 +20,7 @@ from rich.progress import Progress as Bar
 from torch import Tensor
 
 from heedful.nn.losses import Loss
-from heedful.storage.terminal import printable
+from heedful.storage.terminal import printable, silence
 from heedful.training.held_folder import HeldFolder
 from heedful.training.metrics_log import append_metrics
 from heedful.training.pace import Stopwatch
@@ -152,14 +152,9 @@ class LenientStream:
             self.drop()
 
     def drop(self) -> None:
-        """Point the file at /dev/null, so that whoever else writes to it, at exit too, does not fail either."""
-        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-        try:
-            os.dup2(nowhere.fileno(), self.stream.fileno())
-        except (OSError, ValueError):  # it is no file
-            self.stream = nowhere
-        else:
-            nowhere.close()
+        """Point the file at /dev/null, so that other writers, the interpreter at its end too, do not fail either."""
+        if not silence(self.stream):
+            self.stream = io.StringIO()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
