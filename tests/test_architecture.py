@@ -16,7 +16,7 @@ import heedful
 
 ROOT = Path(heedful.__file__).parent
 LEVELS = [
-    {"errors", "schema", "storage"},
+    {"bounds", "errors", "schema", "storage"},
     {"settings", "text", "evaluation", "nn"},
     {"data", "models", "search", "inspection", "training", "vectors"},
     {"tasks"},

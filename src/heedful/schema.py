@@ -15,6 +15,7 @@ Paths are relative to the config whose validator it is; `settings.py` turns each
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
@@ -22,6 +23,19 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, PrivateAttr
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 
+from heedful.bounds import MAX_COUNT, MAX_INTEGER, MAX_NUMBER, MAX_SIZE, MAX_SMALL
+
+# Every numeric option has one of these types, so that each has a finite range.
+WholeNumber = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Seed = WholeNumber
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+ZeroOrCount = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
+ZeroOrSize = Annotated[int, Field(ge=0, le=MAX_SIZE)]
+SmallCount = Annotated[int, Field(ge=1, le=MAX_SMALL)]
+ZeroOrSmallCount = Annotated[int, Field(ge=0, le=MAX_SMALL)]
+PositiveNumber = Annotated[float, Field(gt=0.0, le=MAX_NUMBER)]
+NonNegativeNumber = Annotated[float, Field(ge=0.0, le=MAX_NUMBER)]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
@@ -108,6 +122,8 @@ def written(value: object) -> str:
         return "nothing"
     if isinstance(value, Mapping | BaseModel):
         return "a table"
+    if isinstance(value, int) and abs(value) > MAX_INTEGER**2:  # Python refuses to write an integer of thousands of digits
+        return f"an integer of about {round(value.bit_length() * math.log10(2)):,} digits"
     text = f"[{', '.join(map(written, value))}]" if isinstance(value, list | tuple) else repr(value)
     return text if len(text) <= 80 else f"{text[:76]} …{text[-1]}"
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from heedful.models.recurrent import Recurrent, RecurrentConfig, Said
@@ -20,14 +19,15 @@ from heedful.nn.recurrent import BothWays, Gru, Read
 from heedful.nn.rows import Tree
 from heedful.nn.scores import Additive, SourceAttention
 from heedful.nn.taps import Tap
+from heedful.schema import Size
 
 
 class BahdanauConfig(RecurrentConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["bahdanau"] = "bahdanau"
-    embedding: PositiveInt | None = 620
-    readout: PositiveInt = 500  # of what is compared with the words to say: the larger of each pair of twice as many
+    family: Literal["bahdanau"] = "bahdanau"  # model family
+    embedding: Size | None = 620  # size of word embeddings
+    readout: Size = 500  # size of the maxout layer before the output
 
     @property
     def said_dim(self) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, PositiveInt
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -30,20 +30,24 @@ from heedful.nn.linear import Readout, linear
 from heedful.nn.lineup import line_up, taken
 from heedful.nn.rows import State, Step
 from heedful.nn.taps import Tap
-from heedful.schema import Probability, Problem
+from heedful.schema import Probability, Problem, Size, SmallCount
+
+Sets = Annotated[int, Field(ge=1, le=100)]
+Dilations = Annotated[tuple[Size, ...], Field(min_length=1, max_length=32)]
+Unfold = Annotated[float, Field(ge=1.0, le=100.0)]
 
 
 class ByteNetConfig(FamilyConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["bytenet"] = "bytenet"
-    dim: PositiveInt = 800  # inside a block; between blocks and in embeddings it is twice that
-    sets: PositiveInt = 6  # of blocks, in the encoder and in the decoder
-    dilations: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (1, 2, 4, 8, 16)  # of the blocks of a set
-    kernel: PositiveInt = 3
-    unfold: Annotated[float, Field(ge=1.0)] = 1.2  # columns made of a source token, on the average
-    tie: Literal["all", "output", "none"] = "none"  # all: one matrix for both embeddings and the output
-    dropout: Probability = 0.0  # of embeddings and of what every block adds
+    family: Literal["bytenet"] = "bytenet"  # model family
+    dim: Size = 800  # channels inside a residual block; between blocks and in embeddings twice as many
+    sets: Sets = 6  # sets of residual blocks, in the encoder and in the decoder
+    dilations: Dilations = (1, 2, 4, 8, 16)  # dilation of each block of a set
+    kernel: SmallCount = 3  # width of the convolutions, in tokens
+    unfold: Unfold = 1.2  # dynamic unfolding: decoder positions per source token
+    tie: Literal["all", "output", "none"] = "none"  # shared weights: both embeddings and output, target and output, none
+    dropout: Probability = 0.0  # dropout of embeddings and of residual blocks
 
     def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
         return untied(self.tie, shared=shared)

@@ -16,7 +16,7 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import PositiveInt, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -30,9 +30,10 @@ from heedful.nn.lineup import line_up, taken
 from heedful.nn.positions import Learned, PositionSize
 from heedful.nn.rows import State, Step, Tree
 from heedful.nn.taps import Tap
-from heedful.schema import Probability, Problem, refuse
+from heedful.schema import Probability, Problem, Size, SmallCount, refuse
 
-PerLayer = PositiveInt | tuple[PositiveInt, ...]
+Channels = Size | tuple[Size, ...]
+Kernels = SmallCount | tuple[SmallCount, ...]
 HALF = math.sqrt(0.5)  # of a sum's variance
 
 
@@ -40,16 +41,16 @@ class ConvS2SConfig(FamilyConfig):
     """The paper's model for English-German has dim 768, out_dim 512, 15 layers, channels 9 x 512, 4 x 1024, 2 x 2048 and
     kernel 13 x 3, 2 x 1."""
 
-    family: Literal["convs2s"] = "convs2s"
-    dim: PositiveInt = 512  # of embeddings, and of what is compared in attention
-    out_dim: PositiveInt | None = None  # of what is compared with the words to say; as `dim` unless said
-    layers: PositiveInt = 8
-    decoder_layers: PositiveInt | None = None  # as many as `layers` unless said
-    channels: PerLayer = 512  # one number, or one for each layer of the encoder and of the decoder
-    kernel: PerLayer = 3  # tokens in a window, likewise
-    max_positions: PositiveInt = 1024
-    tie: Literal["all", "output", "none"] = "none"  # all: one matrix for both embeddings and the output
-    dropout: Probability = 0.1  # of embeddings, of what every convolution reads, and of what is said
+    family: Literal["convs2s"] = "convs2s"  # model family
+    dim: Size = 512  # size of embeddings and of attention queries
+    out_dim: Size | None = None  # size of the layer before the output; default: dim
+    layers: SmallCount = 8  # encoder layers
+    decoder_layers: SmallCount | None = None  # decoder layers; default: as many as `layers`
+    channels: Channels = 512  # convolution channels: one number, or one for each layer
+    kernel: Kernels = 3  # width of the convolutions, in tokens: one number, or one for each layer
+    max_positions: Size = 1024  # number of learned positions
+    tie: Literal["all", "output", "none"] = "none"  # shared weights: both embeddings and output, target and output, none
+    dropout: Probability = 0.1  # dropout of embeddings, convolution inputs and the layer before the output
 
     @property
     def stacks(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
@@ -83,7 +84,7 @@ class ConvS2SConfig(FamilyConfig):
         return problems
 
 
-def per_layer(sizes: PerLayer, layers: int) -> tuple[int, ...]:
+def per_layer(sizes: Channels | Kernels, layers: int) -> tuple[int, ...]:
     return (sizes,) * layers if isinstance(sizes, int) else sizes
 
 

@@ -11,10 +11,10 @@ left and the other from the right, describe every token together. Layer 1 of the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
-from pydantic import PositiveInt
+from pydantic import Field
 from torch import Tensor, nn
 
 from heedful.models.recurrent import Recurrent, RecurrentConfig, Said
@@ -26,19 +26,21 @@ from heedful.nn.recurrent import Lstm, Read
 from heedful.nn.rows import Tree
 from heedful.nn.scores import Additive, SourceAttention
 from heedful.nn.taps import Tap
-from heedful.schema import Probability
+from heedful.schema import Probability, Size, SmallCount
+
+ColumnCount = Annotated[int, Field(ge=1, le=100)]
 
 
 class DeepAttConfig(RecurrentConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["deep_att"] = "deep_att"
-    dim: PositiveInt = 512
-    layers: PositiveInt = 9
-    decoder_layers: PositiveInt | None = None  # two fewer than `layers` unless said
-    columns: PositiveInt = 2  # of the encoder, which begin in turn from the left and from the right
-    straight: bool = True  # fast-forward connections; without them a layer takes only what the one below said
-    dropout: Probability = 0.1
+    family: Literal["deep_att"] = "deep_att"  # model family
+    dim: Size = 512  # size of the hidden state
+    layers: SmallCount = 9  # encoder layers
+    decoder_layers: SmallCount | None = None  # decoder layers; default: two fewer than `layers`
+    columns: ColumnCount = 2  # encoder columns; they start in alternating directions
+    straight: bool = True  # fast-forward connections; without them a layer reads only the output of the layer below
+    dropout: Probability = 0.1  # dropout of embeddings, between layers, and before the output
 
     @property
     def saying_layers(self) -> int:

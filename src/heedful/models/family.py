@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
-
-from pydantic import NonNegativeInt, PositiveInt
+from typing import Any, ClassVar, Literal
 
 from heedful.errors import ConfigError
-from heedful.schema import Config, Problem
+from heedful.schema import Config, Problem, SmallCount, ZeroOrSmallCount
 
-PerLayer = PositiveInt | tuple[NonNegativeInt, ...]  # one number of heads for all layers, or one for each
+PerLayer = SmallCount | tuple[ZeroOrSmallCount, ...]  # one number of heads for all layers, or one for each
+PositionName = Literal["none", "sinusoidal", "learned", "relative", "t5", "rotary", "alibi"]
 TELLING_HEADS_APART = ("t5", "alibi")  # positions that are not the same for every head
 
 

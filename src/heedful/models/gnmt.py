@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from heedful.models.recurrent import Recurrent, RecurrentConfig, Said
@@ -26,22 +25,22 @@ from heedful.nn.recurrent import BothWays, Lstm, Read
 from heedful.nn.rows import Tree
 from heedful.nn.scores import Additive, SourceAttention
 from heedful.nn.taps import Tap
-from heedful.schema import Probability, Problem, unused
+from heedful.schema import NonNegativeNumber, Probability, Problem, Size, SmallCount, ZeroOrSmallCount, unused
 
 
 class GNMTConfig(RecurrentConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["gnmt"] = "gnmt"
-    dim: PositiveInt = 1024
-    layers: PositiveInt = 8
-    decoder_layers: PositiveInt | None = None  # as many as `layers` unless said
-    residual: bool = True  # from the third layer on
-    experts: NonNegativeInt = 0  # so many between every two layers, see nn/experts.py; 0: none
-    experts_used: PositiveInt = 2  # by each token
-    experts_size: PositiveInt | None = None  # numbers inside an expert; 4 x `dim` unless said
-    experts_balance: NonNegativeFloat = 0.01  # weight of the losses that let all experts be used alike
-    dropout: Probability = 0.2
+    family: Literal["gnmt"] = "gnmt"  # model family
+    dim: Size = 1024  # size of the hidden state
+    layers: SmallCount = 8  # encoder layers
+    decoder_layers: SmallCount | None = None  # decoder layers; default: as many as `layers`
+    residual: bool = True  # residual connections from the third layer on
+    experts: ZeroOrSmallCount = 0  # experts of a mixture between every two layers; 0: no mixture
+    experts_used: SmallCount = 2  # experts used for each token
+    experts_size: Size | None = None  # hidden size of an expert; default: 4 x dim
+    experts_balance: NonNegativeNumber = 0.01  # weight of the load-balancing losses
+    dropout: Probability = 0.2  # dropout of embeddings, between layers, and before the output
 
     @property
     def read_dim(self) -> int:

@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
-from pydantic import NonNegativeFloat, PositiveInt, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.errors import ConfigError
-from heedful.models.family import FamilyConfig, PerLayer, keep_numbered, per_layer
+from heedful.models.family import FamilyConfig, PerLayer, PositionName, keep_numbered, per_layer
 from heedful.nn import masks
 from heedful.nn.attention import Heads, NoHeads, join_heads, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
@@ -34,9 +34,10 @@ from heedful.nn.positions import POSITIONS, Position, PositionSize, sight
 from heedful.nn.reach import REACHES, History, Kept, Triple
 from heedful.nn.rows import State, Step, Tree, claim, own_slots, write, write_pair
 from heedful.nn.taps import Tap
-from heedful.schema import Probability, Problem, refuse, unused
+from heedful.schema import NonNegativeNumber, Probability, Problem, Size, SmallCount, refuse, unused
 
 ReachName = Literal["full", "local", "compressed"]
+Reaches = ReachName | tuple[ReachName, ...]
 DEVIATION = 0.02  # of all weights at the beginning
 
 
@@ -44,28 +45,28 @@ class GPTConfig(FamilyConfig):
     """Sizes default to GPT-2's smallest. GPT-1 is norm "post" with 512 positions."""
 
     reads: ClassVar[bool] = False
-    family: Literal["gpt"] = "gpt"
-    dim: PositiveInt = 768
-    layers: PositiveInt = 12
-    heads: PerLayer = 12  # one number, or one for each layer; a layer without heads adds its bias alone
-    head_dim: PositiveInt | None = None  # dim / heads unless said
-    feed_forward: PositiveInt | None = None  # 4 x dim unless said
-    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "gelu_tanh"
-    norm: Literal["post", "pre"] = "pre"
-    position: Literal["none", "sinusoidal", "learned", "relative", "t5", "rotary", "alibi"] = "learned"
-    max_positions: PositiveInt = 1024  # of learned positions; source and target are one sequence
-    relative_clip: PositiveInt = 16
-    reach: ReachName | tuple[ReachName, ...] = "full"  # of every layer, or one for each
-    block: PositiveInt = 256  # tokens of a block of local attention
-    stride: PositiveInt = 3  # tokens of a slot of compressed attention
-    tie: bool = True  # the output reads the embeddings
-    source_loss: NonNegativeFloat = 0.0  # weight of predicting the source, too; T-D models the whole sequence
-    dropout: Probability = 0.1  # of every sub-layer's output
-    embedding_dropout: Probability | None = None  # as `dropout` unless said
-    word_dropout: Probability = 0.0  # of whole words, wherever they stand in a batch (Gal and Ghahramani, 2016)
-    output_dropout: Probability = 0.0
-    attention_dropout: Probability = 0.0
-    activation_dropout: Probability = 0.0
+    family: Literal["gpt"] = "gpt"  # model family
+    dim: Size = 768  # size of embeddings and hidden states
+    layers: SmallCount = 12  # decoder layers
+    heads: PerLayer = 12  # attention heads: one number, or one for each layer; 0: the layer adds only its bias
+    head_dim: Size | None = None  # size of an attention head; default: dim / heads
+    feed_forward: Size | None = None  # hidden size of feed-forward layers; default: 4 x dim
+    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "gelu_tanh"  # activation of feed-forward layers
+    norm: Literal["post", "pre"] = "pre"  # layer normalization after or before each sub-layer
+    position: PositionName = "learned"  # positional encoding
+    max_positions: Size = 1024  # number of learned positions; source and target are one sequence
+    relative_clip: Size = 16  # maximum distance that relative positions distinguish
+    reach: Reaches = "full"  # attention pattern of all layers, or of each layer
+    block: Size = 256  # tokens of a block of local attention
+    stride: Size = 3  # tokens that compressed attention joins into one key
+    tie: bool = True  # share the weights of embedding and output
+    source_loss: NonNegativeNumber = 0.0  # weight of the loss of predicting the source as well
+    dropout: Probability = 0.1  # dropout of every sub-layer's output
+    embedding_dropout: Probability | None = None  # dropout of embeddings; default: dropout
+    word_dropout: Probability = 0.0  # dropout of whole word types within a batch (Gal and Ghahramani, 2016)
+    output_dropout: Probability = 0.0  # dropout before the output layer
+    attention_dropout: Probability = 0.0  # dropout of attention weights
+    activation_dropout: Probability = 0.0  # dropout inside feed-forward layers
 
     @property
     def head_counts(self) -> tuple[int, ...]:

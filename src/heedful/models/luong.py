@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from heedful.models.recurrent import Recurrent, RecurrentConfig, Said, Thought, stack
@@ -17,22 +16,22 @@ from heedful.nn.recurrent import OneWay, Read
 from heedful.nn.rows import Tree
 from heedful.nn.scores import SCOPES, SCORES, Location, SourceAttention
 from heedful.nn.taps import Tap
-from heedful.schema import Probability, Problem, unused
+from heedful.schema import Probability, Problem, Size, SmallCount, unused
 
 
 class LuongConfig(RecurrentConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["luong"] = "luong"
-    layers: PositiveInt = 4
-    cell: Literal["lstm", "gru"] = "lstm"
-    reverse: bool = False  # read the source from its end
-    score: Literal["dot", "general", "concat", "location"] = "general"
-    scope: Literal["global", "local-m", "local-p"] = "global"
-    radius: PositiveInt = 10  # of local attention: how far from its centre it sees
-    places: PositiveInt = 512  # of a score by location: how many it knows
-    feed: bool = True  # what was said enters the next input
-    dropout: Probability = 0.2
+    family: Literal["luong"] = "luong"  # model family
+    layers: SmallCount = 4  # layers of the encoder and of the decoder
+    cell: Literal["lstm", "gru"] = "lstm"  # recurrent cell
+    reverse: bool = False  # reverse the source sentence
+    score: Literal["dot", "general", "concat", "location"] = "general"  # attention score function
+    scope: Literal["global", "local-m", "local-p"] = "global"  # global attention, or local with monotonic or predicted center
+    radius: Size = 10  # half-width of the window of local attention
+    places: Size = 512  # maximum source length of the location score
+    feed: bool = True  # input feeding: attentional vectors are fed into the next step
+    dropout: Probability = 0.2  # dropout of embeddings, between layers, and before the output
 
     def problems(self) -> list[Problem]:
         idle = {"radius": "global attention sees everything"} if self.scope == "global" else {}

@@ -17,7 +17,7 @@ import math
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from heedful.models.family import FamilyConfig, untied
@@ -34,7 +34,7 @@ from heedful.nn.rows import State, Step, Tree
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName, LayerSize
 from heedful.nn.sequence_layers.layer import Kept, Now, follow_on
 from heedful.nn.taps import Tap
-from heedful.schema import Probability, Problem, refuse, unused
+from heedful.schema import Probability, Problem, Size, SmallCount, refuse, unused
 
 Kinds = Annotated[tuple[KindName, ...], Field(min_length=1)]
 WITHOUT = {  # why an option of layers has no effect
@@ -48,22 +48,22 @@ WITHOUT = {  # why an option of layers has no effect
 class MixedConfig(FamilyConfig):
     """Sizes and layers default to those of the Transformer's base model."""
 
-    family: Literal["mixed"] = "mixed"
-    dim: PositiveInt = 512
-    encoder: Kinds = ("self-attention",) * 6  # the kind of every layer, from the lowest
-    decoder: Kinds = ("self-attention",) * 6
-    bridge: Literal["attention", "vector"] = "attention"
-    heads: PositiveInt = 8  # of attention, in layers and in the bridge
-    window: PositiveInt = 128  # of restricted attention: how many tokens one sees
-    kernel: PositiveInt = 3  # of convolutions: how many tokens one sum takes
-    dilation: PositiveInt = 2  # of dilated convolutions: from one of those tokens to the next
-    feed_forward: PositiveInt = 2048
-    norm: Literal["post", "pre"] = "post"
-    position: Literal["none", "sinusoidal", "learned"] = "sinusoidal"
-    max_positions: PositiveInt = 1024  # of learned positions
-    tie: Literal["all", "output", "none"] = "all"  # all: one matrix for both embeddings and the output
-    scale_embeddings: bool = True  # by sqrt(dim)
-    dropout: Probability = 0.1  # of embeddings and of every sub-layer's output
+    family: Literal["mixed"] = "mixed"  # model family
+    dim: Size = 512  # size of embeddings and hidden states
+    encoder: Kinds = ("self-attention",) * 6  # the kind of each encoder layer, lowest first
+    decoder: Kinds = ("self-attention",) * 6  # the kind of each decoder layer, lowest first
+    bridge: Literal["attention", "vector"] = "attention"  # how the decoder reads the source: attention or one vector
+    heads: SmallCount = 8  # attention heads, in layers and in the bridge
+    window: Size = 128  # restricted attention: number of tokens attended to
+    kernel: SmallCount = 3  # width of the convolutions, in tokens
+    dilation: Size = 2  # dilated convolution: distance between the tokens it reads
+    feed_forward: Size = 2048  # hidden size of feed-forward layers
+    norm: Literal["post", "pre"] = "post"  # layer normalization after or before each sub-layer
+    position: Literal["none", "sinusoidal", "learned"] = "sinusoidal"  # positional encoding
+    max_positions: Size = 1024  # number of learned positions
+    tie: Literal["all", "output", "none"] = "all"  # shared weights: both embeddings and output, target and output, none
+    scale_embeddings: bool = True  # multiply embeddings by sqrt(dim)
+    dropout: Probability = 0.1  # dropout of embeddings and of every sub-layer's output
 
     @property
     def taken(self) -> set[str]:

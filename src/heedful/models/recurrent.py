@@ -15,7 +15,7 @@ import math
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import torch
-from pydantic import PositiveInt, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from heedful.models.family import FamilyConfig, untied
@@ -26,17 +26,17 @@ from heedful.nn.losses import Loss
 from heedful.nn.recurrent import CELLS, Hidden, Layer, Read, Stack
 from heedful.nn.rows import State, Step, Tree
 from heedful.nn.taps import Tap
-from heedful.schema import Probability, Problem, refuse
+from heedful.schema import Probability, Problem, Size, refuse
 
 
 class RecurrentConfig(FamilyConfig):
     """What all recurrent families are told."""
 
-    family: str
-    dim: PositiveInt = 1000  # of every layer's state
-    embedding: PositiveInt | None = None  # as `dim` unless said
-    tie: Literal["all", "output", "none"] = "none"  # all: one matrix for both embeddings and the output
-    dropout: Probability = 0.0  # of embeddings, between layers, and of what is said
+    family: str  # model family
+    dim: Size = 1000  # size of the hidden state
+    embedding: Size | None = None  # size of word embeddings; default: dim
+    tie: Literal["all", "output", "none"] = "none"  # shared weights: both embeddings and output, target and output, none
+    dropout: Probability = 0.0  # dropout of embeddings, between layers, and before the output
 
     @property
     def word_dim(self) -> int:

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from heedful.models.recurrent import Recurrent, RecurrentConfig, Said, Thought, stack
 from heedful.nn.recurrent import OneWay, Read, Stack
 from heedful.nn.rows import Tree
 from heedful.nn.taps import Tap
+from heedful.schema import SmallCount
 
 
 class SutskeverConfig(RecurrentConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["sutskever"] = "sutskever"
-    layers: PositiveInt = 4
-    cell: Literal["lstm", "gru"] = "lstm"
-    reverse: bool = True  # read the source from its end
+    family: Literal["sutskever"] = "sutskever"  # model family
+    layers: SmallCount = 4  # layers of the encoder and of the decoder
+    cell: Literal["lstm", "gru"] = "lstm"  # recurrent cell
+    reverse: bool = True  # reverse the source sentence
 
 
 class FixedVector(nn.Module):

@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 
-from heedful.models.family import FamilyConfig, PerLayer, keep_numbered, per_layer, untied
+from heedful.models.family import FamilyConfig, PerLayer, PositionName, keep_numbered, per_layer, untied
 from heedful.nn import masks
 from heedful.nn.attention import cross_attention, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
@@ -29,36 +29,46 @@ from heedful.nn.linear import Readout
 from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize, sight
 from heedful.nn.rows import State, Step, Tree, claim, write, write_pair
 from heedful.nn.taps import Tap
-from heedful.schema import Probability, Problem, refuse, unused
+from heedful.schema import (
+    NonNegativeNumber,
+    Probability,
+    Problem,
+    Size,
+    SmallCount,
+    ZeroOrSize,
+    ZeroOrSmallCount,
+    refuse,
+    unused,
+)
 
 
 class TransformerConfig(FamilyConfig):
     """Sizes default to the paper's base model; big is dim 1024, heads 16, feed_forward 4096, dropout 0.3."""
 
-    family: Literal["transformer"] = "transformer"
-    dim: PositiveInt = 512
-    layers: PositiveInt = 6
-    decoder_layers: PositiveInt | None = None  # as many as `layers` unless said
-    heads: PerLayer = 8  # one number, or one for each layer; a layer without heads adds its bias alone
-    decoder_heads: PerLayer | None = None  # of the decoder's self-attention; as `heads` unless said
-    cross_heads: PerLayer | None = None  # of its look at the source; as `decoder_heads` unless said
-    head_dim: PositiveInt | None = None  # dim / heads unless said
-    feed_forward: PositiveInt = 2048
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    experts: NonNegativeInt = 0  # so many feed-forward layers in place of each, see nn/experts.py; 0: just the one
-    experts_used: PositiveInt = 2  # by each token
-    experts_balance: NonNegativeFloat = 0.01  # weight of the losses that let all experts be used alike
-    norm: Literal["post", "pre"] = "post"
-    position: Literal["none", "sinusoidal", "learned", "relative", "t5", "rotary", "alibi"] = "sinusoidal"
-    position_join: Literal["sum", "concatenate"] = "sum"
-    max_positions: PositiveInt = 1024  # of learned positions
-    relative_clip: PositiveInt = 16
-    window: NonNegativeInt = 0  # restricted self-attention: how many tokens one sees; 0: all
-    tie: Literal["all", "output", "none"] = "all"  # all: one matrix for both embeddings and the output
-    scale_embeddings: bool = True  # by sqrt(dim), as in the paper
-    dropout: Probability = 0.1  # of embeddings and of every sub-layer's output
-    attention_dropout: Probability = 0.0
-    activation_dropout: Probability = 0.0
+    family: Literal["transformer"] = "transformer"  # model family
+    dim: Size = 512  # size of embeddings and hidden states
+    layers: SmallCount = 6  # encoder layers
+    decoder_layers: SmallCount | None = None  # decoder layers; default: as many as `layers`
+    heads: PerLayer = 8  # attention heads: one number, or one for each layer; 0: the layer adds only its bias
+    decoder_heads: PerLayer | None = None  # heads of the decoder's self-attention; default: heads
+    cross_heads: PerLayer | None = None  # heads of cross-attention; default: decoder_heads
+    head_dim: Size | None = None  # size of an attention head; default: dim / heads
+    feed_forward: Size = 2048  # hidden size of feed-forward layers
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"  # activation of feed-forward layers
+    experts: ZeroOrSmallCount = 0  # experts in place of each feed-forward layer; 0: a single feed-forward layer
+    experts_used: SmallCount = 2  # experts used for each token
+    experts_balance: NonNegativeNumber = 0.01  # weight of the load-balancing losses
+    norm: Literal["post", "pre"] = "post"  # layer normalization after or before each sub-layer
+    position: PositionName = "sinusoidal"  # positional encoding
+    position_join: Literal["sum", "concatenate"] = "sum"  # how positions are joined to embeddings
+    max_positions: Size = 1024  # number of learned positions
+    relative_clip: Size = 16  # maximum distance that relative positions distinguish
+    window: ZeroOrSize = 0  # restricted self-attention: number of tokens attended to; 0: all
+    tie: Literal["all", "output", "none"] = "all"  # shared weights: both embeddings and output, target and output, none
+    scale_embeddings: bool = True  # multiply embeddings by sqrt(dim)
+    dropout: Probability = 0.1  # dropout of embeddings and of every sub-layer's output
+    attention_dropout: Probability = 0.0  # dropout of attention weights
+    activation_dropout: Probability = 0.0  # dropout inside feed-forward layers
 
     @property
     def head_counts(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -18,13 +18,13 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.linear import Linear, apply
-from heedful.schema import Config, refuse_unused
+from heedful.schema import Config, NonNegativeNumber, PositiveNumber, refuse_unused
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 0.33
 EPSILON = 1e-6  # u keeps so far from 0 and 1
@@ -38,10 +38,10 @@ KINDS = {
 
 
 class GatesConfig(Config):
-    penalty: NonNegativeFloat = 0.0  # of a head that is open, in nats a token; 0: no gates
-    kinds: tuple[Literal["encoder", "decoder", "cross", "within"], ...] = ()  # whose heads have gates; none named: all
-    freeze: tuple[str, ...] = ()  # parameters that are held fast, by pattern: "decoder*" where only the encoder is pruned
-    speed: PositiveFloat = 100.0  # how many times as fast as the weights the gates learn
+    penalty: NonNegativeNumber = 0.0  # price of an open head, in nats per token; 0: no gates
+    kinds: tuple[Literal["encoder", "decoder", "cross", "within"], ...] = ()  # attention that has gates; none named: all
+    freeze: tuple[str, ...] = ()  # patterns of parameters that are not trained, such as "decoder*"
+    speed: PositiveNumber = 100.0  # learning rate of the gates relative to that of the weights
 
     @model_validator(mode="after")
     def _fits_together(self) -> GatesConfig:

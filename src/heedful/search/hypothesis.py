@@ -8,11 +8,22 @@ Both the log-probability and the length count the end token. A penalty that grow
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from heedful.schema import Config, Problem, refuse, unused
+from heedful.bounds import MAX_BEAM
+from heedful.schema import (
+    Config,
+    NonNegativeNumber,
+    Problem,
+    Seed,
+    Size,
+    ZeroOrSize,
+    ZeroOrSmallCount,
+    refuse,
+    unused,
+)
 
 
 class Hypothesis(NamedTuple):
@@ -39,26 +50,33 @@ PENALTIES: dict[str, Callable[[float], Penalty]] = {"wu": wu, "power": power}
 
 OPTIONS_OF = {"beam": ("beam", "penalty", "length_penalty", "coverage"), "sample": ("temperature", "top_k", "top_p", "seed")}
 
+# With an exponent of 10 the penalty of the longest hypothesis is still far from overflowing.
+Exponent = Annotated[float, Field(ge=0.0, le=10.0)]
+BeamSize = Annotated[int, Field(ge=1, le=MAX_BEAM)]
+Temperature = Annotated[float, Field(ge=0.0, le=1000.0)]
+Share = Annotated[float, Field(ge=1e-6, le=1.0)]  # less would be 0 in single precision, and leave no token
+LOWEST_TEMPERATURE = 1e-6  # dividing by less could overflow
+
 
 class SearchConfig(Config):
     """Beam search as in the paper: beam 4, alpha 0.6, at most 50 tokens more than the source has."""
 
-    method: Literal["beam", "greedy", "sample"] = "beam"
-    beam: PositiveInt = 4
-    n_best: PositiveInt = 1  # hypotheses (or samples) to return for each source
-    penalty: Literal["wu", "power"] = "wu"
-    length_penalty: NonNegativeFloat = 0.6  # alpha; 0: the plain log-probability
-    coverage: NonNegativeFloat = 0.0  # beta: what finished hypotheses lose for source tokens not looked at; 0: nothing
-    min_length: NonNegativeInt = 0  # tokens, the end not counted
-    max_length: PositiveInt = 256  # tokens, the end not counted
-    max_extra: NonNegativeInt = 50  # at most this many more than the source has
-    no_repeat: NonNegativeInt = 0  # no n-gram of this length twice; 0: anything goes
-    temperature: NonNegativeFloat = 1.0  # 0: always the likeliest
-    top_k: NonNegativeInt = 0  # draw among the k likeliest; 0: among all
-    top_p: PositiveFloat = 1.0  # draw among the likeliest that together have this probability
-    seed: NonNegativeInt = 0  # of the draws
-    replace_unknown: bool = False  # put the source word that was looked at in place of an unknown word
-    dictionary: str | None = None  # a file of source TAB translation: what replace_unknown puts for words that it has
+    method: Literal["beam", "greedy", "sample"] = "beam"  # beam search, greedy search or sampling
+    beam: BeamSize = 4  # beam size: hypotheses kept at every step
+    n_best: BeamSize = 1  # number of hypotheses (or samples) to return for each source
+    penalty: Literal["wu", "power"] = "wu"  # length penalty: ((5 + n) / 6)^alpha or n^alpha
+    length_penalty: Exponent = 0.6  # exponent alpha of the length penalty; 0: none
+    coverage: NonNegativeNumber = 0.0  # weight of the coverage penalty for source tokens without attention; 0: none
+    min_length: ZeroOrSize = 0  # minimum tokens of a hypothesis, without the end token
+    max_length: Size = 256  # maximum tokens of a hypothesis, without the end token
+    max_extra: ZeroOrSize = 50  # maximum tokens of a hypothesis beyond the length of its source
+    no_repeat: ZeroOrSmallCount = 0  # forbid repeated n-grams of this length; 0: none
+    temperature: Temperature = 1.0  # sampling temperature; 0: always the most probable token
+    top_k: ZeroOrSize = 0  # sample from the k most probable tokens; 0: from all
+    top_p: Share = 1.0  # sample from the most probable tokens with this total probability
+    seed: Seed = 0  # seed of sampling
+    replace_unknown: bool = False  # replace unknown words by the source word with most attention
+    dictionary: str | None = None  # file of tab-separated source words and translations for replace_unknown
 
     @property
     def rows(self) -> int:
@@ -84,7 +102,8 @@ class SearchConfig(Config):
             problems.append(Problem("n_best", f"given {self.n_best}, but greedy search finds one hypothesis"))
         if self.min_length > self.max_length:
             problems.append(Problem("min_length", f"given {self.min_length}, expected at most max_length, {self.max_length}"))
-        if self.top_p > 1:
-            problems.append(Problem("top_p", f"given {self.top_p}, expected a number in (0, 1]"))
+        if 0 < self.temperature < LOWEST_TEMPERATURE:
+            sentence = f"given {self.temperature}, expected 0 or a number from {LOWEST_TEMPERATURE} to 1,000"
+            problems.append(Problem("temperature", sentence))
         refuse(problems)
         return self

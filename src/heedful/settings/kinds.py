@@ -174,9 +174,11 @@ def _describe_length(rules: Sequence[Any]) -> str:
 
 
 def _describe_rules(rules: Sequence[Any]) -> str:
-    bounds = {sign: rule(rules, name) for name, sign in BOUNDS.items()}
-    limits = [f"{sign} {str(bound).removesuffix('.0')}" for sign, bound in bounds.items() if bound is not None]
+    bounds = {name: f"{bound:,}".removesuffix(".0") for name in BOUNDS if (bound := rule(rules, name)) is not None}
+    limits = [f"{BOUNDS[name]} {bound}" for name, bound in bounds.items()]
     text = f" {' and '.join(limits)}" if limits else ""
+    if bounds.keys() == {"ge", "le"}:
+        text = f" from {bounds['ge']} to {bounds['le']}"
     if (step := rule(rules, "multiple_of")) is not None:
         text += f" that is a multiple of {step}"
     if (pattern := rule(rules, "pattern")) is not None:

@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import NonNegativeFloat
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -30,7 +29,7 @@ from heedful.data.report import Notes
 from heedful.errors import DataError
 from heedful.nn.dropout import Dropout
 from heedful.nn.losses import Loss
-from heedful.schema import Config, Probability, Problem, refuse
+from heedful.schema import Config, NonNegativeNumber, Probability, Problem, refuse
 from heedful.search import SearchConfig
 from heedful.tasks.feeding import Place, feed
 from heedful.tasks.objectives import token_loss
@@ -74,11 +73,11 @@ class ClassificationConfig(Config):
     form: ClassVar[str] = "labelled"  # of the data
     unit: ClassVar[str] = "examples"
     metrics: ClassVar[Mapping[str, Direction]] = {"loss": "lower", "accuracy": "higher"}
-    name: Literal["classification"]
-    layout: Literal["classification", "entailment", "similarity", "choice"] = "classification"
-    labels: tuple[str, ...]  # as the table has them; of "choice" those of the first answer, the second, …
-    auxiliary: NonNegativeFloat = 0.5  # weight of the language model's own loss; 0: none
-    head_dropout: Probability = 0.1
+    name: Literal["classification"]  # task
+    layout: Literal["classification", "entailment", "similarity", "choice"] = "classification"  # how texts become sequences
+    labels: tuple[str, ...]  # the labels as in the data; for "choice", the label of the first answer, the second, …
+    auxiliary: NonNegativeNumber = 0.5  # weight of the language modeling loss; 0: none
+    head_dropout: Probability = 0.1  # dropout before the classifier
 
     def model_post_init(self, context: Any) -> None:
         if len(set(self.labels)) != len(self.labels) or len(self.labels) < 2:

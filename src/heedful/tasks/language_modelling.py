@@ -21,14 +21,13 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from heedful.data.corpus_text import TextConfig, TextStore, lines_of, open_text, passages
 from heedful.data.report import Notes
 from heedful.errors import DataError
 from heedful.models import SequenceModel
-from heedful.schema import Config
+from heedful.schema import Config, Size, ZeroOrCount, ZeroOrSize
 from heedful.search import SearchConfig
 from heedful.tasks.feeding import Place, feed
 from heedful.tasks.objectives import token_loss, with_model_losses
@@ -50,11 +49,11 @@ class LanguageConfig(Config):
         "bits_per_character": "lower",
         "bits_per_byte": "lower",
     }
-    name: Literal["language"]
-    stride: NonNegativeInt = 0  # tokens by which windows advance where a text is scored; 0: a block, so none overlap
-    samples: NonNegativeInt = 1  # texts to write at each validation
-    prompt: str = ""  # what they begin with
-    sample_length: PositiveInt = 200  # tokens
+    name: Literal["language"]  # task
+    stride: ZeroOrSize = 0  # tokens between the windows by which a text is scored; 0: data.block, no overlap
+    samples: ZeroOrCount = 1  # texts to generate at each validation
+    prompt: str = ""  # beginning of the generated texts
+    sample_length: Size = 200  # tokens of a generated text
 
 
 class Blocks(NamedTuple):

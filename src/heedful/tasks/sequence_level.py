@@ -11,20 +11,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
+from heedful.bounds import MAX_BEAM
 from heedful.evaluation.gleu import gleu_of_grams, grams
 from heedful.inspection.maps import forced
 from heedful.models import SequenceModel
 from heedful.nn.losses import Loss
 from heedful.nn.rows import select_sources
 from heedful.nn.sequence_losses import reward_loss, risk_loss
-from heedful.schema import Config, refuse_unused
+from heedful.schema import Config, NonNegativeNumber, PositiveNumber, ZeroOrSize, refuse_unused
 from heedful.search import Group, SearchConfig, predictor, search_group
 from heedful.tasks.batches import Batch, pad
 from heedful.text.specials import Specials
@@ -32,16 +33,18 @@ from heedful.training.update import Objective
 
 ML_WEIGHT = {"none": 1.0, "reward": 0.017, "risk": 0.0}  # as published
 
+Samples = Annotated[int, Field(ge=2, le=MAX_BEAM)]
+
 
 class SequenceConfig(Config):
     """Refinement by sentences that the model says itself; begin with a trained one (`training.init`)."""
 
-    method: Literal["none", "reward", "risk"] = "none"
-    samples: int = Field(default=15, ge=2)  # sentences drawn for each source
-    ml_weight: NonNegativeFloat | None = None  # of the usual loss; unless said 0.017 with reward, 0 with risk
-    alpha: PositiveFloat = 0.005  # of risk: 1 leaves the probabilities as they are, 0 would make them all alike
-    reference: bool = True  # of risk: whether the reference is among the candidates
-    max_extra: NonNegativeInt = 10  # a drawn sentence may have so many tokens more than the reference
+    method: Literal["none", "reward", "risk"] = "none"  # sequence-level training: none, expected reward or minimum risk
+    samples: Samples = 15  # translations sampled for each source
+    ml_weight: NonNegativeNumber | None = None  # weight of the cross-entropy loss; default: 0.017 with reward, 0 with risk
+    alpha: PositiveNumber = 0.005  # sharpness of the distribution over candidates; 1: unchanged
+    reference: bool = True  # add the reference to the candidates
+    max_extra: ZeroOrSize = 10  # maximum tokens of a sample beyond the length of the reference
 
     @property
     def likelihood(self) -> float:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt
+from pydantic import Field
 from torch import Tensor, nn
 
 from heedful.data.batching import Index, mixture, padding, plan_epoch
@@ -22,7 +22,7 @@ from heedful.data.store import JoinedStore
 from heedful.evaluation.metrics import METRICS
 from heedful.models import SequenceModel
 from heedful.nn.losses import Loss, cross_entropy, disagreement
-from heedful.schema import Config, Probability, Problem, refuse, unused
+from heedful.schema import Config, NonNegativeNumber, Probability, Problem, ZeroOrCount, ZeroOrSmallCount, refuse, unused
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch, collate, fill_up, split_batch
 from heedful.tasks.evaluating import Examples, evaluate
@@ -36,21 +36,23 @@ from heedful.training.journey import Direction
 from heedful.training.loop import Fed, Validation
 from heedful.training.update import Objective
 
+GuidedHeads = Annotated[tuple[ZeroOrSmallCount, ...], Field(min_length=1)]
+
 
 class TranslationConfig(Config):
     form: ClassVar[str] = "pairs"  # of the data
     unit: ClassVar[str] = "tokens"
-    name: Literal["translation"] = "translation"
-    label_smoothing: Probability = 0.1
-    smoothing_over: Literal["all", "others", "words"] = "all"  # who shares what the true word gives up
-    r_drop: NonNegativeFloat = 0.0  # weight of the disagreement between two passes under dropout; 0: one pass
-    sequence: SequenceConfig = SequenceConfig()  # refinement by whole sentences
-    guided_alignment: NonNegativeFloat = 0.0  # weight of the loss that teaches some heads to look where words come from
-    guided_layer: NonNegativeInt | None = None  # of the decoder, from 0; the last but one unless said
-    guided_heads: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (0,)  # whose mean is guided
-    validation_metrics: tuple[Literal["bleu", "chrf", "ter", "gleu", "exact_match"], ...] = ("bleu", "chrf")
-    validation_sentences: NonNegativeInt = 0  # how many validation sentences to translate; 0: all
-    samples: NonNegativeInt = 1  # translations to show at each validation
+    name: Literal["translation"] = "translation"  # task
+    label_smoothing: Probability = 0.1  # probability taken from the true token
+    smoothing_over: Literal["all", "others", "words"] = "all"  # tokens that share it: all, all but the true one, or no padding
+    r_drop: NonNegativeNumber = 0.0  # R-Drop: weight of the KL divergence between two passes with dropout; 0: one pass
+    sequence: SequenceConfig = SequenceConfig()  # sequence-level training
+    guided_alignment: NonNegativeNumber = 0.0  # weight of the loss between attention and word alignments; 0: none
+    guided_layer: ZeroOrSmallCount | None = None  # decoder layer with guided attention, from 0; default: the last but one
+    guided_heads: GuidedHeads = (0,)  # heads whose mean attention is guided, from 0
+    validation_metrics: tuple[Literal["bleu", "chrf", "ter", "gleu", "exact_match"], ...] = ("bleu", "chrf")  # metrics
+    validation_sentences: ZeroOrCount = 0  # validation sentences to translate; 0: all
+    samples: ZeroOrCount = 1  # translations to show at each validation
 
     @property
     def metrics(self) -> Mapping[str, Direction]:

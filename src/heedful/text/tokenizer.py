@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from string import punctuation
-from typing import Any, Literal, Protocol, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, model_validator
 
+from heedful.bounds import MAX_VOCAB
 from heedful.errors import DataError
-from heedful.schema import Config, Probability
+from heedful.schema import Config, Count, Probability
 from heedful.text.bpe_dropout import BpeDropout
 from heedful.text.library import LibraryCodec
 from heedful.text.normalise import Form
@@ -40,18 +41,20 @@ OPTIONS: dict[Kind, frozenset[str]] = {
     "sentencepiece": frozenset({"file"}),
 }
 
+VocabSize = Annotated[int, Field(ge=1, le=MAX_VOCAB)]
+
 
 class TokenizerConfig(Config):
     """Which pieces text is cut into, and how they are learnt."""
 
-    kind: Kind = "bpe"
-    vocab: PositiveInt = 8000  # pieces at most, special tokens and tags included; of characters all are kept
-    shared: bool = True  # one vocabulary for both sides
-    lowercase: bool = False
-    normalise: Form = "nfc"
-    min_frequency: PositiveInt = 2  # rarer words are unknown; rarer merges are not learnt
-    dropout: Probability = 0.0  # BPE-dropout, in training only
-    file: str | None = None  # the SentencePiece model
+    kind: Kind = "bpe"  # kind of tokenizer
+    vocab: VocabSize = 8000  # maximum vocabulary size, special tokens included; characters are all kept
+    shared: bool = True  # one vocabulary for source and target
+    lowercase: bool = False  # lowercase the text
+    normalise: Form = "nfc"  # Unicode normalization
+    min_frequency: Count = 2  # minimum frequency of words in the vocabulary, or of BPE merges
+    dropout: Probability = 0.0  # BPE-dropout, during training only
+    file: str | None = None  # SentencePiece model file
 
     @model_validator(mode="after")
     def options_fit_the_kind(self) -> Self:

@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
+from heedful.bounds import MAX_THREADS
 from heedful.nn.gates import GatesConfig
-from heedful.schema import Config, Probability, Problem, refuse, unused
+from heedful.schema import Config, Count, NonNegativeNumber, Probability, Problem, SmallCount, ZeroOrCount, refuse, unused
 from heedful.training.optimisers import OptimiserConfig
 from heedful.training.schedules import ScheduleConfig
 
+Threads = Annotated[int, Field(ge=0, le=MAX_THREADS)]
+
 
 class TrainingConfig(Config):
-    steps: PositiveInt = 100_000  # updates, at most
-    minutes: NonNegativeFloat = 0.0  # wall time of the whole run, preparation included: fewer steps fit; 0: no limit
-    save_every: PositiveInt = 1000
-    validate_every: PositiveInt = 1000
-    report_every: PositiveInt = 100
-    optimiser: OptimiserConfig = OptimiserConfig()
-    schedule: ScheduleConfig = ScheduleConfig()
-    gates: GatesConfig = GatesConfig()  # of heads that shall go; see nn/gates.py
-    clip: NonNegativeFloat = 1.0  # largest norm of the gradient; 0: never cut
-    accumulate: PositiveInt = 1  # batches to an update
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    compile: bool = False  # minutes of compilation for the quickest steps
-    capture: bool = False  # on a GPU: record the kernels of each shape and replay them; needs no compilation
-    recompute: bool = False  # forget activations and compute them again: less memory, more time
-    deterministic: bool = False  # bit-identical runs on a GPU too; on a CPU they always are
-    average: Literal["none", "last", "best", "ema"] = "none"
-    average_count: PositiveInt = 5  # checkpoints to average
-    ema_decay: Probability = 0.999  # smaller in the first updates: update n uses at most (1 + n) / (10 + n)
-    metric: str = "loss"  # which validation figure says what is best
-    patience: NonNegativeInt = 0  # stop after so many validations without a better one; 0: never
-    keep_last: PositiveInt = 3  # checkpoints
-    keep_best: PositiveInt = 1
-    most_bad: PositiveInt = 20  # non-finite updates among the last 100 that end the run
-    init: str | None = None  # a run folder to take the first weights and the vocabulary from; "": none
-    vectors: str | None = None  # a file of word vectors that the embedding begins with
-    vectors_side: Literal["both", "source", "target"] = "both"
-    freeze_vectors: bool = False  # hold their rows fast
-    tensorboard: bool = False
-    threads: NonNegativeInt = Field(default=0, description="CPU threads; 0: as many as the machine has")
+    steps: Count = 100_000  # maximum number of updates
+    minutes: NonNegativeNumber = 0.0  # wall time of the whole run, preparation included; the schedule ends with it; 0: no limit
+    save_every: Count = 1000  # updates between checkpoints
+    validate_every: Count = 1000  # updates between validations
+    report_every: Count = 100  # updates between lines of progress
+    optimiser: OptimiserConfig = OptimiserConfig()  # optimizer
+    schedule: ScheduleConfig = ScheduleConfig()  # learning rate schedule
+    gates: GatesConfig = GatesConfig()  # gates that prune attention heads
+    clip: NonNegativeNumber = 1.0  # maximum norm of the gradient; 0: no clipping
+    accumulate: SmallCount = 1  # batches per update (gradient accumulation)
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # number format of computation
+    compile: bool = False  # use torch.compile: minutes of compilation, faster steps
+    capture: bool = False  # use CUDA graphs: record the kernels of each shape and replay them
+    recompute: bool = False  # activation checkpointing: less memory, more time
+    deterministic: bool = False  # bit-identical runs on a GPU as well; on a CPU they always are
+    average: Literal["none", "last", "best", "ema"] = "none"  # average the weights of checkpoints, or keep a moving average
+    average_count: Count = 5  # number of checkpoints to average
+    ema_decay: Probability = 0.999  # decay of the moving average; update n uses at most (1 + n) / (10 + n)
+    metric: str = "loss"  # validation metric that selects the best checkpoint
+    patience: ZeroOrCount = 0  # stop after this many validations without improvement; 0: never
+    keep_last: Count = 3  # newest checkpoints to keep
+    keep_best: Count = 1  # best checkpoints to keep
+    most_bad: Count = 20  # stop after this many non-finite updates among the last 100
+    init: str | None = None  # run folder that gives the initial weights and the vocabulary; "": none
+    vectors: str | None = None  # file of word vectors that initialize the embeddings
+    vectors_side: Literal["both", "source", "target"] = "both"  # embeddings that the vectors initialize
+    freeze_vectors: bool = False  # do not train the embeddings that come from vectors
+    tensorboard: bool = False  # log to TensorBoard
+    threads: Threads = 0  # CPU threads; 0: as many as the machine has
 
     @model_validator(mode="after")
     def _fits_together(self) -> TrainingConfig:

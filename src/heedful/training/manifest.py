@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, NonNegativeInt, ValidationError
+from pydantic import Field, ValidationError
 
 from heedful.errors import CheckpointError
-from heedful.schema import Config
+from heedful.schema import Config, WholeNumber, ZeroOrCount
 
 FORMAT = 1
 NAME = "MANIFEST.json"
@@ -23,13 +23,13 @@ PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a file of the folder itsel
 
 
 class FileRecord(Config):
-    size: NonNegativeInt  # bytes
+    size: WholeNumber  # bytes
     sha256: str
     aliases: dict[str, str] = Field(default_factory=dict)  # tensors stored once under another name: alias -> stored name
 
 
 class Manifest(Config):
-    format: int = FORMAT
+    format: ZeroOrCount = FORMAT
     name: str  # of the folder, as it was written
     files: dict[str, FileRecord]
 

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
-from pydantic import NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 
-from heedful.schema import Config, Probability, Problem, refuse, unused
+from heedful.schema import Config, NonNegativeNumber, PositiveNumber, Probability, Problem, refuse, unused
 
 SMALL = {"adadelta": 1e-6, "rmsprop": 1e-8}  # epsilons as published, where they are not that of the Transformer's Adam
 
@@ -24,13 +24,13 @@ SMALL = {"adadelta": 1e-6, "rmsprop": 1e-8}  # epsilons as published, where they
 class OptimiserConfig(Config):
     """The paper's Adam unless said otherwise."""
 
-    name: Literal["adam", "adamw", "sgd", "adadelta", "rmsprop"] = "adam"
-    betas: tuple[Probability, Probability] = (0.9, 0.98)  # of adam and adamw
-    epsilon: PositiveFloat = 1e-9  # 1e-6 for adadelta, 1e-8 for rmsprop unless said
-    decay: NonNegativeFloat = 0.0  # of weights, not of biases and norms
-    momentum: Probability = 0.0  # of sgd and rmsprop
-    nesterov: bool = False  # look ahead with the momentum of sgd
-    rho: Probability = 0.95  # how much of the mean of squares stays at each step, of adadelta and rmsprop
+    name: Literal["adam", "adamw", "sgd", "adadelta", "rmsprop"] = "adam"  # optimizer
+    betas: tuple[Probability, Probability] = (0.9, 0.98)  # decay of both moments of adam and adamw
+    epsilon: PositiveNumber = 1e-9  # added to the denominator; default: 1e-6 for adadelta, 1e-8 for rmsprop
+    decay: NonNegativeNumber = 0.0  # weight decay of matrices; biases and norms have none
+    momentum: Probability = 0.0  # momentum of sgd and rmsprop
+    nesterov: bool = False  # Nesterov momentum for sgd
+    rho: Probability = 0.95  # decay of the mean of squared gradients of adadelta and rmsprop
 
     @model_validator(mode="before")
     @classmethod

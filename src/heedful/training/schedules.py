@@ -16,16 +16,16 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-from pydantic import NonNegativeInt, PositiveFloat, model_validator
+from pydantic import model_validator
 
-from heedful.schema import Config, Probability, refuse_unused
+from heedful.schema import Config, PositiveNumber, Probability, ZeroOrCount, refuse_unused
 
 
 class ScheduleConfig(Config):
-    name: Literal["paper", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
-    rate: PositiveFloat = 1e-3  # the peak; for "paper" a factor, 1 as published
-    warmup: NonNegativeInt = 4000  # steps; 0 starts at the peak
-    floor: Probability = 0.0  # where cosine and linear end, as a fraction of the peak
+    name: Literal["paper", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"  # shape of the schedule
+    rate: PositiveNumber = 1e-3  # peak learning rate; for "paper" a factor, 1 as published
+    warmup: ZeroOrCount = 4000  # warmup steps; 0 starts at the peak
+    floor: Probability = 0.0  # final learning rate of cosine and linear, as a fraction of the peak
 
     @model_validator(mode="after")
     def _fits_together(self) -> ScheduleConfig:

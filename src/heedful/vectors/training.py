@@ -9,11 +9,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from heedful.errors import DataError
 from heedful.nn.losses import Loss
-from heedful.schema import Config
+from heedful.schema import Config, Count, NonNegativeNumber, PositiveNumber, Seed, Size, SmallCount
 from heedful.text.tokenizer import Tokenizer
 from heedful.vectors import skipgram
 from heedful.vectors.sampling import batches, choose_words
@@ -27,14 +26,14 @@ SLOWEST = 1e-4  # of the rate, at the end
 
 
 class VectorsConfig(Config):
-    dim: PositiveInt = 100
-    window: PositiveInt = 5  # how far a word's neighbours may be
-    negatives: PositiveInt = 5  # noise words to a pair
-    epochs: PositiveInt | None = None  # how often the text is read; unless said, until about READ tokens were
-    min_count: PositiveInt = 5  # rarer words are left out
-    subsample: NonNegativeFloat = 1e-4  # words that are more frequent are thinned out; 0: none
-    rate: PositiveFloat = 0.05
-    seed: NonNegativeInt = 1
+    dim: Size = 100  # size of a vector
+    window: Size = 5  # maximum distance of context words
+    negatives: SmallCount = 5  # negative samples per pair
+    epochs: Count | None = None  # passes over the text; default: more for a shorter text
+    min_count: Count = 5  # minimum frequency of a word
+    subsample: NonNegativeNumber = 1e-4  # threshold for subsampling frequent words; 0: none
+    rate: PositiveNumber = 0.05  # initial learning rate
+    seed: Seed = 1  # seed of all random numbers
 
 
 class Told(NamedTuple):

@@ -12,25 +12,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import torch
-from pydantic import PositiveInt, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 
 from heedful.nn import masks
 from heedful.nn.dropout import Dropout
 from heedful.nn.rows import State, Tree, claim, write
-from heedful.schema import Config, Probability, Problem, refuse
+from heedful.schema import Config, Probability, Problem, Size, SmallCount, refuse
 
 
 class LayerSize(Config):
     """What a layer may be told; each kind takes from it what it needs."""
 
-    dim: PositiveInt
-    heads: PositiveInt = 8
-    window: PositiveInt = 128  # restricted attention: how many tokens one sees
-    kernel: PositiveInt = 3  # convolution: how many tokens one sum takes
-    dilation: PositiveInt = 2  # dilated convolution: from one of those tokens to the next
-    causal: bool = False
-    dropout: Probability = 0.0  # of what the layer gives
+    dim: Size  # size of inputs and outputs
+    heads: SmallCount = 8  # attention heads
+    window: Size = 128  # restricted attention: number of tokens attended to
+    kernel: SmallCount = 3  # width of the convolutions, in tokens
+    dilation: Size = 2  # dilated convolution: distance between the tokens it reads
+    causal: bool = False  # read only the tokens so far
+    dropout: Probability = 0.0  # dropout of the layer's output
 
     @model_validator(mode="after")
     def _divides(self) -> Self:
