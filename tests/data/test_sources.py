@@ -156,7 +156,34 @@ BROKEN: dict[str, tuple[dict[str, object], dict[str, bytes], str]] = {
         {"folder": "nowhere", "languages": ("en", "de")},
         {},
         "there is no folder 'nowhere' here, in ./data or in $HEED_DATA (not set)\n\n"
-        "hint: `heed data list` names the public corpora, `heed data get NAME` fetches one",
+        "hint: check the path; a relative one starts from the working directory, ./data or $HEED_DATA",
+    ),
+    "a public corpus that is not here": (
+        {"folder": "multi30k", "languages": ("en", "de")},
+        {},
+        "there is no folder 'multi30k' here, in ./data or in $HEED_DATA (not set)\n\n"
+        "hint: `heed data get multi30k` fetches this public corpus",
+    ),
+    "nearly a public corpus": (
+        {"folder": "multi30", "languages": ("en", "de")},
+        {},
+        "there is no folder 'multi30' here, in ./data or in $HEED_DATA (not set)\n\n"
+        "hint: did you mean 'multi30k'? `heed data get multi30k` fetches it",
+    ),
+    "nearly a folder": (
+        {"folder": "corpora/mine1", "languages": ("en", "de")},
+        {"corpora/mine2/train.en": b"1\n"},
+        "there is no folder 'corpora/mine1' here, in ./data or in $HEED_DATA (not set)\n\nhint: did you mean 'corpora/mine2'?",
+    ),
+    "a file for a folder": (
+        {"folder": "x.tsv", "languages": ("en", "de")},
+        {"x.tsv": b"1\n"},
+        "x.tsv is a file; expected a folder",
+    ),
+    "a number of thousands of digits": (
+        {"jsonl": "x.jsonl"},
+        {"x.jsonl": b'{"source": "a", "target": "b", "id": ' + b"1" * 5000 + b"}\n"},
+        "x.jsonl line 1 is not JSON: a number has thousands of digits\n\nhint: one JSON object a line, without blank lines",
     ),
 }
 
@@ -167,6 +194,7 @@ def test_a_corpus_of_broken_form_gives_one_clear_message(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEED_DATA", raising=False)
     for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as caught:
         list(raw_pairs(CorpusConfig.model_validate(options)))
@@ -183,7 +211,8 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
     "no such split": ({"builtin": True, "count": 3, "split": "dev"}, "split is 'dev', but builtin has: train, valid, test"),
     "stray": ({"source": "a", "target": "b", "columns": (1, 2)}, "columns would have no effect with source"),
     "same": ({"tsv": "a", "columns": (2, 2)}, "columns is [2, 2], but source and target must differ"),
-    "zero": ({"tsv": "a", "columns": (0, 1)}, "greater than 0"),
+    "one file": ({"source": "a", "target": "./a"}, "source and target are both 'a'; expected two files"),
+    "zero": ({"tsv": "a", "columns": (0, 1)}, "greater than or equal to 1"),
     "unknown": ({"tsv": "a", "colums": (1, 2)}, "Extra inputs are not permitted"),
     "tag": ({"tsv": "a", "tag": "to de"}, "should match pattern"),
     "weight": ({"tsv": "a", "weight": 0}, "greater than 0"),

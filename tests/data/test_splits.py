@@ -100,7 +100,7 @@ WRONG: dict[str, tuple[dict[str, object], str, str]] = {
     "misspelt in a table": ({"train": {"sorce": "a"}, "valid": FILES}, "train.sorce", "Extra inputs"),
     "misspelt in a list": ({"train": [FILES, {"sorce": "a"}], "valid": FILES}, "train.1.sorce", "Extra inputs"),
     "ratio": ({"train": FILES, "valid": FILES, "max_ratio": 1}, "max_ratio", "greater than 1"),
-    "budget": ({"train": FILES, "valid": FILES, "batch_tokens": 0}, "batch_tokens", "greater than 0"),
+    "budget": ({"train": FILES, "valid": FILES, "batch_tokens": 0}, "batch_tokens", "greater than or equal to 1"),
     "empty list": ({"train": [], "valid": FILES}, "train", "at least 1 item"),
 }
 
@@ -124,6 +124,11 @@ def test_files_on_the_command_line_become_splits() -> None:
 def test_a_wrong_number_of_files_is_a_usage_error(files: list[str]) -> None:
     with pytest.raises(ConfigError, match="expected a source and a target file"):
         splits_of_files(files)
+
+
+def test_one_file_for_both_sides_is_a_usage_error() -> None:
+    with pytest.raises(ConfigError, match="'a' is given as both source and target"):
+        splits_of_files(["a", "a"])
 
 
 def test_a_missing_folder_is_a_data_error(tmp_path: Path) -> None:

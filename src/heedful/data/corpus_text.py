@@ -27,14 +27,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from heedful.data.encode import cache_folder, content_hash, locked
-from heedful.data.sources import ALIASES, find_path
+from heedful.data.sources import ALIASES, find_folder, find_path
 from heedful.data.store import MANIFEST, write_manifest
 from heedful.data.texts import as_text
 from heedful.errors import DataError
-from heedful.schema import Config, Probability, Problem, refuse, unused
+from heedful.schema import Config, Count, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.storage.mapping import map_array
 from heedful.storage.reading import read_lines, sha256_of
 from heedful.text.tokenizer import Tokenizer
@@ -45,8 +45,8 @@ CHUNK = 10_000  # lines encoded at a time
 class TextFile(Config):
     """A file of text, plain or .gz, or a column of one whose columns are apart by tabs."""
 
-    file: str
-    column: PositiveInt | None = None  # counted from 1
+    file: str  # a text file, plain or .gz
+    column: Size | None = None  # the column of a tab-separated file to read, counted from 1; default: whole lines
 
 
 def one_or_more(value: Any) -> Any:
@@ -64,16 +64,16 @@ TextFiles = Annotated[tuple[TextFile, ...], Field(min_length=1), BeforeValidator
 class TextConfig(Config):
     """Where the text is, and how it is cut into sequences."""
 
-    form: Literal["text"]
-    train: TextFiles | None = None
-    valid: TextFiles | None = None
-    test: TextFiles | None = None
-    folder: str | None = None
-    file: str | None = None
-    held_out: Probability = 0.1  # what part of the file validates: its last lines
-    block: PositiveInt = 256  # tokens of a sequence
-    batch: PositiveInt = 64  # sequences of a batch
-    prefetch: NonNegativeInt = 4  # batches prepared ahead in the background; 0 prepares each when it is asked for
+    form: Literal["text"]  # form of the data: plain text
+    train: TextFiles | None = None  # training files, instead of `folder` or `file`
+    valid: TextFiles | None = None  # validation files; needed with `train`
+    test: TextFiles | None = None  # test files
+    folder: str | None = None  # a folder with train.txt, valid.txt and test.txt, plain or .gz
+    file: str | None = None  # one text file for training and validation
+    held_out: Probability = 0.1  # fraction of `file`, at its end, that is used for validation
+    block: Size = 256  # tokens per training sequence
+    batch: Count = 64  # sequences per batch
+    prefetch: ZeroOrSmallCount = 4  # batches prepared ahead in the background; 0: none
 
     @model_validator(mode="after")
     def _fits_together(self) -> TextConfig:
@@ -117,18 +117,13 @@ def passages(data: TextConfig, split: str) -> list[Passage]:
         parts = {"train": (0.0, 1 - data.held_out), "valid": (1 - data.held_out, 1.0)}
         return [Passage(find_path(data.file), None, parts[split])] if split in parts else []
     if data.folder is not None:
-        found = find_split(find_path(data.folder), split)
+        found = find_split(find_folder(data.folder), split)
         return [] if found is None else [Passage(found)]
     return [Passage(find_path(one.file), one.column) for one in getattr(data, split) or ()]
 
 
 def find_split(folder: Path, split: str) -> Path | None:
     """<split>.txt or <split>.txt.gz, under any of the names that the split goes by."""
-    if not folder.is_dir():
-        raise DataError(
-            f"there is no folder {str(folder)!r} here, in ./data or in $HEED_DATA",
-            hint="`heed data list` names the public corpora, `heed data get NAME` fetches one",
-        )
     names = [f"{name}.txt{packed}" for name in ALIASES[split] for packed in ("", ".gz")]
     found = next((folder / name for name in names if (folder / name).is_file()), None)
     if found is None and split != "test":

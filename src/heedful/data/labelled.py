@@ -10,28 +10,28 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from heedful.data.sources import ALIASES, find_path
+from heedful.data.sources import ALIASES, find_folder, find_path
 from heedful.data.texts import as_text
 from heedful.errors import DataError
-from heedful.schema import Config, Problem, refuse
+from heedful.schema import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, refuse
 from heedful.storage.reading import read_lines
 
 
 class LabelledConfig(Config):
-    form: Literal["labelled"]
-    folder: str | None = None
-    train: str | None = None  # a file; where given, instead of the folder's
-    valid: str | None = None
-    test: str | None = None
-    label: PositiveInt = 1  # column, counted from 1
-    texts: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] = (2,)
-    limit: NonNegativeInt = 0  # train on so many examples only, the first ones of a shuffled order; 0: on all
-    max_length: PositiveInt = 256  # tokens of a sequence; what is longer loses its end
-    batch: PositiveInt = 32  # examples
-    rung: PositiveInt = 1  # pad to a multiple of this, so that few shapes occur
-    prefetch: NonNegativeInt = 4  # batches prepared ahead in the background; 0 prepares each when it is asked for
+    form: Literal["labelled"]  # form of the data: texts with labels
+    folder: str | None = None  # a folder with train.tsv, valid.tsv and test.tsv, plain or .gz
+    train: str | None = None  # the training file, instead of the folder's
+    valid: str | None = None  # the validation file, instead of the folder's
+    test: str | None = None  # the test file, instead of the folder's
+    label: Size = 1  # column of the label, counted from 1
+    texts: Annotated[tuple[Size, ...], Field(min_length=1)] = (2,)  # columns of the texts, counted from 1
+    limit: ZeroOrCount = 0  # train on this many examples only, drawn at random; 0: all
+    max_length: Size = 256  # maximum tokens per sequence; longer ones are truncated
+    batch: Count = 32  # examples per batch
+    rung: Size = 1  # pad lengths to a multiple of this, so that few shapes occur
+    prefetch: ZeroOrSmallCount = 4  # batches prepared ahead in the background; 0: none
 
     @model_validator(mode="after")
     def _fits_together(self) -> LabelledConfig:
@@ -61,7 +61,7 @@ def file_of(data: LabelledConfig, split: str) -> Path | None:
         return find_path(named)
     if data.folder is None:
         return None
-    folder = find_path(data.folder)
+    folder = find_folder(data.folder)
     names = [f"{name}.tsv{packed}" for name in ALIASES[split] for packed in ("", ".gz")]
     found = next((folder / name for name in names if (folder / name).is_file()), None)
     if found is None and split != "test":

@@ -12,17 +12,18 @@ trained on is said in `pairs.py`; here a file whose form is broken is an error t
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
+from heedful.data.catalogue import CATALOGUE
+from heedful.data.json_text import parse_json
 from heedful.errors import DataError, nearest
-from heedful.schema import Config
+from heedful.schema import Config, Seed, Size
 from heedful.storage.reading import read_lines
 
 # Each form, and the options that belong to it.
@@ -38,27 +39,29 @@ NEEDED = {"source": "target", "folder": "languages", "builtin": "count"}  # of t
 ALIASES = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 
 Tag = Annotated[str, Field(pattern=r"^\S+$")]
-Column = Annotated[PositiveInt, Field(description="counted from 1, as `cut -f` does")]
+Column = Annotated[Size, Field(description="counted from 1, as `cut -f` does")]
+PairCount = Annotated[int, Field(ge=1, le=10**7)]  # of the grammar
+CorpusWeight = Annotated[float, Field(gt=0.0, le=1000.0)]
 
 
 class CorpusConfig(Config):
     """One corpus: exactly one of source + target, tsv, jsonl, folder or builtin, and the options of that form."""
 
-    source: str | None = None
-    target: str | None = None
-    tsv: str | None = None
-    columns: tuple[Column, Column] | None = None  # source, target; 1 and 2 when not given
-    jsonl: str | None = None
-    fields: tuple[str, str] | None = None  # source, target; a dot goes inside: "translation.en"
-    folder: str | None = None
-    languages: tuple[str, str] | None = None  # source, target
-    split: str | None = None  # "train" when not given
-    builtin: bool = False
-    count: PositiveInt | None = None  # how many pairs the grammar writes
-    seed: NonNegativeInt | None = None  # which ones; 0 when not given
-    weight: PositiveFloat = 1.0  # how often an epoch goes through the corpus
-    tag: Tag | None = None  # put in front of every source, with a space: "<2de>"
-    alignment: str | None = None  # a file of word links, "0-0 1-2" on line n for pair n; the built-in corpus has its own
+    source: str | None = None  # file of source sentences, one per line
+    target: str | None = None  # file of target sentences, one per line
+    tsv: str | None = None  # tab-separated file with both sides
+    columns: tuple[Column, Column] | None = None  # columns of source and target, counted from 1; default: 1 and 2
+    jsonl: str | None = None  # file with one JSON object per line
+    fields: tuple[str, str] | None = None  # fields of source and target; a dot goes inside: "translation.en"
+    folder: str | None = None  # folder of <split>.<language> files, plain or .gz
+    languages: tuple[str, str] | None = None  # source and target language, as in the names of the folder's files
+    split: str | None = None  # which split of the folder or the grammar; default: train
+    builtin: bool = False  # use sentences of the built-in English-Italian grammar
+    count: PairCount | None = None  # number of pairs that the grammar generates
+    seed: Seed | None = None  # seed of the grammar; default: 0
+    weight: CorpusWeight = 1.0  # how many times an epoch passes over this corpus
+    tag: Tag | None = None  # token prepended to every source sentence, such as "<2de>"
+    alignment: str | None = None  # file of word alignments, "0-0 1-2" per line; the grammar has its own
 
     @property
     def form(self) -> str:
@@ -82,6 +85,8 @@ class CorpusConfig(Config):
             raise ValueError(f"{form} is given without {needed}")
         if form == "builtin" and self.split not in (None, *ALIASES):
             raise ValueError(f"split is {self.split!r}, but builtin has: {', '.join(ALIASES)}")
+        if self.source is not None and self.target is not None and Path(self.source) == Path(self.target):
+            raise ValueError(f"source and target are both {self.source!r}; expected two files, one for each language")
         for option in ("columns", "fields", "languages"):
             sides = getattr(self, option)
             if sides and sides[0] == sides[1]:
@@ -125,20 +130,40 @@ def find_path(name: str) -> Path:
     path = Path(name).expanduser()
     if path.is_absolute() or path.exists():
         return path
-    roots = [Path("data"), *([Path(os.environ["HEED_DATA"])] if os.environ.get("HEED_DATA") else [])]
-    return next((root / path for root in roots if (root / path).exists()), path)
+    return next((root / path for root in data_roots() if (root / path).exists()), path)
+
+
+def data_roots() -> list[Path]:
+    """Where relative paths are looked up after the working directory."""
+    return [Path("data"), *([Path(os.environ["HEED_DATA"])] if os.environ.get("HEED_DATA") else [])]
+
+
+def find_folder(name: str) -> Path:
+    """As `find_path`, for a folder that must exist; else a DataError that says where it was looked for and what is near."""
+    path = find_path(name)
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise DataError(f"{path} is a file; expected a folder")
+    tried = "" if path.is_absolute() else f" here, in ./data or in $HEED_DATA ({os.environ.get('HEED_DATA') or 'not set'})"
+    raise DataError(f"there is no folder {str(path)!r}{tried}", hint=_hint_for_folder(path))
+
+
+def _hint_for_folder(path: Path) -> str:
+    if str(path) in CATALOGUE:
+        return f"`heed data get {path}` fetches this public corpus"
+    parents = [path.parent] if path.is_absolute() else [root / path.parent for root in (Path(), *data_roots())]
+    there = {str(entry): entry for parent in parents if parent.is_dir() for entry in parent.iterdir() if entry.is_dir()}
+    close = nearest(path.name, {entry.name for entry in there.values()} | CATALOGUE.keys())
+    folder = next((name for name, entry in there.items() if entry.name == close), None)
+    if close is None:
+        return "check the path; a relative one starts from the working directory, ./data or $HEED_DATA"
+    return f"did you mean {folder!r}?" if folder else f"did you mean {close!r}? `heed data get {close}` fetches it"
 
 
 def splits_in(folder: str, languages: tuple[str, str]) -> dict[str, tuple[Path, Path]]:
     """The splits that a folder has in both languages, by the name that the files bear."""
-    path = find_path(folder)
-    if not path.is_dir():
-        root = os.environ.get("HEED_DATA")
-        tried = f" here, in ./data or in $HEED_DATA ({root or 'not set'})" if not path.is_absolute() else ""
-        raise DataError(
-            f"{path} is a file; expected a folder" if path.exists() else f"there is no folder {str(path)!r}{tried}",
-            hint="`heed data list` names the public corpora, `heed data get NAME` fetches one",
-        )
+    path = find_folder(folder)
     found: dict[str, dict[str, Path]] = {}
     for file in sorted(path.iterdir(), reverse=True):  # train.en comes after train.en.gz, and so it is preferred
         split, _, language = file.name.removesuffix(".gz").rpartition(".")
@@ -204,15 +229,11 @@ def read_jsonl(corpus: CorpusConfig) -> Iterator[RawPair]:
     source, target = corpus.fields or ("source", "target")
     for line, raw in enumerate(read_lines(path), start=1):
         try:
-            record = json.loads(raw.decode())
+            text = raw.decode()
         except UnicodeDecodeError:
             yield RawPair(line, raw, raw)  # the bytes tell what is wrong with them
             continue
-        except (json.JSONDecodeError, RecursionError) as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deeply nested"
-            raise DataError(
-                f"{path} line {line} is not JSON: {reason}", hint="one JSON object a line, without blank lines"
-            ) from error
+        record = parse_json(text, f"{path} line {line}", hint="one JSON object a line, without blank lines")
         yield RawPair(
             line,
             *(field_of(record, field, f"{path} line {line}").encode("utf-8", "surrogatepass") for field in (source, target)),

@@ -13,14 +13,16 @@ The short forms on the left fill the splits that have no table of their own. The
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PlainSerializer, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
+from heedful.bounds import MAX_NUMBER
 from heedful.data.pairs import MAX_RATIO
-from heedful.data.sources import ALIASES, CorpusConfig, splits_in
+from heedful.data.sources import ALIASES, CorpusConfig, PairCount, splits_in
 from heedful.errors import ConfigError
-from heedful.schema import Config
+from heedful.schema import Config, Count, Size, ZeroOrSmallCount
 
 SPLITS = ("train", "valid", "test")
 
@@ -37,34 +39,36 @@ def as_typed(corpora: tuple[CorpusConfig, ...]) -> Any:
 
 Corpora = Annotated[tuple[CorpusConfig, ...], Field(min_length=1), BeforeValidator(one_or_more), PlainSerializer(as_typed)]
 
+MaxRatio = Annotated[float, Field(gt=1.0, le=MAX_NUMBER)]
+
 
 class Counts(Config):
     """How many pairs the grammar writes for each split; a split is chosen by a hash of the source, so none leak."""
 
-    train: PositiveInt = 20_000
-    valid: PositiveInt = 500
-    test: PositiveInt = 500
+    train: PairCount = 20_000  # training pairs
+    valid: PairCount = 500  # validation pairs
+    test: PairCount = 500  # test pairs
 
 
 class DataConfig(Config):
     """The corpora, what is done with pairs that look wrong, and how large a batch is."""
 
-    form: Literal["pairs"] = "pairs"
-    train: Corpora | None = None
-    valid: Corpora | None = None
-    test: Corpora | None = None
-    folder: str | None = None
-    languages: tuple[str, str] | None = None  # source, target
-    builtin: bool = False
-    counts: Counts | None = None
-    strict: bool = False  # a line that looks wrong stops the run instead of being counted and skipped
-    max_ratio: Annotated[float, Field(gt=1.0)] = MAX_RATIO  # characters of the longer side over those of the shorter one
-    drop_duplicates: bool = False  # of pairs that occur twice in training keep the first
-    drop_leaks: bool = False  # leave out of training what is also a source in valid or test
-    max_length: PositiveInt = 256  # tokens a side, the end token not counted; longer pairs are counted and left out
-    batch_tokens: PositiveInt = 4096  # rows x longest of either side, end token and padding counted
-    rung: PositiveInt = 1  # pad lengths to a multiple of this and fill batches up, so that few shapes occur; 1: never
-    prefetch: NonNegativeInt = 4  # batches prepared ahead in the background; 0 prepares each when it is asked for
+    form: Literal["pairs"] = "pairs"  # form of the data: sentence pairs
+    train: Corpora | None = None  # training corpora
+    valid: Corpora | None = None  # validation corpora
+    test: Corpora | None = None  # test corpora
+    folder: str | None = None  # folder of <split>.<language> files, plain or .gz
+    languages: tuple[str, str] | None = None  # source and target language, as in the names of the folder's files
+    builtin: bool = False  # use sentences of the built-in English-Italian grammar
+    counts: Counts | None = None  # number of pairs of each split that the grammar generates
+    strict: bool = False  # stop at a pair that looks wrong instead of skipping it
+    max_ratio: MaxRatio = MAX_RATIO  # maximum ratio of the lengths of both sides, in characters
+    drop_duplicates: bool = False  # keep only the first of identical training pairs
+    drop_leaks: bool = False  # remove training pairs whose source is also in valid or test
+    max_length: Size = 256  # maximum tokens per side, without the end token; longer pairs are left out
+    batch_tokens: Count = 4096  # maximum tokens per batch on either side, padding included
+    rung: Size = 1  # pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding
+    prefetch: ZeroOrSmallCount = 4  # batches prepared ahead in the background; 0: none
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -139,6 +143,8 @@ def splits_of_files(files: list[str]) -> Splits:
         if form and not waiting:
             corpora.append(CorpusConfig.model_validate({form: file}))
         elif waiting:
+            if Path(waiting[0]) == Path(file):
+                raise ConfigError(f"{file!r} is given as both source and target; expected two files, one for each language")
             corpora.append(CorpusConfig(source=waiting.pop(), target=file))
         else:
             waiting.append(file)

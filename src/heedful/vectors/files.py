@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from heedful.data.json_text import parse_json
 from heedful.errors import ConfigError, DataError
 from heedful.storage.reading import read_lines, unreadable
 from heedful.storage.writing import temporary_beside
@@ -105,12 +106,14 @@ def parse_line(line: bytes, place: str) -> tuple[str, NDArray[np.float32]]:
 def read_safetensors(path: Path) -> Vectors:
     try:
         with safe_open(path, "pt") as file:
-            words: list[str] = json.loads(file.metadata()["words"])
+            words: list[str] = parse_json(file.metadata()["words"], f"the list of words in {path}")
             values = file.get_tensor("vectors")
     except OSError as error:
         raise unreadable(path, error) from error
     except (SafetensorError, TypeError, KeyError, ValueError) as error:
         raise DataError(f"{path} is not a file of vectors ({error})", hint="heed vectors writes such files") from error
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise DataError(f"{path} is damaged: its words are not a list of texts")
     if len(words) != len(values):
         raise DataError(f"{path} is damaged: {len(words):,} words and {len(values):,} vectors")
     return Vectors(words, values)
