@@ -18,7 +18,7 @@ from claims.toys import Pair, write
 from heedful.build import Translator, load_translator
 from heedful.config import read_run
 from heedful.running import train_config
-from heedful.worker import as_changes
+from heedful.settings.toml import write_value
 
 VALID = 100  # pairs that the run itself looks at when it ends
 COMMON: dict[str, Any] = {
@@ -58,7 +58,12 @@ def learn(folder: Path, pairs: Sequence[Pair], model: Mapping[str, Any], *, step
     given = {name.replace("__", "."): value for name, value in also.items()}
     settings = COMMON | tables | every | {"training.steps": steps} | {f"model.{k}": v for k, v in model.items()} | given
     run = folder / "run"
-    train_config(read_run(None, as_changes(settings)).config, run, device="cpu", console=Console(quiet=True))
+    train_config(
+        read_run(None, [f"{name}={write_value(value)}" for name, value in settings.items()]).config,
+        run,
+        device="cpu",
+        console=Console(quiet=True),
+    )
     return load_translator(run, device="cpu")
 
 

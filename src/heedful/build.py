@@ -30,7 +30,7 @@ from heedful.text.tokenizer import Tokenizer
 from heedful.training import retention, run_folder
 from heedful.training.averaging import inference_weights
 from heedful.training.signals import interruptible
-from heedful.worker import Worker, as_changes
+from heedful.worker import Worker
 from heedful.writer import Writer
 
 Say = Callable[[str], None]
@@ -149,12 +149,12 @@ class Translator(Worker):
             raise ConfigError(
                 f"one text was given, {lines!r:.40}; expected a list of texts", hint="put it into brackets: [text]"
             )
-        return translate(self.system, lines, self.search(as_changes(search)))
+        return translate(self.system, lines, self.search_by_name(search))
 
     def inspect(self, text: str, target: str | None = None, **search: Any) -> Inspection:
         """What was looked at in a text and its translation, or the given one; a notebook shows it, `save` keeps it."""
         facts = [self.run.model.family, self.checkpoint.parent.parent.name]
-        return inspect(self.system, text, self.search(as_changes(search)), target, facts)
+        return inspect(self.system, text, self.search_by_name(search), target, facts)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored | None]:
         return score_pairs(self.system, sources, targets)
@@ -175,7 +175,7 @@ class Translator(Worker):
         >>> len(result.translations)
         2
         """
-        return evaluate(self.system, examples_from(examples), self.search(as_changes(search)), metrics, how=how)
+        return evaluate(self.system, examples_from(examples), self.search_by_name(search), metrics, how=how)
 
 
 def examples_from(given: Examples | tuple[Sequence[str], Sequence[str]]) -> Examples:

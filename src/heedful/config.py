@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field, NonNegativeInt, model_validator
+from pydantic import Field, model_validator
 
 from heedful.data.corpus_text import TextConfig
 from heedful.data.labelled import LabelledConfig
 from heedful.data.splits import DataConfig
 from heedful.models import ModelConfig
 from heedful.models.transformer import TransformerConfig
-from heedful.schema import Config, Problem, Untagged, blamed, plain, refuse
+from heedful.schema import Config, Problem, Seed, Untagged, blamed, plain, refuse, unused
 from heedful.search import SearchConfig
 from heedful.settings import MISSING, Settings, difference, read_settings
+from heedful.settings.given import OVERRIDE
 from heedful.settings.toml import write_toml
 from heedful.tasks import TaskConfig
 from heedful.tasks.guiding import guide_misfits
@@ -35,13 +36,20 @@ else:
 
 
 class Run(Config):
-    seed: NonNegativeInt = 1
+    seed: Seed = 1  # seed of all random numbers: initial weights, order of the data, dropout
     model: ModelConfig = TransformerConfig()
     task: TaskConfig = TranslationConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     data: Data
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = SearchConfig()
+
+    @property
+    def draws(self) -> bool:
+        """Whether two passes of the model in training differ: by dropout, by the noise of experts, or by gates."""
+        options = plain(self.model)
+        dropped = any(value for name, value in options.items() if name.endswith("dropout"))
+        return bool(dropped or options.get("experts") or self.training.gates.penalty)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Run:
@@ -61,6 +69,8 @@ class Run(Config):
             problems += [Problem(f"training.{name}", why) for name in ("compile", "capture") if getattr(self.training, name)]
         if isinstance(self.task, TranslationConfig):
             problems += guide_misfits(self.task.guided_alignment, self.data, self.tokenizer.dropout, self.training)
+            if self.task.r_drop and not self.draws:
+                problems += unused(self, {"task.r_drop": "every dropout of the model is 0, so that both passes are the same"})
         known = self.task.metrics
         if self.training.metric not in known:
             problems.append(Problem("training.metric", f"given {self.training.metric!r}, expected one of: {', '.join(known)}"))
@@ -68,8 +78,8 @@ class Run(Config):
         return self
 
 
-def read_run(path: Path | None, overrides: Sequence[str] = ()) -> Settings[Run]:
-    return read_settings(Run, path, overrides)
+def read_run(path: Path | None, overrides: Sequence[str] = (), *, origin: str = OVERRIDE) -> Settings[Run]:
+    return read_settings(Run, path, overrides, origin=origin)
 
 
 def as_toml(run: Run) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from heedful.schema import plain
 from heedful.search import SearchConfig
 from heedful.search.hypothesis import OPTIONS_OF
 from heedful.settings import read_settings
+from heedful.settings.given import ARGUMENT, OVERRIDE
 from heedful.settings.toml import write_value
 from heedful.tasks.translating import System
 
@@ -51,7 +52,7 @@ class Worker:
     def model(self) -> SequenceModel:
         return self.system.models[0]
 
-    def search(self, changes: Sequence[str] = ()) -> SearchConfig:
+    def search(self, changes: Sequence[str] = (), *, origin: str = OVERRIDE) -> SearchConfig:
         """The run's search with some options changed ("beam=5"); another method begins with its own defaults.
         An option that only another method has asks for that method."""
         given = dict(change.split("=", 1) for change in changes if "=" in change)
@@ -62,9 +63,17 @@ class Worker:
         if given.get("method", self.run.search.method).strip("\"'") != self.run.search.method:
             own = {name: value for name, value in own.items() if name not in OPTIONS_OF.get(self.run.search.method, ())}
         kept = [f"{name}={write_value(value)}" for name, value in own.items() if value is not None]
-        return read_settings(SearchConfig, None, [*kept, *changes]).config
+        return read_settings(SearchConfig, None, [*kept, *changes], origin=origin).config
+
+    def search_by_name(self, options: Mapping[str, Any]) -> SearchConfig:
+        """The run's search with the keyword arguments of a Python call: {"beam": 5}."""
+        return self.search([f"{name}={as_toml(name, value)}" for name, value in options.items()], origin=ARGUMENT)
 
 
-def as_changes(options: dict[str, Any]) -> list[str]:
-    """{"beam": 5} -> ["beam=5"]."""
-    return [f"{name}={write_value(value)}" for name, value in options.items()]
+def as_toml(name: str, value: object) -> str:
+    """The value of a keyword argument, as an override has it."""
+    try:
+        return write_value(value)
+    except (TypeError, ValueError):
+        kind = type(value).__name__
+        raise ConfigError(f"{ARGUMENT}: {name}: given a value of type {kind}, expected a number or a text") from None

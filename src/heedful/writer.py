@@ -9,13 +9,13 @@ from heedful.data.corpus_text import open_text, passages
 from heedful.errors import ConfigError
 from heedful.tasks.language_modelling import judge
 from heedful.tasks.writing import continuations, generate
-from heedful.worker import Worker, as_changes
+from heedful.worker import Worker
 
 
 class Writer(Worker):
     def generate(self, prompt: str = "", length: int = 200, **search: Any) -> list[str]:
         """The prompt and `length` more tokens; options of `SearchConfig` may be given by name. n_best: so many samples."""
-        return generate(self.system, prompt, length, self.search(as_changes(search)))
+        return generate(self.system, prompt, length, self.search_by_name(search))
 
     def score(self, prompt: str, endings: Sequence[str]) -> list[float]:
         """log p of each ending after the prompt: the likeliest answers a question that nobody trained for."""

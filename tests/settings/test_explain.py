@@ -109,13 +109,13 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
 
 WRONG = {
     "a wrong number": ("[training]\nsteps = 0\n", [], "x.toml:5: training.steps: given 0, expected a whole number > 0"),
-    "a fraction": ("", ["seed=1.5"], "command line: seed: given 1.5, expected a whole number"),
+    "a fraction": ("", ["seed=1.5"], "override: seed: given 1.5, expected a whole number"),
     "out of both bounds": (
         "",
         ["model={family='attention', dropout=1}"],
-        "command line: model.dropout: given 1, expected a number >= 0 and < 1",
+        "override: model.dropout: given 1, expected a number >= 0 and < 1",
     ),
-    "an infinite number": ("", ["training.rate=inf"], "command line: training.rate: given inf, expected a finite number"),
+    "an infinite number": ("", ["training.rate=inf"], "override: training.rate: given inf, expected a finite number"),
     "a flag for a number": (
         "[training]\nsteps = true\n",
         [],
@@ -126,27 +126,27 @@ WRONG = {
         [],
         "x.toml:6: model.heads.1: given true, expected a whole number > 0",
     ),
-    "a number for a flag": ("", ["data.strict=2"], "command line: data.strict: given 2, expected true or false"),
+    "a number for a flag": ("", ["data.strict=2"], "override: data.strict: given 2, expected true or false"),
     "a mistyped key": (
         "[model]\nfamily = 'attention'\npostion = 'none'\n",
         [],
         "x.toml:6: model.postion: unknown key\n\nhint: did you mean 'position'?",
     ),
-    "a mistyped table": ("", ["modle.dim=8"], "command line: modle: unknown key\n\nhint: did you mean 'model'?"),
+    "a mistyped table": ("", ["modle.dim=8"], "override: modle: unknown key\n\nhint: did you mean 'model'?"),
     "a key of several other tables": (
         "",
         ["note=x"],
-        "command line: note: unknown key; expected one of: model, data, training, seed",
+        "override: note: unknown key; expected one of: model, data, training, seed",
     ),
     "a key of another table": (
         "",
         ["training.strict=true"],
-        "command line: training.strict: unknown key; expected one of: steps, warmup, rate, schedule",
+        "override: training.strict: unknown key; expected one of: steps, warmup, rate, schedule",
     ),
     "a key without its table": (
         "",
         ["steps=3"],
-        "command line: steps: unknown key\n\nhint: did you mean 'training.steps'?",
+        "override: steps: unknown key\n\nhint: did you mean 'training.steps'?",
     ),
     "a key like no other": (
         "[training]\nzzz = 1\n",
@@ -161,29 +161,28 @@ WRONG = {
     "a choice in capitals": (
         "",
         ["training.schedule=LINEAR"],
-        "command line: training.schedule: given 'LINEAR', expected one of: constant, cosine, linear\n\n"
+        "override: training.schedule: given 'LINEAR', expected one of: constant, cosine, linear\n\n"
         "hint: did you mean 'linear'?",
     ),
     "a mistyped choice of an enum": (
         "",
         ["data.unit=token"],
-        "command line: data.unit: given 'token', expected one of: tokens, rows\n\nhint: did you mean 'tokens'?",
+        "override: data.unit: given 'token', expected one of: tokens, rows\n\nhint: did you mean 'tokens'?",
     ),
     "a mistyped choice beside a number": (
         "",
         ["data.every=epoc"],
-        "command line: data.every: given 'epoc', expected a whole number > 0 or 'epoch' or 'never'\n\n"
-        "hint: did you mean 'epoch'?",
+        "override: data.every: given 'epoc', expected a whole number > 0 or 'epoch' or 'never'\n\nhint: did you mean 'epoch'?",
     ),
     "a mistyped key of a dict": (
         "",
         ["model.family=attention", "model.sizes.encodr=3"],
-        "command line: model.sizes.encodr: unknown key; expected one of: encoder, decoder\n\nhint: did you mean 'encoder'?",
+        "override: model.sizes.encodr: unknown key; expected one of: encoder, decoder\n\nhint: did you mean 'encoder'?",
     ),
     "neither branch of a union": (
         "",
         ["model={family='attention', heads='many'}"],
-        "command line: model.heads: given 'many', expected a whole number > 0 or a list of whole numbers > 0",
+        "override: model.heads: given 'many', expected a whole number > 0 or a list of whole numbers > 0",
     ),
     "an item of a list": (
         "[model]\nfamily = 'attention'\nheads = [\n  4,\n  0,\n]\n",
@@ -206,22 +205,22 @@ WRONG = {
         [],
         "x.toml:7: model.heads: unknown key; expected one of: family, dim, cell",
     ),
-    "a scalar for a table": ("", ["training=3"], "command line: training: given 3, expected a table"),
+    "a scalar for a table": ("", ["training=3"], "override: training: given 3, expected a table"),
     "a scalar for a table or a list of them": (
         "",
         ["data.train=3"],
-        "command line: data.train: given 3, expected a table or a list of tables",
+        "override: data.train: given 3, expected a table or a list of tables",
     ),
-    "a table for a scalar": ("", ["seed.x=3"], "command line: seed: given a table, expected a whole number"),
+    "a table for a scalar": ("", ["seed.x=3"], "override: seed: given a table, expected a whole number"),
     "a string for a list": (
         "",
         ["data.names=en"],
-        "command line: data.names: given 'en', expected a list of one or more strings",
+        "override: data.names: given 'en', expected a list of one or more strings",
     ),
     "an empty list": (
         "",
         ["data.names=[]"],
-        "command line: data.names: given [], expected a list of one or more strings",
+        "override: data.names: given [], expected a list of one or more strings",
     ),
     "a list too short": (
         "languages = ['en']\n",
@@ -241,7 +240,7 @@ WRONG = {
     "a validator of one field": (
         "",
         ["training.warmup=3"],
-        "command line: training.warmup: given 3, expected an even number",
+        "override: training.warmup: given 3, expected an even number",
     ),
     "a validator of the whole": ("", ["training.steps=4"], "x.toml: training.warmup is longer than training.steps"),
     "an option without effect": (
@@ -265,7 +264,7 @@ def test_what_the_command_line_leaves_without_effect_is_dropped_from_the_file(re
     text = CORPUS + "[model]\nfamily = 'attention'\nspan = 'local'\nwindow = 8\n"
     assert "model.window" in flatten(plain(read(text).config))
     assert "model.window" not in flatten(plain(read(text, "model.span=full").config))
-    with pytest.raises(ConfigError, match=r"command line: model.window: given 9, but has no effect"):
+    with pytest.raises(ConfigError, match=r"override: model.window: given 9, but has no effect"):
         read(text, "model.span=full", "model.window=9")  # what was typed is not dropped
     with pytest.raises(ConfigError, match=r"x.toml:6: model.window: given 8, but has no effect"):
         read(CORPUS + "[model]\nfamily = 'attention'\nwindow = 8\n", "seed=2")  # nor what had none before
@@ -293,7 +292,7 @@ wieght = 2
         read(text, "training.warmup=3", "nonsense", "data.strict=maybe", "data.every=0")
     assert (
         str(caught.value)
-        == """13 problems in x.toml and on the command line:
+        == """13 problems in x.toml and in the overrides:
   x.toml:1: seed: given 'x', expected a whole number
   x.toml:5: model.heads: given 4, expected a divisor of dim = 30
   x.toml:5: model.heads: given 7, expected a divisor of dim = 30
@@ -303,21 +302,21 @@ wieght = 2
   x.toml:10: training.stepps: unknown key; did you mean 'steps'?
   x.toml:11: data.train.0.target: missing, expected a string
   x.toml:16: data.train.1.wieght: unknown key; did you mean 'weight'?
-  command line: given 'nonsense', expected key=value, as in training.steps=200; did you mean 'nonsense=VALUE'?
-  command line: data.strict: given 'maybe', expected true or false
-  command line: data.every: given 0, expected a whole number > 0 or 'epoch' or 'never'
-  command line: training.warmup: given 3, expected an even number"""
+  override: given 'nonsense', expected key=value, as in training.steps=200; did you mean 'nonsense=VALUE'?
+  override: data.strict: given 'maybe', expected true or false
+  override: data.every: given 0, expected a whole number > 0 or 'epoch' or 'never'
+  override: training.warmup: given 3, expected an even number"""
     )
 
 
 def test_without_a_file_what_is_missing_is_missing_on_the_command_line() -> None:
     with pytest.raises(ConfigError) as caught:
         read_settings(Run, None, [])
-    assert str(caught.value) == "command line: data: missing, expected a table"
+    assert str(caught.value) == "override: data: missing, expected a table"
     with pytest.raises(ConfigError) as caught:
         read_settings(Run, None, ["data.train.weight=2"])
     assert str(caught.value) == (
-        "2 problems on the command line:\n"
-        "  command line: data.train.source: missing, expected a string\n"
-        "  command line: data.train.target: missing, expected a string"
+        "2 problems in the overrides:\n"
+        "  override: data.train.source: missing, expected a string\n"
+        "  override: data.train.target: missing, expected a string"
     )

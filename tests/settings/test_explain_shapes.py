@@ -25,12 +25,12 @@ def test_tables_of_an_untagged_union_are_told_apart_by_their_keys() -> None:
         corpus: Files | Table
 
     for override, message in {
-        "corpus={tsv='a', column=[1, 2]}": "command line: corpus.column: unknown key\n\nhint: did you mean 'columns'?",
-        "corpus={target='a'}": "command line: corpus.source: missing, expected a string",
+        "corpus={tsv='a', column=[1, 2]}": "override: corpus.column: unknown key\n\nhint: did you mean 'columns'?",
+        "corpus={target='a'}": "override: corpus.source: missing, expected a string",
         "corpus={tsv='a', columns=[1]}": (
-            "command line: corpus.columns: given [1], expected a list of 2 values: a whole number, a string"
+            "override: corpus.columns: given [1], expected a list of 2 values: a whole number, a string"
         ),
-        "corpus={tsv='a', columns=[1, 2]}": "command line: corpus.columns.1: given 2, expected a string",
+        "corpus={tsv='a', columns=[1, 2]}": "override: corpus.columns.1: given 2, expected a string",
     }.items():
         with pytest.raises(ConfigError) as caught:
             read_settings(Either, None, [override])
@@ -50,13 +50,13 @@ def test_tables_with_an_undeclared_tag_are_told_apart_by_it() -> None:
         schedule: Cosine | Linear | str = "none"
 
     for override, message in {
-        "schedule={kind='linear', peak=3}": "command line: schedule.peak: unknown key; expected one of: kind, slope",
+        "schedule={kind='linear', peak=3}": "override: schedule.peak: unknown key; expected one of: kind, slope",
         "schedule={kind='linaer'}": (
-            "command line: schedule.kind: given 'linaer', expected one of: cosine, linear\n\nhint: did you mean 'linear'?"
+            "override: schedule.kind: given 'linaer', expected one of: cosine, linear\n\nhint: did you mean 'linear'?"
         ),
-        "schedule={kind=[1]}": "command line: schedule.kind: given [1], expected one of: cosine, linear",
-        "schedule={slope=9}": ("command line: schedule.slope: given 9, expected a whole number >= 8 that is a multiple of 8"),
-        "schedule=[1]": "command line: schedule: given [1], expected a table or a string",
+        "schedule={kind=[1]}": "override: schedule.kind: given [1], expected one of: cosine, linear",
+        "schedule={slope=9}": ("override: schedule.slope: given 9, expected a whole number >= 8 that is a multiple of 8"),
+        "schedule=[1]": "override: schedule: given [1], expected a table or a string",
     }.items():
         with pytest.raises(ConfigError) as caught:
             read_settings(Either, None, [override])
@@ -72,9 +72,9 @@ def test_a_config_that_holds_itself_is_explained_too() -> None:
     with pytest.raises(ConfigError) as caught:
         read_settings(Tree, None, ["left.left.size=0", "zzz=1"])
     assert str(caught.value) == (
-        "2 problems on the command line:\n"
-        "  command line: left.left.size: given 0, expected a whole number > 0\n"
-        "  command line: zzz: unknown key; expected one of: left, size"
+        "2 problems in the overrides:\n"
+        "  override: left.left.size: given 0, expected a whole number > 0\n"
+        "  override: zzz: unknown key; expected one of: left, size"
     )
 
 
@@ -88,4 +88,4 @@ def test_a_wrong_item_is_told_once_though_without_it_the_list_would_be_too_short
     }.items():
         with pytest.raises(ConfigError) as caught:
             read_settings(Stack, None, [f"layers={given}"])
-        assert str(caught.value) == f"command line: {expected}"
+        assert str(caught.value) == f"override: {expected}"

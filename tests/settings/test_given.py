@@ -38,29 +38,29 @@ WRONG = {
     "no equals sign": (
         "",
         ["seed"],
-        "command line: given 'seed', expected key=value, as in training.steps=200\n\nhint: did you mean 'seed=VALUE'?",
+        "override: given 'seed', expected key=value, as in training.steps=200\n\nhint: did you mean 'seed=VALUE'?",
     ),
     "dashes": (
         "",
         ["--seed=3"],
-        "command line: given '--seed=3', expected key=value, as in training.steps=200\n\nhint: did you mean 'seed=3'?",
+        "override: given '--seed=3', expected key=value, as in training.steps=200\n\nhint: did you mean 'seed=3'?",
     ),
-    "no key": ("", ["=3"], "command line: given '=3', expected key=value, as in training.steps=200"),
-    "no value": ("", ["seed="], "command line: seed: given nothing after '=', expected a value"),
+    "no key": ("", ["=3"], "override: given '=3', expected key=value, as in training.steps=200"),
+    "no value": ("", ["seed="], "override: seed: given nothing after '=', expected a value"),
     "through a scalar": (
         "",
         ["data.train.source.name=c.txt"],
-        "command line: data.train.source.name: given 'c.txt', but data.train.source is 'a.txt', not a table (x.toml:2)",
+        "override: data.train.source.name: given 'c.txt', but data.train.source is 'a.txt', not a table (x.toml:2)",
     ),
-    "through a scalar of the command line": (
+    "through a scalar of the override": (
         "",
         ["seed=3", "seed.x=4"],
-        "command line: seed.x: given '4', but seed is 3, not a table (command line)",
+        "override: seed.x: given '4', but seed is 3, not a table (override)",
     ),
     "an item that is not there": (
         "",
         ["data.names=[a]", "data.names.1=b"],
-        "command line: data.names.1: given 'b', but data.names is a list of 1, with items numbered from 0 (command line)",
+        "override: data.names.1: given 'b', but data.names is a list of 1, with items numbered from 0 (override)",
     ),
     "text without quotes": (
         "weight = much # or not\n",

@@ -110,32 +110,35 @@ def test_every_leaf_knows_where_it_came_from(read: Read) -> None:
     assert set(settings.origins) == set(flatten(plain(settings.config)))
     assert {leaf: origin for leaf, origin in settings.origins.items() if origin != "default"} == {
         "model.family": "file x.toml:1",
-        "model.dim": "command line",
+        "model.dim": "override",
         "data.train.source": "file x.toml:5",
         "data.train.target": "file x.toml:5",
         "data.strict": "file x.toml:6",
         "data.valid.0.source": "file x.toml:8",
         "data.valid.0.target": "file x.toml:9",
-        "data.valid.0.weight": "command line",
+        "data.valid.0.weight": "override",
     }
 
 
 def test_a_table_replaced_on_the_command_line_no_longer_comes_from_the_file(read: Read) -> None:
     settings = read(CORPUS + "[training]\nsteps = 7\nwarmup = 2\n", "training={steps = 20}")
     assert settings.config.training == Training(steps=20, warmup=10)
-    assert settings.origins["training.steps"] == "command line"
+    assert settings.origins["training.steps"] == "override"
     assert settings.origins["training.warmup"] == "default"
 
 
 def test_settings_are_shown_aligned_and_read_back_as_the_same_config(read: Read) -> None:
     settings = read(CORPUS + "[model]\nfamily = 'recurrent'\ndim = 256\n", "training.steps=200")
     lines = show(settings)
-    assert lines[:3] == [
-        'model.family = "recurrent"         # file x.toml:5',
-        "model.dim = 256                    # file x.toml:6",
-        'model.cell = "gru"                 # default',
+    assert lines[:6] == [
+        'model.family = "recurrent"                # file x.toml:5',
+        "    # one of: attention, recurrent",
+        "model.dim = 256                           # file x.toml:6",
+        "    # a whole number > 0",
+        'model.cell = "gru"                        # default',
+        "    # one of: gru, lstm",
     ]
-    assert "# data.train.languages is not set  # default" in lines
+    assert "# data.train.languages is not set         # default" in lines
     assert Run.model_validate(tomllib.loads("\n".join(lines))) == settings.config
 
 

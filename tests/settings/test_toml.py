@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.settings.toml import WIDTH, key_lines, split_key, write_key, write_toml, write_value
+from heedful.settings.toml import (
+    WIDTH,
+    TomlError,
+    TooDeep,
+    key_lines,
+    parse_toml,
+    split_key,
+    write_key,
+    write_toml,
+    write_value,
+)
 
 keys = st.text(min_size=0, max_size=6) | st.sampled_from(["a", "b", "a-b", "1", "a.b", 'q"q', "x y"])
 scalars = (
@@ -197,3 +207,38 @@ def _has(value: Any, path: tuple[str, ...]) -> bool:
         else:
             return False
     return True
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a = 1\nb = " + "[" * 50 + "]" * 50, 2),
+        ("a = " + "{a = " * 50 + "1" + "}" * 50, 1),
+        ("x = 1\n" + ".".join("a" * 40) + " = 1", 2),
+        (" . ".join(['"a b"'] * 40) + " = 1", 1),
+        ("\n".join(f"[{'.'.join('a' * 20)}]\n{'.'.join('b' * 20)} = 1" for _ in range(1)), 1),
+        ("[" * 100_000, 1),
+        ("a." * 100_000 + "a = 1", 1),
+    ],
+)
+def test_deep_nesting_is_refused_at_once(text: str, line: int) -> None:
+    with pytest.raises(TooDeep, match="nested deeper than 32 levels") as caught:
+        parse_toml(text)
+    assert caught.value.line == line
+
+
+def test_brackets_and_dots_in_strings_and_comments_do_not_count() -> None:
+    deep, dots = "[" * 100, ".".join("a" * 100)
+    text = f'a = "{deep}" # {deep}\nb = """\n{dots} = 1\n{deep}"""\nc = \'{dots}\'\nd = [[1], [2]]\n'
+    assert parse_toml(text) == {"a": deep, "b": f"{dots} = 1\n{deep}", "c": dots, "d": [[1], [2]]}
+
+
+def test_a_number_of_thousands_of_digits_is_refused_with_its_place() -> None:
+    with pytest.raises(TomlError, match="a number has thousands of digits") as caught:
+        parse_toml("a = 1\nb = " + "1" * 5000)
+    assert (caught.value.line, caught.value.column) == (2, 5)
+
+
+def test_a_key_with_a_wrong_escape_is_no_key() -> None:
+    assert split_key('"\\q"') is None
+    assert split_key('a."b c"') == ("a", "b c")

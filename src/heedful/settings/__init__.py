@@ -1,8 +1,10 @@
-"""Settings: a TOML file and overrides from the command line become one checked config that knows its origins.
+"""Settings: a TOML file and overrides become one checked config that knows its origins.
 
     read_settings(Run, Path("recipes/x.toml"), ["training.steps=200"])
         .config                      the checked Run
-        .origins["training.steps"]   "command line"; "file x.toml:12" and "default" are the others
+        .origins["training.steps"]   "override"; "file x.toml:12" and "default" are the others
+
+Commands pass `origin="command line"`, so that messages name where the user wrote the value.
 
 One ConfigError reports all problems, each with its place, its dotted path, what was given and what is allowed.
 """
@@ -10,6 +12,7 @@ One ConfigError reports all problems, each with its place, its dotted path, what
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -21,13 +24,27 @@ from pydantic import ValidationError
 from heedful.errors import ConfigError
 from heedful.schema import Config, Problem, plain
 from heedful.settings.explain import explain, mark_flags
-from heedful.settings.given import Given, Parts, Place, parse_value, put, read_file, read_given, take
-from heedful.settings.remarks import every_config, remark_on, remarks
-from heedful.settings.toml import split_key, write_key, write_value
+from heedful.settings.given import (
+    ARGUMENT,
+    COMMAND_LINE,
+    OVERRIDE,
+    Given,
+    Parts,
+    Place,
+    parse_value,
+    put,
+    read_file,
+    read_given,
+    take,
+)
+from heedful.settings.kinds import describe
+from heedful.settings.remarks import every_config, kind_of, remark_on, remarks
+from heedful.settings.toml import split_key, spread, write_key
 
 ConfigType = TypeVar("ConfigType", bound=Config)
 
-COMMENT_COLUMN = 60  # `show` aligns the origins, but not further to the right than this
+OVERRIDDEN = {COMMAND_LINE: "on the command line", OVERRIDE: "in the overrides", ARGUMENT: "in the arguments"}
+SHOWN_WIDTH, ORIGIN_COLUMN = 80, 40  # of what `show` writes
 
 
 @dataclass(frozen=True)
@@ -44,27 +61,47 @@ class Missing:
 MISSING = Missing()  # in a difference: this side has no such leaf
 
 
-def read_settings(schema: type[ConfigType], path: Path | None, overrides: Sequence[str] = ()) -> Settings[ConfigType]:
-    given, malformed = read_given(path, overrides)
+def read_settings(
+    schema: type[ConfigType], path: Path | None, overrides: Sequence[str] = (), *, origin: str = OVERRIDE
+) -> Settings[ConfigType]:
+    given, malformed = read_given(path, overrides, origin)
     config, refused = _check(schema, given)
-    problems = [(Place(None), problem) for problem in malformed]
+    problems = [(Place(None, origin=origin), problem) for problem in malformed]
     problems += [(given.place(_parts(problem.path)), problem) for problem in refused]
     if config is None or problems:
         raise _report(path, problems)
     return Settings(config, {leaf: _origin(given, _parts(leaf)) for leaf in flatten(plain(config))})
 
 
-def show(settings: Settings[ConfigType]) -> list[str]:
-    """One line a leaf, in TOML, with its origin and what it means as a comment:
-    `model.window = 8   # file multi30k.toml:12; restricted self-attention: how many tokens one sees; 0: all`."""
-    leaves = flatten(plain(settings.config))
-    lines = {
-        leaf: f"# {leaf} is not set" if value is None else f"{leaf} = {write_value(value)}" for leaf, value in leaves.items()
-    }
-    width = min(max(map(len, lines.values()), default=0), COMMENT_COLUMN)
-    meant = {leaf: remark_on(settings.config, _parts(leaf)) for leaf in lines}
-    said = {leaf: "; ".join(filter(None, (settings.origins[leaf], meant[leaf]))) for leaf in lines}
-    return [f"{line:<{width}}  # {said[leaf]}" for leaf, line in lines.items()]
+def show(settings: Settings[ConfigType], *, every: bool = False) -> list[str]:
+    """Every option in TOML with its origin, and below it what it means and which values it takes, as comments:
+
+    model.window = 8                        # file multi30k.toml:12
+        # restricted self-attention: number of tokens attended to; 0: all
+        # a whole number from 0 to 1,000,000
+
+    Options without effect beside the others are left out, unless `every` is set.
+    """
+    tree = settings.config.model_dump(mode="json") if every else plain(settings.config)
+    lines: list[str] = []
+    for leaf, value in flatten(tree).items():
+        option = f"# {leaf} is not set" if value is None else f"{leaf} = {spread(value, SHOWN_WIDTH - len(leaf) - 3)}"
+        origin = f"# {settings.origins.get(leaf, 'default')}"
+        fits = max(len(option.rpartition("\n")[2]), ORIGIN_COLUMN) + 2 + len(origin) <= SHOWN_WIDTH
+        lines += f"{option:<{ORIGIN_COLUMN}}  {origin}".splitlines() if fits else [*option.splitlines(), f"    {origin}"]
+        lines += [line for text in about(settings.config, leaf) for line in _comment(text)]
+    return lines
+
+
+def about(config: Config, leaf: str) -> list[str]:
+    """What an option means, as far as its code says, and which values it takes."""
+    parts = _parts(leaf)
+    kind = kind_of(config, parts)
+    return [text for text in (remark_on(config, parts), None if kind is None else describe(kind)) if text]
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, SHOWN_WIDTH, initial_indent="    # ", subsequent_indent="    #   ", break_on_hyphens=False)
 
 
 def difference(a: Mapping[str, object], b: Mapping[str, object]) -> list[tuple[str, object, object]]:
@@ -131,7 +168,7 @@ def _check(schema: type[ConfigType], given: Given) -> tuple[ConfigType | None, l
 def _let_go(
     schema: type[ConfigType], given: Given, config: ConfigType | None, problems: list[Problem]
 ) -> tuple[ConfigType | None, list[Problem]]:
-    """Drop those options of the file that the command line has left without effect: it has no way to remove a key."""
+    """Drop those options of the file that an override has left without effect: it has no way to remove a key."""
     idle = {problem.path for problem in problems if problem.idle and given.place(_parts(problem.path)).path is not None}
     if given.path is None or not given.overrides or not idle:
         return config, problems
@@ -160,6 +197,6 @@ def _report(path: Path | None, problems: Sequence[tuple[Place, Problem]]) -> Con
     hints = [f"did you mean {problem.suggestion!r}?" if problem.suggestion else None for _, problem in ordered]
     if len(ordered) == 1:
         return ConfigError(lines[0], hints[0])
-    places = {"on the command line" if place.path is None else f"in {path}": None for place, _ in ordered}
+    places = {OVERRIDDEN[place.origin] if place.path is None else f"in {path}": None for place, _ in ordered}
     listed = [f"  {line}; {hint}" if hint else f"  {line}" for line, hint in zip(lines, hints, strict=True)]
     return ConfigError("\n".join([f"{len(ordered)} problems {' and '.join(places)}:", *listed]))

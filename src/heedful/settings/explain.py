@@ -132,6 +132,9 @@ def _unexpected(spot: Spot) -> Problem:
 def _unknown_key(spot: Spot, name: str) -> Problem:
     path = (*spot.path, name)
     names = list(fields(spot.kind))
+    if not names and name.isdigit():  # data.train.0.source, where data.train is one table
+        table = write_key(spot.path)
+        return Problem(write_key(path), f"{table} is one table, not a list; write {table}.KEY=VALUE without the number")
     # A key without its table, as in steps=200, is most likely the one key of that name somewhere below.
     below = {key for key in keys(spot.schema) if key[-1] == name} if not spot.path else set()
     suggestion = _suggest(name, names) or (write_key(below.pop()) if len(below) == 1 else None)

@@ -1,35 +1,37 @@
-"""What was given: the values of a TOML file, changed by `key=value` from the command line, and the place of each.
+"""What was given: the values of a TOML file, changed by `key=value` overrides, and the place of each.
 
     training.steps=200   model.heads=[4,4,8]   data.train.source=a.txt   data.train.0.weight=2
 
-A value is read as TOML where it is TOML, else it is the text itself. Nothing is checked against a schema here.
+A value is read as TOML where it is TOML, else it is the text itself. Nothing is checked against a schema here. Overrides come
+from the command line or from a Python call; their origin is named in messages.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from heedful.errors import ConfigError, nearest
 from heedful.schema import Problem, written
-from heedful.settings.toml import key_lines, split_key, write_key
+from heedful.settings.toml import MAX_DEPTH, TomlError, TooDeep, key_lines, parse_toml, split_key, write_key
 
 Parts = tuple[str, ...]  # a dotted path, split
 
 EXAMPLE = "training.steps=200"
+COMMAND_LINE, OVERRIDE, ARGUMENT = "command line", "override", "argument"  # where an override may come from
 
 
 @dataclass(frozen=True)
 class Place:
-    path: Path | None  # None is the command line
+    path: Path | None  # None is an override
     line: int | None = None
+    origin: str = OVERRIDE
 
     def __str__(self) -> str:
         if self.path is None:
-            return "command line"
+            return self.origin
         return f"{self.path}:{self.line}" if self.line else str(self.path)
 
 
@@ -38,19 +40,20 @@ class Given:
     path: Path | None
     tree: dict[str, object]
     lines: dict[Parts, int] = field(default_factory=dict)  # of the file's keys
-    overrides: dict[Parts, str] = field(default_factory=dict)  # the texts of the command line
+    overrides: dict[Parts, str] = field(default_factory=dict)  # their texts
+    origin: str = OVERRIDE  # of the overrides
 
     def place(self, parts: Parts) -> Place:
         """Where this path, or the nearest table around it, was written."""
         heads = [parts[:length] for length in range(len(parts), 0, -1)]
         if any(head in self.overrides for head in heads):
-            return Place(None)
+            return Place(None, origin=self.origin)
         for head in heads:
             if head in self.lines:
                 return Place(self.path, self.lines[head])
             if any(other[: len(head)] == head for other in self.overrides):
-                return Place(None)
-        return Place(self.path)
+                return Place(None, origin=self.origin)
+        return Place(self.path, origin=self.origin)
 
     def find(self, parts: Parts) -> Parts | None:
         """How a path of the checked config was written: shorter where the schema unfolded a value; None if it was not."""
@@ -69,9 +72,9 @@ class Given:
         return found
 
 
-def read_given(path: Path | None, overrides: Sequence[str]) -> tuple[Given, list[Problem]]:
+def read_given(path: Path | None, overrides: Sequence[str], origin: str) -> tuple[Given, list[Problem]]:
     """The file with the overrides put in, and what is wrong with the overrides' form."""
-    given = read_file(path) if path else Given(None, {})
+    given = replace(read_file(path) if path else Given(None, {}), origin=origin)
     return given, [problem for text in overrides if (problem := _override(given, text))]
 
 
@@ -89,18 +92,20 @@ def read_file(path: Path) -> Given:
         byte = error.object[error.start]
         raise ConfigError(f"{path}:{line}: byte 0x{byte:02x} is not UTF-8; expected settings in TOML") from None
     try:
-        return Given(path, tomllib.loads(text), key_lines(text))
-    except tomllib.TOMLDecodeError as error:
-        raise _bad_syntax(path, text, str(error)) from None
+        return Given(path, parse_toml(text), key_lines(text))
+    except TomlError as error:
+        raise _bad_syntax(path, text, error) from None
 
 
 def parse_value(text: str) -> object:
     """A TOML value where the text is one, else the text itself; a shell leaves [en,de] of ["en","de"]."""
     try:
-        parsed: dict[str, object] = tomllib.loads(f"value = {text}")
+        parsed = parse_toml(f"value = {text}")
         if list(parsed) == ["value"]:
             return parsed["value"]
-    except tomllib.TOMLDecodeError:
+    except TooDeep:
+        raise
+    except TomlError:
         pass
     words = re.fullmatch(r"\[([^\[\]{}\"']+)\]", text)
     return [parse_value(word.strip()) for word in words[1].split(",")] if words else text
@@ -130,18 +135,25 @@ def take(tree: object, parts: Parts) -> None:
 
 def _override(given: Given, text: str) -> Problem | None:
     """Put one `key=value` into the tree, or say why it cannot be done."""
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        return Problem("", f"given {text!r:.80}, expected text in UTF-8")
     key, equals, value = (piece.strip() for piece in text.partition("="))
     parts = split_key(key)
     if not equals or parts is None or key.startswith("-"):
         bare = key.lstrip("-")
         suggestion = f"{bare}={value or 'VALUE'}" if split_key(bare) else None
-        return Problem("", f"given {text!r}, expected key=value, as in {EXAMPLE}", suggestion)
+        return Problem("", f"given {written(text)}, expected key=value, as in {EXAMPLE}", suggestion)
+    if len(parts) > MAX_DEPTH:
+        return Problem("", f"given a key of {len(parts):,} parts, expected at most {MAX_DEPTH}")
     if not value:
         return Problem(key, "given nothing after '=', expected a value")
     if obstacle := _obstacle(given.tree, parts):
         blocked, found = obstacle
-        return Problem(key, f"given {value!r}, but {write_key(blocked)} is {found} ({given.place(blocked)})")
-    put(given.tree, parts, parse_value(value))
+        return Problem(key, f"given {written(value)}, but {write_key(blocked)} is {found} ({given.place(blocked)})")
+    try:
+        put(given.tree, parts, parse_value(value))
+    except TooDeep as error:
+        return Problem(key, f"given {written(value)}, which is {error.reason}")
     given.overrides[parts] = value
     return None
 
@@ -162,16 +174,11 @@ def _obstacle(tree: object, parts: Parts) -> tuple[Parts, str] | None:
     return None
 
 
-def _bad_syntax(path: Path, text: str, message: str) -> ConfigError:
-    found = re.fullmatch(r"(?P<reason>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", message)
-    assert found, f"tomllib says it otherwise now: {message!r}"
-    lines = text.splitlines() or [""]
-    line = int(found["line"] or len(lines))
-    column = int(found["column"] or len(lines[-1]) + 1)
-    reason = found["reason"][0].lower() + found["reason"][1:]
-    before, after = lines[line - 1][: column - 1].strip(), lines[line - 1][column - 1 :].partition("#")[0].strip()
+def _bad_syntax(path: Path, text: str, error: TomlError) -> ConfigError:
+    line = (text.splitlines() or [""])[error.line - 1]
+    before, after = line[: error.column - 1].strip(), line[error.column - 1 :].partition("#")[0].strip()
     hint = None
-    if found["reason"] == "Invalid value" and re.fullmatch(r"[A-Za-z./~][^\"']*", after):
+    if error.reason == "invalid value" and re.fullmatch(r"[A-Za-z./~][^\"']*", after):
         is_flag = after.lower() in ("true", "false")
         hint = f"write {before} {after.lower()}" if is_flag else f'text stands in quotes: {before} "{after}"'
-    return ConfigError(f"{path}:{line}:{column}: not valid TOML: {reason}", hint)
+    return ConfigError(f"{path}:{error.line}:{error.column}: not valid TOML: {error.reason}", hint)

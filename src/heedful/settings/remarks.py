@@ -1,8 +1,8 @@
 """What an option means, in the words that stand beside it in the code:
 
-    window: NonNegativeInt = 0  # restricted self-attention: how many tokens one sees; 0: all
+    window: ZeroOrSize = 0  # restricted self-attention: number of tokens attended to; 0: all
 
-so that nothing has to be said twice, and `heed config show` and the JSON Schema say what the code says.
+`heed config show` and the JSON Schema show the same words.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import textwrap
 import tokenize
 from collections.abc import Iterator
 from functools import cache
+from typing import Any, Literal
 
 from heedful.schema import Config
+from heedful.settings import kinds
 
 
 @cache
@@ -51,10 +53,27 @@ def fields(tree: ast.ClassDef) -> Iterator[tuple[str, range]]:
 
 
 def remark_on(config: object, parts: tuple[str, ...]) -> str | None:
-    """What is said of the option at the end of this path."""
+    """The explanation of the option at the end of this path."""
+    owner = owner_of(config, parts)
+    return remarks(type(owner)).get(parts[-1]) if owner else None
+
+
+def kind_of(config: object, parts: tuple[str, ...]) -> Any:
+    """The type of the option at the end of this path; for the tag of a union of tables, with the tags of all of them."""
+    owner = owner_of(config, parts)
+    kind = kinds.fields(type(owner)).get(parts[-1]) if owner else None
+    if len(parts) < 2 or len(kinds.choices(kind)) != 1:
+        return kind
+    tables = kinds.branches(kind_of(config, parts[:-1]))
+    tags = tuple(tag for table in tables for tag in kinds.choices(kinds.fields(table).get(parts[-1])))
+    return Literal[tags] if tags else kind
+
+
+def owner_of(config: object, parts: tuple[str, ...]) -> Config | None:
+    """The config that has the option at the end of this path."""
     for part in parts[:-1]:
         config = config[int(part)] if isinstance(config, list | tuple) else getattr(config, part, None)
-    return remarks(type(config)).get(parts[-1]) if isinstance(config, Config) else None
+    return config if isinstance(config, Config) else None
 
 
 def every_config(schema: type[Config] = Config) -> Iterator[type[Config]]:

@@ -1,8 +1,10 @@
-"""Writing TOML, and finding the line on which a key stands; reading values is the standard library's `tomllib`.
+"""Reading and writing TOML, and finding the line on which a key stands.
 
-    tomllib.loads(write_toml(tree)) == tree        for trees of TOML types; a key whose value is None is left out
+    parse_toml(write_toml(tree)) == tree        for trees of TOML types; a key whose value is None is left out
 
-A table's own keys come first, then its tables as [a.b] and its lists of tables as [[a.b]], in the order of the mapping.
+Reading is the standard library's `tomllib`, behind a limit on nesting: without it, a file of some thousand brackets or dots
+exhausts the stack or takes hours. A table's own keys come first, then its tables as [a.b] and its lists of tables as
+[[a.b]], in the order of the mapping.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 
 WIDTH = 100  # a longer list is written one item a line
+MAX_DEPTH = 32  # tables and lists inside each other, and parts of a dotted key
 
 ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
@@ -24,6 +27,42 @@ TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?""""{0,2}' + r"|'''.*?''''{0,2}" + r'|"(?:\\.|[^"\\\n])*"' + r"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]",
     re.DOTALL,
 )
+
+DEEP_KEY = re.compile(rf"(?<![A-Za-z0-9_-])(?:[A-Za-z0-9_-]++[ \t]*+\.[ \t]*+){{{MAX_DEPTH}}}")
+MANY_DIGITS = re.compile(r"[0-9](?:_?[0-9]){4000}")
+POSITION = re.compile(r"(?P<reason>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL)
+
+
+class TomlError(ValueError):
+    """Why a text cannot be read as TOML, and where; lines and columns count from 1."""
+
+    def __init__(self, reason: str, line: int, column: int) -> None:
+        super().__init__(reason)
+        self.reason, self.line, self.column = reason, line, column
+
+
+class TooDeep(TomlError):
+    """Tables, lists or keys are nested deeper than `MAX_DEPTH`."""
+
+
+def parse_toml(text: str) -> dict[str, object]:
+    """The tables of a TOML text. Whatever is wrong with it is a TomlError."""
+    if (position := _too_deep(text)) is not None:
+        raise _error(TooDeep, f"nested deeper than {MAX_DEPTH} levels", text, position)
+    try:
+        tree: dict[str, object] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = POSITION.fullmatch(str(error))
+        assert found, f"tomllib has changed its messages: {error}"
+        reason, lines = found["reason"][0].lower() + found["reason"][1:], text.splitlines() or [""]
+        line, column = int(found["line"] or len(lines)), int(found["column"] or len(lines[-1]) + 1)
+        raise TomlError(reason, line, column) from None
+    except ValueError:  # Python refuses to read an integer of thousands of digits
+        many = MANY_DIGITS.search(text)
+        raise _error(TomlError, "a number has thousands of digits", text, many.start() if many else 0) from None
+    if _depth(tree) > MAX_DEPTH:
+        raise _error(TooDeep, f"nested deeper than {MAX_DEPTH} levels", text, 0)
+    return tree
 
 
 def write_toml(tree: Mapping[str, object]) -> str:
@@ -63,7 +102,11 @@ def split_key(text: str) -> tuple[str, ...] | None:
     """The parts of a dotted path, or None where it is not one."""
     if not KEY.fullmatch(text):
         return None
-    return tuple(tomllib.loads(f"x = {part}")["x"] if part[0] in "\"'" else part for part in re.findall(PART, text))
+    parts = re.findall(PART, text)
+    try:
+        return tuple(tomllib.loads(f"x = {part}")["x"] if part[0] in "\"'" else part for part in parts)
+    except tomllib.TOMLDecodeError:  # a quoted part with an escape that TOML does not have
+        return None
 
 
 def key_lines(text: str) -> dict[tuple[str, ...], int]:
@@ -91,11 +134,37 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
     return lines
 
 
+def _too_deep(text: str) -> int | None:
+    """Where brackets or a dotted key exceed `MAX_DEPTH`, before anything is parsed; strings and comments do not count."""
+    depth = 0
+    for token in TOKEN.finditer(text):
+        depth += (token[0] in ("[", "{")) - (token[0] in ("]", "}"))
+        if depth > MAX_DEPTH:
+            return token.start()
+    keys = TOKEN.sub(lambda token: token[0] if len(token[0]) == 1 else "x" * len(token[0]), text)
+    found = DEEP_KEY.search(keys)
+    return found.start() if found else None
+
+
+def _depth(tree: object) -> int:
+    """How many tables and lists lie inside each other."""
+    depth, level = 0, [tree]
+    while level := [item for item in level if isinstance(item, dict | list)]:
+        depth += 1
+        level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
+    return depth
+
+
+def _error(kind: type[TomlError], reason: str, text: str, position: int) -> TomlError:
+    before = text[:position]
+    return kind(reason, before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1)
+
+
 def _table(tree: Mapping[str, object], path: tuple[str, ...]) -> Iterator[str]:
     tables = {key: value for key, value in tree.items() if isinstance(value, Mapping) or _is_table_list(value)}
     for key, value in tree.items():
         if key not in tables and value is not None:
-            yield f"{write_key([key])} = {_spread(value)}"
+            yield f"{write_key([key])} = {spread(value)}"
     for key, value in tables.items():
         inner = (*path, key)
         if isinstance(value, Mapping):
@@ -112,9 +181,10 @@ def _is_table_list(value: object) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, Mapping) for item in value)
 
 
-def _spread(value: object) -> str:
+def spread(value: object, width: int = WIDTH) -> str:
+    """One value; a list that is longer than `width` is written one item a line."""
     line = write_value(value)
-    if len(line) <= WIDTH or not isinstance(value, list | tuple):
+    if len(line) <= width or not isinstance(value, list | tuple):
         return line
     return "[\n" + "".join(f"    {write_value(item)},\n" for item in value) + "]"
 

@@ -1,0 +1,43 @@
+"""Messages about options of a Python call name the call, not the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.config import read_run
+from heedful.errors import ConfigError
+from heedful.recipe_book import find_recipe
+from heedful.worker import Worker
+
+
+@pytest.fixture
+def worker() -> Worker:
+    system: Any = None  # its search is all that is asked for
+    return Worker(read_run(find_recipe("demo")).config, system, Path("runs/demo/checkpoints/step-1"))
+
+
+def test_a_wrong_keyword_argument_is_called_an_argument(worker: Worker) -> None:
+    with pytest.raises(ConfigError, match=r"^argument: beamm: unknown key\n\nhint: did you mean 'beam'\?"):
+        worker.search_by_name({"beamm": 3})
+    with pytest.raises(ConfigError, match=r"^2 problems in the arguments:\n  argument: beam: given 0"):
+        worker.search_by_name({"beam": 0, "x": 1})
+
+
+@pytest.mark.parametrize("value", [None, object(), 10**5000], ids=["none", "object", "huge"])
+def test_a_value_that_no_option_takes_is_refused(worker: Worker, value: object) -> None:
+    with pytest.raises(ConfigError, match=r"^argument: beam: given a value of type"):
+        worker.search_by_name({"beam": value})
+
+
+def test_options_by_name_are_taken(worker: Worker) -> None:
+    found = worker.search_by_name({"beam": 7, "length_penalty": 0.0})
+    assert (found.beam, found.length_penalty) == (7, 0.0)
+
+
+def test_a_wrong_override_of_a_python_call_is_called_an_override() -> None:
+    with pytest.raises(ConfigError, match=r"^override: model.dimm: unknown key"):
+        heedful.train("demo", ["model.dimm=3"])
