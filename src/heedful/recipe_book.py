@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from pathlib import Path
 
 from heedful.errors import ConfigError, nearest
+from heedful.settings.toml import parse_toml
 
 MEASURED = ("result", "machine", "minutes", "date", "options", "signature")  # options: what was added to the recipe
 FIELDS = ("purpose", *MEASURED)
@@ -30,19 +30,27 @@ def all_recipes() -> dict[str, Path]:
 
 
 def find_recipe(name: str) -> Path:
-    """A file of that name, the config of a run folder, or the recipe that we bring under it."""
-    if Path(name).is_file():
-        return Path(name)
-    if (Path(name) / "config.toml").is_file():
-        return Path(name) / "config.toml"
+    """The recipe of that name; else a recipe file, or the config of a run folder. A path is written with a slash or .toml."""
     known = all_recipes()
     if name in known:
         return known[name]
+    if (path := file_of(name)) is not None:
+        return path
     close = nearest(Path(name).stem, known)
     raise ConfigError(
         f"there is no recipe file {name!r}, nor a recipe of that name; there are: {', '.join(known)}",
         hint=f"did you mean {close!r}?" if close else "`heed recipes` lists them",
     )
+
+
+def file_of(name: str) -> Path | None:
+    """The recipe file at this path, or the config of the run folder there."""
+    return next((path for path in (Path(name), Path(name) / "config.toml") if path.is_file()), None)
+
+
+def hides(name: str) -> bool:
+    """Whether a recipe of this name is taken although there is also a file or run folder."""
+    return name in all_recipes() and file_of(name) is not None
 
 
 def header(path: Path) -> dict[str, str]:
@@ -59,5 +67,5 @@ def header(path: Path) -> dict[str, str]:
 
 def settings_digest(path: Path) -> str:
     """SHA-256 of what a recipe sets, comments aside: a result belongs to a recipe as long as this stays the same."""
-    settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    settings = parse_toml(path.read_text(encoding="utf-8"))
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

@@ -46,7 +46,8 @@ def test_roles_are_told_with_their_figures_and_their_baseline() -> None:
     result = {"corpus": "x", "sentences": 1, "left_out": 2, "loss": 1.0, "frequencies": "y"}
     leanings = [{"role": "positional", "what": "+1", "value": 0.77, "baseline": None}]
     text = as_text(result | {"heads": [head | {"roles": roles, "leanings": leanings, "alignment_error": 0.123}]})
-    assert "position -1 96%, obj to head 60% (40%), alignment 90% (50%), AER 12.3%, mostly position +1 77%" in text
+    words = " ".join(text.split())
+    assert "position -1 96%, obj to head 60% (40%), alignment 90% (50%), AER 12.3%, mostly position +1 77%" in words
     assert "2 left out" in text
 
 

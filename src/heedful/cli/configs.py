@@ -6,12 +6,11 @@ import shutil
 import sys
 import textwrap
 import typing
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.output import Json, bytes_in_words, label, print_text, put, table
+from heedful.cli.output import COMMAND_LINE, WIDTH, Json, bytes_in_words, label, print_message, print_text, put, table
 
 if typing.TYPE_CHECKING:
     from heedful.settings import Settings
@@ -28,34 +27,33 @@ def recipes(json: Json = False) -> None:
     if json:
         put({"recipes": found})
         return
-    rows = [one | {"result": one["result"] or "not measured yet"} for one in found]
-    if sys.stdout.isatty():
-        print_text("\n".join(entry(one, shutil.get_terminal_size().columns) for one in rows))
-        return
-    head = ("name", "result", "machine", "minutes", "date", "purpose")
-    print_text(table([head, *([one[field] for field in head] for one in rows)]))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+    print_text("\n".join(entry(one | {"result": one["result"] or "not measured yet"}, width) for one in found))
 
 
 def entry(one: dict[str, str], width: int) -> str:
-    """A recipe for a screen: its name, and below it what it is for, what it reached, and where."""
+    """A recipe: its name, and below it what it is for, what it reached, where, and with which options."""
     minutes = f"{one['minutes']} minutes" if one["minutes"] else ""
     where = ", ".join(part for part in (one["machine"], minutes, one["date"]) if part)
+    options = f"with {one['options']}" if one["options"] else ""
     wrap = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-    return "\n".join([one["name"], *(wrap.fill(part) for part in (one["purpose"], one["result"], where) if part)])
+    return "\n".join([one["name"], *(wrap.fill(part) for part in (one["purpose"], one["result"], where, options) if part)])
 
 
 @app.command()
 def show(
-    recipe: Annotated[str, typer.Argument(help="A recipe, or a run folder.")], overrides: Overrides = None, json: Json = False
+    recipe: Annotated[str, typer.Argument(help="A recipe, a run folder, or the word search for the options of -s.")],
+    overrides: Overrides = None,
+    json: Json = False,
 ) -> None:
-    """Every option with its value and where it comes from."""
+    """Every option with its value, where it comes from, what it means and which values it takes."""
     from heedful.settings import show as lines_of
 
-    settings = read(recipe, overrides)
+    settings = read_search(overrides) if recipe == "search" else read(recipe, overrides)
     if json:
         put({"config": settings.config.model_dump(mode="json"), "origins": settings.origins})
     else:
-        print_text("\n".join(lines_of(settings)))
+        print_text("\n".join(lines_of(settings, every=recipe == "search")))
 
 
 @app.command()
@@ -103,8 +101,24 @@ def read(name: str, overrides: list[str] | None) -> Settings[Any]:
     from heedful.config import read_run
     from heedful.recipe_book import find_recipe
 
-    inside = Path(name) / "config.toml"
-    return read_run(inside if inside.is_file() else find_recipe(name), overrides or [])
+    warn_of_two_meanings(name)
+    return read_run(find_recipe(name), overrides or [], origin=COMMAND_LINE)
+
+
+def read_search(overrides: list[str] | None) -> Settings[Any]:
+    """The options of search by themselves; all of them, also those of other methods than the default."""
+    from heedful.search import SearchConfig
+    from heedful.settings import read_settings
+
+    return read_settings(SearchConfig, None, overrides or [], origin=COMMAND_LINE)
+
+
+def warn_of_two_meanings(name: str) -> None:
+    """Say which is taken where a recipe and a file or folder have the same name."""
+    from heedful.recipe_book import hides
+
+    if hides(name):
+        print_message(f"{name!r} is taken as the recipe of that name; write ./{name} for the one in the working directory")
 
 
 def doctor(json: Json = False) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +20,27 @@ Json = Annotated[bool, typer.Option("--json", help="One machine-readable result 
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; the best there is unless said.")]
 Precision = Annotated[str, typer.Option(help="fp32, bf16, or on a CPU int8: faster, and a little less exact.")]
 Checkpoint = Annotated[str | None, typer.Option(help="best, last, average or step-N; best unless said.")]
+
+Search = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--search",
+        "-s",
+        metavar="NAME=VALUE …",
+        help="A search option, such as -s beam=5; `heed config show search` lists all.",
+    ),
+]
+
+
+def finite(value: float) -> float:
+    """For float options: the bounds of an option do not exclude nan."""
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number.")
+    return value
+
+
+WIDTH, NARROWEST = 80, 16  # columns of what people read; no column of a table is wrapped to less
+COMMAND_LINE = "command line"  # the origin of overrides and search options, for messages
 
 
 def put(result: dict[str, Any]) -> None:
@@ -55,7 +79,30 @@ def label(name: str) -> str:
     return name.removesuffix("_bytes").replace("_", " ")
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Aligned columns; the first row is the head."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+def table(rows: Sequence[Sequence[str]], width: int = WIDTH) -> str:
+    """Aligned columns; the first row is the head. Cells are wrapped where the table would be wider than `width`."""
+    widths = fit_columns(rows, width)
+    lines: list[str] = []
+    for row in rows:
+        cells = [wrap(cell, size) for cell, size in zip(row, widths, strict=True)]
+        for parts in zip_longest(*cells, fillvalue=""):
+            lines.append("  ".join(part.ljust(size) for part, size in zip(parts, widths, strict=True)).rstrip())
+    return "\n".join(lines)
+
+
+def fit_columns(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Widths of the columns: as wide as their cells. Where that is too much, the last one is narrower, then those before
+    it; the first keeps its width, and no word is cut."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    for at in range(len(columns) - 1, 0, -1):
+        longest_word = max((len(word) for cell in columns[at] for word in cell.split()), default=0)
+        surplus = sum(widths) + 2 * (len(widths) - 1) - width
+        widths[at] -= min(max(surplus, 0), widths[at] - min(max(longest_word, NARROWEST), widths[at]))
+    return widths
+
+
+def wrap(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    return textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False)

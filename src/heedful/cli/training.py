@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.output import Device, Json, bytes_in_words, label, print_message, print_text, put, table
+from heedful.bounds import MAX_COUNT
+from heedful.cli.configs import warn_of_two_meanings
+from heedful.cli.output import COMMAND_LINE, Device, Json, bytes_in_words, label, print_message, print_text, put, table
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or the name of one that `heed recipes` lists.")]
 
@@ -28,8 +30,9 @@ def train(
     from heedful.running import default_folder, plan_run, train_config
     from heedful.training.pace import Stopwatch
 
+    warn_of_two_meanings(recipe)
     path = find_recipe(recipe)
-    config = read_run(path, overrides or []).config
+    config = read_run(path, overrides or [], origin=COMMAND_LINE).config
     if plan:
         facts = plan_run(config, device=device)
         put(facts) if json else print_text(
@@ -66,7 +69,7 @@ def spell(name: str, value: Any) -> str:
 
 def average(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
-    last: Annotated[int, typer.Option(min=0, help="Average the last so many checkpoints.")] = 0,
+    last: Annotated[int, typer.Option(min=0, max=MAX_COUNT, help="Average the last so many checkpoints.")] = 0,
     steps: Annotated[str, typer.Option(help="Or those of these steps: 1000,2000,3000.")] = "",
     json: Json = False,
 ) -> None:
@@ -104,12 +107,15 @@ def sweep(
     from heedful.running import train_config
     from heedful.settings.given import parse_value
 
+    warn_of_two_meanings(recipe)
     path = find_recipe(recipe)
     root = run or Path("runs") / f"sweep-{path.stem}"
     pairs = [part.partition("=") for part in grid]
     axes = [(key, [values] if values[:1] in ("[", "{") else values.split(",")) for key, _, values in pairs]
     points = [dict(zip((key for key, _ in axes), chosen, strict=True)) for chosen in product(*(values for _, values in axes))]
-    configs = [read_run(path, [f"{key}={value}" for key, value in point.items()]).config for point in points]  # all, first
+    configs = [
+        read_run(path, [f"{key}={value}" for key, value in point.items()], origin=COMMAND_LINE).config for point in points
+    ]  # all, first
     varied = [key for key, values in axes if len(values) > 1]
     rows: list[dict[str, Any]] = []
     for point, config in zip(points, configs, strict=True):
