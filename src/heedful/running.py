@@ -22,6 +22,7 @@ from heedful.card import model_card
 from heedful.config import Run, as_toml, changes, read_run
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.model_size import require_memory
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
 from heedful.recipe_book import all_recipes, find_recipe
@@ -72,6 +73,7 @@ def train_config(
     """As `train`, for a config that was read already; watch: started when the command was, for training.minutes."""
     console = lenient(console or Console(stderr=True, highlight=False))
     where = build.choose_device(device)
+    require_memory(config, where)
     refuse_strangers(folder)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
@@ -215,6 +217,7 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
         keep_freed_memory()
     tokenizers = build.make_tokenizers(config, folder)
     corpora = build.make_corpora(config, tokenizers, report)
+    require_memory(config, device, source_vocab=len(tokenizers[0]), target_vocab=len(tokenizers[1]))
     model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
     if config.training.init:
         warm_start(model, Path(config.training.init))
@@ -263,6 +266,7 @@ def plan_run(config: Run, *, device: str | None = None, console: Console | None 
     from heedful.planning import measure
 
     console = console or Console(stderr=True, highlight=False)
+    require_memory(config, build.choose_device(device))
     find_first_weights(config)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
