@@ -20,6 +20,17 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 
+EXIT_CODES = {
+    0: "done",
+    1: "a bug in heedful",
+    2: "usage or config",
+    3: "data",
+    4: "checkpoint, or a file that cannot be written",
+    5: "training diverged",
+    6: "memory full",
+    75: "interrupted; the same command continues",
+}
+
 
 class HeedfulError(Exception):
     exit_code = 1

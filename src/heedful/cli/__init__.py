@@ -25,13 +25,14 @@ from heedful.cli import (
 )
 from heedful.cli.ending import prepare_process, print_text, run_command
 from heedful.cli.naming import name_plainly
-from heedful.errors import ConfigError
+from heedful.errors import EXIT_CODES, ConfigError
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer brings its own click, whose names it does not all pass on
 
 app = typer.Typer(
     name="heed",
     help="Train, run, score and look into sequence models. Every verb takes --json.",
+    epilog=f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in EXIT_CODES.items())}.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

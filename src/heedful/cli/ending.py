@@ -87,23 +87,33 @@ def report(error: BaseException, arguments: list[str]) -> int:
         return 0  # the reader of our output has left
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF) and error.filename is None:
         return complain(f"standard output cannot be written: {error.strerror}", None, WriteError.exit_code, arguments)
-    if full := memory_full(error):
+    if full := memory_full(error, arguments):
         return complain(str(full.args[0]), full.hint, full.exit_code, arguments)
     print_message("".join(traceback.format_exception(error)).rstrip())
     return complain("this is a bug in heedful, not in what you did", "please report it with the lines above", 1, arguments)
 
 
-def memory_full(error: BaseException) -> MemoryFull | None:
+def memory_full(error: BaseException, arguments: list[str]) -> MemoryFull | None:
     """The message for memory that ran out. torch is not imported: commands that do without it start sooner."""
     if type(error).__name__ == "OutOfMemoryError":
         reason = str(error).removeprefix("CUDA out of memory. ").split(". ")[0]
         return MemoryFull(
             f"the GPU's memory is full: {reason}",
-            hint="nvidia-smi shows who else uses it; a smaller data.batch_tokens or training.recompute=true needs less",
+            hint=f"nvidia-smi shows who else uses it; {memory_advice(arguments)}",
         )
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
-        return MemoryFull("the machine's memory is full", hint="a smaller data.batch_tokens or model needs less")
+        return MemoryFull("the machine's memory is full", hint=memory_advice(arguments))
     return None
+
+
+def memory_advice(arguments: list[str]) -> str:
+    """What needs less memory, for this command."""
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    if command in ("train", "sweep", "demo"):
+        return "smaller batches (data.batch_tokens or data.batch), training.recompute=true or a smaller model need less"
+    if command in ("translate", "evaluate", "score", "generate"):
+        return "shorter sentences, a smaller beam (-s beam=1) or a smaller search.max_length (-s max_length=100) need less"
+    return "a smaller model, or less data at a time, needs less"
 
 
 def complain(message: str, hint: str | None, code: int, arguments: list[str]) -> int:
