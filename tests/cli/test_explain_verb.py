@@ -70,7 +70,7 @@ def test_a_run_is_explained_by_its_own_numbers(trained: Path, capsys: pytest.Cap
     head = told(capsys, trained, SENTENCE, "--layer", "1", "--head", "1", "--kind", "encoder", "--token", "w1")
     checks = [check for stage in head["stages"] for check in stage["checks"]]
     assert len(checks) == 6 and all(check["holds"] for check in checks)
-    found = told(capsys, trained, SENTENCE, "--search", "-s", "beam=3", "-s", "n_best=2")
+    found = told(capsys, trained, SENTENCE, "--tree", "-s", "beam=3", "-s", "n_best=2")
     (translation,) = load(trained).translations([SENTENCE], beam=3, n_best=2)
     assert [row[0] for row in found["stages"][0]["matrices"][0]["cells"]] == [one.text for one in translation.candidates]
     step = told(capsys, trained, SENTENCE, "--step", "--target", "w4 w1")
@@ -112,9 +112,9 @@ def test_words_that_the_model_does_not_know_are_named(trained: Path, capsys: pyt
 
 
 def test_options_that_do_nothing_are_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for way, option in product(("--step", "--search", "--batch"), (("--layer", "1"), ("--token", "w3"), ("--kind", "encoder"))):
+    for way, option in product(("--step", "--tree", "--batch"), (("--layer", "1"), ("--token", "w3"), ("--kind", "encoder"))):
         assert f"{option[0]} was given, which has no effect with {way}" in complaint(capsys, trained, SENTENCE, way, *option)
-    assert "--target was given, which has no effect" in complaint(capsys, trained, SENTENCE, "--search", "--target", "w4")
+    assert "--target was given, which has no effect" in complaint(capsys, trained, SENTENCE, "--tree", "--target", "w4")
     assert "2 targets were given" in complaint(capsys, trained, SENTENCE, "--target", "w4", "--target", "w3")
 
 
@@ -130,6 +130,6 @@ def test_mistakes_get_one_sentence(trained: Path, capsys: pytest.CaptureFixture[
         for way in ([], ["--step"], ["--batch"]):
             assert "an empty target was given; expected one" in complaint(capsys, trained, SENTENCE, "--target", empty, *way)
     assert "expected one, in quotes" in complaint(capsys, trained, "w1", "w2")
-    assert "--step and --search were given" in complaint(capsys, trained, "w1", "--step", "--search")
+    assert "--step and --tree were given" in complaint(capsys, trained, "w1", "--step", "--tree")
     assert "--head: given 7, expected 0 to 1" in complaint(capsys, trained, "w1", "--head", "7")
-    assert "has no tree" in complaint(capsys, trained, "w1", "--search", "-s", "method=sample")
+    assert "has no tree" in complaint(capsys, trained, "w1", "--tree", "-s", "method=sample")

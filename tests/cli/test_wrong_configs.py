@@ -19,11 +19,11 @@ CASES = {
     ),
     "a number out of range": (
         ["training.steps=0"],
-        "command line: training.steps: given 0, expected a whole number > 0",
+        "command line: training.steps: given 0, expected a whole number from 1 to 1,000,000,000",
     ),
     "a text for a number": (
         ["training.steps=many"],
-        "command line: training.steps: given 'many', expected a whole number > 0",
+        "command line: training.steps: given 'many', expected a whole number from 1 to 1,000,000,000",
     ),
     "heads that do not divide": (
         ["model.heads=3"],
@@ -48,6 +48,27 @@ CASES = {
         "command line: model.tie: given 'all', but the vocabularies are separate; expected 'output' or 'none' with "
         "tokenizer.shared = false",
     ),
+    "R-Drop without dropout": (
+        ["task.r_drop=5", "model.dropout=0"],
+        "command line: task.r_drop: given 5.0, but has no effect because every dropout of the model is 0, so that both passes "
+        "are the same; remove it",
+    ),
+    "one file for both sides": (
+        ["data.train={source='a', target='a'}"],
+        "command line: data.train: source and target are both 'a'; expected two files, one for each language",
+    ),
+    "a seed of more than 64 bits": (
+        ["seed=18446744073709551616"],
+        "command line: seed: given 18446744073709551616, expected a whole number from 0 to 9,223,372,036,854,775,807",
+    ),
+    "brackets without end": (
+        ["training.steps=" + "[" * 3000],
+        "command line: training.steps: given '" + "[" * 75 + " …', which is nested deeper than 32 levels",
+    ),
+    "a key without end": (
+        ["a." * 3000 + "a=1"],
+        "command line: given a key of 3,001 parts, expected at most 32",
+    ),
     "an unknown metric": (
         ["training.metric=blue"],
         "command line: training.metric: given 'blue', expected one of: loss, perplexity, bleu, chrf",
@@ -62,7 +83,11 @@ CASES = {
         "3 problems on the command line:\n"
         "  command line: model.dmi: unknown key; did you mean 'dim'?\n"
         "  command line: training.keep_last: given 2, expected at least average_count, which is 5\n"
-        "  command line: search.beam: given 0, expected a whole number > 0",
+        "  command line: search.beam: given 0, expected a whole number from 1 to 10,000",
+    ),
+    "a table with a number for a key": (
+        ["data.train.0.tsv=a"],
+        "command line: data.train.0: data.train is one table, not a list; write data.train.KEY=VALUE without the number",
     ),
     "an override inside a value": (
         ["training.steps.more=1"],
@@ -87,6 +112,17 @@ def test_broken_toml_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixtur
     recipe.write_text("[model]\ndim = = 3\n")
     assert heed("train", recipe) == 2
     assert capsys.readouterr().err == f"error: {recipe}:2:7: not valid TOML: invalid value\n"
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 3000, "a." * 3000 + "a = 1", f"[{'.'.join('a' * 3000)}]\nb = 1"])
+def test_a_file_that_is_nested_too_deeply_is_one_sentence(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(text)
+    assert heed("train", recipe) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {recipe}:1:") and said.endswith("not valid TOML: nested deeper than 32 levels\n")
 
 
 def test_a_missing_recipe_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

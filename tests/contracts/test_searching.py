@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
 import pytest
 import torch
-from tiny import END, PAD, START, WORDS, Pairs, Speaker, forced_log_probability
+from tiny import END, PAD, PLAIN, START, WORDS, Pairs, Speaker, forced_log_probability, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -128,3 +129,19 @@ def test_a_state_is_searched_from_wherever_it_stands(plain: Speaker, pairs: Pair
         scores = plain.project(plain.step(words, alone).hidden)[0, 3:].log_softmax(-1)
         wanted = torch.tensor([*hypothesis.tokens, END])[:, None]
         assert hypothesis.log_probability == pytest.approx(float(scores.gather(-1, wanted).sum()), abs=1e-4)
+
+
+LARGEST: list[dict[str, Any]] = [
+    {"length_penalty": 10.0, "no_repeat": 1000},
+    {"length_penalty": 10.0, "penalty": "power"},
+    {"method": "sample", "temperature": 1e-6, "seed": 2**63 - 1},
+    {"method": "sample", "temperature": 1000.0, "top_k": 10**6},
+    {"method": "sample", "top_p": 1e-6},
+]
+
+
+@pytest.mark.parametrize("options", LARGEST, ids=str)
+def test_search_answers_at_the_bounds_of_its_options(pairs: Pairs, options: dict[str, Any]) -> None:
+    model = tiny_model(PLAIN[0])
+    for hypotheses in found(predictor(model), group(model, pairs), **options):
+        assert hypotheses and all(math.isfinite(one.score) for one in hypotheses)

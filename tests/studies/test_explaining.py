@@ -110,7 +110,7 @@ def test_a_model_without_attention_says_what_can_be_explained() -> None:
     system = system_of("sutskever")
     with pytest.raises(ConfigError, match="does not attend") as refusal:
         explain_head(system, SENTENCE, Choice(), CONFIG, "w7 w2")
-    assert refusal.value.hint == "--step, --search and --batch explain any model"
+    assert refusal.value.hint == "--step, --tree and --batch explain any model"
     assert failing(explain_search(system, SENTENCE, CONFIG)) == []
     assert failing(explain_step(system, SENTENCE, Smoothing(0.1, "all"), CONFIG)) == []
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, print_message, print_text, put, table
+from heedful.bounds import MAX_RESAMPLES, MAX_SMALL
+from heedful.cli.output import Checkpoint, Device, Json, finite, print_message, print_text, put, table
 from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
@@ -31,17 +32,21 @@ def align(
         tuple[Path, Path, Path] | None,
         typer.Option(help="Other sources, targets and gold links, on which heads and thresholds are chosen."),
     ] = None,
-    layer: Annotated[int | None, typer.Option(help="Of the decoder, from 0; all unless said.")] = None,
+    layer: Annotated[int | None, typer.Option(min=0, max=MAX_SMALL, help="Of the decoder, from 0; all unless said.")] = None,
     heads: Annotated[str | None, typer.Option(help="Of that layer, from 0: 3,5. Of several: 0.3,1.5,back.0.2.")] = None,
     moment: Annotated[Literal["said", "fed"], typer.Option(help="A target word's look: as it is said, or once fed.")] = "said",
-    row: Annotated[float, typer.Option(min=0, max=1, help="A link has this share of its target word's largest weight.")] = 1.0,
-    column: Annotated[float, typer.Option(min=0, max=1, help="And this share of its source word's.")] = 0.0,
+    row: Annotated[
+        float, typer.Option(min=0, max=1, callback=finite, help="Minimum share of the target word's largest weight.")
+    ] = 1.0,
+    column: Annotated[float, typer.Option(min=0, max=1, callback=finite, help="And this share of its source word's.")] = 0.0,
     cover: Annotated[Literal["none", "target", "both"], typer.Option(help="Whose words always have a link.")] = "none",
     reverse: Annotated[Path | None, typer.Option(help="A run that translates back, to align from both sides.")] = None,
     symmetrise: Annotated[
         Method | None, typer.Option(help="With --reverse: heads of both (soft), or a rule for links.")
     ] = None,
-    bootstrap: Annotated[int, typer.Option(help="Resamples for the 95% interval; 0: no interval.")] = 1000,
+    bootstrap: Annotated[
+        int, typer.Option(min=0, max=MAX_RESAMPLES, help="Resamples for the 95% interval; 0: no interval.")
+    ] = 1000,
     checkpoint: Checkpoint = None,
     device: Device = None,
     json: Json = False,

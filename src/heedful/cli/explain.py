@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, print_message, print_text, put, table, warn_of_unknown
+from heedful.bounds import MAX_SMALL
+from heedful.cli.output import (
+    COMMAND_LINE,
+    Checkpoint,
+    Device,
+    Json,
+    Search,
+    print_message,
+    print_text,
+    put,
+    table,
+    warn_of_unknown,
+)
 from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
@@ -26,13 +38,13 @@ def explain(
     sentences: Sentences = None,
     target: Annotated[list[str] | None, typer.Option(help="Its translation; the model's own unless given.")] = None,
     kind: Annotated[str | None, typer.Option(help="Of attention: cross, encoder, decoder, reading, within.")] = None,
-    layer: Annotated[int, typer.Option(help="Counted from 0.")] = 0,
-    head: Annotated[int, typer.Option(help="Counted from 0.")] = 0,
+    layer: Annotated[int, typer.Option(min=0, max=MAX_SMALL, help="Counted from 0.")] = 0,
+    head: Annotated[int, typer.Option(min=0, max=MAX_SMALL, help="Counted from 0.")] = 0,
     token: Annotated[str | None, typer.Option(help="Whose look to show: a token, or its number from 0.")] = None,
     step: Annotated[bool, typer.Option("--step", help="One training step on the sentence.")] = False,
-    search_tree: Annotated[bool, typer.Option("--search", help="The tree of the search for its translation.")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="The search tree of its translation.")] = False,
     batch: Annotated[bool, typer.Option("--batch", help="The sentences as a batch being prepared.")] = False,
-    options: Annotated[list[str] | None, typer.Option("-s", help="An option of search: -s beam=3 -s n_best=2.")] = None,
+    search: Search = None,
     html: Annotated[Path | None, typer.Option(help="Write it as one HTML page.")] = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
@@ -46,11 +58,11 @@ def explain(
         listed = {name: about for name, (about, _) in TOPICS.items()}
         put({"topics": listed}) if json else print_text(table([("topic", "about"), *listed.items()]))
         return
-    ways = [name for name, wanted in (("step", step), ("search", search_tree), ("batch", batch)) if wanted]
+    ways = [name for name, wanted in (("step", step), ("tree", tree), ("batch", batch)) if wanted]
     if len(ways) > 1:
         raise ConfigError(f"--{ways[0]} and --{ways[1]} were given; expected one of them", hint="run the command once for each")
     if what in TOPICS:
-        if sentences or ways or kind or layer or head or token or target or options:
+        if sentences or ways or kind or layer or head or token or target or search:
             raise ConfigError(
                 f"{what!r} is a topic and takes no sentence, layer or head", hint="for a model, name its run first"
             )
@@ -71,7 +83,7 @@ def explain(
     from heedful.build import load
 
     worker = load(what, checkpoint, device)
-    explanation = explained(worker, way, sentences, target, choice, worker.search(options or []))
+    explanation = explained(worker, way, sentences, target, choice, worker.search(search or [], origin=COMMAND_LINE))
     read, write = worker.system.source_tokenizer, worker.system.target_tokenizer
     strange = [word for text in sentences for word in read.unknown_words(text)]
     strange += [word for text in target or [] for word in write.unknown_words(text)]
@@ -84,7 +96,7 @@ def refuse_idle(way: str, choice: Choice, targets: list[str]) -> None:
     from heedful.errors import ConfigError
 
     idle = [f"--{name}" for name, value in choice._asdict().items() if value] if way != "head" else []
-    idle += ["--target"] if way == "search" and targets else []
+    idle += ["--target"] if way == "tree" and targets else []
     if idle:
         raise ConfigError(f"{idle[0]} was given, which has no effect with --{way}", hint="leave one of them out")
     if len(targets) > 1 and way != "batch":
@@ -109,7 +121,7 @@ def explained(
         )
     if way == "step":
         return explain_step(system, sentences[0], smoothing_of(task), config, target)
-    if way == "search":
+    if way == "tree":
         return explaining.explain_search(system, sentences[0], config)
     if way == "batch":
         return explaining.explain_batch(system, sentences, config, targets)

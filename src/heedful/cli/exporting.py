@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from heedful.bounds import MAX_COUNT
 from heedful.cli.output import Json, print_message, print_text, put, table
 
 
@@ -14,7 +15,9 @@ def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     out: Annotated[Path, typer.Option(help="The folder to write.")],
     form: Annotated[str, typer.Option("--to", help="What to make of it: onnx.")] = "onnx",
-    sentences: Annotated[int, typer.Option(min=1, help="Validation sentences on which both are compared.")] = 100,
+    sentences: Annotated[
+        int, typer.Option(min=1, max=MAX_COUNT, help="Validation sentences on which both are compared.")
+    ] = 100,
     checkpoint: Annotated[str | None, typer.Option(help="best, last, average or step-N.")] = None,
     json: Json = False,
 ) -> None:

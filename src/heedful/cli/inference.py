@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from heedful.bounds import MAX_RESAMPLES
 from heedful.cli.output import (
+    COMMAND_LINE,
     Checkpoint,
     Device,
     Json,
     Precision,
+    Search,
     print_message,
     print_text,
     put,
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 Together = Annotated[list[Path] | None, typer.Option("--with", help="More runs, to translate as an ensemble.")]
-Search = Annotated[list[str] | None, typer.Option("--search", "-s", help="An option of search: -s beam=5 -s n_best=3.")]
 
 
 def translate(
@@ -50,7 +52,7 @@ def translate(
 
     translator = load_all(run, together, checkpoint, device).at(precision)
     begun = None if prefixes is None else read_texts(prefixes)
-    config = translator.search(search or [])
+    config = translator.search(search or [], origin=COMMAND_LINE)
     if files:
         lines = (line for file in files for line in read_texts(file, may_be_empty=True))
         translations = translate_lines(translator.system, lines, config, begun)
@@ -79,7 +81,9 @@ def evaluate(
     metrics: Annotated[str, typer.Option(help="Any of bleu, chrf, ter, gleu, exact_match.")] = "bleu,chrf,ter,exact_match",
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare without case.")] = False,
     tokenise: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, intl, char, none.")] = None,
-    bootstrap: Annotated[int, typer.Option(help="Resamples for the 95% interval; 0: no interval.")] = 1000,
+    bootstrap: Annotated[
+        int, typer.Option(min=0, max=MAX_RESAMPLES, help="Resamples for the 95% interval; 0: no interval.")
+    ] = 1000,
     against: Annotated[Path | None, typer.Option(help="Another run: is the difference significant?")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
     search: Search = None,
@@ -103,7 +107,7 @@ def evaluate(
     examples = examples_for(translator, source, reference, split)
     names = metric_names(metrics)
     how = How(lowercase or None, tokenise, bootstrap)
-    config = translator.search(search or [])
+    config = translator.search(search or [], origin=COMMAND_LINE)
     with output_file(output or Path(os.devnull)) as file:  # before the work is done, not after it
         result = evaluate_system(translator.system, examples, config, names, how=how)
         file.writelines(f"{line}\n" for line in result.translations)
@@ -115,7 +119,7 @@ def evaluate(
     if against is not None:
         rival = load_all(against, None, checkpoint, device).at(precision)
         warn_of_other_languages(translator.run, rival.run)
-        other = evaluate_system(rival.system, examples, rival.search(search or []), names, how=how)
+        other = evaluate_system(rival.system, examples, rival.search(search or [], origin=COMMAND_LINE), names, how=how)
         found["against"] = str(rival.checkpoint)
         found["comparison"] = compared(other.translations, result.translations, examples.references, names, how)
     put(found) if json else print_text(readable(found))

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, print_message, print_text, put, warn_of_unknown
+from heedful.bounds import MAX_COUNT, MAX_SIZE, MAX_SMALL
+from heedful.cli.output import (
+    COMMAND_LINE,
+    Checkpoint,
+    Device,
+    Json,
+    Search,
+    print_message,
+    print_text,
+    put,
+    warn_of_unknown,
+)
 
 if TYPE_CHECKING:
     from heedful.inspection.report import Section
@@ -62,10 +73,10 @@ def inspect(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     sentence: Annotated[str | None, typer.Argument(help="What to look at; without it, the model is described.")] = None,
     target: Annotated[str | None, typer.Option(help="Look at this translation instead of the one that is found.")] = None,
-    search: Annotated[list[str] | None, typer.Option("--search", "-s", help="An option of search: -s beam=5.")] = None,
+    search: Search = None,
     kind: Annotated[str | None, typer.Option(help="encoder, decoder, cross; of a GPT: reading, within.")] = None,
-    layer: Annotated[int | None, typer.Option(min=0, help="Of that kind, from 0.")] = None,
-    head: Annotated[int | None, typer.Option(min=0, help="Of that layer, from 0: its map in full.")] = None,
+    layer: Annotated[int | None, typer.Option(min=0, max=MAX_SMALL, help="Of that kind, from 0.")] = None,
+    head: Annotated[int | None, typer.Option(min=0, max=MAX_SMALL, help="Of that layer, from 0: its map in full.")] = None,
     by: Annotated[
         Literal["weights", "norms", "rollout"] | None, typer.Option(help="What is shown; weights unless said.")
     ] = None,
@@ -79,15 +90,23 @@ def inspect(
     cost: Annotated[bool, typer.Option("--cost", help="Parameters, work and memory.")] = False,
     lens: Annotated[bool, typer.Option("--lens", help="What each layer would say next.")] = False,
     saliency: Annotated[bool, typer.Option("--saliency", help="Gradient x input beside attention.")] = False,
-    alternatives: Annotated[int | None, typer.Option(min=0, help="What else might be said at this target token.")] = None,
+    alternatives: Annotated[
+        int | None, typer.Option(min=0, max=MAX_SIZE, help="What else might be said at this target token.")
+    ] = None,
     instead: Annotated[str | None, typer.Option(help="Say this token there and go on from it.")] = None,
     patch_from: Annotated[str | None, typer.Option(help="Another sentence whose inner states are put in.")] = None,
     without: Annotated[list[str] | None, typer.Option(help="Translate without a head: cross.0.2.")] = None,
     data: Annotated[Path | None, typer.Option(help="Sentences for --heads: source TAB target TAB alignment.")] = None,
     conllu: Annotated[Path | None, typer.Option(help="Trees for --heads.")] = None,
-    sentences: Annotated[int | None, typer.Option(min=1, help="How many for --heads, --positions, --experts.")] = None,
-    rows: Annotated[int | None, typer.Option(min=1, help="Sentences at a time for --cost; 32 unless said.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="Of each sentence for --cost; 32 unless said.")] = None,
+    sentences: Annotated[
+        int | None, typer.Option(min=1, max=MAX_COUNT, help="How many for --heads, --positions, --experts.")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, max=MAX_SIZE, help="Sentences at a time for --cost; 32 unless said.")
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, max=MAX_SIZE, help="Of each sentence for --cost; 32 unless said.")
+    ] = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
     json: Json = False,
@@ -185,7 +204,7 @@ def looked(worker: Worker, given: dict[str, Any]) -> dict[str, Any]:
     known = {"where": where, "asked": Asked(**{name: given[name] for name in Asked._fields if name in given})}
     if "sentence" not in asked(given) and (not any(option in given for option in ENDINGS) or sections_alone(worker, given)):
         return known
-    config = worker.search(given.get("search", [])) if task == "translation" else None
+    config = worker.search(given.get("search", []), origin=COMMAND_LINE) if task == "translation" else None
     return known | {"seen": inspect(worker.system, given["sentence"], config, given.get("target"), facts_of(worker))}
 
 

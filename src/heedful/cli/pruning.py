@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heedful.bounds import MAX_COUNT
 from heedful.cli.output import Device, Json, print_message, print_text, put, table
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def prune(
     ] = None,
     by: Annotated[str, typer.Option(help="With --keep, what ranks the heads: gradient or ablation.")] = "gradient",
     sentences: Annotated[
-        int, typer.Option(min=1, help="Training sentences, blocks of text or examples to rank them by.")
+        int, typer.Option(min=1, max=MAX_COUNT, help="Training sentences, blocks of text or examples to rank them by.")
     ] = 1000,
     checkpoint: Annotated[
         str | None,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from heedful.cli.output import Checkpoint, Json, print_message, print_text, put, table
+from heedful.bounds import MAX_COUNT, MAX_INTEGER, MAX_NUMBER, MAX_SIZE, MAX_SMALL, MAX_VOCAB
+from heedful.cli.output import Checkpoint, Json, finite, print_message, print_text, put, table
 
 if TYPE_CHECKING:
     from heedful.text.tokenizer import Tokenizer
@@ -23,16 +24,22 @@ def vectors(
     output: Annotated[
         Path, typer.Option(help="The file to write: .txt or .vec for text, .safetensors for exact numbers.")
     ] = HERE,
-    dim: Annotated[int, typer.Option(min=1, help="Numbers to a vector.")] = 100,
-    window: Annotated[int, typer.Option(min=1, help="How far a word's neighbours may be.")] = 5,
-    negatives: Annotated[int, typer.Option(min=1, help="Noise words to a pair.")] = 5,
+    dim: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="Numbers to a vector.")] = 100,
+    window: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="How far a word's neighbours may be.")] = 5,
+    negatives: Annotated[int, typer.Option(min=1, max=MAX_SMALL, help="Noise words to a pair.")] = 5,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="How often the text is read; unless given, the oftener the shorter it is.")
+        int | None,
+        typer.Option(min=1, max=MAX_COUNT, help="How often the text is read; unless given, the oftener the shorter it is."),
     ] = None,
-    min_count: Annotated[int, typer.Option(min=1, help="Words that occur less often are left out.")] = 5,
-    subsample: Annotated[float, typer.Option(min=0.0, help="More frequent words are thinned out; 0: none.")] = 1e-4,
-    rate: Annotated[float, typer.Option(min=1e-6, help="The learning rate at the start; it falls to nothing.")] = 0.05,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 1,
+    min_count: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Words that occur less often are left out.")] = 5,
+    subsample: Annotated[
+        float, typer.Option(min=0.0, max=1.0, callback=finite, help="Subsample more frequent words; 0: none.")
+    ] = 1e-4,
+    rate: Annotated[
+        float,
+        typer.Option(min=1e-6, max=MAX_NUMBER, callback=finite, help="Initial learning rate; it decays to zero."),
+    ] = 0.05,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_INTEGER, help="Of everything random.")] = 1,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Read the text without case.")] = False,
     tokenizer: Annotated[Path | None, typer.Option(help="A run whose tokens get vectors, instead of the text's words.")] = None,
     side: Side = "source",
@@ -86,7 +93,7 @@ def words_of(texts: list[Path], min_count: int, lowercase: bool) -> Tokenizer:
     """The words of the texts, signs apart, as a tokenizer of kind "words" has them."""
     from heedful.text import TokenizerConfig, train_tokenizer
 
-    options = TokenizerConfig(kind="words", vocab=2**31, min_frequency=min_count, lowercase=lowercase)
+    options = TokenizerConfig(kind="words", vocab=MAX_VOCAB, min_frequency=min_count, lowercase=lowercase)
     return train_tokenizer(options, lines_of(texts))
 
 
@@ -102,7 +109,7 @@ def tokenizer_of(run: Path, side: Literal["source", "target"], lowercase: bool) 
 def neighbours(
     words: Annotated[list[str], typer.Argument(help="Words, or sums of them: king - man + woman.")],
     vectors: Annotated[Path, typer.Option(help="A file of vectors, or a run whose embedding is looked at.")] = HERE,
-    count: Annotated[int, typer.Option(min=1, help="How many neighbours.")] = 10,
+    count: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="How many neighbours.")] = 10,
     side: Side = "source",
     checkpoint: Checkpoint = None,
     json: Json = False,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, print_text, put, table
+from heedful.bounds import MAX_SIZE
+from heedful.cli.output import COMMAND_LINE, Checkpoint, Device, Json, Search, print_text, put, table
 
 if TYPE_CHECKING:
     from heedful.chooser import Classifier
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 def generate(
     run: Annotated[Path, typer.Argument(help="The run folder of a language model.")],
     prompt: Annotated[str, typer.Option(help="What the text begins with.")] = "",
-    length: Annotated[int, typer.Option(min=1, help="How many tokens to add.")] = 200,
-    search: Annotated[list[str] | None, typer.Option("--search", "-s", help="-s temperature=0.8 -s n_best=3.")] = None,
+    length: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="How many tokens to add.")] = 200,
+    search: Search = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
     json: Json = False,
@@ -31,7 +32,7 @@ def generate(
     writer = load(run, checkpoint, device)
     if writer.run.task.name != "language":
         raise ConfigError(f"{run} is a run of task {writer.run.task.name!r}; expected a run of 'language'")
-    texts = write(writer.system, prompt, length, writer.search(search or []))
+    texts = write(writer.system, prompt, length, writer.search(search or [], origin=COMMAND_LINE))
     if json:
         put({"prompt": prompt, "texts": texts, "checkpoint": str(writer.checkpoint)})
     else:

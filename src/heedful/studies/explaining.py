@@ -67,7 +67,7 @@ def explain_trace(system: System, trace: Trace, choice: Choice) -> Explanation:
 def chosen(maps: Sequence[Map], choice: Choice) -> Map:
     if not maps:
         raise ConfigError(
-            "this model does not attend, so there is no head to explain", hint="--step, --search and --batch explain any model"
+            "this model does not attend, so there is no head to explain", hint="--step, --tree and --batch explain any model"
         )
     kinds = list(dict.fromkeys(one.kind.name for one in maps))
     kind = choice.kind or ("cross" if "cross" in kinds else kinds[-1])

@@ -98,7 +98,7 @@ def inspect(system: System, text: str, config: SearchConfig | None, target: str 
     if not trace.maps:
         raise ConfigError(
             "this model does not attend, so it looks at nothing",
-            hint="--lens, --saliency, --alternatives and --patch-from work without; `heed explain` has --step and --search",
+            hint="--lens, --saliency, --alternatives and --patch-from work without; `heed explain` has --step and --tree",
         )
     return Inspection(trace, views_of(system, trace), facts)
 

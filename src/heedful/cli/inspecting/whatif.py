@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from heedful.cli.output import table
+from heedful.cli.output import COMMAND_LINE, table
 
 if TYPE_CHECKING:
     from heedful.inspection.report.blocks import Block
@@ -37,7 +37,7 @@ def found(worker: Worker, sentence: str, asked: Asked, target: str | None = None
         raise ConfigError(
             "--instead was given without --alternatives", hint="--alternatives 3 --instead TOKEN: at target token 3"
         )
-    system, config = worker.system, worker.search(search)
+    system, config = worker.system, worker.search(search, origin=COMMAND_LINE)
     pair = pair_for(worker, sentence, target, search)
     if pair.source is None and (asked.instead or asked.patch_from or asked.without):
         raise ConfigError("--instead, --patch-from and --without need a run of task 'translation'")
@@ -65,7 +65,7 @@ def pair_for(worker: Worker, sentence: str, target: str | None, search: Sequence
 
     task = worker.run.task.name
     if task == "translation":
-        return pair_of(worker.system, sentence, worker.search(search), target)
+        return pair_of(worker.system, sentence, worker.search(search, origin=COMMAND_LINE), target)
     if task != "language":
         raise ConfigError(f"a run of task {task!r} says no words; expected a run of: translation, language")
     if target is not None:
