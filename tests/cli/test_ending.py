@@ -32,7 +32,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
         ("heed --help >/dev/full", 4, "error: standard output cannot be written: No space left on device"),
         ("heed no-such-command 2>/dev/full", 2, ""),
         ("heed no-such-command 2>&-", 2, ""),
-        ("heed data check - - <&-", 3, "error: standard input cannot be read: Bad file descriptor"),
+        ("heed data check - /dev/null <&-", 3, "error: standard input cannot be read: Bad file descriptor"),
         ("PYTHONIOENCODING=ascii heed config show demo", 0, ""),
     ],
 )
