@@ -4,6 +4,7 @@ import gzip
 import os
 from collections.abc import Iterator
 from functools import partial
+from hashlib import sha256
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -17,6 +18,7 @@ from heedful.errors import ConfigError, DataError
 from heedful.storage.reading import sha256_of
 
 TEXT = b"one\ntwo\nthree\n"
+CHECKSUM = sha256(TEXT).hexdigest()
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -56,7 +58,7 @@ def names(folder: Path) -> list[str]:
 def local_copy(root: Path) -> dict[str, str]:
     (root / "small").mkdir(parents=True)
     (root / "small/train.en.gz").write_bytes(gzip.compress(TEXT, mtime=0))
-    return {"train.en.gz": sha256_of(root / "small/train.en.gz")}
+    return {"train.en.gz": CHECKSUM}
 
 
 def test_a_corpus_is_copied_and_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,35 +80,74 @@ def test_heed_data_is_looked_in_when_no_folder_is_named(tmp_path: Path, monkeypa
     assert get("small", tmp_path / "mine").origin == f"{tmp_path}/local/small"
 
 
-def test_a_changed_file_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checksums = local_copy(tmp_path / "local")
-    list_one(monkeypatch, checksums, {})
+def test_a_changed_file_is_refused_even_if_a_list_of_checksums_beside_it_agrees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    list_one(monkeypatch, local_copy(tmp_path / "local"), {})
     path = tmp_path / "local/small/train.en.gz"
-    path.write_bytes(path.read_bytes() + b"x")
+    path.write_bytes(gzip.compress(TEXT.replace(b"two", b"2")))
+    for place, name in ((tmp_path / "local/small", "train.en.gz"), (tmp_path / "local", "small/train.en.gz")):
+        (place / SUMS).write_text(f"{sha256_of(path)}  {name}\n")
     with pytest.raises(DataError) as caught:
         get("small", tmp_path / "mine", tmp_path / "local")
+    changed = sha256(TEXT.replace(b"two", b"2")).hexdigest()
     assert str(caught.value) == (
-        f"{path} is not the file that it should be: SHA-256 {sha256_of(path)}, expected {checksums['train.en.gz']}\n\n"
-        "hint: it is damaged or another edition; get it again from where it came"
+        f"{path} is not the file of the catalog: its text has SHA-256 {changed}, expected {CHECKSUM}\n\n"
+        "hint: it is damaged, changed or another edition; get it again from where it came"
     )
     assert names(tmp_path / "mine/small") == []
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    list_one(monkeypatch, local_copy(tmp_path / "local"), {})
+    path = tmp_path / "local/small/train.en.gz"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(DataError, match="is damaged"):
+        get("small", tmp_path / "mine", tmp_path / "local")
+
+
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    list_one(monkeypatch, local_copy(tmp_path / "local"), {})
+    path = tmp_path / "local/small/train.en.gz"
+    path.rename(tmp_path / "local/small/real.gz")
+    path.symlink_to("real.gz")
+    assert get("small", tmp_path / "mine", tmp_path / "local").files == ("train.en.gz",)
+    (tmp_path / "local/small/real.gz").rename(tmp_path / "elsewhere.gz")
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere.gz")
+    with pytest.raises(DataError, match="is a symbolic link out of its folder"):
+        get("small", tmp_path / "other", tmp_path / "local")
 
 
 def test_downloads_come_packed_and_can_be_copied_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: tuple[str, Path]
 ) -> None:
-    """Packed here, a file has other bytes than the catalogue knows; the SHA256SUMS beside it vouches for it."""
+    """Whatever bytes packing gives, the checksum is that of the text."""
     url, _ = site
     downloads = {
         "train.en.gz": Download(f"{url}/train.en.gz", 3),
         "input.txt.gz": Download(f"{url}/plain.txt", 3),
     }
-    list_one(monkeypatch, dict.fromkeys(downloads, "0" * 64), downloads)
+    list_one(monkeypatch, dict.fromkeys(downloads, CHECKSUM), downloads)
     fetched = get("small", tmp_path / "mine")
     assert fetched.origin == "https://origin"
     assert [gzip.decompress((fetched.folder / file).read_bytes()) for file in fetched.files] == [TEXT, TEXT]
     again = get("small", tmp_path / "other", tmp_path / "mine")
     assert again.files == fetched.files
+
+
+@pytest.mark.parametrize("verbatim", [True, False])
+def test_a_download_of_another_text_is_refused_where_the_catalog_has_its_checksum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: tuple[str, Path], verbatim: bool
+) -> None:
+    url, _ = site
+    list_one(monkeypatch, {"train.en.gz": "0" * 64}, {"train.en.gz": Download(f"{url}/train.en.gz", 3, verbatim)})
+    if verbatim:
+        with pytest.raises(DataError, match=f"gave a text with SHA-256 {CHECKSUM}, expected 0000"):
+            get("small", tmp_path / "mine")
+        assert names(tmp_path / "mine/small") == []
+    else:
+        assert names(get("small", tmp_path / "mine").folder) == [SUMS, "train.en.gz"]
 
 
 @pytest.mark.parametrize("case", ["not found", "too short", "not gzip", "cut off", "no server"])

@@ -1,4 +1,4 @@
-"""Public corpora by name: where they come from, on what terms, and the SHA-256 of every file in the form used here.
+"""Public corpora by name: where they come from, on what terms, and the SHA-256 of the text in every file, unpacked.
 
 `downloads` gives, for corpora whose files can be fetched as they stand, the address of each file and how many lines it
 has; the others were cut or split after download (`form` says how) and are taken from a folder that has them.
@@ -14,6 +14,7 @@ from typing import NamedTuple
 class Download(NamedTuple):
     url: str
     lines: int  # ends of line in the text, so that an error page or half a file is noticed
+    verbatim: bool = True  # its text has the checksum of the catalogue; if not, only its lines are counted
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Corpus:
     origin: str
     terms: str  # as known; read them at the origin before passing anything on
     form: str
-    checksums: dict[str, str]  # file: SHA-256
+    checksums: dict[str, str]  # file: SHA-256 of its text; gzip files are unpacked first, since packing differs
     downloads: dict[str, Download] = field(default_factory=dict)
 
 
@@ -42,15 +43,15 @@ CATALOGUE: dict[str, Corpus] = {
         terms="none stated for the text; derived from Flickr30k, for non-commercial research and education",
         form="official splits of task 1, text unchanged",
         checksums={
-            "test2016.de.gz": "d9747e9ef1c1bf36bf4a0e43c0d0fba58cc55d6b2b8e388cc863cba02b043fea",
-            "test2016.en.gz": "4f32cb8118b90cd5189d141e34791f70c245315e17065ecf9b2af6ab57e747cf",
-            "test2016.fr.gz": "aaa466eae473f1807a1b4a1683e18b6bba1234aee4ebf70e04bbc11d1e87d2be",
-            "train.de.gz": "d71259ddb13479e1c9cac315c123493b7e97d2c996465b76d885a80a9e8daccd",
-            "train.en.gz": "e1d89f49b9f003db6bb35c24382eb56531fec4e3840cb704cf36f0c0e192b62d",
-            "train.fr.gz": "41e4a42abcf242f69c88814fe0f8df106d877f0b07482c841f6063e3ed739039",
-            "valid.de.gz": "c7c5fd8dde71846406de776f1c342f0c1e95e1c375e3bea7d52a77faec72e965",
-            "valid.en.gz": "0a9a01b4fd231cafeebea18983300016112dc919d3b26c5c74f6d6f388936aeb",
-            "valid.fr.gz": "9ccb4038b407530093f76c4aa5e955842303e96b0bdef3c626a0c8320d450f36",
+            "test2016.de.gz": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+            "test2016.en.gz": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+            "test2016.fr.gz": "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
+            "train.de.gz": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+            "train.en.gz": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+            "train.fr.gz": "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
+            "valid.de.gz": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+            "valid.en.gz": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+            "valid.fr.gz": "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
         },
         downloads={
             "train.en.gz": Download(f"{MULTI30K}/train.en.gz", 29_000),
@@ -72,12 +73,12 @@ CATALOGUE: dict[str, Corpus] = {
         terms="CC-BY 2.0 FR, by the Tatoeba contributors",
         form="v2021-08-07, eng-por dev part less repeats and sentences of its test set, split by sentence",
         checksums={
-            "test.en.gz": "08f591d51a80e3d66a25cb1e8b63708297c86515ac7e00bfe56b4fe9742412ac",
-            "test.pt.gz": "bff22620dcdd71bc21134342116e6771e0f440906289ffc927c260b89280b32b",
-            "train.en.gz": "7b5c59e8d8e27c6caf27e81ae823aa974598faf4aefe14497759fdd8ed73e41b",
-            "train.pt.gz": "c678e0cf6453aaaa8df979ce088a3321ebe637338cee466a15fc2a55c81d7d5a",
-            "valid.en.gz": "ff94684859d83b7d20e66178c9227a21566f4c3e9be88b837031b37720f94b2f",
-            "valid.pt.gz": "7c52cd8980aea9dd28f898a1bfb2985adaba543ba8353cad0f410029b6a09d97",
+            "test.en.gz": "0c71334d963d96216127f4e34ad05b4e323799697e1408204d6da77dc6badced",
+            "test.pt.gz": "c411e4c0661f1d140c3cb90a52c689cfc1992a0a4d81009494f38fea0a9473da",
+            "train.en.gz": "13d7097e923138f93264db8723318498456ca064f24b0c7904dd92dad07eb4ab",
+            "train.pt.gz": "22e0ff428848521558a2c429d69c03f5324e1eebc66c04fa3ebbfe6733212588",
+            "valid.en.gz": "b773e67ae25a1d0c5b7da5829477173c042df2704932c8ecb6356057a5c79aed",
+            "valid.pt.gz": "b302fbd802128acec57f74bcfc3e54672d0b0a295c9a1b3d5de7bb1e50363106",
         },
     ),
     "tatoeba-en-it": Corpus(
@@ -88,12 +89,12 @@ CATALOGUE: dict[str, Corpus] = {
         terms="CC-BY 2.0 FR, by the Tatoeba contributors",
         form="part of eng-ita test and dev; repeats left out, split by sentence",
         checksums={
-            "test.en.gz": "6d2c6ebb7ecead06ee456a749e7d3f5614b9ec7db12139943240dfa2ae873889",
-            "test.it.gz": "9cd10bfb766ebe560367f6f7c9f728e67053ea7a130ca2f714ec1911799f10a3",
-            "train.en.gz": "21b060f44df9fd0356300357b894c474d6c409a1a4e3e15e17a95678918a55bd",
-            "train.it.gz": "f738f64642148809e733a5fc59a2d5c8206dcf97246ad367583b941aa0a2d06a",
-            "valid.en.gz": "3ed49f9607ddbf384d3688d50838e47213952bfd5dfeed96db3a2369e50bdfc8",
-            "valid.it.gz": "6a9c202874726a50b69f0cad22d38216a3abbf4a7acf1bf7c1cc6bda41d7c688",
+            "test.en.gz": "e42794128a5475687007afea5dd628a99fe163da0f67c52a6dc9ad80a3d6a822",
+            "test.it.gz": "8f3d2ded05c893b6917230c9413189d61a715833d94d81a84a92ce384a2772e2",
+            "train.en.gz": "1ad9ba9c2b422f8349f56e29e842dc533182a15ee037c8622e73daa518c375cc",
+            "train.it.gz": "a8b066f6fa445482158b346e89386d3b37822ed96a130512efc670901c3c3f27",
+            "valid.en.gz": "2b14b130a54efdc5169c459152e3d8ad244ff912f791522c5b00c33ee06b3ac1",
+            "valid.it.gz": "2762262e16d562196326edcce3cf04ae41a7f7b646f82d7730f66b188e41b3b2",
         },
     ),
     "debian-en-it": Corpus(
@@ -104,12 +105,12 @@ CATALOGUE: dict[str, Corpus] = {
         terms="Debian, mixed free licences",
         form="package descriptions of Debian 12 cut to paragraphs, split by package",
         checksums={
-            "test.en.gz": "5d730b5bd5e8d37257a1630937bfb4f895cf3b9763125b73f7e43c4f2c0b76ee",
-            "test.it.gz": "e4961e0918bee2684ae12beb0ee6c839f7458c122ad38587eb396eb4fc615f6f",
-            "train.en.gz": "7a7d2b9970262b9af48eb09fd9d2d5db7cad8de6515f16a00be07ecc3d893c4e",
-            "train.it.gz": "0fd5482ebc1249980675959bd4582ab578a8b2c95b1da10f40116b4e5e598973",
-            "valid.en.gz": "e27bb30610f79395c11a535f29791d4d18a7e1b6f51d7ca27a23d420b0edb4d6",
-            "valid.it.gz": "ba120cb1a843e2f868de2dff9ee630fbd3a3ee34975e5b6596e7c1b734751646",
+            "test.en.gz": "43a3281f227bbf2c4d4429fa7c99bda5178449e83a1b9606d46f4576a53c2f90",
+            "test.it.gz": "b244a1f3539c2f1816dad03c5d45536cd0161afc3442245bea766eb8edac0b04",
+            "train.en.gz": "06305324caf72af25e925eff688b8277e65fa48d21a8d39eedceb3db22bf9bcf",
+            "train.it.gz": "1064d900da59e68b1375b028f74411de71bf4c5b3aefa013a5969b5ae5ca9bc7",
+            "valid.en.gz": "afb84b363a48d4a573e997cdf7795aa854f42f19d1e633842f16e4ff7954b955",
+            "valid.it.gz": "d4175a3ec7b81a149e5211457e0e1f19df65cb5c7193e2c67a167a0548520e84",
         },
     ),
     "anki-en-es": Corpus(
@@ -120,12 +121,12 @@ CATALOGUE: dict[str, Corpus] = {
         terms="CC-BY 2.0 FR, by the Tatoeba contributors",
         form="export of 2020-08-23 less sentences of the Tatoeba-Challenge test set, split by sentence",
         checksums={
-            "test.en.gz": "e638f5f11f57e396eafcabb6b4b934fc5e268c7a744d7b41cba5bcc1e8725bca",
-            "test.es.gz": "ccb384aa5c526b10bd21d6e4ec439892cb7d51afb1922bddfd3385f49f66ed44",
-            "train.en.gz": "0ec40011136e382f19d8d6ed53dc6f2e0c91e9221e8ea06fe4f390f23f61e27e",
-            "train.es.gz": "037992cdf52fab786bc60a5bfdfa8f77e7a857068cb250294bc7dcdf9c582f34",
-            "valid.en.gz": "0524e4b4ffdcc0d395ee59638f3ffb3ac669aeff9fef9dee79496fe193e27484",
-            "valid.es.gz": "2c9cedffeb148ae3f4f6e0452eca4b94f579db2b518a41a6a8cb4050423a5336",
+            "test.en.gz": "94aa09a133cd25c9a4a1ff25ea9bb80961cf69c44963c8bd24353ee7ccc45f44",
+            "test.es.gz": "ea3aa6f40e83c3032a199871072a9957198fd1ec604d4a8c50a3a9fcfce76dcc",
+            "train.en.gz": "131022306af21c875f22948998567090df2af36f1da2ec89e9d0356408204c3a",
+            "train.es.gz": "51dca0672031ad0dcc472cfad8ef623bdc8e20d2d38f5e64e649d02a8b67684b",
+            "valid.en.gz": "855498816ea02abab426fb2e9222ad3ee19af3433c1fcd08c7be73bf980fa5d9",
+            "valid.es.gz": "b2493fd33e1aa031160cc9956852e9c9e0479f77286cb7c1848aa9f6cf94a6d8",
         },
     ),
     "anki-en-fr": Corpus(
@@ -136,12 +137,12 @@ CATALOGUE: dict[str, Corpus] = {
         terms="CC-BY 2.0 FR, by the Tatoeba contributors",
         form="as anki-en-es",
         checksums={
-            "test.en.gz": "ac64c71a8a4f4508df6859c5408e0a8ebbddf314845499309013f77ff12fd13e",
-            "test.fr.gz": "f5df238c55a6b7cceb451231058cd13359d2382fdb9aad01b1c946b71bf6b63e",
-            "train.en.gz": "0c7758a01722d2f28835db45c62678cd493132c446c460105f0ed69434edb602",
-            "train.fr.gz": "0e26cb6bf3316bcf912485753587d8194b2421675d360162f383ab9e09ddd1c7",
-            "valid.en.gz": "66e165e5ce45b4d373822c7f4368fbaa41c19b4a9de8e10f0e83faff5977c2f2",
-            "valid.fr.gz": "70ccfc4d33a5de40f30b834159bf4ab5f21b070c48d0cb6a449af723da606f69",
+            "test.en.gz": "9171b0c50fec7d9c210e8960ed6e4a58c4633bc039f5dffc0167380b4559abaa",
+            "test.fr.gz": "906e89a4a15eea7d0fee39791988d8ab8fd35c9c16bc13e7f036186cc5932d79",
+            "train.en.gz": "b2630c93edbc0bdb47f8e276dd0e7002654775e5a5113a3f7d786e2fd3efaf44",
+            "train.fr.gz": "29edbd0eed441fea7c726fb473caff6cc781fbe166f0c409a9748b3f0927f7b0",
+            "valid.en.gz": "33820212517a8c809aa59fc8b49e5dfc225f760e2c75bbdcc875944225178fac",
+            "valid.fr.gz": "7073365872bc00a68a28626215c4b21f3f31529b53cac3267c09ddd61b474f2f",
         },
     ),
     "alignment-en-fr": Corpus(
@@ -152,12 +153,12 @@ CATALOGUE: dict[str, Corpus] = {
         terms="not stated for the data",
         form="Hansards gold alignments (NAACL 2003 shared task), links counted from 0",
         checksums={
-            "test.align.gz": "80710e865cba7009adc1550bda28e5b9eec557b5e9695821b061b4ed35e07c01",
-            "test.en.gz": "1e9ef2708bd84c83a4ee1e2e8719bc5d3cabc1513f0133bc56d84fa80625a30b",
-            "test.fr.gz": "c66652137d8b77280c18b76aad0bd650ef442cebd30bb06ed6d7fc0175945d99",
-            "valid.align.gz": "861b88519cc7f4f82873d4888e4e2bdcbf9073b7196d8973653488d63109f595",
-            "valid.en.gz": "d216631fe0ef44ef4ab3d75ac7915f80586327def5af1415434a256cbfe54b5f",
-            "valid.fr.gz": "86d43832b5e3df0ed8e00839516c51e847a6126c916ed14b69b188a9f8c33f17",
+            "test.align.gz": "04714698498620daa2d2b1afbb873e3e78e2477c410db358902d74f604c5da28",
+            "test.en.gz": "e6d02b651ce63bbfa5628936d33fed217db6651039e433a75bb8707f387559b7",
+            "test.fr.gz": "41368dcb5382a52f7026ab5b16576d7d3dc431af23c1d96714849db398ea9c23",
+            "valid.align.gz": "e58cb38ef1e1cf81fc11e923cf9761a17c299e35503e7cbd2fb9d5d60bd06986",
+            "valid.en.gz": "21af26d9d6037d202d5265ee14b82ae5dbcc48f518fd8f2e84c7818bd87f69c8",
+            "valid.fr.gz": "55330c83afbbbc1cb7768cdbe90c37c28b1dcf73b2ea8a7f34c42d7b1695f156",
         },
     ),
     "sst2": Corpus(
@@ -168,9 +169,9 @@ CATALOGUE: dict[str, Corpus] = {
         terms="not stated",
         form="label TAB text; test is the usual labelled dev set",
         checksums={
-            "test.tsv.gz": "4c7e72c117e62a6461cf5c1077602aec9a00d001f772300496c8b8edf532b8ba",
-            "train.tsv.gz": "6b5c341d3f0c854e2255a9d9df31aaa33e27b1c8ad46e009185200acf069e2ad",
-            "valid.tsv.gz": "fbccb174a68375955e758b43b9a987e8a6431fee6f1ff5277a1f4b213ef09e0f",
+            "test.tsv.gz": "3203ca7e32f5edb81a45df4961c20954126b4a23c759059daf7b5a789e090553",
+            "train.tsv.gz": "75a55ced54cab094984db51b4dcfc1a475e5c3cbad13dd15ca1f44b67b067269",
+            "valid.tsv.gz": "ebcbdde5b7b81ff07dda0cf4993d14360a08b57b398b0d04c428ba9199dcbeb0",
         },
     ),
     "imdb": Corpus(
@@ -181,9 +182,9 @@ CATALOGUE: dict[str, Corpus] = {
         terms="not stated; cite Maas et al. 2011",
         form="label TAB text; cut from the 25,000 training reviews",
         checksums={
-            "test.tsv.gz": "158b23c50ff7b2e1dcfa41cc9bd1b31ef61eae9aada7a01fcfb3eb4a9a2a1e32",
-            "train.tsv.gz": "ac566e273b0f1e61340bd6bb92102d1faad81346b851819236dc8b0098bcc823",
-            "valid.tsv.gz": "9d509205a39886fb0b251b08be00fc53f2c1301526b67fa452f08a0d881a2157",
+            "test.tsv.gz": "73e020ef28339bd3265eca91f890d3b79790ae00511dd981c6036b19fd1fbcde",
+            "train.tsv.gz": "7b2de95a6270d69a896bc0f523bfc52af32aca6e17368cb85f8d6311301a03df",
+            "valid.tsv.gz": "98722616b0aeeb123e6437a44980bb1bf5b1f4492284de4915046616938f24b8",
         },
     ),
     "dialogue-daily": Corpus(
@@ -194,8 +195,8 @@ CATALOGUE: dict[str, Corpus] = {
         terms="CC-BY-NC-SA 4.0",
         form="one dialogue a line, turns apart by TAB",
         checksums={
-            "train.txt.gz": "ad4db17ce8090619732fd71eb7acaf3e2f5561d60641b55f6e0a6d059fede80a",
-            "valid.txt.gz": "88507fba6494f2fcb52f412e87b47a403be3b3b8dd6ad43805aa3709eb688df8",
+            "train.txt.gz": "c3ea87647e5ff9ea08ab0e2288b9d5ecd3f5b7d95098523160151432c27b4287",
+            "valid.txt.gz": "b4151f830e0e29ccf1d2e8998ebbbd847e1487d1a5571db7d57d9a8def8a2533",
         },
     ),
     "dialogue-sgd": Corpus(
@@ -206,9 +207,9 @@ CATALOGUE: dict[str, Corpus] = {
         terms="CC-BY-SA 4.0",
         form="utterances only, one dialogue a line, turns apart by TAB",
         checksums={
-            "test.txt.gz": "febef3436a8ccf3cf1cb3c2bc5191d0751cc76c9447073c884939fb9d9e880cf",
-            "train.txt.gz": "fa799cb2e91bd784c7762b601b4fd1d6d2038ab33142b0eee17e9bf33972c713",
-            "valid.txt.gz": "ba8d2270634929486f22f1ccb509ec84139f4a8c7bc515f12cddff281ceb2e13",
+            "test.txt.gz": "906a50bf3fd2c3c9b98b1adf2a085b9a72672708e61e6f05e6ed38f4f2a10544",
+            "train.txt.gz": "819dd42f7c14ff7d7c5145c98a2ec791d0fd4d67fd6c6f6d145e93e7be24f373",
+            "valid.txt.gz": "55280a9c27be6262cd9a0fde14dbce47baecb90c88a0384f751a6fdb7229199c",
         },
     ),
     "shakespeare": Corpus(
@@ -219,7 +220,7 @@ CATALOGUE: dict[str, Corpus] = {
         terms="public domain text",
         form="unchanged",
         checksums={
-            "input.txt.gz": "bed00f18e91cda6838950656f0a95e07e0f4dbe8649a4b959f7602a7e53fbc6e",
+            "input.txt.gz": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
         },
         downloads={
             "input.txt.gz": Download(f"{GITHUB}/karpathy/char-rnn/master/data/tinyshakespeare/input.txt", 40_000),
@@ -233,12 +234,12 @@ CATALOGUE: dict[str, Corpus] = {
         terms="CC-BY-SA",
         form="tokenised, with <unk>; the articles of train may stand in another order than in the official file",
         checksums={
-            "test.txt.gz": "a2b26b5d2619cc1f6cd34c8e116a451aed09af51479346aadfbf508ceb8b192e",
-            "train.txt.gz": "0ab79876cf89ff5fea1f44c00e00acba49493ec16ea7b0729eddb61162c62644",
-            "valid.txt.gz": "3ac34ae2b6509075d52302c50a04a8a1970739ffe1a904f2cd374fefbea3cbf2",
+            "test.txt.gz": "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+            "train.txt.gz": "728c77e87e176af4730f9a80fc6008bcaff421a7202c1c048877c0eec3685f89",
+            "valid.txt.gz": "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
         },
         downloads={
-            "train.txt.gz": Download(f"{WIKITEXT}/train.txt", 36_718),
+            "train.txt.gz": Download(f"{WIKITEXT}/train.txt", 36_718, verbatim=False),
             "valid.txt.gz": Download(f"{WIKITEXT}/valid.txt", 3_760),
             "test.txt.gz": Download(f"{WIKITEXT}/test.txt", 4_358),
         },
@@ -252,9 +253,9 @@ CATALOGUE: dict[str, Corpus] = {
         form="v2.15, official splits, unchanged",
         checksums={
             "LICENSE.txt": "b3d1b0f4c6ae151f7eb78738f46ebd5ee140f8a7f76501ba26af123140d35ae7",
-            "test.conllu.gz": "29c151eee8846d3f3ef7806c126ecac9932af2317c008c6d6b076c5e14950dbe",
-            "train.conllu.gz": "bd47e08c9e18ec12d319e84df2ccdb272ff6de1d0dba5761117d3caf8b358f7b",
-            "valid.conllu.gz": "41086e3afc9ae572f899c9123f874d6d04a52e374a3d2ac7a6667ce48e3bf3e3",
+            "test.conllu.gz": "e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd",
+            "train.conllu.gz": "3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b",
+            "valid.conllu.gz": "531a54ff90d6ab12201c5a50c3e78e6ddac4de69abc4bce5d275d3cd29efe2b6",
         },
         downloads={
             "train.conllu.gz": Download(f"{EWT}/en_ewt-ud-train.conllu", 247_862),
@@ -270,8 +271,8 @@ CATALOGUE: dict[str, Corpus] = {
         terms="CC-BY-SA",
         form="parallel UD, sentence n is the same in both files",
         checksums={
-            "de.conllu.gz": "a106d715a3be3812dcda09ee70af5b5119f06762b0c5b07e92e5064d18aedb4d",
-            "en.conllu.gz": "9f5d22faed24d5c7d98f77e773727455407895755f32806f207ede41343f6748",
+            "de.conllu.gz": "a530bdb50349bbd7c13706b6a759a9d73e8f514fff41fbf27149e914b0c3e723",
+            "en.conllu.gz": "c80584f2bc2b31d5bada78a1136f9feec7ac49e5e18898db02dea434b5b8f0aa",
         },
     ),
     "etth1": Corpus(
@@ -282,7 +283,7 @@ CATALOGUE: dict[str, Corpus] = {
         terms="CC-BY-ND 4.0: do not pass on changed copies",
         form="hourly rows, header, date and 7 columns",
         checksums={
-            "ETTh1.csv.gz": "3c56c865b8f6fc9b760a07f055ff8a993d3cf2a747235dc382b98821ed35f029",
+            "ETTh1.csv.gz": "f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066",
             "LICENSE": "83cbb5c31415b1d0ee1d20d35dae3fda3a045b85fae9364cc57facc9cd6e0946",
         },
         downloads={
@@ -297,7 +298,7 @@ CATALOGUE: dict[str, Corpus] = {
         terms="not stated",
         form="daily rows, 8 series, no header",
         checksums={
-            "exchange_rate.txt.gz": "adbffacbfd1838f13878703f2e8dca6784127e312b5d6bc55f14ec9486e5089d",
+            "exchange_rate.txt.gz": "0127465b51e3cd3c360f8eb2be30cfd294689a2a55903eb8245aafc396626c7f",
         },
         downloads={
             "exchange_rate.txt.gz": Download(

@@ -1,8 +1,8 @@
-"""Get a corpus of the catalogue: copied from a folder that has it, or downloaded from its origin.
+"""Get a corpus of the catalog: copied from a folder that has it, or downloaded from its origin.
 
-A copy is compared with the checksums of the catalogue, or with the SHA256SUMS that lies beside it. A download is
-compared by its number of lines; then its checksums are written into SHA256SUMS, so that copies of it can be verified in
-their turn. A file is moved to its place when it is complete and right: what is there is whole.
+The checksums of the catalog decide in both cases: a file whose text differs is refused. A SHA256SUMS file is written for
+people (`sha256sum -c`) and never read: whoever can change a corpus can change the checksums beside it. A symbolic link that
+leaves the folder is not followed. A file is moved to its place when it is complete and right.
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from __future__ import annotations
 import gzip
 import http.client
 import os
-import shutil
 import urllib.error
 import urllib.request
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, cast
 
 from heedful.data.catalogue import CATALOGUE, Corpus, Download
 from heedful.errors import DataError, lookup
-from heedful.storage.reading import sha256_of
+from heedful.storage.reading import content_sha256, read_bytes, sha256_of
+from heedful.storage.writing import output_bytes, replace_text
 
 SUMS = "SHA256SUMS"
 TIMEOUT = 30  # seconds without an answer
@@ -81,37 +83,37 @@ def get(name: str, destination: Path, source_folder: Path | None = None) -> Fetc
 
 
 def copy(corpus: Corpus, source: Path, folder: Path) -> Fetched:
-    listed = listed_sums(source)
     files = [file for file in corpus.checksums if (source / file).is_file()]
     for file in files:
-        partial = folder / f".{file}.partial"
-        shutil.copyfile(source / file, partial)
-        found = sha256_of(partial)
-        if found not in (corpus.checksums[file], listed.get(file)):
-            partial.unlink()
+        refuse_outside(source / file, source)
+        content = read_bytes(source / file)
+        try:
+            found = content_sha256(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{source / file} is damaged: {error}", hint="copy or download it again") from error
+        if found != corpus.checksums[file]:
             raise DataError(
-                f"{source / file} is not the file that it should be: SHA-256 {found}, "
-                f"expected {listed.get(file, corpus.checksums[file])}",
-                hint="it is damaged or another edition; get it again from where it came",
+                f"{source / file} is not the file of the catalog: its text has SHA-256 {found}, "
+                f"expected {corpus.checksums[file]}",
+                hint="it is damaged, changed or another edition; get it again from where it came",
             )
-        partial.replace(folder / file)
+        with output_bytes(folder / file) as copied:
+            copied.write(content)
     write_sums(folder, files)
     return Fetched(folder, tuple(files), str(source))
 
 
-def listed_sums(folder: Path) -> dict[str, str]:
-    """What SHA256SUMS in the folder, or in the one above, says of the folder's files."""
-    sums: dict[str, str] = {}
-    for file, prefix in ((folder.parent / SUMS, f"{folder.name}/"), (folder / SUMS, "")):
-        for line in file.read_text().splitlines() if file.is_file() else ():
-            checksum, _, name = line.partition("  ")
-            if name.startswith(prefix):
-                sums[name.removeprefix(prefix)] = checksum
-    return sums
+def refuse_outside(path: Path, folder: Path) -> None:
+    """A link in a folder from somebody else could name any file of this machine."""
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise DataError(
+            f"{path} is a symbolic link out of its folder, to {path.resolve()}; links are not followed",
+            hint="replace the link by the file",
+        )
 
 
 def write_sums(folder: Path, files: list[str]) -> None:
-    (folder / SUMS).write_text("".join(f"{sha256_of(folder / file)}  {file}\n" for file in sorted(files)))
+    replace_text(folder / SUMS, "".join(f"{sha256_of(folder / file)}  {file}\n" for file in sorted(files)))
 
 
 def download(name: str, corpus: Corpus, folder: Path) -> Fetched:
@@ -123,39 +125,37 @@ def download(name: str, corpus: Corpus, folder: Path) -> Fetched:
             hint=f"give --from FOLDER, or make it from {corpus.origin} ({corpus.form})",
         )
     for file, wanted in corpus.downloads.items():
-        partial = folder / f".{file}.partial"
-        try:
-            lines = fetch(wanted, partial)
-        except (OSError, EOFError, zlib.error, http.client.HTTPException) as error:
-            partial.unlink(missing_ok=True)
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()  # it is also the answer, and still open
-            raise DataError(
-                f"the corpus {name!r} cannot be got: {tried}, and {wanted.url} gave: {getattr(error, 'reason', error)}",
-                hint="try again with a network, or give --from FOLDER",
-            ) from error
-        if lines != wanted.lines:
-            partial.unlink()
-            raise DataError(
-                f"{wanted.url} gave {lines:,} lines, expected {wanted.lines:,}; it was not kept",
-                hint="try again; if it stays so, the origin has changed",
-            )
-        partial.replace(folder / file)
+        failed = f"the corpus {name!r} cannot be got: {tried}, and {wanted.url} gave"
+        checksum = corpus.checksums.get(file) if wanted.verbatim else None
+        with output_bytes(folder / file) as stream, gzip.GzipFile("", "wb", 9, stream, mtime=0) as packed:
+            lines, digest = 0, sha256()
+            for block in blocks_of(wanted, failed):
+                lines += block.count(b"\n")
+                digest.update(block)
+                packed.write(block)
+            refuse_other_text(wanted, lines, digest.hexdigest(), checksum)
     write_sums(folder, [*corpus.downloads])
     return Fetched(folder, tuple(corpus.downloads), corpus.origin)
 
 
-def fetch(wanted: Download, path: Path) -> int:
-    """Downloads into a gzip file, whether it comes packed or plain, and counts its lines."""
+def blocks_of(wanted: Download, failed: str) -> Iterator[bytes]:
+    """The text at an address, unpacked; failed: how the message begins if it cannot be had."""
     request = urllib.request.Request(wanted.url, headers={"User-Agent": "heedful"})
-    lines = 0
-    with (
-        urllib.request.urlopen(request, timeout=TIMEOUT) as answer,
-        path.open("wb") as stream,
-        gzip.GzipFile("", "wb", 9, stream, mtime=0) as packed,
-    ):
-        text = cast(IO[bytes], gzip.GzipFile(fileobj=answer) if wanted.url.endswith(".gz") else answer)
-        while block := text.read(1 << 20):
-            lines += block.count(b"\n")
-            packed.write(block)
-    return lines
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            text = cast(IO[bytes], gzip.GzipFile(fileobj=answer) if wanted.url.endswith(".gz") else answer)
+            yield from iter(lambda: text.read(1 << 20), b"")
+    except (OSError, EOFError, zlib.error, http.client.HTTPException) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it is also the answer, and still open
+        raise DataError(
+            f"{failed}: {getattr(error, 'reason', error)}", hint="try again with a network, or give --from FOLDER"
+        ) from error
+
+
+def refuse_other_text(wanted: Download, lines: int, found: str, checksum: str | None) -> None:
+    hint = "try again; if it stays so, the origin has changed"
+    if lines != wanted.lines:
+        raise DataError(f"{wanted.url} gave {lines:,} lines, expected {wanted.lines:,}; it was not kept", hint=hint)
+    if checksum is not None and found != checksum:
+        raise DataError(f"{wanted.url} gave a text with SHA-256 {found}, expected {checksum}; it was not kept", hint=hint)

@@ -155,6 +155,12 @@ def sha256_of(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
+def content_sha256(content: bytes) -> str:
+    """Of the text in a gzip file, or of the bytes themselves: the same text can be packed in many ways."""
+    raw = io.BytesIO(content)
+    return file_digest(gzip.GzipFile(fileobj=raw) if content.startswith(GZIP) else raw, "sha256").hexdigest()
+
+
 def reads_twice(path: Path) -> bool:
     """Whether a second reading gives the same: a file does, a pipe or a terminal does not."""
     return str(path) != "-" and stat.S_ISREG(path.stat().st_mode)
