@@ -133,7 +133,7 @@ def test_a_long_text_is_encoded_in_parts_to_the_same_ids(monkeypatch: pytest.Mon
     lines = sentences(100)
     tokenizer = words_tokenizer(lines)
     whole = encode_text(lines, tokenizer)
-    monkeypatch.setattr("heedful.vectors.tokens.CHARACTERS", 100)
+    monkeypatch.setattr("heedful.text.long_lines.MAX_CHARACTERS", 100)
     parts = encode_text(iter(lines), tokenizer)
     assert np.array_equal(whole.ids, parts.ids) and np.array_equal(whole.counts, parts.counts)
     assert (whole.ids == -1).sum() == 100

@@ -113,6 +113,11 @@ def write_text(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
+def create(path: Path) -> BinaryIO:
+    """A new file to write bytes into, inside a folder that `new_folder` or its caller will flush and rename."""
+    return path.open("wb")
+
+
 def replace_text(path: Path, text: str) -> None:
     """Put `text` in the place of the file: a reader, or a crash, finds the old or the new content."""
     temporary = temporary_beside(path)

@@ -14,6 +14,8 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from heedful.errors import ConfigError, DataError
 from heedful.text.library import LibraryCodec, add_tags
+from heedful.text.long_lines import cut
+from heedful.text.long_words import without_long_words
 from heedful.text.normalise import describe_normalising, normalising_steps
 from heedful.text.pipelines import PIPELINES
 from heedful.text.sentencepiece import SentencePieceCodec, normalisation_of, read_model
@@ -34,7 +36,8 @@ def train_tokenizer(config: TokenizerConfig, lines: Iterable[str], tags: Sequenc
         return Tokenizer(Header(kind=config.kind, normalisation=normalisation_of(model)), SentencePieceCodec(model, tags))
     blank = PIPELINES[config.kind](normalising_steps(config.normalise, config.lowercase))
     try:
-        library = LEARNERS[config.kind](config, blank, filled(lines), config.vocab - len(tags))
+        short = (piece for line in filled(lines) for piece in cut(line, keep_spaces=config.kind == "characters"))
+        library = LEARNERS[config.kind](config, blank, short, config.vocab - len(tags))
     except UnicodeEncodeError as error:
         raise DataError(
             f"the training text holds {error.object[error.start]!r}, half of a character; expected whole ones",
@@ -111,14 +114,14 @@ def learn_merges(config: TokenizerConfig, blank: Library, lines: Iterable[str], 
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if config.kind == "bytes" else [],
         show_progress=False,
     )
-    blank.train_from_iterator(lines, trainer)
+    blank.train_from_iterator(without_long_words(lines), trainer)
     # The trainer keeps the whole alphabet, also where that exceeds its size: then there is nothing but the alphabet.
     check_room(config, size=size, needed=blank.get_vocab_size() - len(SPECIALS), of="characters")
     return blank
 
 
 def learn_pieces(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
-    counts = count_pieces(blank, lines)
+    counts = count_pieces(blank, without_long_words(lines))
     check_room(config, size=size, needed=len(set().union(*counts)), of="characters")
     specials = [(token, 0.0) for token in SPECIALS]
     pieces = learn_unigram(counts, size - len(SPECIALS))

@@ -7,19 +7,18 @@ However long the text is, memory holds a slice of it and one number for each wor
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heedful.errors import DataError
+from heedful.storage.mapping import collect
+from heedful.text.long_lines import encode_lines
 from heedful.text.tokenizer import Tokenizer
 
 END_OF_LINE = -1
-CHARACTERS = 1 << 20  # encoded at a time
 
 
 class Tokens(NamedTuple):
@@ -33,36 +32,17 @@ class Tokens(NamedTuple):
 
 def encode_text(lines: Iterable[str], tokenizer: Tokenizer) -> Tokens:
     counts = np.zeros(len(tokenizer), np.int64)
-    try:
-        with tempfile.TemporaryFile() as file:
-            for chunk in gather(lines):
-                rows = tokenizer.encode_many(chunk)
-                ids = np.fromiter(chain.from_iterable((*row, END_OF_LINE) for row in rows), np.int32)
-                counts += np.bincount(ids[ids >= 0], minlength=len(counts))
-                ids.tofile(file)
-            file.flush()
-            if not counts.any():
-                raise DataError("the text holds no word; expected some to learn vectors of")
-            return Tokens(np.asarray(np.memmap(file, np.int32, "r")), counts)
-    except OSError as error:
-        raise DataError(
-            f"the text's tokens cannot be written to {tempfile.gettempdir()}: {error.strerror or error}",
-            hint="set TMPDIR to a folder with room for four bytes a word",
-        ) from error
 
+    def encoded() -> Iterator[NDArray[np.int32]]:
+        for some in encode_lines(tokenizer, lines, END_OF_LINE):
+            ids = np.fromiter(some, np.int32)
+            counts[:] += np.bincount(ids[ids >= 0], minlength=len(counts))
+            yield ids
 
-def gather(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Lists of lines of about CHARACTERS characters; a line is never cut."""
-    chunk: list[str] = []
-    size = 0
-    for line in lines:
-        chunk.append(line)
-        size += len(line)
-        if size >= CHARACTERS:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
+    ids = collect(encoded(), np.int32)
+    if not counts.any():
+        raise DataError("the text holds no word; expected some to learn vectors of")
+    return Tokens(ids, counts)
 
 
 def token_names(tokenizer: Tokenizer) -> list[str]:
