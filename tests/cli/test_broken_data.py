@@ -1,4 +1,4 @@
-"""Ten broken data files, each with its whole message, exit code 3, and nothing lost of a run that is already there."""
+"""Broken data files, each with its whole message, exit code 3, and nothing lost of a run that is already there."""
 
 from __future__ import annotations
 
@@ -76,7 +76,33 @@ CASES: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "no usable line at all": (
         {"a.tsv": b"\tuno\n\tdue\n"},
         ["data.train={tsv='a.tsv'}"],
-        "a.tsv has 2 lines, but no pair that can be used\n\nhint: 2 x lines with an empty side",
+        "a.tsv has 2 lines, but no pair that can be used; 2 lines with an empty side, "
+        "the first at a.tsv line 1: nothing but white space\n\nhint: look at these lines",
+    ),
+    "Latin-1": (
+        {"a.en": b"one\n" * 10, "a.it": b"citt\xe0\n" * 9 + b"uno\n"},
+        ["data.train={source='a.en',target='a.it'}"],
+        "a.en + a.it: 9 of 10 lines cannot be used, more than data.max_unusable = 0.05 allows; "
+        "9 lines that are not UTF-8, the first at a.it line 1: byte 5 is not UTF-8\n\n"
+        "hint: convert it: iconv -f ISO-8859-1 -t UTF-8 a.it > a.it.utf8; data.max_unusable = 1 skips them all the same",
+    ),
+    "a header": (
+        {"a.tsv": b"en\tit\none\tuno\n"},
+        ["data.train={tsv='a.tsv'}"],
+        "a.tsv line 1 looks like the names of columns: en, it\n\n"
+        "hint: header = true, beside the file in its table of [data], skips that line; header = false trains on it",
+    ),
+    "standard input": (
+        {},
+        ["data.train={tsv='-'}"],
+        "standard input is a pipe or a device, whose text can be read only once; expected a file\n\n"
+        "hint: save it to a file first: cat … > FILE",
+    ),
+    "the same text on both sides": (
+        {"a.en": b"one\ntwo\n", "a.it": b"one\ntwo\n"},
+        ["data.train={source='a.en',target='a.it'}"],
+        "a.en and a.it have the same text in all 2 lines; expected a source and its translation\n\n"
+        "hint: check the files; a model that is to copy can be trained from one .tsv file",
     ),
 }
 
@@ -93,7 +119,7 @@ def test_a_broken_file_is_told_in_full(
         Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_bytes(content)
     assert heed("train", recipe, *overrides, "--run", tmp_path / "run") == 3
-    assert capsys.readouterr().err == f"error: {expected}\n"
+    assert capsys.readouterr().err.endswith(f"error: {expected}\n")
 
 
 def test_a_run_whose_data_was_broken_since_keeps_every_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,14 @@ def test_mistakes_are_said_in_a_sentence(
     assert heed(*arguments) == code
     assert said in capsys.readouterr().err
     assert not Path("o.txt").exists()
+
+
+def test_a_pipe_is_refused_where_it_would_be_read_twice(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a run's tokenizer the text is read once."""
+    for arguments, code in (((), 3), (("--tokenizer", str(run), "--min-count", "1"), 0)):
+        read, write = os.pipe()
+        os.write(write, b"w1 w2 w3\nw2 w3 w4\n" * 40)
+        os.close(write)
+        assert heed("vectors", f"/dev/fd/{read}", "--output", tmp_path / "v.txt", *QUICK, *arguments) == code
+        os.close(read)
+        assert ("can be read only once; expected a file" in capsys.readouterr().err) == (code == 3)

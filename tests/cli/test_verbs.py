@@ -237,12 +237,12 @@ def test_config_diff_and_schema(trained: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_data_check_reports_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path / "a.en", ["one", "two", ""])
-    write(tmp_path / "a.it", ["uno", "due", "tre"])
+    write(tmp_path / "a.en", [*(f"one {number}" for number in range(39)), ""])
+    write(tmp_path / "a.it", [*(f"uno {number}" for number in range(39)), "tre"])
     assert heed("data", "check", tmp_path / "a.en", tmp_path / "a.it", "--json") == 0
     (corpus,) = told(capsys)["corpora"]
-    assert (corpus["lines"], corpus["kept"]) == (3, 2)
-    assert corpus["problems"][0]["examples"][0]["place"] == f"{tmp_path / 'a.en'} line 3"
+    assert (corpus["lines"], corpus["kept"]) == (40, 39)
+    assert corpus["problems"][0]["examples"][0]["place"] == f"{tmp_path / 'a.en'} line 40"
 
 
 def test_data_list_recipes_and_doctor_answer(capsys: pytest.CaptureFixture[str]) -> None:

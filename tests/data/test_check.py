@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from heedful.data.check import Rules, check_corpora, check_data
+from heedful.data.pairs import sentences
 from heedful.data.sources import CorpusConfig
 from heedful.data.splits import DataConfig, Splits, splits_of_files
 from heedful.errors import DataError
@@ -121,13 +122,50 @@ def test_only_the_first_examples_are_named(tmp_path: Path) -> None:
     assert lines[-1].strip() == "… and 1,195 more"
 
 
-def test_a_corpus_without_a_usable_pair_stops(tmp_path: Path) -> None:
+def test_a_corpus_without_a_usable_pair_is_refused_whatever_is_allowed(tmp_path: Path) -> None:
     corpus = write(tmp_path, "train", [("", "a"), ("b", "")])
-    with pytest.raises(DataError) as caught:
-        check_corpora(Splits((corpus,)))
-    assert str(caught.value).replace(f"{tmp_path}/", "") == (
-        "train.en + train.de has 2 lines, but no pair that can be used\n\nhint: 2 x lines with an empty side"
+    refusal = check_corpora(Splits((corpus,))).refusal(1.0)
+    assert str(refusal).replace(f"{tmp_path}/", "") == (
+        "train.en + train.de has 2 lines, but no pair that can be used; 2 lines with an empty side, "
+        "the first at train.en line 1: nothing but white space\n\nhint: look at these lines"
     )
+
+
+def test_a_corpus_with_too_many_unusable_lines_is_refused(tmp_path: Path) -> None:
+    for bad, refused in ((5, False), (6, True)):
+        corpus = write(tmp_path, "train", [*numbered(100 - bad), *[("", "x")] * bad])
+        report = check_corpora(Splits((corpus,)))
+        assert (report.refusal(0.05) is not None) == refused
+        assert report.refusal(0.06) is None
+
+
+def test_the_encoding_is_named_with_the_command_that_converts_it(tmp_path: Path) -> None:
+    """0x80 to 0x9f are letters in Windows-1252 only; each file gets its own command."""
+    (tmp_path / "a").write_bytes("une pensée\n".encode("latin-1") * 8 + b"plain\n" * 8)
+    (tmp_path / "b").write_bytes(b"plain\n" * 8 + "“quoted”\n".encode("cp1252") * 8)
+    refusal = check_corpora(splits_of_files([f"{tmp_path}/a", f"{tmp_path}/b"])).refusal(0.05)
+    assert refusal is not None and refusal.hint is not None
+    assert refusal.hint.startswith(
+        f"convert it: iconv -f ISO-8859-1 -t UTF-8 {tmp_path}/a > {tmp_path}/a.utf8"
+        f" && iconv -f WINDOWS-1252 -t UTF-8 {tmp_path}/b > {tmp_path}/b.utf8"
+    )
+
+
+def test_two_files_of_the_same_text_are_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("one\ntwo\n")
+    with pytest.raises(DataError, match="have the same text in all 2 lines"):
+        check_corpora(splits_of_files([f"{tmp_path}/a", f"{tmp_path}/b"]))
+    (tmp_path / "copy.tsv").write_text("one\tone\ntwo\ttwo\n")
+    assert check_corpora(splits_of_files([f"{tmp_path}/copy.tsv"])).clean
+
+
+def test_a_line_beyond_any_model_is_skipped_before_it_is_tokenized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.data.pairs.MAX_CHARACTERS", 50)
+    corpus = write(tmp_path, "train", [*numbered(3), ("x" * 51, "y" * 40)])
+    (finding,) = check_corpora(Splits((corpus,))).corpora[0].findings
+    assert (finding.kind, finding.examples[0].text) == ("long", "51 characters; expected at most 50")
+    assert len(list(sentences([corpus], "source"))) == 3
 
 
 def test_strict_and_unequal_counts_stop(tmp_path: Path) -> None:

@@ -64,3 +64,9 @@ def test_a_form_of_two_words_is_two_words_of_the_text(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_with_its_line(lines: list[str], problem: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=problem):
         list(read_trees(write(tmp_path, lines)))
+
+
+def test_a_number_of_thousands_of_digits_is_an_error_that_names_the_line(tmp_path: Path) -> None:
+    for number, head in (("1", "9" * 5000), ("9" * 5000, "0"), (f"1-{'9' * 5000}", "0")):
+        with pytest.raises(DataError, match=r"trees\.conllu line 1"):
+            list(read_trees(write(tmp_path, [row(number, "x", head, "root")])))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import refused
 
-from heedful.data.corpus_text import TextConfig, decode_text, encode_text, find_text, lines_of, open_text, passages
+from heedful.data.corpus_text import (
+    Passage,
+    TextConfig,
+    TextFile,
+    decode_text,
+    encode_text,
+    find_text,
+    lines_of,
+    open_text,
+    passages,
+)
 from heedful.errors import DataError
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 
@@ -114,3 +126,49 @@ def test_what_is_missing_or_too_much_is_said() -> None:
     assert "but folder and file is given" in refused(TextConfig, form="text", folder="a", file="b")[""]
     assert refused(TextConfig, form="text", train={"file": "a"})["valid"] == "missing; expected a table with a file"
     assert "data.file is not given" in refused(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]
+
+
+def test_a_text_of_one_long_line_is_stored_as_if_it_were_encoded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = " ".join(LINES * 9)
+    (tmp_path / "long.txt").write_text(line)
+    tokenizer = tokenizer_of("bytes")
+    monkeypatch.setattr("heedful.text.long_lines.MAX_CHARACTERS", 50)
+    text = open_text([Passage(tmp_path / "long.txt")], tokenizer, tmp_path)
+    assert text.ids.tolist() == [*tokenizer.encode(line), tokenizer.specials.end]
+    assert text.lines == 1
+
+
+def test_the_name_of_a_column_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "reviews.tsv"
+    path.write_text("label\ttext\n1\tgood\n")
+    with pytest.raises(DataError, match="line 1 looks like the name of a column: text"):
+        list(lines_of(Passage(path, 2)))
+    assert list(lines_of(Passage(path, 2, header=True))) == ["good"]
+    assert list(lines_of(Passage(path, 2, header=False))) == ["text", "good"]
+    assert refused(TextFile, file="a", header=True) == {"header": "would have no effect without column"}
+
+
+def test_a_text_that_is_not_utf8_names_the_command_that_converts_it(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes("caf\xe9\n".encode("latin-1"))
+    with pytest.raises(DataError) as caught:
+        list(lines_of(Passage(tmp_path / "a")))
+    assert str(caught.value).replace(f"{tmp_path}/", "") == (
+        "a line 1: byte 4 is not UTF-8\n\nhint: convert it: iconv -f ISO-8859-1 -t UTF-8 a > a.utf8"
+    )
+
+
+def test_memory_is_bounded_however_long_a_line_is(tmp_path: Path) -> None:
+    """Tokenized whole, a character takes 200 bytes: 1.2 GB."""
+    (tmp_path / "a").write_bytes(b"abcdefghij" * 600_000 + b"\nThe end .\nThe end .\n")
+    program = """
+import resource, sys
+from pathlib import Path
+from heedful.data.corpus_text import Passage, lines_of, open_text
+from heedful.text import TokenizerConfig, train_tokenizer
+part = Passage(Path(sys.argv[1]) / "a")
+tokenizer = train_tokenizer(TokenizerConfig(kind="bpe", vocab=200), lines_of(part))
+assert len(open_text([part], tokenizer, Path(sys.argv[1])).ids) > 10**6
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 700_000  # kB

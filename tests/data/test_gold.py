@@ -8,7 +8,7 @@ import pytest
 
 from heedful.data.gold import Gold, Words, builtin_gold, read_gold, read_words
 from heedful.errors import DataError
-from heedful.evaluation.word_alignment import Alignment
+from heedful.evaluation.word_alignment import Alignment, parse_alignment
 
 
 def write(folder: Path, **files: str) -> list[Path]:
@@ -56,3 +56,8 @@ def test_the_built_in_corpus_aligns_every_word() -> None:
     for pair, line in zip(gold.pairs, gold.alignments, strict=True):
         assert {source for source, _ in line.sure} == set(range(len(pair.source.split())))
         assert {target for _, target in line.sure} == set(range(len(pair.target.split())))
+
+
+def test_a_link_of_thousands_of_digits_is_an_error_that_names_the_line() -> None:
+    with pytest.raises(DataError, match="here line 3: '0-9999"):
+        parse_alignment("0-" + "9" * 5000, "here line 3")

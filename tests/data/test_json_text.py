@@ -17,7 +17,10 @@ def test_json_is_parsed() -> None:
     [
         ("{", "Expecting property name"),
         ("[" * 100_000, "too deeply nested"),
-        ('{"a": ' + "1" * 5000 + "}", "a number has thousands of digits"),
+        ('{"a": ' + "1" * 5000 + "}", "a number has 5,000 digits"),
+        ('{"a": 1, "b": 2, "a": 3}', "the key 'a' occurs twice"),
+        ('{"a": NaN}', "NaN is not a JSON number"),
+        ("[-Infinity]", "-Infinity is not a JSON number"),
         ("", "Expecting value"),
     ],
 )

@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 from heedful.data.pairs import Pair, Problem, judge, judged, pairs, sentences
 from heedful.data.sources import CorpusConfig, RawPair
+from heedful.data.splits import DataConfig
 from heedful.errors import DataError
+from heedful.search import SearchConfig
+from heedful.tasks.translation import Translation, TranslationConfig
 
 CASES: dict[str, tuple[bytes, bytes, str | None, str]] = {
     "fine": (b"a", b"b", None, ""),
@@ -85,3 +88,11 @@ def test_strict_stops_at_the_first_problem(tmp_path: Path, source: bytes, target
     with pytest.raises(DataError) as caught:
         list(judged(corpus_of(tmp_path, source, target), strict=True))
     assert str(caught.value) == f"{tmp_path}/{message}\n\nhint: data.strict = false counts and skips such lines"
+
+
+def test_a_vocabulary_is_learned_from_the_pairs_that_are_trained_on(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, b"one\nfive\n", b"eins\n" + b"5" * 50)
+    assert list(sentences([corpus], "source", max_ratio=20.0)) == ["one", "five"]
+    data = DataConfig(train=(corpus,), valid=(corpus,), max_ratio=20.0)
+    task = Translation(TranslationConfig(), data, SearchConfig(), seed=1)
+    assert list(task.lines("source")) == ["one", "five"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -91,3 +92,26 @@ def test_nothing_is_begun_before_it_is_asked_for() -> None:
     ahead = prefetch([1], 2)
     assert threads() == 0
     assert list(ahead) == [1]
+
+
+def test_failing_and_closing_at_any_moment_never_hangs() -> None:
+    """Small queues and short items, so that both threads meet at every point."""
+
+    def numbers(count: int) -> Iterator[int]:
+        yield from range(count)
+        raise ValueError("the end")
+
+    def use() -> None:
+        for number in range(300):
+            ahead = prefetch(numbers(number % 5), 1 + number % 2)
+            with suppress(ValueError):
+                for item in ahead:
+                    if item == number % 3:
+                        break
+            ahead.close()
+
+    user = threading.Thread(target=use, daemon=True)
+    user.start()
+    user.join(20)
+    assert not user.is_alive()
+    assert threads() == 0

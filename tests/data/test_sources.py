@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from heedful.data.sources import CorpusConfig, RawPair, files_of, place_of, raw_pairs
+from heedful.data.sources import CorpusConfig, RawPair, files_of, place_of, raw_pairs, refuse_streams
 from heedful.errors import DataError
 
 PAIRS = [("A dog.", "Ein Hund."), ("Two\u2028cats.", "Zwei\x85Katzen."), ("é", "ü")]
@@ -82,6 +84,31 @@ def test_a_split_is_found_by_its_name_or_by_the_beginning_of_it(tmp_path: Path) 
 def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, "test", "test2016", "test2017")
     assert files_of(CorpusConfig(folder=folder, languages=("en", "de"), split="test"))[0].name == "test.en"
+
+
+def test_a_header_is_skipped_or_is_text_as_the_config_says(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("en\tde\none\teins\n")
+    assert list(raw_pairs(CorpusConfig(tsv=str(path), header=True))) == [RawPair(2, b"one", b"eins")]
+    assert list(raw_pairs(CorpusConfig(tsv=str(path), header=False))) == [RawPair(1, b"en", b"de"), RawPair(2, b"one", b"eins")]
+    with pytest.raises(ValidationError, match="header would have no effect with jsonl"):
+        CorpusConfig(jsonl=str(path), header=True)
+
+
+def test_a_text_that_comes_from_a_pipe_is_read_in_one_pass(tmp_path: Path) -> None:
+    sides = []
+    for name, text in (("a", b"one\ntwo\n"), ("b", b"eins\nzwei\n")):
+        os.mkfifo(tmp_path / name)
+        sides.append(Thread(target=(tmp_path / name).write_bytes, args=(text,), daemon=True))
+        sides[-1].start()
+    corpus = CorpusConfig(source=f"{tmp_path}/a", target=f"{tmp_path}/b")
+    assert list(raw_pairs(corpus)) == [RawPair(1, b"one", b"eins"), RawPair(2, b"two", b"zwei")]
+    with pytest.raises(DataError, match="a is a pipe or a device, whose text can be read only once"):
+        refuse_streams(files_of(corpus))
+    with pytest.raises(DataError, match="standard input is a pipe"):
+        refuse_streams([Path("-")])
+    with pytest.raises(DataError, match="does not exist"):
+        refuse_streams([tmp_path / "c"])
 
 
 def test_places_name_the_file_of_the_side(tmp_path: Path) -> None:
@@ -183,7 +210,44 @@ BROKEN: dict[str, tuple[dict[str, object], dict[str, bytes], str]] = {
     "a number of thousands of digits": (
         {"jsonl": "x.jsonl"},
         {"x.jsonl": b'{"source": "a", "target": "b", "id": ' + b"1" * 5000 + b"}\n"},
-        "x.jsonl line 1 is not JSON: a number has thousands of digits\n\nhint: one JSON object a line, without blank lines",
+        "x.jsonl line 1 is not JSON: a number has 5,000 digits\n\nhint: one JSON object a line, without blank lines",
+    ),
+    "the same file twice": (
+        {"source": "a", "target": "x/../a"},
+        {"a": b"1\n2\n", "x/b": b""},
+        "a and x/../a are one file; expected a source and its translation\n\nhint: check the names of source and target",
+    ),
+    "a header of a table": (
+        {"tsv": "a"},
+        {"a": b"Source\tTarget\nx\ty\n"},
+        "a line 1 looks like the names of columns: Source, Target\n\n"
+        "hint: header = true, beside the file in its table of [data], skips that line; header = false trains on it",
+    ),
+    "a header of two files": (
+        {"source": "a", "target": "b"},
+        {"a": b"en\nx\n", "b": b"de\ny\n"},
+        "a line 1 looks like the names of columns: en, de\n\n"
+        "hint: header = true, beside the file in its table of [data], skips that line; header = false trains on it",
+    ),
+    "deep nesting": (
+        {"jsonl": "a"},
+        {"a": b"[" * 100_000 + b"\n"},
+        "a line 1 is not JSON: too deeply nested\n\nhint: one JSON object a line, without blank lines",
+    ),
+    "a key twice": (
+        {"jsonl": "a"},
+        {"a": b'{"source": "x", "target": "y", "source": "z"}\n'},
+        "a line 1 is not JSON: the key 'source' occurs twice\n\nhint: one JSON object a line, without blank lines",
+    ),
+    "not a number": (
+        {"jsonl": "a"},
+        {"a": b'{"source": "x", "target": "y", "n": NaN}\n'},
+        "a line 1 is not JSON: NaN is not a JSON number\n\nhint: one JSON object a line, without blank lines",
+    ),
+    "UTF-16 on one side": (
+        {"source": "a", "target": "b"},
+        {"a": b"one\ntwo\n", "b": "\nzwei\n\n\n".encode("utf-16")},
+        "b is UTF-16; expected UTF-8\n\nhint: iconv -f UTF-16 -t UTF-8 b > b.utf8",
     ),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch.testing import assert_close
 from workshop import heed
 
 import heedful
-from heedful.data.labelled import LabelledConfig
+from heedful.data.labelled import Example, LabelledConfig
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.search import SearchConfig
 from heedful.tasks.classification import LAYOUTS, Chooser, Classification, ClassificationConfig
@@ -225,3 +226,21 @@ def test_a_pre_trained_model_is_fine_tuned_judged_and_asked(tmp_path: Path, caps
     answers = heedful.load(tmp_path / "fine").choose([("the film was good",), ("a very bad film",)])
     assert [max(answer, key=answer.__getitem__) for answer in answers] == ["yes", "no"]
     assert all(sum(answer.values()) == pytest.approx(1.0) for answer in answers)
+
+
+def test_of_a_long_text_only_what_can_be_read_is_tokenized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, _ = task_of(tmp_path, max_length=8)
+    tokenizer = task.system.target_tokenizer
+    example = Example("yes", ("good film " * 1000,))
+    whole = task.encode([example], tokenizer)
+    seen: list[int] = []
+    encode = tokenizer.encode_many
+
+    def watched(texts: Sequence[str]) -> list[list[int]]:
+        seen.extend(map(len, texts))
+        return encode(texts)
+
+    monkeypatch.setattr(tokenizer, "encode_many", watched)
+    monkeypatch.setattr("heedful.tasks.classification.MAX_CHARACTERS", 100)
+    assert task.encode([example], tokenizer) == whole
+    assert seen == [800]

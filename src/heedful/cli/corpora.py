@@ -51,11 +51,22 @@ def check(
         list[str], typer.Argument(help="train.en train.de [valid.en valid.de [test.en test.de]]; or .tsv, .jsonl")
     ],
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first line that looks wrong.")] = False,
+    header: Annotated[bool, typer.Option("--header", help="The first line of each file names its columns.")] = False,
     json: Json = False,
 ) -> None:
-    """Look for unequal line counts, bad UTF-8, empty sides, absurd lengths, duplicates and leaks."""
-    from heedful.data.check import Rules, check_corpora
-    from heedful.data.splits import splits_of_files
+    """Look for unequal line counts, bad UTF-8, empty sides, absurd lengths, duplicates and leaks.
 
-    report = check_corpora(splits_of_files(files), Rules(strict=strict))
-    put(report.as_dict()) if json else print_text("\n".join(report.lines()))
+    Ends with exit code 3 if training would refuse the files."""
+    from heedful.data.check import Rules, check_corpora
+    from heedful.data.splits import MAX_UNUSABLE, splits_of_files
+
+    report = check_corpora(splits_of_files(files, header=header), Rules(strict=strict))
+    refusal = report.refusal(MAX_UNUSABLE)
+    if json:
+        put(report.as_dict() | {"refused": refusal and refusal.args[0]})
+        if refusal is not None:
+            raise typer.Exit(refusal.exit_code)
+        return
+    print_text("\n".join(report.lines()))
+    if refusal is not None:
+        raise refusal

@@ -91,8 +91,10 @@ def lines_of(texts: list[Path]) -> Iterator[str]:
 
 def words_of(texts: list[Path], min_count: int, lowercase: bool) -> Tokenizer:
     """The words of the texts, signs apart, as a tokenizer of kind "words" has them."""
+    from heedful.data.sources import find_path, refuse_streams
     from heedful.text import TokenizerConfig, train_tokenizer
 
+    refuse_streams(find_path(str(path)) for path in texts)  # they are read once more to be encoded
     options = TokenizerConfig(kind="words", vocab=MAX_VOCAB, min_frequency=min_count, lowercase=lowercase)
     return train_tokenizer(options, lines_of(texts))
 

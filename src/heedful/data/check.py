@@ -2,6 +2,8 @@
 
     unequal line counts, a file of broken form      stop, always                  (a DataError from `sources.py`)
     bad UTF-8, NUL bytes, empty sides, ratios       counted and skipped           (stop under strict)
+    more than `max_unusable` of a corpus skipped    stop, after the report
+    source and target are the same text             stop, always
     duplicates: a training pair met before          counted and kept              (dropped under drop_duplicates)
     leaks: a training source that valid or test     counted and kept              (dropped under drop_leaks)
            has as a source too
@@ -22,11 +24,13 @@ from numpy.typing import NDArray
 
 from heedful.data.pairs import MAX_RATIO, Pair, judged
 from heedful.data.report import CheckReport, CorpusCheck, Example, Finding
-from heedful.data.sources import CorpusConfig, place_of, title_of
+from heedful.data.sources import CorpusConfig, files_of, place_of, title_of
 from heedful.data.splits import DataConfig, Splits, splits_of
 from heedful.errors import DataError
+from heedful.storage.reading import convert_command, likely_encoding
 
 EXAMPLES = 5  # named in a report for each kind of problem
+SAMPLE = 4096  # bytes by which an encoding is told
 
 Hashes = NDArray[np.uint64]
 Lines = NDArray[np.int64]
@@ -50,6 +54,7 @@ class Reading:
     corpus: CorpusConfig
     total: int
     skipped: tuple[Finding, ...]
+    conversions: tuple[str, ...]  # commands for files that are not UTF-8
     lines: Lines  # of the pairs that are left
     pairs: Hashes
     sources: Hashes
@@ -72,12 +77,6 @@ def check_corpora(splits: Splits, rules: Rules | None = None) -> CheckReport:
     for reading in held_out:
         (repeat,) = find_repeats([reading])
         checks.append(conclude(reading, repeat, Marks(np.zeros(0, np.int64), ()), Rules()))
-    for check in checks:
-        if check.kept == 0:
-            raise DataError(
-                f"{check.title} has {check.total:,} lines, but no pair that can be used",
-                hint="; ".join(f"{finding.count:,} x {finding.what}" for finding in check.findings),
-            )
     return CheckReport(tuple(checks))
 
 
@@ -85,11 +84,13 @@ def read(split: str, corpus: CorpusConfig, rules: Rules) -> Reading:
     """One pass over the corpus: problems are counted, the hashes of good pairs are kept."""
     counts: dict[str, int] = {}
     examples: dict[str, list[Example]] = {}
+    samples: dict[str, bytes] = {}  # of each side, what is not UTF-8
     lines, pair_hashes, source_hashes = array("q"), array("Q"), array("Q")
-    total = 0
+    total = copied = 0
     for verdict in judged(corpus, max_ratio=rules.max_ratio, strict=rules.strict):
         total += 1
         if isinstance(verdict, Pair):
+            copied += verdict.source == verdict.target
             source = verdict.source.encode()
             lines.append(verdict.line)
             source_hashes.append(hash64(source))
@@ -99,16 +100,39 @@ def read(split: str, corpus: CorpusConfig, rules: Rules) -> Reading:
         seen = examples.setdefault(verdict.kind, [])
         if len(seen) < EXAMPLES:
             seen.append(Example(place_of(corpus, verdict.line, verdict.side), verdict.text))
+        if verdict.sample and len(samples.get(verdict.side, b"")) < SAMPLE:
+            samples[verdict.side] = samples.get(verdict.side, b"") + verdict.sample
+    refuse_copy(corpus, copied, total)
     skipped = tuple(Finding(kind, counts[kind], "skipped", tuple(examples[kind])) for kind in counts)
     return Reading(
         split,
         corpus,
         total,
         skipped,
+        conversions(corpus, samples),
         np.frombuffer(lines, np.int64),
         np.frombuffer(pair_hashes, np.uint64),
         np.frombuffer(source_hashes, np.uint64),
     )
+
+
+def refuse_copy(corpus: CorpusConfig, copied: int, total: int) -> None:
+    """Two files of the same content: one of them was given twice, or copied to the wrong name."""
+    if len(files_of(corpus)) == 2 and copied == total > 1:
+        source, target = files_of(corpus)
+        raise DataError(
+            f"{source} and {target} have the same text in all {total:,} lines; expected a source and its translation",
+            hint="check the files; a model that is to copy can be trained from one .tsv file",
+        )
+
+
+def conversions(corpus: CorpusConfig, samples: dict[str, bytes]) -> tuple[str, ...]:
+    """A command for each file that has lines which are not UTF-8."""
+    files = files_of(corpus)
+    commands = [
+        convert_command(str(files[0 if side == "source" else -1]), likely_encoding(sample)) for side, sample in samples.items()
+    ]
+    return tuple(dict.fromkeys(commands))
 
 
 def hash64(text: bytes) -> int:
@@ -185,4 +209,5 @@ def conclude(reading: Reading, repeats: Marks, leaks: Marks, rules: Rules) -> Co
         kept=len(reading.lines) - len(positions),
         findings=tuple(findings),
         dropped=reading.lines[positions],
+        conversions=reading.conversions,
     )

@@ -23,9 +23,9 @@ from heedful.data.texts import read_texts
 from heedful.errors import DataError
 
 COLUMNS = 10
-NUMBER = re.compile(r"[0-9]+")
-RANGE = re.compile(r"([0-9]+)-([0-9]+)")
-EMPTY = re.compile(r"[0-9]+\.[0-9]+")  # a token that the text leaves out
+NUMBER = re.compile(r"[0-9]{1,9}")
+RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
+EMPTY = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}")  # a token that the text leaves out
 
 
 class Arc(NamedTuple):
@@ -100,7 +100,7 @@ def tokens_and_spans(rows: Iterable[Row]) -> tuple[list[Row], dict[int, tuple[in
             spans[int(span[1])] = int(span[2]), row
         elif not EMPTY.fullmatch(row.number):
             if row.number != str(len(tokens) + 1):
-                raise DataError(f"{row.place}: the token is numbered {row.number!r}; expected {len(tokens) + 1}")
+                raise DataError(f"{row.place}: the token is numbered {row.number!r:.40}; expected {len(tokens) + 1}")
             tokens.append(row)
     for first, (last, row) in spans.items():
         if not first < last <= len(tokens):
@@ -112,6 +112,6 @@ def arcs_of(tokens: Sequence[Row], words: Sequence[int]) -> Iterator[Arc]:
     """words: for each token the word of the text that it belongs to."""
     for row, dependent in zip(tokens, words, strict=True):
         if not NUMBER.fullmatch(row.head) or int(row.head) > len(tokens):
-            raise DataError(f"{row.place}: the head is {row.head!r}; expected a number from 0 to {len(tokens)}")
+            raise DataError(f"{row.place}: the head is {row.head!r:.40}; expected a number from 0 to {len(tokens)}")
         if row.head != "0" and words[int(row.head) - 1] != dependent:
             yield Arc(dependent, words[int(row.head) - 1], row.relation.split(":")[0])

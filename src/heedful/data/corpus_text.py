@@ -18,10 +18,10 @@ a newline is a token, and lines are what a tokenizer learns from. The encoded te
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -29,17 +29,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from heedful.data.encode import cache_folder, content_hash, locked
-from heedful.data.sources import ALIASES, find_folder, find_path
+from heedful.data.encode import cache_folder, content_hash, made
+from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
 from heedful.data.store import MANIFEST, write_manifest
-from heedful.data.texts import as_text
 from heedful.errors import DataError
 from heedful.schema import Config, Count, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.storage.mapping import map_array
-from heedful.storage.reading import read_lines, sha256_of
+from heedful.storage.reading import decode_line, read_bytes, read_lines, sha256_of
+from heedful.storage.writing import create
+from heedful.text.long_lines import encode_lines
 from heedful.text.tokenizer import Tokenizer
 
-CHUNK = 10_000  # lines encoded at a time
+TEXT_COLUMN = re.compile("text|sentence|review|content|comment|document|body|title|tweet")
 
 
 class TextFile(Config):
@@ -47,6 +48,13 @@ class TextFile(Config):
 
     file: str  # a text file, plain or .gz
     column: Size | None = None  # the column of a tab-separated file to read, counted from 1; default: whole lines
+    header: bool | None = None  # whether line 1 names the columns and is skipped; default: refused if it looks so
+
+    @model_validator(mode="after")
+    def _header_is_of_columns(self) -> TextFile:
+        if self.column is None and self.header is not None:
+            refuse([Problem("header", "would have no effect without column")])
+        return self
 
 
 def one_or_more(value: Any) -> Any:
@@ -109,6 +117,7 @@ class Passage(NamedTuple):
     path: Path
     column: int | None = None
     part: tuple[float, float] = (0.0, 1.0)  # of its characters; a line belongs to where it begins
+    header: bool | None = None
 
 
 def passages(data: TextConfig, split: str) -> list[Passage]:
@@ -119,7 +128,7 @@ def passages(data: TextConfig, split: str) -> list[Passage]:
     if data.folder is not None:
         found = find_split(find_folder(data.folder), split)
         return [] if found is None else [Passage(found)]
-    return [Passage(find_path(one.file), one.column) for one in getattr(data, split) or ()]
+    return [Passage(find_path(one.file), one.column, header=one.header) for one in getattr(data, split) or ()]
 
 
 def find_split(folder: Path, split: str) -> Path | None:
@@ -127,23 +136,37 @@ def find_split(folder: Path, split: str) -> Path | None:
     names = [f"{name}.txt{packed}" for name in ALIASES[split] for packed in ("", ".gz")]
     found = next((folder / name for name in names if (folder / name).is_file()), None)
     if found is None and split != "test":
-        raise DataError(f"{folder} has no {split}.txt and no {split}.txt.gz")
+        raise missing_split(folder, f"{split}.txt")
     return found
 
 
 def lines_of(passage: Passage) -> Iterator[str]:
-    numbered = enumerate(read_lines(passage.path), start=1)
-    lines = (cell_of(as_text(line, f"{passage.path} line {number}"), passage, number) for number, line in numbered)
+    lines = cells_of(passage)
     begin, end = passage.part
     if (begin, end) == (0.0, 1.0):
         yield from lines
         return
-    whole = sum(len(line) + 1 for line in lines_of(passage._replace(part=(0.0, 1.0))))
+    whole = sum(len(line) + 1 for line in cells_of(passage))
     place = 0
     for line in lines:
         if begin * whole <= place < end * whole:
             yield line
         place += len(line) + 1
+
+
+def cells_of(passage: Passage) -> Iterator[str]:
+    """The text of every line, or of one column of it."""
+    for number, raw in enumerate(read_lines(passage.path), start=1):
+        cell = cell_of(decode_line(raw, passage.path, number), passage, number)
+        if number == 1 and passage.column is not None and passage.header is not False:
+            if passage.header:
+                continue
+            if TEXT_COLUMN.fullmatch(cell.strip().lower()):
+                raise DataError(
+                    f"{passage.path} line 1 looks like the name of a column: {cell}",
+                    hint="header = true, beside file and column, skips that line; header = false trains on it",
+                )
+        yield cell
 
 
 def cell_of(line: str, passage: Passage, number: int) -> str:
@@ -168,53 +191,37 @@ class TextStore(NamedTuple):
 
 def open_text(parts: Sequence[Passage], tokenizer: Tokenizer, cache: Path | None = None) -> TextStore:
     """Found in the cache, or made."""
-    about = [[content_hash(part.path), part.column, part.part] for part in parts]
+    about = [[content_hash(part.path), part.column, part.part, *([True] if part.header else [])] for part in parts]
     key = sha256(json.dumps([1, about, tokenizer.fingerprint]).encode()).hexdigest()[:32]
     folder = (cache or cache_folder()) / "text" / key
     found = find_text(folder)
-    if found is not None:
-        return found
-    partial = folder.with_name(f".{key}.partial")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(folder.with_name(f".{key}.lock")):
-            shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
-            partial.mkdir()
-            write_text(partial, chain.from_iterable(map(lines_of, parts)), tokenizer)
-            shutil.rmtree(folder, ignore_errors=True)  # a damaged one
-            partial.rename(folder)
-    except OSError as error:
-        raise DataError(
-            f"the encoded text cannot be written to {folder.parent}: {error.strerror or error}",
-            hint="set HEED_CACHE to a folder that can be written to and has room",
-        ) from error
-    made = find_text(folder)
-    assert made is not None, "what was written can be read"
-    return made
+    lines = chain.from_iterable(map(lines_of, parts))
+    return made(folder, find_text, lambda partial: write_tokens(partial, lines, tokenizer)) if found is None else found
 
 
 def find_text(folder: Path) -> TextStore | None:
     """None where there is none, or where it is not what its manifest says."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest = json.loads(read_bytes(folder / MANIFEST))
         if sha256_of(folder / "ids") != manifest["files"]["ids"]["sha256"]:
             return None
         return TextStore(map_array(folder / "ids", manifest["type"]), *manifest["counts"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
-def write_text(folder: Path, lines: Iterable[str], tokenizer: Tokenizer) -> None:
+def write_tokens(folder: Path, lines: Iterable[str], tokenizer: Tokenizer) -> None:
     kind = "uint16" if len(tokenizer) <= 1 << 16 else "uint32"
     counts = np.zeros(4, np.int64)
-    iterator = iter(lines)
-    with (folder / "ids").open("wb") as file:
-        while chunk := list(islice(iterator, CHUNK)):
-            rows = tokenizer.encode_many(chunk)
-            ended = chain.from_iterable((*row, tokenizer.specials.end) for row in rows)
-            np.fromiter(ended, kind, count=sum(map(len, rows)) + len(rows)).tofile(file)
-            for line in chunk:
-                counts += (1, len(line.split()), len(line) + 1, len(line.encode()) + 1)
+
+    def counted() -> Iterator[str]:
+        for line in lines:
+            counts[:] += (1, len(line.split()), len(line) + 1, len(line.encode()) + 1)
+            yield line
+
+    with create(folder / "ids") as file:
+        for ids in encode_lines(tokenizer, counted(), tokenizer.specials.end):
+            np.fromiter(ids, kind).tofile(file)
     write_manifest(folder, {"type": kind, "counts": counts.tolist()})
 
 

@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.resources import files as package_files
-from itertools import chain, compress, islice
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -33,9 +32,11 @@ from heedful.data.prefetch import prefetch
 from heedful.data.sources import CorpusConfig, files_of, title_of
 from heedful.data.store import FORMAT, Damaged, PairStore, load_store, write_manifest
 from heedful.errors import DataError
-from heedful.storage.reading import sha256_of, unreadable
+from heedful.storage.reading import read_package_files, sha256_of, unreadable
+from heedful.storage.writing import create
 
 CHUNK = 10_000  # pairs encoded at a time
+CHARACTERS = 1 << 21  # of the sources, likewise; a tokenizer takes a few hundred bytes for each
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,7 @@ def key_of(corpus: CorpusConfig, encoders: tuple[Encoder, Encoder], options: Sto
     about = {
         "format": FORMAT,
         "content": [content_hash(path) for path in files_of(corpus)] or grammar_fingerprint(),
-        "reading": corpus.model_dump(include={"tsv", "jsonl", "columns", "fields", "tag"})
+        "reading": corpus.model_dump(include={"tsv", "jsonl", "columns", "fields", "tag", "header"})
         | {"tsv": corpus.tsv is not None, "jsonl": corpus.jsonl is not None},
         "builtin": corpus.model_dump(include={"split", "count", "seed"}) if corpus.builtin else None,
         "encoders": [encoder.fingerprint for encoder in encoders],
@@ -125,10 +126,8 @@ def content_hash(path: Path) -> str:
 def grammar_fingerprint() -> str:
     """The built-in corpus is a function of the grammar's own files: when they change, it does."""
     digest = sha256()
-    folder = package_files("heedful.data.grammar")
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_file():
-            digest.update(entry.name.encode() + b"\0" + sha256(entry.read_bytes()).digest())
+    for name, content in read_package_files("heedful.data.grammar").items():
+        digest.update(name.encode() + b"\0" + sha256(content).digest())
     return digest.hexdigest()
 
 
@@ -184,10 +183,10 @@ def locked(path: Path) -> Iterator[None]:
 def write_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions) -> None:
     types = ["uint16" if len(encoder) <= 1 << 16 else "uint32" for encoder in encoders]
     with ExitStack() as stack:
-        lines, overlong = (stack.enter_context((folder / name).open("wb")) for name in ("lines", "overlong"))
+        lines, overlong = (stack.enter_context(create(folder / name)) for name in ("lines", "overlong"))
         sides = [stack.enter_context(Ragged(folder, side)) for side in ("source", "target")]
         texts = stack.enter_context(Ragged(folder, "text")) if options.keep_text else None
-        ready = stack.enter_context(closing(prefetch(chunks(kept, CHUNK), depth=2)))
+        ready = stack.enter_context(closing(prefetch(chunks(kept), depth=2)))
         for chunk in ready:
             encoded = (
                 encoders[0].encode_many([pair.source for pair in chunk]),
@@ -210,8 +209,8 @@ class Ragged:
     """Rows of different lengths: <name>.values has them one after the other, <name>.offsets says where each begins."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.values = (folder / f"{name}.values").open("wb")
-        self.offsets = (folder / f"{name}.offsets").open("wb")
+        self.values = create(folder / f"{name}.values")
+        self.offsets = create(folder / f"{name}.offsets")
         self.total = 0
         np.zeros(1, np.int64).tofile(self.offsets)
 
@@ -228,7 +227,14 @@ class Ragged:
         self.offsets.close()
 
 
-def chunks(items: Iterable[Pair], size: int) -> Iterator[list[Pair]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
+def chunks(items: Iterable[Pair]) -> Iterator[list[Pair]]:
+    chunk: list[Pair] = []
+    characters = 0
+    for pair in items:
+        chunk.append(pair)
+        characters += len(pair.source)
+        if len(chunk) == CHUNK or characters >= CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
         yield chunk

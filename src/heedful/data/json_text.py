@@ -1,21 +1,44 @@
-"""JSON that was written elsewhere: whatever is wrong with it becomes one DataError that names its place."""
+"""JSON that was written elsewhere: whatever is wrong with it becomes one DataError that names its place.
+
+Refused is also what two programs could read differently: a key that occurs twice, NaN and Infinity.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, NoReturn
 
 from heedful.errors import DataError
+
+MAX_DIGITS = 400  # a float has at most 309 before the point
 
 
 def parse_json(text: str, place: str, *, hint: str | None = None) -> Any:
     """The value of a JSON text; `place` names the file, and the line where there are several."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique_keys, parse_constant=refuse_constant, parse_int=parse_int)
     except json.JSONDecodeError as error:
         reason = error.msg
     except RecursionError:
         reason = "too deeply nested"
-    except ValueError:  # Python refuses to read an integer of thousands of digits
-        reason = "a number has thousands of digits"
+    except ValueError as error:
+        reason = str(error)
     raise DataError(f"{place} is not JSON: {reason}", hint=hint)
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r:.60} occurs twice")
+    return found
+
+
+def refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def parse_int(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(digits):,} digits")
+    return int(digits)

@@ -7,16 +7,20 @@ texts = [2]            those of the texts: one, or the two that are compared, or
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from heedful.data.sources import ALIASES, find_folder, find_path
-from heedful.data.texts import as_text
+from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
 from heedful.errors import DataError
 from heedful.schema import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, refuse
-from heedful.storage.reading import read_lines
+from heedful.storage.reading import decode_line, read_lines
+
+LABEL_COLUMN = re.compile("labels?|class|category|target|sentiment|gold_label|score|rating|y|text|sentence|sentence1|premise")
 
 
 class LabelledConfig(Config):
@@ -25,6 +29,7 @@ class LabelledConfig(Config):
     train: str | None = None  # the training file, instead of the folder's
     valid: str | None = None  # the validation file, instead of the folder's
     test: str | None = None  # the test file, instead of the folder's
+    header: bool | None = None  # whether line 1 of each file names the columns; default: refused if it looks so
     label: Size = 1  # column of the label, counted from 1
     texts: Annotated[tuple[Size, ...], Field(min_length=1)] = (2,)  # columns of the texts, counted from 1
     limit: ZeroOrCount = 0  # train on this many examples only, drawn at random; 0: all
@@ -65,17 +70,30 @@ def file_of(data: LabelledConfig, split: str) -> Path | None:
     names = [f"{name}.tsv{packed}" for name in ALIASES[split] for packed in ("", ".gz")]
     found = next((folder / name for name in names if (folder / name).is_file()), None)
     if found is None and split != "test":
-        raise DataError(f"{folder} has no {split}.tsv and no {split}.tsv.gz")
+        raise missing_split(folder, f"{split}.tsv")
     return found
 
 
 def examples_in(data: LabelledConfig, path: Path) -> list[Example]:
     found = []
     for number, line in enumerate(read_lines(path), start=1):
-        cells = as_text(line, f"{path} line {number}").split("\t")
+        cells = decode_line(line, path, number).split("\t")
         most = max(data.label, *data.texts)
         if len(cells) < most:
             has = f"{len(cells)} column{'s' * (len(cells) != 1)}"
             raise DataError(f"{path} line {number} has {has}, but column {most} is wanted")
         found.append(Example(cells[data.label - 1], tuple(cells[column - 1] for column in data.texts)))
-    return found
+    if data.header is None:
+        refuse_header(path, found)
+    return found[1:] if data.header else found
+
+
+def refuse_header(path: Path, found: Sequence[Example]) -> None:
+    """A first line is taken for a header if its label has the name of a column, or is the only one that occurs once."""
+    first, counts = found[0].label, Counter(one.label for one in found)
+    alone = counts[first] == 1 and len(counts) > 2 and all(count > 1 for label, count in counts.items() if label != first)
+    if alone or (counts[first] == 1 and LABEL_COLUMN.fullmatch(first.strip().lower())):
+        raise DataError(
+            f"{path} line 1 looks like the names of columns: its label is {first!r:.40}, which no other line has",
+            hint="data.header = true skips that line; data.header = false trains on it",
+        )

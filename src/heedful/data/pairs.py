@@ -5,9 +5,10 @@ A line with one of these problems is counted and skipped, or stops the run under
     utf8     a side is not UTF-8
     nul      a side has a NUL byte
     empty    a side has nothing but white space
+    long     a side has more than half a million characters: no model reads so many tokens, and tokenizing it fills the memory
     ratio    one side has more than `max_ratio` times the characters of the other, sides below 5 counting as 5
 
-A text is otherwise left as it is; white space at its ends stays.
+Too many such lines stop the run: see `check.py`. A text is otherwise left as it is; white space at its ends stays.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from heedful.errors import DataError
 
 SHORTEST = 5  # characters; "是" for "Yes, it is." is no mistake
 MAX_RATIO = 9.0
+MAX_CHARACTERS = 500_000
 
 
 class Pair(NamedTuple):
@@ -33,6 +35,7 @@ class Problem(NamedTuple):
     line: int
     side: Literal["source", "target"]
     text: str
+    sample: bytes = b""  # the beginning of a line that is not UTF-8
 
 
 def judge(raw: RawPair, max_ratio: float = MAX_RATIO) -> Pair | Problem:
@@ -46,6 +49,9 @@ def judge(raw: RawPair, max_ratio: float = MAX_RATIO) -> Pair | Problem:
     lengths = len(source.strip()), len(target.strip())
     if not all(lengths):
         return Problem("empty", raw.line, "source" if not lengths[0] else "target", "nothing but white space")
+    if max(lengths) > MAX_CHARACTERS:
+        side: Literal["source", "target"] = "source" if lengths[0] > MAX_CHARACTERS else "target"
+        return Problem("long", raw.line, side, f"{max(lengths):,} characters; expected at most {MAX_CHARACTERS:,}")
     if max(lengths) > max_ratio * max(min(lengths), SHORTEST):
         return Problem(
             "ratio", raw.line, "source", f"{lengths[0]} characters, but {lengths[1]} in its translation: {source[:30]!r}"
@@ -54,14 +60,12 @@ def judge(raw: RawPair, max_ratio: float = MAX_RATIO) -> Pair | Problem:
 
 
 def not_utf8(raw: RawPair) -> Problem:
-    try:
-        raw.source.decode()
-    except UnicodeDecodeError as error:
-        return Problem("utf8", raw.line, "source", f"byte {error.start + 1} is not UTF-8")
-    try:
-        raw.target.decode()
-    except UnicodeDecodeError as error:
-        return Problem("utf8", raw.line, "target", f"byte {error.start + 1} is not UTF-8")
+    sides: tuple[Literal["source", "target"], ...] = ("source", "target")
+    for side, line in zip(sides, (raw.source, raw.target), strict=True):
+        try:
+            line.decode()
+        except UnicodeDecodeError as error:
+            return Problem("utf8", raw.line, side, f"byte {error.start + 1} is not UTF-8", line[error.start : error.start + 80])
     raise AssertionError("one side is not UTF-8")
 
 
@@ -88,8 +92,11 @@ def pairs(corpus: CorpusConfig, *, max_ratio: float = MAX_RATIO) -> Iterator[Pai
             yield verdict
 
 
-def sentences(corpora: Iterable[CorpusConfig], side: Literal["source", "target"]) -> Iterator[str]:
-    """One side's texts, without tags: what a tokenizer learns from."""
+def sentences(
+    corpora: Iterable[CorpusConfig], side: Literal["source", "target"], *, max_ratio: float = MAX_RATIO
+) -> Iterator[str]:
+    """One side's texts, without tags: what a tokenizer learns from. They are those of the pairs that are trained on."""
     for corpus in corpora:
-        for pair in pairs(corpus.model_copy(update={"tag": None})):
+        untagged = corpus.model_copy(update={"tag": None})
+        for pair in pairs(untagged, max_ratio=max_ratio):
             yield pair.source if side == "source" else pair.target

@@ -8,13 +8,17 @@
 
 Relative paths are looked up from the working directory, then from ./data, then from $HEED_DATA. What a pair must be like to be
 trained on is said in `pairs.py`; here a file whose form is broken is an error that names the file and the line.
+
+A first line that looks like the names of columns is refused, because it would be trained on: `header = true` skips it,
+`header = false` says that it is text.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from itertools import zip_longest
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
@@ -24,19 +28,27 @@ from heedful.data.catalogue import CATALOGUE
 from heedful.data.json_text import parse_json
 from heedful.errors import DataError, nearest
 from heedful.schema import Config, Seed, Size
-from heedful.storage.reading import read_lines
+from heedful.storage.reading import name_of, read_lines, reads_twice, unreadable
 
 # Each form, and the options that belong to it.
 FORMS: dict[str, tuple[str, ...]] = {
-    "source": ("target", "alignment"),
-    "tsv": ("columns", "alignment"),
+    "source": ("target", "alignment", "header"),
+    "tsv": ("columns", "alignment", "header"),
     "jsonl": ("fields", "alignment"),
-    "folder": ("languages", "split", "alignment"),
+    "folder": ("languages", "split", "alignment", "header"),
     "builtin": ("split", "count", "seed"),
 }
 NEEDED = {"source": "target", "folder": "languages", "builtin": "count"}  # of those, the one that has no default
 # What a split may be called in a folder, besides its own name; the first part of a file's name decides.
 ALIASES = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
+
+# What the columns of a table of pairs are called, in lower case.
+COLUMN_NAMES = re.compile(
+    "source|target|src|tgt|trg|sentence|sentence1|sentence2|text|translation|translated|original|reference"
+    "|english|german|french|spanish|italian|portuguese|dutch|russian|chinese|japanese|korean|arabic|czech|polish"
+    "|ar|cs|da|de|el|en|es|et|fi|fr|he|hi|hu|it|ja|ko|lt|lv|nl|no|pl|pt|ro|ru|sk|sl|sv|tr|uk|vi|zh"
+)
+SHOWN = 8  # names of a folder in an error
 
 Tag = Annotated[str, Field(pattern=r"^\S+$")]
 Column = Annotated[Size, Field(description="counted from 1, as `cut -f` does")]
@@ -61,6 +73,7 @@ class CorpusConfig(Config):
     seed: Seed | None = None  # seed of the grammar; default: 0
     weight: CorpusWeight = 1.0  # how many times an epoch passes over this corpus
     tag: Tag | None = None  # token prepended to every source sentence, such as "<2de>"
+    header: bool | None = None  # whether line 1 names the columns and is skipped; default: refused if it looks so
     alignment: str | None = None  # file of word alignments, "0-0 1-2" per line; the grammar has its own
 
     @property
@@ -87,6 +100,8 @@ class CorpusConfig(Config):
             raise ValueError(f"split is {self.split!r}, but builtin has: {', '.join(ALIASES)}")
         if self.source is not None and self.target is not None and Path(self.source) == Path(self.target):
             raise ValueError(f"source and target are both {self.source!r}; expected two files, one for each language")
+        if self.header and self.alignment:
+            raise ValueError("header = true does not go with alignment, whose line n belongs to line n of the corpus")
         for option in ("columns", "fields", "languages"):
             sides = getattr(self, option)
             if sides and sides[0] == sides[1]:
@@ -101,8 +116,27 @@ class RawPair(NamedTuple):
 
 
 def raw_pairs(corpus: CorpusConfig) -> Iterator[RawPair]:
-    """Every pair of the corpus in its order, as it stands in the file, without the tag."""
-    return READERS[corpus.form](corpus)
+    """Every pair of the corpus in its order, as it stands in the file, without the tag and without a header."""
+    found = READERS[corpus.form](corpus)
+    if "header" not in FORMS[corpus.form]:
+        return found
+    return after_header(corpus, found)
+
+
+def after_header(corpus: CorpusConfig, found: Iterator[RawPair]) -> Iterator[RawPair]:
+    for first in found:
+        if corpus.header is None and names_columns(first):
+            cells = ", ".join(cell.decode(errors="replace") for cell in first[1:])
+            raise DataError(
+                f"{place_of(corpus, first.line)} looks like the names of columns: {cells}",
+                hint="header = true, beside the file in its table of [data], skips that line; header = false trains on it",
+            )
+        yield from found if corpus.header else chain([first], found)
+
+
+def names_columns(pair: RawPair) -> bool:
+    cells = [cell.strip().strip(b'"').lower().decode(errors="replace") for cell in pair[1:]]
+    return cells[0] != cells[1] and all(map(COLUMN_NAMES.fullmatch, cells))
 
 
 def files_of(corpus: CorpusConfig) -> tuple[Path, ...]:
@@ -161,6 +195,25 @@ def _hint_for_folder(path: Path) -> str:
     return f"did you mean {folder!r}?" if folder else f"did you mean {close!r}? `heed data get {close}` fetches it"
 
 
+def refuse_streams(paths: Iterable[Path]) -> None:
+    """Training reads its files to check them, to learn a vocabulary and to encode them; a pipe gives its text once."""
+    for path in paths:
+        try:
+            if not path.is_dir() and not reads_twice(path):
+                raise DataError(
+                    f"{name_of(path)} is a pipe or a device, whose text can be read only once; expected a file",
+                    hint="save it to a file first: cat … > FILE",
+                )
+        except OSError as error:
+            raise unreadable(path, error) from error
+
+
+def missing_split(folder: Path, name: str) -> DataError:
+    names = sorted(path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    shown = ", ".join([*names[:SHOWN], *(["…"] if len(names) > SHOWN else [])])
+    return DataError(f"{folder} has no {name} and no {name}.gz", hint=f"the files there are: {shown or 'none'}")
+
+
 def splits_in(folder: str, languages: tuple[str, str]) -> dict[str, tuple[Path, Path]]:
     """The splits that a folder has in both languages, by the name that the files bear."""
     path = find_folder(folder)
@@ -197,6 +250,7 @@ def split_files(folder: str, split: str, languages: tuple[str, str]) -> tuple[Pa
 def read_sides(corpus: CorpusConfig) -> Iterator[RawPair]:
     """Two line-aligned files. That one of them is longer is known at the end of the shorter one."""
     source, target = files_of(corpus)
+    refuse_same_file(source, target)
     sides = zip_longest(read_lines(source), read_lines(target))
     for line, (left, right) in enumerate(sides, start=1):
         if left is None or right is None:
@@ -208,6 +262,14 @@ def read_sides(corpus: CorpusConfig) -> Iterator[RawPair]:
                 hint="look for a line that was lost, added or cut in two",
             )
         yield RawPair(line, left, right)
+
+
+def refuse_same_file(source: Path, target: Path) -> None:
+    if source.is_file() and target.is_file() and source.samefile(target):
+        raise DataError(
+            f"{source} and {target} are one file; expected a source and its translation",
+            hint="check the names of source and target",
+        )
 
 
 def read_tsv(corpus: CorpusConfig) -> Iterator[RawPair]:

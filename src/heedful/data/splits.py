@@ -39,6 +39,9 @@ def as_typed(corpora: tuple[CorpusConfig, ...]) -> Any:
 
 Corpora = Annotated[tuple[CorpusConfig, ...], Field(min_length=1), BeforeValidator(one_or_more), PlainSerializer(as_typed)]
 
+MAX_UNUSABLE = 0.05
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 MaxRatio = Annotated[float, Field(gt=1.0, le=MAX_NUMBER)]
 
 
@@ -63,6 +66,7 @@ class DataConfig(Config):
     counts: Counts | None = None  # number of pairs of each split that the grammar generates
     strict: bool = False  # stop at a pair that looks wrong instead of skipping it
     max_ratio: MaxRatio = MAX_RATIO  # maximum ratio of the lengths of both sides, in characters
+    max_unusable: Share = MAX_UNUSABLE  # maximum share of unusable lines in a corpus before the run stops; 1: any number
     drop_duplicates: bool = False  # keep only the first of identical training pairs
     drop_leaks: bool = False  # remove training pairs whose source is also in valid or test
     max_length: Size = 256  # maximum tokens per side, without the end token; longer pairs are left out
@@ -134,18 +138,18 @@ def named(corpus: CorpusConfig, split: str) -> CorpusConfig:
     return corpus
 
 
-def splits_of_files(files: list[str]) -> Splits:
+def splits_of_files(files: list[str], *, header: bool = False) -> Splits:
     """For `heed data check FILES`: two files, a .tsv or a .jsonl make a corpus; train comes first."""
     corpora: list[CorpusConfig] = []
     waiting: list[str] = []
     for file in files:
         form = next((form for form in ("tsv", "jsonl") if file.removesuffix(".gz").endswith(f".{form}")), None)
         if form and not waiting:
-            corpora.append(CorpusConfig.model_validate({form: file}))
+            corpora.append(CorpusConfig.model_validate({form: file} | ({"header": True} if header and form == "tsv" else {})))
         elif waiting:
             if Path(waiting[0]) == Path(file):
                 raise ConfigError(f"{file!r} is given as both source and target; expected two files, one for each language")
-            corpora.append(CorpusConfig(source=waiting.pop(), target=file))
+            corpora.append(CorpusConfig(source=waiting.pop(), target=file, header=header or None))
         else:
             waiting.append(file)
     if waiting or not 1 <= len(corpora) <= len(SPLITS):

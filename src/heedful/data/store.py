@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.storage.mapping import map_array
-from heedful.storage.reading import sha256_of
+from heedful.storage.reading import read_bytes, sha256_of
+from heedful.storage.writing import write_text
 
 FORMAT = 1
 MANIFEST = "MANIFEST.json"
@@ -116,7 +117,7 @@ def lengths_between(offsets: NDArray[np.int64]) -> NDArray[np.int32]:
 def write_manifest(folder: Path, about: dict[str, Any]) -> None:
     """Lists every file of the folder; a folder that has it is complete."""
     files = {path.name: {"size": path.stat().st_size, "sha256": sha256_of(path)} for path in sorted(folder.iterdir())}
-    (folder / MANIFEST).write_text(json.dumps({"format": FORMAT, **about, "files": files}, indent=1))
+    write_text(folder / MANIFEST, json.dumps({"format": FORMAT, **about, "files": files}, indent=1))
 
 
 def load_store(folder: Path) -> PairStore:
@@ -130,7 +131,7 @@ def load_store(folder: Path) -> PairStore:
 
 def checked_manifest(folder: Path) -> dict[str, Any]:
     """The manifest, if every file is as it says; an OSError where there is none."""
-    text = (folder / MANIFEST).read_text()
+    text = read_bytes(folder / MANIFEST)
     try:
         manifest: dict[str, Any] = json.loads(text)
         if manifest["format"] != FORMAT:
@@ -144,5 +145,5 @@ def checked_manifest(folder: Path) -> dict[str, Any]:
             if sha256_of(path) != expected["sha256"]:
                 raise Damaged(f"the content of {name} has changed")
         return manifest
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
         raise Damaged(f"its manifest cannot be used ({error})") from error

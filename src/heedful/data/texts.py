@@ -9,7 +9,7 @@ from threading import Thread
 
 from heedful.data.sources import find_path
 from heedful.errors import DataError
-from heedful.storage.reading import read_lines
+from heedful.storage.reading import decode_line, read_lines
 
 PATIENCE = 0.01  # seconds without another line after which those that came are worked on
 
@@ -26,7 +26,7 @@ def read_texts(path: Path, *, may_be_empty: bool = False) -> Iterator[str]:
     """The lines of a file, plain or .gz."""
     found = find_path(str(path))
     for number, line in enumerate(read_lines(found, may_be_empty=may_be_empty), start=1):
-        yield as_text(line, f"{found} line {number}")
+        yield decode_line(line, found, number)
 
 
 def arriving(stream: Iterable[bytes], most: int) -> Iterator[list[str]]:

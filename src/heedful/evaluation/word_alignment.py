@@ -19,7 +19,7 @@ from heedful.evaluation.resampling import Statistics
 
 Link = tuple[int, int]  # word of the source, word of the target
 
-LINK = re.compile(r"([0-9]+)([-?])([0-9]+)")
+LINK = re.compile(r"([0-9]{1,9})([-?])([0-9]{1,9})")
 
 
 class Alignment(NamedTuple):
@@ -68,7 +68,7 @@ def parse_alignment(line: str, place: str) -> Alignment:
     for link in line.split():
         match = LINK.fullmatch(link)
         if match is None:
-            raise DataError(f"{place}: {link!r} is not a link; expected i-j (sure) or i?j (possible), from 0")
+            raise DataError(f"{place}: {link!r:.40} is not a link; expected i-j (sure) or i?j (possible), from 0")
         pair = int(match[1]), int(match[3])
         possible.add(pair)
         if match[2] == "-":

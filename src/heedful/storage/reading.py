@@ -134,6 +134,17 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
         raise DataError(f"{name} is empty; expected at least one line")
 
 
+def decode_line(line: bytes, path: Path, number: int) -> str:
+    """The text of a line, or a DataError with the command that converts the file."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name_of(path)} line {number}: byte {error.start + 1} is not UTF-8",
+            hint=f"convert it: {convert_command(name_of(path), likely_encoding(line))}",
+        ) from error
+
+
 def name_of(path: Path) -> str:
     """How a message names the file."""
     return "standard input" if str(path) == "-" else str(path)
@@ -148,6 +159,12 @@ def read_bytes(path: Path) -> bytes:
 def read_package_text(package: str, name: str) -> str:
     """A file that is part of this package."""
     return package_files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def read_package_files(package: str) -> dict[str, bytes]:
+    """The files of a package of ours, by name."""
+    entries = sorted(package_files(package).iterdir(), key=lambda entry: entry.name)
+    return {entry.name: entry.read_bytes() for entry in entries if entry.is_file()}
 
 
 def sha256_of(path: Path) -> str:

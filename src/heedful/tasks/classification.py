@@ -26,6 +26,7 @@ from torch.nn import functional
 
 from heedful.data.labelled import Example, LabelledConfig, examples_in, file_of
 from heedful.data.report import Notes
+from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
 from heedful.nn.dropout import Dropout
 from heedful.nn.losses import Loss
@@ -39,6 +40,10 @@ from heedful.text.tokenizer import Tokenizer
 from heedful.training.journey import Direction
 from heedful.training.loop import Fed, Validation
 from heedful.training.update import Objective
+
+# What is read of a text at most: its tokens are cut off at data.max_length anyway, and no vocabulary has longer ones.
+MAX_CHARACTERS, CHARACTERS_PER_TOKEN = 100_000, 100
+ENCODED = 256  # texts encoded at a time
 
 Ids = list[int]
 Layout = Callable[[Sequence[Ids], Specials], list[Ids]]
@@ -67,6 +72,10 @@ LAYOUTS: dict[str, Layout] = {
     "choice": every_answer,
 }
 COLUMNS = {"classification": (1, 1), "entailment": (2, 2), "similarity": (2, 2), "choice": (3, 1000)}  # least, most
+
+
+def batched(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (texts[at : at + size] for at in range(0, len(texts), size))
 
 
 class ClassificationConfig(Config):
@@ -137,6 +146,7 @@ class Classification:
         self.config, self.data, self.seed = config, data, seed
 
     def check(self) -> Notes:
+        refuse_streams(self.files())
         found = []
         for split in ("train", "valid", "test"):
             path = file_of(self.data, split)
@@ -177,7 +187,9 @@ class Classification:
 
     def encode(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Encoded:
         width = len(self.data.texts)
-        ids = tokenizer.encode_many([text for one in examples for text in one.texts])
+        characters = max(MAX_CHARACTERS, CHARACTERS_PER_TOKEN * self.data.max_length)
+        texts = [text[:characters] for one in examples for text in one.texts]
+        ids = [row for some in batched(texts, ENCODED) for row in tokenizer.encode_many(some)]
         layout, most = LAYOUTS[self.config.layout], self.data.max_length
         groups = []
         for at in range(0, len(ids), width):

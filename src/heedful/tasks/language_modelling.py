@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from heedful.data.corpus_text import TextConfig, TextStore, lines_of, open_text, passages
 from heedful.data.report import Notes
+from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
 from heedful.models import SequenceModel
 from heedful.schema import Config, Size, ZeroOrCount, ZeroOrSize
@@ -80,6 +81,7 @@ class Language:
 
     def check(self) -> Notes:
         """Reads everything once."""
+        refuse_streams(self.files())
         found = []
         for split in ("train", "valid", "test"):
             for passage in passages(self.data, split):

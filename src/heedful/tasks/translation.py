@@ -16,7 +16,7 @@ from heedful.data.encode import StoreOptions, open_store
 from heedful.data.links import Aligned, JoinedLinks, open_links
 from heedful.data.pairs import pairs, sentences
 from heedful.data.report import CheckReport
-from heedful.data.sources import CorpusConfig, files_of, find_path
+from heedful.data.sources import CorpusConfig, files_of, find_path, refuse_streams
 from heedful.data.splits import DataConfig, splits_of
 from heedful.data.store import JoinedStore
 from heedful.evaluation.metrics import METRICS
@@ -93,8 +93,13 @@ class Translation:
         self.config, self.data, self.search, self.seed = config, data, search, seed
 
     def check(self) -> CheckReport:
-        """Reads every line once, and says what is wrong with which."""
-        return check_data(self.data)
+        """Reads every line once, and reports what is wrong with which; too many unusable lines are an error."""
+        refuse_streams(self.files())
+        report = check_data(self.data)
+        refusal = report.refusal(self.data.max_unusable)
+        if refusal is not None:
+            raise refusal
+        return report
 
     def files(self) -> list[Path]:
         corpora = [corpus for split in splits_of(self.data) for corpus in split]
@@ -103,7 +108,7 @@ class Translation:
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         """What the vocabulary of a side is learnt from."""
-        return sentences(splits_of(self.data).train, side)
+        return sentences(splits_of(self.data).train, side, max_ratio=self.data.max_ratio)
 
     @property
     def tags(self) -> list[str]:
