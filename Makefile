@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test test-browser bench clean
+.PHONY: setup demo test test-browser bench faults clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,10 @@ test-browser: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/train_cpu.py
+
+# What needs a second process, a signal, minutes, or (as root) a mount: a table of expected and seen.
+faults: $(STAMP)
+	$(BIN)/python benchmarks/faults.py
 
 clean:
 	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
