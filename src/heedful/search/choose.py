@@ -17,6 +17,7 @@ from heedful.search.frontier import Frontier
 from heedful.search.hypothesis import SearchConfig
 
 BLOCK = 128
+COLDEST = 1e-6  # a lower temperature draws the same, but would overflow
 
 
 class Allowed(NamedTuple):
@@ -100,7 +101,7 @@ def sample(frontier: Frontier, logits: Tensor, normalise: Tensor, allowed: Allow
     else:
         at = frontier.count.clamp(max=frontier.draws.shape[-1] - 1)[:, None, None].expand(sources, beam, 1)
         chance = frontier.draws.gather(-1, at).flatten()  # (rows,)
-        token = draw(logits.float() / config.temperature, chance, config.top_k, config.top_p)
+        token = draw(logits.float() / max(config.temperature, COLDEST), chance, config.top_k, config.top_p)
     said = logits.gather(-1, token[:, None]).squeeze(-1).float() - normalise
     row = torch.arange(beam, device=logits.device).expand(sources, beam)
     return Choice(frontier.scores + said.view(sources, beam), row, token.view(sources, beam))
@@ -117,6 +118,7 @@ def draw(scores: Tensor, chance: Tensor, top_k: int, top_p: float) -> Tensor:
     probability, order = scores.softmax(-1).sort(dim=-1, descending=True, stable=True)
     before = probability.cumsum(-1) - probability  # what the likelier tokens have together
     kept = before < top_p
+    kept[:, 0] = True  # in float32 a tiny top_p is 0
     if top_k:
         kept[:, top_k:] = False
     reached: Tensor = (probability * kept).cumsum(-1)

@@ -7,6 +7,7 @@ text of what was found while the GPU goes on. Where few are left and nobody wait
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from threading import Lock
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.errors import ConfigError, DivergedError
 from heedful.nn.kernels import blockwise, log_total
 from heedful.nn.rows import (
     State,
@@ -31,7 +33,7 @@ from heedful.nn.rows import (
 from heedful.search import quick
 from heedful.search.choose import BLOCK, Allowed, branch, sample
 from heedful.search.constraints import constrain, must_end
-from heedful.search.frontier import begin, blank, harvest, keep, note, seat
+from heedful.search.frontier import begin, blank, harvest, keep, not_finite, note, seat
 from heedful.search.hypothesis import Hypothesis, SearchConfig
 from heedful.search.predict import Predict
 
@@ -40,7 +42,17 @@ MOST_ENGINES = 4  # captured ones that are kept: each holds the caches of its so
 CAPTURING = Lock()  # torch captures on one stream that all threads share
 FEWER = 4  # times as few places has the next smaller engine
 FEWEST = 64  # places of the smallest
+MOST_BYTES = 2**31  # of one source's attention masks, which grow with the square of the beam
+LARGEST_PENALTY = 1e30  # of a length: scores divided by it are still told apart in float32
 LOOK_EVERY = 4  # steps of a captured search between two looks at who is done: each look waits for the GPU
+
+
+class NonFiniteScores(DivergedError):
+    """The logits of a source became NaN or infinite, or no hypothesis of it has a probability above zero."""
+
+    def __init__(self, name: int) -> None:
+        super().__init__("the model's scores are not finite", hint="its weights are damaged, or training diverged")
+        self.name = name  # of the source
 
 
 class Group(NamedTuple):
@@ -113,14 +125,13 @@ class Engine:
         self.steps = 0
         group = None
         if query.blank is not None:
-            self.states = widen(query.blank(query.capacity, self.slots()), self.beam)
+            self.states = widened(query.blank(query.capacity, self.slots()), self.beam)
             count, device = query.capacity, query.device
         else:
             group = query.arrive(query.capacity, self.slots())
             assert group is not None, "there is nothing to search"
-            self.states, count, device = widen(group.states, self.beam), len(group.limits), group.limits.device
-        judged = [config.judge(max(length, 1)) for length in range(query.longest + 1)]
-        self.penalty = torch.tensor(judged, device=device)  # (longest + 1,)
+            self.states, count, device = widened(group.states, self.beam), len(group.limits), group.limits.device
+        self.penalty = torch.tensor(penalties(config, query.longest), device=device)  # (longest + 1,)
         if self.captures:
             self.states = own(self.states, device)
         self.frontier = blank(count, query.longest, query.prefix, config, device)
@@ -188,12 +199,14 @@ class Engine:
         frontier, config, end = self.frontier, self.config, self.query.end
         largest, parts = blockwise(logits, BLOCK)  # (rows, blocks) each
         normalise = log_total(largest, parts)
+        broken = not_finite(frontier, normalise)
         logits, largest = constrain(logits, largest, frontier, config, end)
         allowed = Allowed(must_end(frontier), end)
         if config.method == "sample":
             choice = sample(frontier, logits, normalise, allowed, config)
         else:
             choice = branch(frontier, logits, largest, normalise, allowed)
+        choice = choice._replace(scores=choice.scores.masked_fill(broken, math.nan))
         note(frontier, *choice, choice.places(frontier, config, end), self.penalty, config.n_best)
         return choice.row
 
@@ -206,6 +219,8 @@ class Engine:
             for i, hypotheses in zip(done, harvest(self.frontier, done, self.config), strict=True):
                 name = self.names[i]
                 assert name is not None
+                if not hypotheses:
+                    raise NonFiniteScores(name)
                 self.names[i] = None
                 found.append((name, hypotheses))
         free = [i for i, name in enumerate(self.names) if name is None]
@@ -261,6 +276,37 @@ class Engine:
             return
         self.states = tidy(self.states, self.frontier.scores.isfinite() & ~self.frontier.done[:, None])
         self.tidy_at = slots_used(self.states) + TIDY_EVERY * self.beam
+
+
+def penalties(config: SearchConfig, longest: int) -> list[float]:
+    """What the log-probability of a hypothesis is divided by, for each length."""
+    found = [config.judge(max(length, 1)) for length in range(longest + 1)]
+    if found[-1] > LARGEST_PENALTY:
+        raise ConfigError(
+            f"search.length_penalty = {config.length_penalty} divides the score of {longest} tokens by {found[-1]:.0e}; "
+            f"expected at most {LARGEST_PENALTY:.0e}",
+            hint="a smaller search.length_penalty or search.max_length",
+        )
+    return found
+
+
+def widened(states: States, beam: int) -> States:
+    """As `widen`, but refused where the masks of one source's rows would take more memory than they may."""
+    needed = beam * mask_bytes(states)
+    if beam > 1 and needed > MOST_BYTES:
+        raise ConfigError(
+            f"a beam (or number of samples) of {beam} needs {needed / 2**30:.1f} GiB for the attention masks of one source; "
+            f"expected at most {MOST_BYTES / 2**30:.0f} GiB",
+            hint="a smaller search.beam, search.n_best, search.max_length or search.max_extra",
+        )
+    return widen(states, beam)
+
+
+def mask_bytes(states: States) -> int:
+    """Of one row: a byte for each slot of its source."""
+    if isinstance(states, State):
+        return 0 if states.mine is None else states.mine.shape[1]
+    return sum(map(mask_bytes, states))
 
 
 def slots_used(states: States) -> int:

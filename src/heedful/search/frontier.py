@@ -27,7 +27,7 @@ class Frontier:
     prefix_length: Tensor  # (sources,)
     draws: Tensor  # (sources, beam, longest), random numbers in [0, 1) where samples are drawn
     found: Tensor  # (sources,) how many hypotheses have ended
-    found_scores: Tensor  # (sources, beam + 1) their scores; the last place takes what is thrown away
+    found_scores: Tensor  # (sources, beam + 1) their scores, NaN: the model's were not finite; the last place is discarded
     found_total: Tensor  # (sources, beam + 1) their log-probabilities
     found_length: Tensor  # (sources, beam + 1) their tokens, the end not counted
     found_said: Tensor  # (sources, beam + 1, longest)
@@ -105,11 +105,18 @@ def keep(frontier: Frontier, sources: Tensor) -> Frontier:
     return Frontier(*(tensor.index_select(0, sources) for tensor in frontier.tensors()))
 
 
+def not_finite(frontier: Frontier, normalise: Tensor) -> Tensor:
+    """(sources, 1): where the log-sum-exp of a living row's logits, (rows,), is not finite, so that no score can be."""
+    living = frontier.scores > -math.inf
+    return (living & ~normalise.view_as(living).isfinite()).any(1, keepdim=True)
+
+
 def note(frontier: Frontier, scores: Tensor, row: Tensor, token: Tensor, place: Tensor, penalty: Tensor, n_best: int) -> None:
     """Take one step: the beginnings are now those of `row` with `token` behind them, and what has ended is put away.
 
     scores, row, token, each (sources, beam); place (sources, beam): where each of them belongs among what was found, and
-    `beam` where it has not ended; penalty (longest + 1,) of each length."""
+    `beam` where it has not ended; penalty (longest + 1,) of each length. NaN scores end the search of their source, and
+    what it has found counts no more."""
     ended = place < scores.shape[1]
     parents = frontier.said.gather(1, row[..., None].expand_as(frontier.said))  # (sources, beam, longest)
     length = frontier.count + 1  # (sources,) the end counted
@@ -121,6 +128,7 @@ def note(frontier: Frontier, scores: Tensor, row: Tensor, token: Tensor, place: 
     frontier.found_said.scatter_(1, place[..., None].expand_as(parents), parents)
     frontier.found += ended.sum(1)
     living = scores.masked_fill(ended, -math.inf)
+    frontier.found_scores.masked_fill_(scores.isnan().any(1, keepdim=True), math.nan)
     enough = frontier.found_scores.topk(n_best).values[:, -1]  # (sources,) to be overtaken
     best = living.max(1).values
     # Log-probabilities only fall, and the penalty of the limit is the largest there is.
@@ -133,7 +141,9 @@ def note(frontier: Frontier, scores: Tensor, row: Tensor, token: Tensor, place: 
 
 
 def harvest(frontier: Frontier, sources: Sequence[int], config: SearchConfig) -> list[list[Hypothesis]]:
-    """The hypotheses of sources that are done: best first, or samples in the order of their draws."""
+    """The hypotheses of sources that are done: best first, or samples in the order of their draws.
+
+    None for a source whose scores were not finite."""
     where = torch.tensor(sources, device=frontier.found.device)
     scores = frontier.found_scores.index_select(0, where)
     if config.method == "sample":
@@ -159,4 +169,5 @@ def harvest(frontier: Frontier, sources: Sequence[int], config: SearchConfig) ->
 
 def uniform(seed: int, source: int, count: int) -> Tensor:
     """Random numbers in [0, 1) of one source: no two (seed, source) share a stream."""
-    return torch.from_numpy(np.random.Generator(np.random.Philox(key=[seed, source])).random(count, dtype=np.float32))
+    key = [seed, source % 2**64]
+    return torch.from_numpy(np.random.Generator(np.random.Philox(key=key)).random(count, dtype=np.float32))

@@ -72,7 +72,9 @@ def _choose(
     top = tl.max(best, 1)
     top = tl.where(top == nothing, 0.0, top)
     normalise = top + tl.log(tl.sum(parts * tl.exp(best - top[:, None]), 1))
-    before = tl.load(scores + rows, mask=k < BEAM, other=nothing) - tl.where(k < BEAM, normalise, 0.0)  # (BEAMS,)
+    so_far = tl.load(scores + rows, mask=k < BEAM, other=nothing)  # (BEAMS,)
+    broken = tl.max(((so_far > nothing) & ((tl.abs(normalise) < float("inf")) == 0)).to(tl.int32), 0)  # logits not finite
+    before = so_far - tl.where(k < BEAM, normalise, 0.0)
 
     said = tl.load(count + source)
     must_end = said >= tl.load(limits + source) - 1
@@ -84,7 +86,7 @@ def _choose(
     is_end = (first + at == end)[None, :]
     ends = tl.where((is_end & may_end) | ((is_end == 0) & (must_end == 0)), ends, nothing)
     left = tl.where((j == end // BLOCK)[None, :], tl.max(ends, 1)[:, None], tl.where(must_end, nothing, best))
-    reach = tl.reshape(left + before[:, None], [BEAMS * BLOCKS])
+    reach = tl.reshape(tl.where(broken != 0, nothing, left + before[:, None]), [BEAMS * BLOCKS])
 
     member = tl.arange(0, BEAMS * BLOCKS)
     from_row, from_block = tl.zeros((BEAMS,), tl.int32), tl.zeros((BEAMS,), tl.int32)
@@ -108,7 +110,8 @@ def _choose(
         score, chosen = tl.max(pool, 0), tl.argmax(pool, 0)
         parent = tl.sum(tl.where(k == chosen // BLOCK, from_row, 0), 0)
         token = tl.sum(tl.where(k == chosen // BLOCK, from_block, 0), 0) * BLOCK + chosen % BLOCK
-        tl.store(out_scores + source * BEAM + turn, tl.where(turn < free, score, nothing))
+        score = tl.where(turn < free, score, nothing)
+        tl.store(out_scores + source * BEAM + turn, tl.where(broken != 0, float("nan"), score))
         tl.store(out_row + source * BEAM + turn, parent.to(tl.int64))
         tl.store(out_token + source * BEAM + turn, token.to(tl.int64))
         pool = tl.where(number == chosen, nothing, pool)
@@ -158,3 +161,5 @@ def _note(
     tl.store(done + source, (1 - going).to(tl.uint8))
     tl.store(count + source, length + going)
     tl.store(found + source, before + tl.sum(ended.to(tl.int64), 0))
+    broken = tl.max((score != score).to(tl.int32), 0)  # then nothing has ended in this step
+    tl.store(found_scores + finished, tl.full((BEAMS,), float("nan"), tl.float32), mask=real & (broken != 0))
