@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError, lookup
 from heedful.models import MODELS
 from heedful.nn.gates import add_gates
-from heedful.nn.precision import prepared
 from heedful.studies.reporting import Inspection, inspect
 from heedful.tasks import TASKS
 from heedful.tasks.evaluating import Evaluation, Examples, How, Scored, evaluate, score_pairs
@@ -133,11 +131,6 @@ def check(run: Run, say: Say) -> Any:
 
 class Translator(Worker):
     """A trained model at work."""
-
-    def at(self, precision: str) -> Translator:
-        """The same translator, its models made ready to run in fp32, bf16 or int8."""
-        models = [prepared(model, precision, self.system.device) for model in self.system.models]  # type: ignore[type-var]
-        return Translator(self.run, replace(self.system, models=models, engines={}), self.checkpoint)
 
     def translate(self, lines: Sequence[str], **search: Any) -> list[str]:
         """The best translation of each line; options of `SearchConfig` may be given by name."""

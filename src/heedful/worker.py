@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 
 from heedful.config import Run
-from heedful.errors import ConfigError
+from heedful.data.sources import find_path
+from heedful.data.splits import SPLITS
+from heedful.errors import ConfigError, DataError, lookup
 from heedful.models import SequenceModel
+from heedful.nn.precision import prepared
 from heedful.schema import plain
 from heedful.search import SearchConfig
 from heedful.search.hypothesis import OPTIONS_OF
@@ -34,7 +38,7 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 class Worker:
     def __init__(self, run: Run, system: System, checkpoint: Path) -> None:
         self.run, self.checkpoint = run, checkpoint
-        self.loaded, self.forks = system, FORKS[0]
+        self.loaded, self.forks = replace(system, checkpoint=checkpoint), FORKS[0]
 
     @property
     def system(self) -> System:
@@ -51,6 +55,11 @@ class Worker:
     @property
     def model(self) -> SequenceModel:
         return self.system.models[0]
+
+    def at(self, precision: str) -> Self:
+        """The same with copies of its models that run in fp32, bf16 or int8."""
+        models: list[Any] = [prepared(model, precision, self.system.device) for model in self.system.models]  # type: ignore[type-var]
+        return type(self)(self.run, replace(self.system, models=models, engines={}), self.checkpoint)
 
     def search(self, changes: Sequence[str] = (), *, origin: str = OVERRIDE) -> SearchConfig:
         """The run's search with some options changed ("beam=5"); another method begins with its own defaults.
@@ -77,3 +86,18 @@ def as_toml(name: str, value: object) -> str:
     except (TypeError, ValueError):
         kind = type(value).__name__
         raise ConfigError(f"{ARGUMENT}: {name}: given a value of type {kind}, expected a number or a text") from None
+
+
+def check_split(data: Any, split: str) -> None:
+    """The name must be that of a split, and the folder that the split is read from must exist."""
+    lookup(split, dict.fromkeys(SPLITS), "split")
+    if data.folder is None or getattr(data, split) is not None or find_path(data.folder).is_dir():
+        return
+    raise DataError(
+        f"the folder of the run's data, {data.folder!r}, does not exist here, in ./data or in $HEED_DATA",
+        hint="run the command where the run was trained, or set HEED_DATA",
+    )
+
+
+def no_data(split: str) -> ConfigError:
+    return ConfigError(f"the run has no {split} data", hint="--split valid uses the validation data")

@@ -48,4 +48,4 @@ def test_too_few_prefixes_are_refused(translator: Translator) -> None:
 
 
 def test_a_stream_is_answered_as_it_arrives() -> None:
-    assert list(arriving([b"a\n", b"b\r\n", b"c"], most=2)) == [["a", "b"], ["c"]]
+    assert list(arriving(["a", "b", "c"], most=2)) == [["a", "b"], ["c"]]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from heedful.bounds import MAX_RESAMPLES, MAX_SMALL
+from heedful.cli.inference import given
 from heedful.cli.output import Checkpoint, Device, Json, finite, print_message, print_text, put, table
 from heedful.storage.writing import output_file
 
@@ -23,6 +24,7 @@ Method = Literal["soft", "grow-diag-final-and", "grow-diag", "intersection", "un
 
 
 def align(
+    context: typer.Context,
     run: Run,
     source: Annotated[Path | None, typer.Option(help="The sources, one a line; the run's own test data unless given.")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations.")] = None,
@@ -54,17 +56,31 @@ def align(
     """Align words by attention: links in the Pharaoh format and, where gold links are known, their error rate."""
     from heedful.build import load_translator
     from heedful.data.gold import read_gold
+    from heedful.data.texts import refuse_too_long, refuse_two_readers
     from heedful.errors import ConfigError
+    from heedful.evaluation.metrics import FEWEST
     from heedful.inspection.linking import Linking
     from heedful.studies.aligning import Aligner, Models, as_pharaoh
 
     if symmetrise is not None and reverse is None:
         raise ConfigError(f"--symmetrise {symmetrise} joins two runs and has no effect without --reverse")
+    refuse_two_readers([source, target, gold, *(choose_on or ())])
+    if (source is None) != (target is None):
+        raise ConfigError("--source and --target belong together; give both or neither")
+    if gold is not None and source is None:
+        raise ConfigError("--gold needs --source and --target, whose words it links")
+    if bootstrap and bootstrap < FEWEST:
+        raise ConfigError(f"--bootstrap: given {bootstrap}, expected 0 (no interval) or at least {FEWEST} resamples")
     translator = load_translator(run, checkpoint, device)
     back = None if reverse is None else load_translator(reverse, checkpoint, device)
     pairs, known, valid = sentences_of(translator, source, target, gold)
     valid = read_gold(*choose_on) if choose_on else valid
-    typed = layer is not None or heads is not None or (moment, row, column, cover) != ("said", 1.0, 0.0, "none")
+    if known is None and given(context, "bootstrap"):
+        raise ConfigError("--bootstrap is for the error rate, which needs --gold", hint="leave it out, or give --gold")
+    for number, pair in enumerate(pairs, start=1):
+        for text in pair:
+            refuse_too_long(text, f"pair {number}")
+    typed = any(given(context, name) for name in ("layer", "heads", "moment", "row", "column", "cover"))
     if typed and choose_on:
         raise ConfigError("--choose-on chooses layer, heads, moment, row, column and cover; give it or them, not both")
     rule = None if symmetrise == "soft" else symmetrise  # None: not links are joined, but heads
@@ -100,15 +116,11 @@ def sentences_of(
     from heedful.data.splits import splits_of
     from heedful.errors import ConfigError
 
-    if (source is None) != (target is None):
-        raise ConfigError("--source and --target belong together; give both or neither")
     if source is not None and target is not None:
         if gold is None:
             return read_words(source, target), None, None
         known = read_gold(source, target, gold)
         return known.pairs, known, None
-    if gold is not None:
-        raise ConfigError("--gold needs --source and --target, whose words it links")
     splits = splits_of(translator.run.data)
     if not splits.test:
         raise ConfigError("the run has no test data", hint="give --source and --target")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,38 +29,41 @@ if TYPE_CHECKING:
     from heedful.build import Translator
     from heedful.tasks.evaluating import How
 
+FEW_RESAMPLES = 100  # enough for a trial, and more than the fewest that are allowed
+
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 Together = Annotated[list[Path] | None, typer.Option("--with", help="More runs, to translate as an ensemble.")]
 
 
 def translate(
     run: Run,
-    files: Annotated[list[Path] | None, typer.Argument(help="Text files, plain or .gz; standard input unless given.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help='Text files, pipes or "-" for standard input, plain or .gz; default: "-".')
+    ] = None,
     search: Search = None,
-    prefixes: Annotated[Path | None, typer.Option(help="A file of beginnings that translations must have.")] = None,
+    prefixes: Annotated[Path | None, typer.Option(help="A file of beginnings that translations must have, one a line.")] = None,
     together: Together = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
     precision: Precision = "fp32",
     json: Json = False,
 ) -> None:
-    """Translate lines, in their order, as they come."""
-    import sys
+    """Translate lines, in their order, as they come. With -s n_best=N each line gives N rows: score TAB text."""
+    from heedful.data.texts import STDIN, arrives_slowly, arriving, read_texts, refuse_two_readers
+    from heedful.tasks.translating import GATHER, gathered, translate_chunks
 
-    from heedful.data.texts import arriving, read_texts
-    from heedful.tasks.translating import GATHER, translate_chunks
-    from heedful.tasks.translating import translate as translate_lines
-
+    files = files or [STDIN]
+    refuse_two_readers([*files, prefixes])
+    refuse_other_number(files, prefixes)
     translator = load_all(run, together, checkpoint, device).at(precision)
-    begun = None if prefixes is None else read_texts(prefixes)
     config = translator.search(search or [], origin=COMMAND_LINE)
-    if files:
-        lines = (line for file in files for line in read_texts(file, may_be_empty=True))
-        translations = translate_lines(translator.system, lines, config, begun)
-    else:
-        translations = translate_chunks(translator.system, arriving(sys.stdin.buffer, GATHER), config, begun)
+    lines = (line for file in files for line in read_texts(file, may_be_empty=True))
+    if any(map(is_terminal, files)):
+        print_message("type a sentence and press Enter; Ctrl-D ends")
+    chunks = arriving(lines, GATHER) if any(map(arrives_slowly, files)) else gathered(lines)
+    begun = None if prefixes is None else read_texts(prefixes, may_be_empty=True)
     strange: dict[str, int] = {}  # words that the model does not know, and the first line of each
-    for number, one in enumerate(translations, 1):
+    for number, one in enumerate(translate_chunks(translator.system, chunks, config, begun), 1):
         for word in translator.system.source_tokenizer.unknown_words(one.source):
             strange.setdefault(word, number)
         if json:
@@ -69,15 +73,50 @@ def translate(
             put(result | {"log_probability": best.log_probability, "candidates": candidates})
         else:
             for candidate in one.candidates:
-                print_text(candidate.text if len(one.candidates) == 1 else f"{candidate.score:.4f}\t{candidate.text}")
+                print_text(candidate.text if config.n_best == 1 else f"{candidate.score:.4f}\t{candidate.text}")
     warn_of_unknown([f"{word} (line {number})" for word, number in strange.items()])
 
 
+def is_terminal(path: Path) -> bool:
+    from heedful.data.texts import STDIN_NAMES
+
+    return str(path) in STDIN_NAMES and sys.stdin is not None and sys.stdin.isatty()
+
+
+def refuse_other_number(files: list[Path], prefixes: Path | None) -> None:
+    """Every line needs one prefix. Files are counted before any work; a stream is counted as it comes."""
+    from heedful.data.texts import arrives_slowly, read_texts
+    from heedful.errors import ConfigError
+
+    if prefixes is None or any(map(arrives_slowly, [*files, prefixes])):
+        return
+    lines = sum(1 for file in files for _ in read_texts(file, may_be_empty=True))
+    begun = sum(1 for _ in read_texts(prefixes, may_be_empty=True))
+    if lines != begun:
+        raise ConfigError(f"--prefixes: {prefixes} has {begun:,} lines for {lines:,} lines; expected one for each line")
+
+
+# Options of `evaluate` that only translation has: whoever does not translate refuses them.
+OF_TRANSLATION = {
+    "source": "--source",
+    "reference": "--reference",
+    "metrics": "--metrics",
+    "lowercase": "--lowercase",
+    "tokenise": "--tokenise",
+    "bootstrap": "--bootstrap",
+    "against": "--against",
+    "output": "--output",
+    "search": "--search",
+    "together": "--with",
+}
+
+
 def evaluate(
+    context: typer.Context,
     run: Run,
-    source: Annotated[Path | None, typer.Option(help="A file to translate; the run's own test data unless given.")] = None,
-    reference: Annotated[Path | None, typer.Option(help="What it should become.")] = None,
-    split: Annotated[str, typer.Option(help="Of the run's own data: test or valid.")] = "test",
+    source: Annotated[Path | None, typer.Option(help="A file to translate; default: the run's own test data.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Reference translations of --source.")] = None,
+    split: Annotated[str, typer.Option(help="Of the run's own data: test, valid or train.")] = "test",
     metrics: Annotated[str, typer.Option(help="Any of bleu, chrf, ter, gleu, exact_match.")] = "bleu,chrf,ter,exact_match",
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare without case.")] = False,
     tokenise: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, intl, char, none.")] = None,
@@ -93,21 +132,27 @@ def evaluate(
     precision: Precision = "fp32",
     json: Json = False,
 ) -> None:
-    """Translate a test set and score it: sacreBLEU's metrics with signatures and intervals, loss and perplexity."""
+    """Score a run on its test data: loss and perplexity or accuracy; of translations sacreBLEU's metrics with intervals."""
     from heedful.build import load, load_ensemble
     from heedful.cli.writing import judge
+    from heedful.data.texts import refuse_two_readers
     from heedful.tasks.evaluating import How
     from heedful.tasks.evaluating import evaluate as evaluate_system
 
-    translator: Any = load_ensemble([run, *together], checkpoint, device) if together else load(run, checkpoint, device)
-    if translator.run.task.name != "translation":
-        judge(translator, split, json)
+    refuse_two_readers([source, reference])
+    refuse_half_a_pair(context, source, reference)
+    names = metric_names(metrics, tokenise, bootstrap)
+    worker: Any = load(run, checkpoint, device)
+    if worker.run.task.name != "translation":
+        refuse_options_of_translation(context, run, worker.run.task.name)
+        judge(worker.at(precision), split, precision, json)
         return
-    translator = translator.at(precision)
-    examples = examples_for(translator, source, reference, split)
-    names = metric_names(metrics)
+    translator = (load_ensemble([run, *together], checkpoint, device) if together else worker).at(precision)
+    rival = None if against is None else load_all(against, None, checkpoint, device).at(precision)
     how = How(lowercase or None, tokenise, bootstrap)
     config = translator.search(search or [], origin=COMMAND_LINE)
+    rival_config = None if rival is None else rival.search(search or [], origin=COMMAND_LINE)
+    examples = examples_for(translator, source, reference, split)
     with output_file(output or Path(os.devnull)) as file:  # before the work is done, not after it
         result = evaluate_system(translator.system, examples, config, names, how=how)
         file.writelines(f"{line}\n" for line in result.translations)
@@ -116,13 +161,38 @@ def evaluate(
     found["scores"] = {name: plain(score) for name, score in result.scores.items()}
     found["tokenizer"] = translator.system.target_tokenizer.description
     found["checkpoint"], found["precision"] = str(translator.checkpoint), precision
-    if against is not None:
-        rival = load_all(against, None, checkpoint, device).at(precision)
+    if source is None:
+        found["split"] = split
+    if rival is not None and rival_config is not None:
         warn_of_other_languages(translator.run, rival.run)
-        other = evaluate_system(rival.system, examples, rival.search(search or [], origin=COMMAND_LINE), names, how=how)
+        other = evaluate_system(rival.system, examples, rival_config, names, how=how)
         found["against"] = str(rival.checkpoint)
         found["comparison"] = compared(other.translations, result.translations, examples.references, names, how)
     put(found) if json else print_text(readable(found))
+
+
+def given(context: typer.Context, name: str) -> bool:
+    """Whether the option stands on the command line."""
+    origin = context.get_parameter_source(name)
+    return origin is not None and origin.name == "COMMANDLINE"
+
+
+def refuse_options_of_translation(context: typer.Context, run: Path, task: str) -> None:
+    from heedful.errors import ConfigError
+
+    typed = [option for name, option in OF_TRANSLATION.items() if given(context, name)]
+    if typed:
+        verb = "are options" if len(typed) > 1 else "is an option"
+        raise ConfigError(f"{', '.join(typed)} {verb} for runs of task 'translation'; {run} is a run of task {task!r}")
+
+
+def refuse_half_a_pair(context: typer.Context, source: Path | None, reference: Path | None) -> None:
+    from heedful.errors import ConfigError
+
+    if (source is None) != (reference is None):
+        raise ConfigError("--source and --reference belong together; give both or neither")
+    if source is not None and given(context, "split"):
+        raise ConfigError("--split is for the run's own data and has no effect with --source; leave out the one or the other")
 
 
 def score(
@@ -135,9 +205,10 @@ def score(
     json: Json = False,
 ) -> None:
     """The log-probability of given translations: one line a pair, log-probability TAB tokens."""
-    from heedful.data.texts import read_texts
+    from heedful.data.texts import read_texts, refuse_two_readers
     from heedful.evaluation.metrics import perplexity
 
+    refuse_two_readers([source, target])
     translator = load_all(run, together, checkpoint, device)
     scored = translator.score(list(read_texts(source)), list(read_texts(target)))
     known = [one for one in scored if one is not None]
@@ -179,29 +250,33 @@ def examples_for(translator: Translator, source: Path | None, reference: Path | 
     from heedful.build import examples_of
     from heedful.data.splits import splits_of
     from heedful.data.texts import read_texts
-    from heedful.errors import ConfigError
+    from heedful.evaluation.metrics import check_counts
     from heedful.tasks.evaluating import Examples
+    from heedful.worker import check_split, no_data
 
-    if (source is None) != (reference is None):
-        raise ConfigError("--source and --reference belong together; give both or neither")
     if source is not None and reference is not None:
-        return Examples(list(read_texts(source)), list(read_texts(reference)))
-    if split not in ("test", "valid"):
-        raise ConfigError(f"--split: given {split!r}, expected one of: test, valid")
+        examples = Examples(list(read_texts(source)), list(read_texts(reference)))
+        check_counts(sources=examples.sources, references=examples.references)
+        return examples
     data = translator.run.data
+    check_split(data, split)
     corpora = getattr(splits_of(data), split)
     if not corpora:
-        raise ConfigError(f"the run has no {split} data", hint="give --source and --reference, or --split valid")
+        raise no_data(split)
     return examples_of(corpora, data.max_ratio)
 
 
-def metric_names(given: str) -> list[str]:
-    from heedful.errors import lookup
+def metric_names(typed: str, tokenise: str | None, bootstrap: int) -> list[str]:
+    """The metrics, tried with their options on one line, so that what they refuse is refused before any work."""
+    from heedful.errors import ConfigError, lookup
     from heedful.evaluation.metrics import METRICS
 
-    names = [name.strip() for name in given.split(",")]
+    names = list(dict.fromkeys(name.strip() for name in typed.split(",")))
+    if tokenise is not None and "bleu" not in names:
+        raise ConfigError(f"--tokenise {tokenise} is an option of bleu, which is not among --metrics {typed}")
     for name in names:
-        lookup(name, METRICS, "metric")
+        metric = lookup(name, METRICS, "metric")
+        metric(["a"], ["a"], tokenise=tokenise if name == "bleu" else None, bootstrap=min(bootstrap, FEW_RESAMPLES))
     return names
 
 

@@ -39,11 +39,11 @@ def generate(
         print_text("\n---\n".join(texts))
 
 
-def judge(worker: Writer | Classifier, split: str, json: bool) -> None:
-    """What `heed evaluate` says of whoever does not translate."""
+def judge(worker: Writer | Classifier, split: str, precision: str, json: bool) -> None:
+    """`heed evaluate` of a language model or a classifier."""
     figures = worker.judge(split)
     if json:
         about = {"tokenizer": worker.system.target_tokenizer.description, "checkpoint": str(worker.checkpoint)}
-        put({"split": split, "figures": figures, **about})
+        put({"split": split, "figures": figures, **about, "precision": precision})
     else:
         print_text(table([("figure", split), *((name.replace("_", " "), f"{value:.4g}") for name, value in figures.items())]))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from heedful.nn.rows import States
-from heedful.search.engine import Answer, Engines, Group, Query, search
+from heedful.search.engine import Answer, Engines, Group, NonFiniteScores, Query, search
 from heedful.search.hypothesis import Hypothesis, SearchConfig
 from heedful.search.predict import Predict, Steps, ensemble, predictor
 
@@ -43,6 +43,7 @@ __all__ = [
     "Engines",
     "Group",
     "Hypothesis",
+    "NonFiniteScores",
     "Predict",
     "Query",
     "SearchConfig",

@@ -14,6 +14,7 @@ stand in no text, so they mean nothing yet.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -275,6 +276,8 @@ class Classification:
             logits = model(batch.tokens, batch.last, len(batch.tokens) // len(batch.labels))[0].float()
             loss += float(functional.cross_entropy(logits, batch.labels, reduction="sum"))
             right += int((logits.argmax(-1) == batch.labels).sum())
+        if not math.isfinite(loss):
+            raise self.system.not_finite("some example")
         return {"loss": loss / len(order), "accuracy": right / len(order)}
 
     def validate(self, model: Any) -> Validation:

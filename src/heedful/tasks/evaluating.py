@@ -12,11 +12,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.data.texts import MAX_CHARACTERS
 from heedful.errors import DataError
 from heedful.evaluation.metrics import METRICS, Score, perplexity
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch, collate
 from heedful.tasks.translating import System, batches_of, translate
+from heedful.text.tokenizer import Tokenizer
 
 
 class Examples(NamedTuple):
@@ -64,9 +66,15 @@ def score_pairs(system: System, sources: Sequence[str], targets: Sequence[str]) 
     """The log-probability of each target given its source; None where a side is too long for the model."""
     if len(sources) != len(targets):
         raise DataError(f"{len(sources)} sources and {len(targets)} targets were given; expected as many of each")
-    source_ids, target_ids = system.source_tokenizer.encode_many(sources), system.target_tokenizer.encode_many(targets)
+    sizes = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    source_ids = encode_bounded(system.source_tokenizer, sources)
+    target_ids = encode_bounded(system.target_tokenizer, targets)
     lengths = [max(len(source), len(target)) + 1 for source, target in zip(source_ids, target_ids, strict=True)]
-    fits = [i for i, length in enumerate(lengths) if length <= system.max_length + 1]
+    fits = [
+        i
+        for i, (size, length) in enumerate(zip(sizes, lengths, strict=True))
+        if size <= MAX_CHARACTERS and length <= system.max_length + 1
+    ]
     found: list[Scored | None] = [None] * len(sources)
     specials = system.source_tokenizer.specials, system.target_tokenizer.specials
     order = sorted(fits, key=lambda i: lengths[i], reverse=True)
@@ -75,8 +83,15 @@ def score_pairs(system: System, sources: Sequence[str], targets: Sequence[str]) 
         scores = token_scores(system, batch).cpu().double()
         real = batch.target_out != specials[1].pad
         for i, total, count in zip(chosen, (scores * real).sum(-1).tolist(), real.sum(-1).tolist(), strict=True):
+            if not math.isfinite(total):
+                raise system.not_finite(f"pair {i + 1}")
             found[i] = Scored(total, count)
     return found
+
+
+def encode_bounded(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """The ids of each text; a text of more than MAX_CHARACTERS, which fits no model, is not tokenized and has none."""
+    return tokenizer.encode_many([text if len(text) <= MAX_CHARACTERS else "" for text in texts])
 
 
 def evaluate(

@@ -222,6 +222,8 @@ def surprise(system: System, ids: NDArray[Any], block: int, stride: int) -> floa
 
 def judge(system: System, text: TextStore, block: int, stride: int) -> dict[str, float]:
     nats = surprise(system, text.ids, block, stride)
+    if not math.isfinite(nats):
+        raise system.not_finite("some token of the text")
     return {
         "loss": nats / len(text.ids),
         "perplexity": math.exp(min(nats / len(text.ids), 700.0)),

@@ -3,7 +3,10 @@
     for translation in translate(system, lines, SearchConfig(beam=5)): print(translation.text)
 
 Lines are gathered, sorted by length and searched in batches; they come out in the order they came in. A line longer than
-the model was trained for is split at sentence ends and joined again.
+the model was trained for is split at sentence ends and joined again; its k-th candidate is that of the k-th of every part.
+
+Every line has exactly `n_best` candidates. An empty line has empty ones with score 0. Where a search finds fewer (a short
+limit or a tiny vocabulary leaves no more), the last one is repeated.
 """
 
 from __future__ import annotations
@@ -11,17 +14,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from heedful.data.split_text import rejoin, split_for
-from heedful.errors import ConfigError, HeedfulError
+from heedful.data.texts import refuse_too_long
+from heedful.errors import CheckpointError, ConfigError, DivergedError, HeedfulError
 from heedful.models import SequenceModel
 from heedful.nn.rows import States
 from heedful.nn.taps import hooked
-from heedful.search import Answer, Engines, Group, Hypothesis, Query, SearchConfig, ensemble, limits_for, predictor, search
+from heedful.search import (
+    Answer,
+    Engines,
+    Group,
+    Hypothesis,
+    NonFiniteScores,
+    Query,
+    SearchConfig,
+    ensemble,
+    limits_for,
+    predictor,
+    search,
+)
 from heedful.tasks.batches import collate, source_tensors
 from heedful.tasks.looking import Looker, covered, one_that_looks, read_dictionary, without_unknown
 from heedful.text.tokenizer import Tokenizer
@@ -37,6 +54,7 @@ class System:
     device: torch.device
     max_length: int = 256  # tokens of a source
     engines: Engines = field(default_factory=dict, compare=False, repr=False)  # searches captured on a GPU
+    checkpoint: Path | None = None  # where the weights come from; None: they are being trained
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -54,8 +72,20 @@ class System:
         """How many to score at a time: each has logits for the whole vocabulary, which take far more room than its state."""
         return min(self.batch_tokens, 2**14)
 
+    def not_finite(self, place: str) -> HeedfulError:
+        """The error for scores that are NaN or infinite; place: of what text."""
+        what = f"the model's scores are not finite at {place}"
+        if self.checkpoint is None:
+            return DivergedError(f"{what}: training diverged", hint="a lower training.schedule.rate, or a longer warmup")
+        whose = self.checkpoint if len(self.models) == 1 else f"{self.checkpoint} or of another run of the ensemble"
+        return CheckpointError(
+            f"{what}; the weights of {whose} are damaged, or training diverged",
+            hint="choose another --checkpoint, or train again",
+        )
+
 
 GATHER = 2048  # lines that are sorted by length together
+LINE_BITS = 40  # of a piece's name: the number of its line; above them stands which part of the line it is
 
 
 class Candidate(NamedTuple):
@@ -114,10 +144,12 @@ def translate_chunks(
     number = 0
     for chunk in chunks:
         begun = [""] * len(chunk) if starts is None else list(islice(starts, len(chunk)))
-        if len(begun) != len(chunk):
-            raise ConfigError(f"{number + len(begun)} prefixes were given for more lines; expected one for each line")
-        yield from translate_chunk(system, chunk, begun, config, number)
-        number += len(chunk)
+        yield from translate_chunk(system, chunk[: len(begun)], begun, config, number)
+        number += len(begun)
+        if len(begun) < len(chunk):
+            raise ConfigError(f"line {number + 1} has no prefix: {number} prefixes were given; expected one for each line")
+    if starts is not None and next(starts, None) is not None:
+        raise ConfigError(f"more prefixes were given than the {number} lines; expected one for each line")
 
 
 def translate_chunk(
@@ -125,13 +157,16 @@ def translate_chunk(
 ) -> list[Translation]:
     pieces: list[Piece] = []
     places: list[range] = []  # for each line where its pieces stand
+    for at, (line, prefix) in enumerate(zip(lines, prefixes, strict=True), start=number + 1):
+        refuse_too_long(line, f"line {at}")
+        refuse_too_long(prefix, f"the prefix of line {at}")
     encoded = system.source_tokenizer.encode_many(lines)
     for index, (line, ids, prefix) in enumerate(zip(lines, encoded, prefixes, strict=True)):
         parts = parts_of(system, line, ids)
         places.append(range(len(pieces), len(pieces) + len(parts)))
         begun = system.target_tokenizer.encode(prefix) if prefix else []
         for at, (text, part) in enumerate(parts):
-            pieces.append(Piece(number + index + (at << 40), part, begun if at == 0 else [], text))
+            pieces.append(Piece(number + index + (at << LINE_BITS), part, begun if at == 0 else [], text))
     found = search_all(system, pieces, config)
     return [
         Translation(line, join([found[place] for place in where], [pieces[place].text for place in where]))
@@ -148,36 +183,45 @@ def parts_of(system: System, line: str, ids: list[int]) -> list[tuple[str, list[
 
 
 def join(found: list[list[Candidate]], parts: list[str]) -> list[Candidate]:
-    """A long line's parts, each by its best candidate, with the white space that stood between them."""
+    """The k-th candidates of a long line's parts as its k-th, with the white space that stood between the parts."""
     if len(found) == 1:
         return found[0]
-    best = [candidates[0] for candidates in found]
     return [
         Candidate(
-            rejoin(parts, [one.text for one in best]),
-            sum(one.score for one in best),
-            sum(one.log_probability for one in best),
-            [token for one in best for token in one.tokens],
+            rejoin(parts, [one.text for one in kth]),
+            sum(one.score for one in kth),
+            sum(one.log_probability for one in kth),
+            [token for one in kth for token in one.tokens],
         )
+        for kth in zip(*found, strict=True)
     ]
 
 
 def search_all(system: System, pieces: Sequence[Piece], config: SearchConfig) -> list[list[Candidate]]:
-    """Candidates of each piece; those of like length are searched together, the longest first."""
-    found: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, [])] for _ in pieces]
+    """`config.n_best` candidates of each piece; those of like length are searched together, the longest first."""
+    found: list[list[Candidate]] = [[Candidate("", 0.0, 0.0, [])] * config.n_best for _ in pieces]
     looker = looker_of(system, config)
     found_by = config.model_copy(update={"n_best": config.beam}) if config.coverage else config
     place = {piece.name: i for i, piece in enumerate(pieces)}
     ordered = sorted((piece for piece in pieces if piece.ids), key=lambda piece: len(piece.ids), reverse=True)
     for alike in searched_together(system, ordered, config):
-        for name, hypotheses in search_pieces(system, alike, found_by):
+        for name, hypotheses in finite(system, search_pieces(system, alike, found_by)):
             i = place[name]
             if looker is not None and config.coverage:
                 hypotheses = covered(looker, pieces[i].ids, hypotheses, config)
             found[i] = [candidate(system, hypothesis) for hypothesis in hypotheses]
+            found[i] += found[i][-1:] * (config.n_best - len(found[i]))
             if looker is not None and config.replace_unknown:
                 found[i] = [replace_unknown(looker, pieces[i], one, config) for one in found[i]]
     return found
+
+
+def finite(system: System, answers: Iterator[Answer]) -> Iterator[Answer]:
+    """The answers; scores that are not finite are an error that names the line."""
+    try:
+        yield from answers
+    except NonFiniteScores as error:
+        raise system.not_finite(f"line {error.name % 2**LINE_BITS + 1}") from error
 
 
 def looker_of(system: System, config: SearchConfig) -> Looker | None:
@@ -231,6 +275,8 @@ def search_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig)
     can_say = [model.longest for model in system.models if model.longest is not None]
     if can_say:
         limits = limits.clamp(max=min(can_say))
+        if begun.max() >= min(can_say):
+            raise ConfigError(f"a prefix has {int(begun.max())} tokens; this model generates at most {min(can_say) - 1}")
     capacity = room_for(system, pieces[0], config)
     width, longest, prefix = len(pieces[0].ids) + 1, int(limits.max()), int(begun.max())
     captures = system.device.type == "cuda" and not hooked()  # a replayed step calls no hook

@@ -9,19 +9,22 @@ model's window goes on from its last half.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 
 from heedful.data.corpus_text import decode_text, encode_text
+from heedful.data.texts import refuse_too_long
 from heedful.errors import ConfigError
-from heedful.search import Group, SearchConfig, predictor, search_group
+from heedful.search import Group, NonFiniteScores, SearchConfig, predictor, search_group
 from heedful.tasks.translating import System
 
 
 @torch.inference_mode()
 def generate(system: System, prompt: str, length: int, config: SearchConfig) -> list[str]:
     """The prompt and `length` more tokens: one text, or as many samples as config.n_best says."""
+    refuse_too_long(prompt, "the prompt")
     tokenizer, (model,) = system.target_tokenizer, system.models
     specials, window = tokenizer.specials, system.max_length
     samples = config.n_best if config.method == "sample" else 1
@@ -39,7 +42,10 @@ def generate(system: System, prompt: str, length: int, config: SearchConfig) -> 
             names = [drawn * samples + sample for sample in group]
             asked = Group(state, limits, names, [[]] * len(group))
             last, never = int(seen[0, -1]), specials.pad  # padding is said in no text, so nothing ends before its length
-            found = search_group(predictor(model), asked, once, start=last, end=never)
+            try:
+                found = search_group(predictor(model), asked, once, start=last, end=never)
+            except NonFiniteScores as error:
+                raise system.not_finite(f"token {len(texts[0])}") from error
             for sample, (best, *_) in zip(group, found, strict=True):
                 texts[sample] += best.tokens
         drawn += 1
@@ -49,6 +55,8 @@ def generate(system: System, prompt: str, length: int, config: SearchConfig) -> 
 @torch.inference_mode()
 def continuations(system: System, prompt: str, endings: Sequence[str]) -> list[float]:
     """log p of each ending after the prompt. What is encoded is the whole text, so a word may be cut as it is elsewhere."""
+    for text in (prompt, *endings):
+        refuse_too_long(text, "the prompt or an ending")
     tokenizer, (model,) = system.target_tokenizer, system.models
     begun = encode_text(tokenizer, prompt)
     scores = []
@@ -62,4 +70,6 @@ def continuations(system: System, prompt: str, endings: Sequence[str]) -> list[f
         fresh = min(len(ids) - same, given.shape[1] - 1)
         logs = model.project(step.hidden[:, -fresh:]).float().log_softmax(-1)
         scores.append(float(logs.gather(-1, given[:, -fresh:, None]).sum()))
+        if not math.isfinite(scores[-1]):
+            raise system.not_finite(f"the ending {ending!r:.40}")
     return scores

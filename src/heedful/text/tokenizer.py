@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -42,6 +43,14 @@ OPTIONS: dict[Kind, frozenset[str]] = {
 }
 
 VocabSize = Annotated[int, Field(ge=1, le=MAX_VOCAB)]
+
+
+PARTS = re.compile(r"\w+|[^\w\s]")  # of a word: its letters, and each punctuation mark
+SHOWN = 40  # characters of an unknown word
+
+
+def cut(word: str) -> str:
+    return word if len(word) <= SHOWN else f"{word[:SHOWN]}…"
 
 
 class TokenizerConfig(Config):
@@ -163,13 +172,20 @@ class Tokenizer:
         return without_signs([spelling for _, spelling in self.spell(numbers)], self.word_of(numbers))
 
     def unknown_words(self, text: str) -> list[str]:
-        """The words of a text, apart by white space, of which some piece is in no vocabulary; without the signs around them."""
-        unknown = self.specials.unk
-        if unknown not in self.encode(text):
+        """What the vocabulary lacks in a text: words without the punctuation around them, or only the punctuation if the
+        word is known. Long words are cut."""
+        if self.specials.unk not in self.encode(text):
             return []
-        words = text.split()
-        strange = (word for word, ids in zip(words, self.encode_many(words), strict=True) if unknown in ids)
-        return list(dict.fromkeys(word.strip(punctuation) or word for word in strange))
+        words = list(dict.fromkeys(text.split()))
+        strange = [word for word, ids in zip(words, self.encode_many(words), strict=True) if self.specials.unk in ids]
+        return list(dict.fromkeys(cut(part) for word in strange for part in self.unknown_parts(word)))
+
+    def unknown_parts(self, word: str) -> list[str]:
+        """Of a word with an unknown piece: the word without punctuation, or the unknown punctuation, or else all of it."""
+        core = word.strip(punctuation)
+        parts = [core] if core and self.specials.unk in self.encode(core) else PARTS.findall(word)
+        encoded = self.encode_many(parts)
+        return [part for part, ids in zip(parts, encoded, strict=True) if self.specials.unk in ids] or [word]
 
     def spell(self, ids: Iterable[int]) -> list[tuple[int, bytes]]:
         """Each id with its spelling, which is empty for padding, start and end."""
