@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
 from tiny import PLAIN, VARIANTS, Pairs, Speaker, Variant, make_pairs, tiny_model
+from workshop import train_tiny_runs
 
 torch.set_num_threads(1)  # models this small are three times faster so
 settings.register_profile("heedful", deadline=None, derandomize=True)  # a busy machine is no failure, and a failure repeats
@@ -45,3 +47,9 @@ def plain(request: pytest.FixtureRequest) -> Speaker:
 @pytest.fixture
 def pairs() -> Pairs:
     return make_pairs()
+
+
+@pytest.fixture(scope="session")
+def tiny_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run folder of each task by the task's name. Shared between tests: do not change them."""
+    return train_tiny_runs(tmp_path_factory.mktemp("runs"))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from heedful.cli import run
 
@@ -38,9 +42,9 @@ report_every = 1
 """
 
 
-def write_pairs(path: Path, count: int = 60) -> Path:
+def write_pairs(path: Path, count: int = 60, seed: int = 1) -> Path:
     """Sentences and their reverse, apart by a tab."""
-    draw = random.Random(1)
+    draw = random.Random(seed)
     sentences = [[draw.choice(WORDS) for _ in range(draw.randint(2, 8))] for _ in range(count)]
     path.write_text("".join(f"{' '.join(s)}\t{' '.join(reversed(s))}\n" for s in sentences))
     return path
@@ -56,3 +60,84 @@ def write_recipe(folder: Path, extra: str = "") -> Path:
 def heed(*arguments: str | Path) -> int:
     """The exit code of a command."""
     return run([str(argument) for argument in arguments])
+
+
+GPT = """\
+[tokenizer]
+kind = "words"
+min_frequency = 1
+
+[model]
+family = "gpt"
+dim = 16
+layers = 1
+heads = 2
+
+[training]
+steps = 2
+"""
+
+LANGUAGE = """\
+[data]
+form = "text"
+train = {{ file = "{folder}/book.txt" }}
+valid = {{ file = "{folder}/valid.txt" }}
+test = {{ file = "{folder}/book.txt" }}
+block = 16
+batch = 4
+
+[task]
+name = "language"
+samples = 0
+
+[search]
+method = "sample"
+
+"""
+
+CLASSIFICATION = """\
+[data]
+form = "labelled"
+folder = "{folder}"
+batch = 8
+
+[task]
+name = "classification"
+labels = ["no", "yes"]
+
+"""
+
+
+def train_tiny_runs(folder: Path) -> dict[str, Path]:
+    """A run of each task, hardly trained."""
+    (folder / "book.txt").write_text("the cat sees the dog\na dog runs\n" * 20)
+    (folder / "valid.txt").write_text("the dog sees a cat\n" * 8)
+    for split, count in (("train", 20), ("valid", 10), ("test", 6)):
+        (folder / f"{split}.tsv").write_text("yes\tthe cat sees\nno\ta dog runs\n" * count)
+    recipes = {"language": LANGUAGE + GPT, "classification": CLASSIFICATION + GPT}
+    paths = {"translation": write_recipe(folder)}
+    for task, recipe in recipes.items():
+        paths[task] = folder / f"{task}.toml"
+        paths[task].write_text(recipe.format(folder=folder))
+    write_pairs(folder / "test-pairs.tsv", seed=2)
+    test = f"data.test.tsv={folder / 'test-pairs.tsv'}"
+    assert heed("train", paths["translation"], test, "training.steps=2", "--run", folder / "translation") == 0
+    assert heed("train", paths["translation"], test, "training.steps=3", "--run", folder / "other") == 0
+    for task in recipes:
+        assert heed("train", paths[task], "--run", folder / task) == 0
+    return {task: folder / task for task in paths}
+
+
+@contextmanager
+def standard_input(content: bytes) -> Iterator[None]:
+    """This process reads `content` from its standard input."""
+    with TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        saved = os.dup(0)
+        os.dup2(file.fileno(), 0)
+        try:
+            yield
+        finally:
+            os.dup2(saved, 0)
+            os.close(saved)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import subprocess
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from workshop import heed, write_recipe
+from workshop import heed, standard_input, write_recipe
 
 from heedful.build import load
 from heedful.cli.inference import warn_of_other_languages
@@ -45,23 +44,19 @@ def write(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def test_translate_reads_standard_input_and_says_what_python_says(
-    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_translate_reads_standard_input_and_says_what_python_says(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources, _ = lines_of(trained, 5)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join([*sources, ""]).encode())))
     capsys.readouterr()
-    assert heed("translate", trained) == 0
+    with standard_input("\n".join([*sources, ""]).encode()):
+        assert heed("translate", trained) == 0
     assert capsys.readouterr().out.splitlines() == load(trained).translate(sources)
 
 
-def test_nothing_to_translate_is_done_at_once(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_to_translate_is_done_at_once(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty, (sources, _) = write(tmp_path / "empty.txt", []), lines_of(trained, 2)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     capsys.readouterr()
-    assert (heed("translate", trained, empty), heed("translate", trained)) == (0, 0)
+    with standard_input(b""):
+        assert (heed("translate", trained, empty), heed("translate", trained)) == (0, 0)
     shown = capsys.readouterr()
     assert shown.out == shown.err == ""
     assert heed("translate", trained, empty, write(tmp_path / "in.txt", sources)) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,16 +10,28 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import END, START, group, predict, random_tables
+from tables import END, START, find, group, predict, random_tables
 from tiny import END as STOP
 from tiny import START as GO
-from tiny import Pairs, Speaker
+from tiny import VARIANTS, Pairs, Speaker, make_pairs, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
+from heedful.errors import ConfigError
 from heedful.nn.kernels import blockwise
 from heedful.nn.rows import State, States, unsee
-from heedful.search import Engines, Group, Hypothesis, Query, SearchConfig, predictor, search, search_group
+from heedful.search import (
+    Engines,
+    Group,
+    Hypothesis,
+    NonFiniteScores,
+    Query,
+    SearchConfig,
+    limits_for,
+    predictor,
+    search,
+    search_group,
+)
 from heedful.search.choose import BLOCK, Allowed, Choice, best
 from heedful.search.engine import Engine
 
@@ -185,3 +198,89 @@ def test_a_long_sentence_does_not_hold_up_the_others() -> None:
     lengths = [len(answers[name][0].tokens) + 1 for name in range(12)]
     assert lengths[0] == 6
     assert sum(lengths) / 2 <= calls <= sum(lengths) / 2 + max(lengths)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("beginnings", [slice(0, 1), slice(1, None)], ids=["at once", "later"])
+@pytest.mark.parametrize("options", [*METHODS, {"beam": 2, "no_repeat": 2}, {"method": "sample", "top_k": 2}], ids=str)
+def test_logits_that_are_not_finite_are_an_error_that_names_the_source(
+    options: dict[str, Any], beginnings: slice, value: float
+) -> None:
+    tables = random_tables(3, vocab=4, limit=4, seed=1)
+    tables[:, 0, END] = -9.0  # nobody ends at once
+    assert len(find(group(tables, [4] * 3), **options)) == 3
+    tables[1, beginnings, 3] = value
+    with pytest.raises(NonFiniteScores, match="the model's scores are not finite") as refusal:
+        find(group(tables, [4] * 3), **options)
+    assert refusal.value.name == 1
+
+
+def test_what_was_found_before_scores_stop_being_finite_is_no_answer() -> None:
+    tables = random_tables(1, vocab=4, limit=4, seed=1)
+    tables[:, :, END] += 3.0  # the empty hypothesis is found first, and the search goes on for a second one
+    tables[0, 1:] = math.nan
+    with pytest.raises(NonFiniteScores):
+        find(group(tables, [4]), beam=3, n_best=2, length_penalty=2.0)
+
+
+def test_a_row_without_any_finite_logit_is_an_error() -> None:
+    tables = random_tables(1, vocab=4, limit=4, seed=1)
+    tables[0, 0] = -math.inf
+    with pytest.raises(NonFiniteScores):
+        find(group(tables, [4]), beam=2)
+
+
+def choices(method: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Options at and between the ends of their ranges."""
+    own: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+        "beam": {
+            "beam": st.sampled_from([1, 2, 5, 40]),
+            "penalty": st.sampled_from(["wu", "power"]),
+            "length_penalty": st.sampled_from([0.0, 0.6, 1.0, 10.0]),
+        },
+        "greedy": {},
+        "sample": {
+            "n_best": st.sampled_from([1, 3, 30]),
+            "temperature": st.sampled_from([0.0, 5e-324, 1e-30, 1e-3, 1.0, 1000.0]),
+            "top_k": st.sampled_from([0, 1, 10**6]),
+            "top_p": st.sampled_from([5e-324, 1e-30, 0.5, 1.0]),
+            "seed": st.sampled_from([0, 2**63 - 1]),
+        },
+    }
+    lengths = st.sampled_from([1, 2, 7, 20])
+    shared = {"max_length": lengths, "min_length": lengths | st.just(0), "no_repeat": st.sampled_from([0, 1, 2, 1000])}
+    return st.fixed_dictionaries({"method": st.just(method)}, optional=own[method] | shared | {"max_extra": st.integers(0, 9)})
+
+
+@given(options=st.sampled_from(["beam", "greedy", "sample"]).flatmap(choices), most=st.booleans())
+def test_any_search_options_give_finite_scores_or_are_refused(options: dict[str, Any], most: bool) -> None:
+    pairs, model = make_pairs(), tiny_model(VARIANTS[0])
+    if options.get("min_length", 0) > options.get("max_length", 256):
+        del options["min_length"]
+    if most and options["method"] == "beam":
+        options["n_best"] = options.get("beam", 4)
+    config = SearchConfig(**options)
+    limits = limits_for(config, pairs.mask.sum(1), torch.zeros(3, dtype=torch.long))
+    with torch.inference_mode():
+        state = model.start(pairs.source, pairs.mask, room=int(limits.max()) * config.rows)
+        asked = Group(state, limits, [0, 1, 2**62], [[]] * 3)
+        found = search_group(predictor(model), asked, config, start=GO, end=STOP)
+    for hypotheses, limit in zip(found, limits.tolist(), strict=True):
+        assert 1 <= len(hypotheses) <= config.n_best
+        assert len(hypotheses) == config.n_best or config.method == "beam"
+        assert all(math.isfinite(one.score) and math.isfinite(one.log_probability) for one in hypotheses)
+        assert all(len(one.tokens) < limit for one in hypotheses)
+
+
+def test_a_penalty_that_float32_cannot_hold_is_refused() -> None:
+    with pytest.raises(ConfigError, match="length_penalty = 10.0 divides the score of 5001 tokens by"):
+        find(group(random_tables(1, 3, 2, seed=1), [5001]), beam=2, penalty="power", length_penalty=10.0)
+
+
+@pytest.mark.parametrize("options", [{"beam": 10_000}, {"method": "sample", "n_best": 10_000}], ids=str)
+def test_a_beam_that_no_memory_holds_is_refused(options: dict[str, Any]) -> None:
+    pairs, model, config = make_pairs(), tiny_model(VARIANTS[0]), SearchConfig(**options)
+    with torch.inference_mode(), pytest.raises(ConfigError, match=r"of 10000 needs 27.9 GiB .* expected at most 2 GiB"):
+        state = model.start(pairs.source[:1], None, room=300 * config.rows)
+        asked = Group(state, torch.tensor([300]), [0], [[]])
+        search_group(predictor(model), asked, config, start=GO, end=STOP)

@@ -316,3 +316,10 @@ def test_words_in_no_vocabulary_are_named(kind: Kind, strange: list[str]) -> Non
     known = trained(kind)
     assert known.unknown_words("the (zebra) the gnu zebra, men") == strange
     assert known.unknown_words("the men") == known.unknown_words("") == []
+
+
+def test_what_is_unknown_is_named_precisely_and_briefly() -> None:
+    known = trained("words")
+    assert known.unknown_words("the men; (the) men") == [";", "(", ")"]
+    assert known.unknown_words("the " + "z" * 100_000) == ["z" * 40 + "…"]
+    assert trained("spaces").unknown_words("the men;") == ["men;"]

@@ -36,7 +36,7 @@ class Gold(NamedTuple):
 
 def read_words(source: Path, target: Path) -> list[Words]:
     sides = list(read_texts(source)), list(read_texts(target))
-    refuse_unequal({source: len(sides[0]), target: len(sides[1])})
+    refuse_unequal((source, len(sides[0])), (target, len(sides[1])))
     return [Words(*pair) for pair in zip(*sides, strict=True)]
 
 
@@ -44,7 +44,7 @@ def read_gold(source: Path, target: Path, alignment: Path) -> Gold:
     """Every link must be between words that there are."""
     pairs = read_words(source, target)
     lines = [parse_alignment(line, f"{alignment} line {n}") for n, line in enumerate(read_texts(alignment), start=1)]
-    refuse_unequal({source: len(pairs), alignment: len(lines)})
+    refuse_unequal((source, len(pairs)), (alignment, len(lines)))
     for number, (pair, line) in enumerate(zip(pairs, lines, strict=True), start=1):
         refuse_beyond(line, len(pair.source.split()), len(pair.target.split()), f"{alignment} line {number}")
     return Gold(pairs, lines)
@@ -58,8 +58,8 @@ def builtin_gold(split: str, count: int, seed: int = 0) -> Gold:
     return Gold([Words(one.source, one.target) for one in found], [Alignment(one.alignment, one.alignment) for one in found])
 
 
-def refuse_unequal(counts: dict[Path, int]) -> None:
-    (first, count), (second, other) = counts.items()
+def refuse_unequal(one: tuple[Path, int], another: tuple[Path, int]) -> None:
+    (first, count), (second, other) = one, another
     if count != other:
         raise DataError(
             f"{first} has {count:,} lines, but {second} has {other:,}; line n of each must belong together",
