@@ -14,7 +14,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from string import punctuation
 from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
@@ -46,6 +45,7 @@ VocabSize = Annotated[int, Field(ge=1, le=MAX_VOCAB)]
 
 
 PARTS = re.compile(r"\w+|[^\w\s]")  # of a word: its letters, and each punctuation mark
+AROUND = re.compile(r"^\W+|\W+$")  # the punctuation around a word
 SHOWN = 40  # characters of an unknown word
 
 
@@ -182,7 +182,7 @@ class Tokenizer:
 
     def unknown_parts(self, word: str) -> list[str]:
         """Of a word with an unknown piece: the word without punctuation, or the unknown punctuation, or else all of it."""
-        core = word.strip(punctuation)
+        core = AROUND.sub("", word)
         parts = [core] if core and self.specials.unk in self.encode(core) else PARTS.findall(word)
         encoded = self.encode_many(parts)
         return [part for part, ids in zip(parts, encoded, strict=True) if self.specials.unk in ids] or [word]
