@@ -297,10 +297,11 @@ def test_an_option_of_evaluate_is_used_or_refused_by_every_task(
     tiny_runs: dict[str, Path], task: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, option = tiny_runs[task], options_of_evaluate()[name]
+    paths = {"run": run, "folder": run.parent, "other": run.parent / "other"}
     names = ["source", "reference"] if task == "translation" and name in ("source", "reference") else [name]
     typed = []
     for one in names:
-        value = () if one in FLAGS else (VALUES[one].format(run=run, folder=run.parent, other=tiny_runs["translation"].parent / "other"),)
+        value = () if one in FLAGS else (VALUES[one].format(**paths),)
         typed += [options_of_evaluate()[one], *value]
     if task != "translation" and name not in ALWAYS:
         assert option in error(capsys, "evaluate", run, *typed, code=2)

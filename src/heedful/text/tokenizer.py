@@ -182,10 +182,13 @@ class Tokenizer:
 
     def unknown_parts(self, word: str) -> list[str]:
         """Of a word with an unknown piece: the word without punctuation, or the unknown punctuation, or else all of it."""
-        core = AROUND.sub("", word)
-        parts = [core] if core and self.specials.unk in self.encode(core) else PARTS.findall(word)
-        encoded = self.encode_many(parts)
-        return [part for part, ids in zip(parts, encoded, strict=True) if self.specials.unk in ids] or [word]
+        unknown, core = self.specials.unk, AROUND.sub("", word)
+        if unknown in self.encode(core):
+            return [core]
+        if self.encode(word) == [unknown]:  # it is one piece
+            return [word]
+        parts = PARTS.findall(word)
+        return [part for part, ids in zip(parts, self.encode_many(parts), strict=True) if unknown in ids] or [word]
 
     def spell(self, ids: Iterable[int]) -> list[tuple[int, bytes]]:
         """Each id with its spelling, which is empty for padding, start and end."""
