@@ -119,10 +119,10 @@ def train_tiny_runs(folder: Path) -> dict[str, Path]:
     for task, recipe in recipes.items():
         paths[task] = folder / f"{task}.toml"
         paths[task].write_text(recipe.format(folder=folder))
-    write_pairs(folder / "test-pairs.tsv", seed=2)
-    test = f"data.test.tsv={folder / 'test-pairs.tsv'}"
-    assert heed("train", paths["translation"], test, "training.steps=2", "--run", folder / "translation") == 0
-    assert heed("train", paths["translation"], test, "training.steps=3", "--run", folder / "other") == 0
+    write_pairs(folder / "test-pairs.tsv", count=12, seed=2)
+    changes = (f"data.test.tsv={folder / 'test-pairs.tsv'}", "search.max_extra=3")
+    assert heed("train", paths["translation"], *changes, "training.steps=2", "--run", folder / "translation") == 0
+    assert heed("train", paths["translation"], *changes, "training.steps=3", "--run", folder / "other") == 0
     for task in recipes:
         assert heed("train", paths[task], "--run", folder / task) == 0
     return {task: folder / task for task in paths}
