@@ -8,6 +8,7 @@ from typing import Any
 from heedful.data.corpus_text import open_text, passages
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
+from heedful.settings.given import OVERRIDE
 from heedful.tasks.language_modelling import judge
 from heedful.tasks.writing import continuations, generate
 from heedful.worker import Worker, check_split, no_data
