@@ -36,11 +36,14 @@ Say = Callable[[str], None]
 __all__ = ["Translator", "check", "examples_of", "load", "load_ensemble", "make_corpora", "make_model", "make_tokenizers"]
 
 
+FASTEST_FIRST = ("cuda", "mps", "cpu")
+
+
 def choose_device(name: str | None = None) -> torch.device:
-    """The named device, or the best there is."""
+    """The named device, or the fastest that this machine has: cuda, then mps, then cpu."""
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name is None:
-        return torch.device("cuda" if there["cuda"] else "cpu")
+        return torch.device(next(kind for kind in FASTEST_FIRST if there[kind]))
     kind = name.split(":")[0]
     if kind == "gpu":
         raise ConfigError("device 'gpu' was asked for; expected one of: cpu, cuda, mps", hint="did you mean 'cuda'?")

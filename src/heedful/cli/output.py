@@ -17,7 +17,7 @@ from heedful.cli.ending import print_message, print_text
 __all__ = ["print_message", "print_text", "put", "table"]
 
 Json = Annotated[bool, typer.Option("--json", help="One machine-readable result on stdout.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; the best there is unless said.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps. Default: cuda, else mps, else cpu.")]
 Precision = Annotated[str, typer.Option(help="fp32, bf16, or on a CPU int8: faster, and a little less exact.")]
 Checkpoint = Annotated[str | None, typer.Option(help="best, last, average or step-N; best unless said.")]
 
