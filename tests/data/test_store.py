@@ -207,17 +207,17 @@ def test_a_killed_process_leaves_nothing_behind_that_matters(tmp_path: Path) -> 
     process = multiprocessing.get_context("spawn").Process(target=make_in_a_process, args=(tmp_path, 60.0))
     process.start()
     for _ in range(400):
-        if list((tmp_path / "tokens").glob(".*.partial/lines")):
+        if list((tmp_path / "tokens").glob(".tmp-*/lines")):
             break
         time.sleep(0.05)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    assert list((tmp_path / "tokens").glob(".*.partial/lines")), "it was killed in the middle"
+    assert list((tmp_path / "tokens").glob(".tmp-*/lines")), "it was killed in the middle"
     letters = Letters()
     store = open_store(corpus, (letters, letters), cache=tmp_path)
     assert content(store) == ids(numbered(40))
-    assert not list((tmp_path / "tokens").glob(".*.partial"))
+    assert not list((tmp_path / "tokens").glob(".tmp-*"))
 
 
 def test_of_two_processes_one_encodes_and_both_have_the_store(tmp_path: Path) -> None:

@@ -194,9 +194,8 @@ def open_text(parts: Sequence[Passage], tokenizer: Tokenizer, cache: Path | None
     about = [[content_hash(part.path), part.column, part.part, *([True] if part.header else [])] for part in parts]
     key = sha256(json.dumps([1, about, tokenizer.fingerprint]).encode()).hexdigest()[:32]
     folder = (cache or cache_folder()) / "text" / key
-    found = find_text(folder)
     lines = chain.from_iterable(map(lines_of, parts))
-    return made(folder, find_text, lambda partial: write_tokens(partial, lines, tokenizer)) if found is None else found
+    return made(folder, find_text, lambda partial: write_tokens(partial, lines, tokenizer))
 
 
 def find_text(folder: Path) -> TextStore | None:

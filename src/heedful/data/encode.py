@@ -11,13 +11,11 @@ Texts are read and checked in one thread while the tokenizer encodes the chunk b
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, compress
@@ -31,7 +29,8 @@ from heedful.data.pairs import MAX_RATIO, Pair, pairs
 from heedful.data.prefetch import prefetch
 from heedful.data.sources import CorpusConfig, files_of, title_of
 from heedful.data.store import FORMAT, Damaged, PairStore, load_store, write_manifest
-from heedful.errors import DataError
+from heedful.errors import DataError, WriteError
+from heedful.storage.mapping import find_or_make
 from heedful.storage.reading import read_package_files, sha256_of, unreadable
 from heedful.storage.writing import create
 
@@ -146,38 +145,15 @@ def make_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Enco
 
 
 def made(folder: Path, find: Callable[[Path], Found | None], write: Callable[[Path], None]) -> Found:
-    """What is kept in a folder of the cache: found, or written into a folder of its own and renamed."""
-    partial = folder.parent / f".{folder.name}.partial"
+    """What is stored in a folder of the cache: found, or written."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with locked(folder.parent / f".{folder.name}.lock"):
-            store = find(folder)  # another process may have made it while this one waited
-            if store is not None:
-                return store
-            shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
-            partial.mkdir()
-            try:
-                write(partial)
-                shutil.rmtree(folder, ignore_errors=True)  # a damaged one
-                partial.rename(folder)
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
-            store = find(folder)
-    except OSError as error:
+        return find_or_make(folder, find, write)
+    except (OSError, WriteError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
         raise DataError(
-            f"the token store cannot be written to {folder.parent}: {error.strerror or error}",
+            f"the token store cannot be written to {folder.parent}: {getattr(cause, 'strerror', None) or cause}",
             hint="set HEED_CACHE to a folder that can be written to and has room",
         ) from error
-    assert store is not None, "what was just written is found"
-    return store
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Waits until no other process holds the lock; the system frees it when its holder ends, however it ends."""
-    with path.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 def write_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions) -> None:

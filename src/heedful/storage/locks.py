@@ -8,6 +8,9 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
+
+_held: set[TextIO] = set()
 
 
 class Held(OSError):
@@ -22,13 +25,30 @@ class Held(OSError):
 def locked(path: Path, *, wait: bool) -> Iterator[None]:
     """Holds the lock file while the block runs. Without `wait`, raises Held if another process has it."""
     with path.open("a+", encoding="utf-8") as file:
-        os.register_at_fork(after_in_child=file.close)  # or a forked worker would keep the lock of a killed process
+        _held.add(file)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError as error:
-            file.seek(0)
-            raise Held(file.read().strip() or "another process") from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}\n")
-        file.flush()
-        yield
+            _acquire(file, wait)
+            yield
+        finally:
+            _held.discard(file)
+
+
+def _acquire(file: TextIO, wait: bool) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError as error:
+        file.seek(0)
+        raise Held(file.read().strip() or "another process") from error
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {platform.node()}\n")
+    file.flush()
+
+
+def _release_in_child() -> None:
+    """A forked worker would otherwise keep the lock of a killed process."""
+    for file in _held:
+        file.close()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_release_in_child)

@@ -14,6 +14,7 @@ import os
 import secrets
 import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,8 +108,13 @@ def _keep_mode(path: Path, temporary: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write a new file and wait until it is on the disk."""
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """As `write_text`, for bytes."""
+    with path.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
@@ -120,9 +126,27 @@ def create(path: Path) -> BinaryIO:
 
 def replace_text(path: Path, text: str) -> None:
     """Put `text` in the place of the file: a reader, or a crash, finds the old or the new content."""
+    replace_bytes(path, text.encode())
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """As `replace_text`, for bytes."""
     temporary = temporary_beside(path)
     try:
-        write_text(temporary, text)
+        write_bytes(temporary, content)
+        temporary.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise not_written(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def replace_link(path: Path, target: str) -> None:
+    """Let the symbolic link `path` name `target`: a reader, or a crash, finds the old or the new one."""
+    temporary = temporary_beside(path)
+    try:
+        temporary.symlink_to(target)
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
@@ -162,7 +186,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     except OSError as error:
         raise not_written(folder, error) from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        discard(temporary)
 
 
 def remove(path: Path) -> None:
@@ -175,7 +199,21 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
+def discard(temporary: Path) -> None:
+    """Remove a temporary folder after a failure; what cannot be removed is left to `clear_temporary`."""
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
 def clear_temporary(folder: Path) -> None:
     """Remove what killed processes left half-written; only for the process that holds the folder's lock."""
     for path in folder.glob(f"{TEMPORARY}*"):
         remove(path)
+
+
+def can_write(folder: Path) -> bool:
+    """Whether a file can be made in the folder."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
