@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -17,6 +20,7 @@ from pydantic import ValidationError
 
 from heedful.errors import DataError
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
+from heedful.text.library import refusing_panics
 from heedful.text.normalise import normalise
 from heedful.text.specials import SPECIALS
 from heedful.text.tokenizer import CODECS, OPTIONS, Kind
@@ -323,3 +327,72 @@ def test_what_is_unknown_is_named_precisely_and_briefly() -> None:
     assert known.unknown_words("the men? «the» men, they") == ["?", "«", "»"]
     assert known.unknown_words("the " + "z" * 100_000) == ["z" * 40 + "…"]
     assert trained("spaces").unknown_words("the men?") == ["men?"]
+
+
+def hostile(kind: Kind) -> dict[str, Callable[[dict[str, Any]], object]]:
+    """Changes to the content of a tokenizer.json that the library would take, fail on, or run for ever with."""
+    regex = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    bad_regex = {"type": "Replace", "pattern": {"Regex": "(?<=a+"}, "content": ""}
+    charsmap = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+
+    def renumber(content: dict[str, Any], id: int) -> None:
+        vocabulary = content["model"]["vocab"]
+        if isinstance(vocabulary, list):
+            vocabulary[5][1] = math.inf
+        else:
+            vocabulary[next(reversed(vocabulary))] = id
+
+    def name_twice(content: dict[str, Any]) -> None:
+        vocabulary = content["model"]["vocab"]
+        if isinstance(vocabulary, list):
+            vocabulary[6][0] = vocabulary[5][0]
+        else:
+            vocabulary[next(reversed(vocabulary))] = 4
+
+    changes: dict[str, Callable[[dict[str, Any]], object]] = {
+        "an id beyond the table": lambda content: renumber(content, 10**6),
+        "a negative id": lambda content: renumber(content, -1),
+        "two pieces with one id": name_twice,
+        "a backtracking expression": lambda content: content.update(pre_tokenizer=regex),
+        "a broken expression": lambda content: content.update(normalizer=bad_regex),
+        "a broken map": lambda content: content.update(normalizer=charsmap),
+        "another decoder": lambda content: content.update(decoder={"type": "CTC", "pad_token": "a", "cleanup": True}),
+        "padding": lambda content: content.update(padding={"strategy": {"Fixed": 10**9}}),
+        "an added token": lambda content: content["added_tokens"].append(
+            {**content["added_tokens"][0], "content": "a", "id": 9}
+        ),
+        "another model": lambda content: content["model"].update(type="WordPiece"),
+        "another normalization": lambda content: content["model"]["heedful"].update(normalisation="nfkc"),
+        "an empty vocabulary": lambda content: content["model"].update(vocab={}),
+        "a key more": lambda content: content.update(more=1),
+    }
+    if kind in ("bpe", "bytes"):
+        changes["a merge of nothing"] = lambda content: content["model"]["merges"].append(["q", "zz"])
+        changes["a merge of three"] = lambda content: content["model"]["merges"].append(["a", "b", "c"])
+    else:
+        changes["dropout without merges"] = lambda content: content["model"]["heedful"].update(dropout=0.5)
+    return changes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_brings_a_vocabulary_and_nothing_else(kind: Kind, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    text = trained(kind).to_json()
+    for name, change in hostile(kind).items():
+        content = json.loads(text)
+        change(content)
+        path.write_text(json.dumps(content))
+        with pytest.raises(DataError, match="is not a tokenizer of heedful"):
+            print(name, Tokenizer.load(path).encode("a" * 40 + "!"))
+    path.write_text(text)
+    assert Tokenizer.load(path).fingerprint == trained(kind).fingerprint
+
+
+def test_a_panic_of_the_library_is_a_data_error() -> None:
+    class PanicException(BaseException):
+        """Named as the one of Rust, which is no Exception either."""
+
+    with pytest.raises(DataError, match="the tokenizer failed: index out of bounds"), refusing_panics():
+        raise PanicException("index out of bounds")
+    with pytest.raises(KeyboardInterrupt), refusing_panics():
+        raise KeyboardInterrupt

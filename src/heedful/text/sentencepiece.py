@@ -7,6 +7,7 @@ the tags that it does not know get ids after its own vocabulary.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from itertools import count, groupby
 from pathlib import Path
@@ -15,10 +16,13 @@ from typing import Any
 from sentencepiece import SentencePieceProcessor
 
 from heedful.errors import ConfigError, DataError
+from heedful.storage.reading import read_bytes
 from heedful.text.bpe_dropout import BpeDropout
 from heedful.text.pipelines import BAR
 from heedful.text.specials import Specials, find_special
-from heedful.text.tags import TagSplitter
+from heedful.text.tags import TagSplitter, check_tags
+
+BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 class SentencePieceCodec:
@@ -31,6 +35,9 @@ class SentencePieceCodec:
             raise DataError("the file is not a SentencePiece model") from error
         self.model = model
         self.pieces: list[str] = [self.processor.id_to_piece(id) for id in range(len(self.processor))]
+        for id, piece in enumerate(self.pieces):
+            if self.processor.is_byte(id) and not BYTE.fullmatch(piece):
+                raise DataError(f"the SentencePiece model has {piece!r} for a byte; expected a name such as <0xC3>")
         self.specials, self.tags, self.size = self.assign_ids(tags)
         self.tag_names = {id: tag for tag, id in self.tags.items()}
         self.split_tags = TagSplitter(self.tags)
@@ -53,8 +60,13 @@ class SentencePieceCodec:
         return Specials(*ids), tag_ids, next(free)
 
     @classmethod
-    def read(cls, content: dict[str, Any]) -> SentencePieceCodec:
-        return cls(base64.b64decode(content["model"]["file"], validate=True), content["model"]["tags"])
+    def read(cls, content: dict[str, Any], normalisation: str) -> SentencePieceCodec:
+        model, tags = base64.b64decode(content["model"]["file"], validate=True), content["model"]["tags"]
+        check_tags(tags)
+        codec = cls(model, tags)
+        if codec.content() != content or normalisation_of(model) != normalisation:
+            raise DataError("it holds more than a SentencePiece model and its tags")
+        return codec
 
     def content(self) -> dict[str, Any]:
         return {
@@ -101,7 +113,7 @@ def read_model(file: str) -> bytes:
     path = Path(file)
     hint = "tokenizer.file names the .model file that SentencePiece wrote"
     try:
-        model = path.read_bytes()
+        model = read_bytes(path)
     except OSError as error:
         raise DataError(f"cannot read the SentencePiece model {file!r}: {error.strerror}", hint) from error
     try:

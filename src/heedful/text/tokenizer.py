@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
@@ -21,6 +20,8 @@ from pydantic import Field, model_validator
 from heedful.bounds import MAX_VOCAB
 from heedful.errors import DataError
 from heedful.schema import Config, Count, Probability
+from heedful.storage.reading import read_bytes
+from heedful.storage.writing import replace_text
 from heedful.text.bpe_dropout import BpeDropout
 from heedful.text.library import LibraryCodec
 from heedful.text.normalise import Form
@@ -212,20 +213,19 @@ class Tokenizer:
     def from_json(cls, text: str) -> Tokenizer:
         content = json.loads(text)
         header = Header(**content["model"].pop("heedful"))
-        return cls(header, CODECS[header.kind](content))
+        if header.dropout and "dropout" not in OPTIONS[header.kind]:
+            raise DataError(f"it has dropout {header.dropout}, which kind {header.kind!r} cannot have")
+        return cls(header, CODECS[header.kind](content, header.normalisation))
 
     def save(self, path: Path | str) -> None:
         """Whole or not at all, also when the process dies meanwhile."""
-        path = Path(path)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-        unfinished.write_text(self.to_json(), encoding="utf-8")
-        unfinished.replace(path)
+        replace_text(Path(path), self.to_json())
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
         hint = "a tokenizer.json is written by heed train; copy it again from the run, or train again"
         try:
-            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+            return cls.from_json(read_bytes(Path(path)).decode())
         except OSError as error:
             raise DataError(f"cannot read the tokenizer {str(path)!r}: {error.strerror}", hint) from error
         except Exception as error:  # the library's own errors are bare Exceptions
@@ -247,7 +247,7 @@ def refuse_half_characters(texts: Sequence[str]) -> None:
             ) from error
 
 
-CODECS: dict[Kind, Callable[[dict[str, Any]], Codec]] = {
+CODECS: dict[Kind, Callable[[dict[str, Any], str], Codec]] = {
     "characters": partial(LibraryCodec.read, "characters"),
     "words": partial(LibraryCodec.read, "words"),
     "spaces": partial(LibraryCodec.read, "spaces"),
