@@ -25,16 +25,28 @@ from heedful.tasks.translating import System, Translation, translate
 from heedful.tasks.translation import examples_of
 from heedful.text.learning import train_tokenizer
 from heedful.text.tokenizer import Tokenizer
-from heedful.training import retention, run_folder
-from heedful.training.averaging import inference_weights
+from heedful.training import retention
+from heedful.training.averaging import inference_stem, inference_weights
+from heedful.training.checkpoint import shapes
+from heedful.training.facts import CONFIG, DICTIONARY, check_files
 from heedful.training.signals import interruptible
+from heedful.training.weights import limited_to, put_weights
 from heedful.worker import Worker
 from heedful.writer import Writer
 
 Say = Callable[[str], None]
 
-__all__ = ["Translator", "check", "examples_of", "load", "load_ensemble", "make_corpora", "make_model", "make_tokenizers"]
-
+__all__ = [
+    "Translator",
+    "check",
+    "examples_of",
+    "load",
+    "load_ensemble",
+    "make_corpora",
+    "make_model",
+    "make_tokenizers",
+    "put_weights",
+]
 
 FASTEST_FIRST = ("cuda", "mps", "cpu")
 
@@ -58,6 +70,7 @@ def make_tokenizers(run: Run, folder: Path) -> tuple[Tokenizer, Tokenizer]:
     shared, source, target = (folder / f"{side}tokenizer.json" for side in ("", "source.", "target."))
     task = task_of(run)
     if run.training.init:
+        check_files(Path(run.training.init))
         for path in (shared, source, target):
             given = Path(run.training.init) / path.name
             if given.exists() and not path.exists():
@@ -194,9 +207,9 @@ def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: 
     Takes the best checkpoint, else the newest; or best, last, average, step-N by name."""
     path = Path(folder)
     chosen = retention.resolve(path, checkpoint)
-    run_folder.read_facts(path)
     run, tokenizers = read_folder(path)
-    model = make_model(run, len(tokenizers[0]), len(tokenizers[1]))
+    with limited_to(shapes(chosen, inference_stem(chosen)), chosen):
+        model = make_model(run, len(tokenizers[0]), len(tokenizers[1]))
     put_weights(model, inference_weights(chosen), chosen)
     where = choose_device(device)
     model = model.to(where).eval()
@@ -212,9 +225,10 @@ def load_translator(folder: Path, checkpoint: str | None = None, device: str | N
 
 
 def read_folder(path: Path) -> tuple[Run, tuple[Tokenizer, Tokenizer]]:
-    """The config and the tokenizers of a run; without them it cannot be used."""
+    """The config and the tokenizers of a run, as it was trained with them; without them it cannot be used."""
+    check_files(path)
     try:
-        return read_run(path / "config.toml").config, load_tokenizers(path)
+        return with_own_dictionary(read_run(path / CONFIG).config, path), load_tokenizers(path)
     except (ConfigError, DataError) as error:
         raise CheckpointError(
             f"run folder {path} is damaged: {error.args[0]}", hint="restore the file from a copy, or train the run again"
@@ -236,16 +250,21 @@ def load_ensemble(folders: Sequence[Path], checkpoint: str | None = None, device
     return Translator(first.run, make_system(first.run, models, tokenizers, first.system.device), first.checkpoint)
 
 
-def put_weights(model: nn.Module, weights: dict[str, torch.Tensor], where: Path) -> None:
-    """Load weights by name; what does not fit is named."""
-    own = model.state_dict()
-    wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
-    wrong += [f"{name} is not in the model" for name in weights.keys() - own.keys()]
-    wrong += [
-        f"{name} is {tuple(weights[name].shape)}, the model's {tuple(own[name].shape)}"
-        for name in own.keys() & weights.keys()
-        if own[name].shape != weights[name].shape
-    ]
-    if wrong:
-        raise CheckpointError(f"the weights of {where} do not fit the model: {'; '.join(sorted(wrong)[:5])}")
-    model.load_state_dict(weights)
+def with_own_dictionary(run: Run, folder: Path) -> Run:
+    """The config of a run folder, whose dictionary is a file of that folder: it may not name any other file."""
+    name = run.search.dictionary
+    if name is None:
+        return run
+    if name != DICTIONARY:
+        raise CheckpointError(
+            f"{folder / CONFIG} names {name!r} as search.dictionary; expected {DICTIONARY!r}, in the run folder itself",
+            hint=f"copy the dictionary to {folder / DICTIONARY} and write its name there",
+        )
+    return with_dictionary(run, str(folder / DICTIONARY))
+
+
+def with_dictionary(run: Run, name: str) -> Run:
+    """The same config with another name for its dictionary, if it has one."""
+    if run.search.dictionary is None:
+        return run
+    return run.model_copy(update={"search": run.search.model_copy(update={"dictionary": name})})

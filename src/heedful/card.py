@@ -10,8 +10,8 @@ from torch import nn
 
 from heedful.config import Run
 from heedful.training import retention, run_folder
-from heedful.training.checkpoint import load_state
 from heedful.training.journey import Journey
+from heedful.training.saved_state import load_saved
 
 
 class Trained(Protocol):
@@ -26,9 +26,9 @@ def model_card(config: Run, folder: Path, trainer: Trained) -> str:
     facts = run_folder.read_facts(folder)
     parameters = sum(parameter.numel() for parameter in trainer.model.parameters())
     best = retention.resolve(folder)
-    state = load_state(best)
-    signatures = {name: f"`{signature}`".replace("|", "\\|") for name, signature in state["signatures"].items()}
-    figures = "\n".join(f"| {name} | {value:.4g} | {signatures.get(name, '')} |" for name, value in state["metrics"].items())
+    saved = load_saved(best)
+    signatures = {name: f"`{signature}`".replace("|", "\\|") for name, signature in saved.signatures.items()}
+    figures = "\n".join(f"| {name} | {value:.4g} | {signatures.get(name, '')} |" for name, value in saved.metrics.items())
     data = "\n".join(f"| {name} | `{digest}` |" for name, digest in facts["data"].items())
     versions = ", ".join(f"{name} {version}" for name, version in facts["environment"].items())
     usage, limits = trainer.task.advice(str(folder))

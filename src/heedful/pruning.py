@@ -29,12 +29,14 @@ from heedful.inspection.removal import Kept, best_heads, heads_left, open_heads,
 from heedful.nn.gates import gates
 from heedful.samples import surprises
 from heedful.schema import plain
-from heedful.storage.writing import replace_text
+from heedful.storage.reading import read_bytes
+from heedful.storage.writing import replace_bytes, replace_text
 from heedful.studies.heads import added
 from heedful.tasks.evaluating import evaluate
 from heedful.tasks.translation import TranslationConfig
-from heedful.training import checkpoint, environment, retention, run_folder
+from heedful.training import checkpoint, environment, facts, retention, run_folder
 from heedful.training.journey import Journey
+from heedful.training.saved_state import load_saved
 from heedful.worker import Worker
 
 RANKINGS: dict[str, Callable[[nn.Module, Surprise], dict[str, Tensor]]] = {"gradient": gate_gradients, "ablation": ablations}
@@ -106,17 +108,19 @@ def prune(
     found = judged(type(worker)(smaller, made_system, worker.checkpoint))
     with run_folder.lock(folder):
         made = Made(small, build.task_of(smaller), journey_of(path, worker.checkpoint))
-        for name in ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json"):
+        for name in (*facts.TOKENIZERS, facts.DICTIONARY):
             if (path / name).exists():
-                replace_text(folder / name, (path / name).read_text(encoding="utf-8"))
+                replace_bytes(folder / name, read_bytes(path / name))
         origin = {"run": str(path), "checkpoint": worker.checkpoint.name, "heads": before, "left": left}
-        run_folder.write_facts(folder, run_folder.read_facts(path) | {"pruned": origin})
+        known = facts.read_facts(path)
+        facts.write_facts(folder, {"data": known["data"], "environment": known["environment"], "pruned": origin})
         write(smaller, folder, made, found)
     return Pruned(folder, left, before, size(small), size(model), found.figures, found.sentences, found.translated)
 
 
 def refuse_taken(folder: Path) -> None:
     """What was begun here and broken off may be begun again; anything else is not for us to write into."""
+    run_folder.refuse_name(folder)
     begun = (folder / "run.json").exists()
     if not begun and not (folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir())):
         return
@@ -128,8 +132,8 @@ def refuse_taken(folder: Path) -> None:
 def journey_of(run: Path, taken: Path) -> Journey:
     """How far the run had come; of one that was given away with an average alone, only the step is known."""
     last, _ = retention.newest(run / "checkpoints")
-    state = checkpoint.load_state(last or taken)
-    return Journey.from_dict(state["journey"] if "journey" in state else {"step": state["step"]})
+    saved = load_saved(last or taken)
+    return saved.journey or Journey(step=saved.step or 0)
 
 
 def module_of(worker: Worker) -> nn.Module:
@@ -196,7 +200,8 @@ def write(config: Run, folder: Path, made: Made, found: Judged) -> None:
         "signatures": found.signatures,
         "environment": environment.describe(),
     }
-    replace_text(folder / "config.toml", as_toml(config))
+    replace_text(folder / facts.CONFIG, as_toml(build.with_dictionary(config, facts.DICTIONARY)))
+    facts.bind(folder)
     saved = checkpoint.save(folder / "checkpoints", made.journey.step, tensors, state)
     retention.point_best(folder / "checkpoints", saved.name)
     replace_text(folder / "README.md", model_card(config, folder, made))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,20 @@ from heedful.model_size import require_memory
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
 from heedful.recipe_book import all_recipes, find_recipe
-from heedful.storage.writing import replace_text
+from heedful.storage.reading import read_bytes, unreadable
+from heedful.storage.writing import remove, replace_bytes, replace_text
 from heedful.text.tokenizer import Tokenizer
-from heedful.training import environment, gating, retention, run_folder
+from heedful.training import environment, facts, gating, retention, run_folder
 from heedful.training.averaging import inference_weights
-from heedful.training.checkpoint import load_state, verifies
+from heedful.training.checkpoint import shapes, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
-from heedful.training.journey import Journey
 from heedful.training.loop import Outcome, Trainer, outcome
 from heedful.training.loop import train as run_to_the_end
 from heedful.training.pace import Stopwatch
 from heedful.training.progress import Progress, lenient
+from heedful.training.saved_state import load_journey, load_saved
 from heedful.training.signals import Stop, stop_requests
+from heedful.training.weights import limited_to
 from heedful.vectors.files import load_vectors
 from heedful.vectors.placing import Placed, freeze_rows, place_in_model
 
@@ -85,7 +88,9 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
     """Prepare and train in a folder that nobody else writes to."""
     begun = bool(retention.steps(folder / "checkpoints"))
     if begun:
-        refuse_changes(read_run(folder / "config.toml").config, config, folder)
+        facts.check_files(folder)
+        stored = build.with_own_dictionary(read_run(folder / facts.CONFIG).config, folder)
+        refuse_changes(stored, build.with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
         done = finished(config, folder)
         if done is not None:
             why = f"; training.minutes={config.training.minutes:g} are over" if done.step < config.training.steps else ""
@@ -100,8 +105,12 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
         refuse_changed_data(config, folder)
     else:
         note_data(config, folder)
-    replace_text(folder / "config.toml", as_toml(config))
+    text = as_toml(build.with_dictionary(config, facts.DICTIONARY))
+    facts.replace_config(folder, text) if begun else replace_text(folder / facts.CONFIG, text)
+    config = build.with_dictionary(config, str(folder / facts.DICTIONARY))
     trainer = make_trainer(config, folder, report, device, progress)
+    if not begun:
+        facts.bind(folder)
     done = run_to_the_end(trainer, progress, stop)
     trainer.folder.check()
     replace_text(folder / "README.md", model_card(config, folder, trainer))
@@ -154,26 +163,47 @@ def finished(config: Run, folder: Path) -> Outcome | None:
     newest, _ = retention.newest(folder / "checkpoints")
     if newest is None:
         return None
-    journey, asked = Journey.from_dict(load_state(newest)["journey"]), config.training
+    journey, asked = load_journey(newest), config.training
     if not journey.is_over(asked.steps, 60 * asked.minutes) and not 0 < asked.patience <= journey.stale:
         return None
     average = folder / "checkpoints" / "average"
-    if config.training.average in ("last", "best") and (not verifies(average) or load_state(average)["step"] != journey.step):
+    if config.training.average in ("last", "best") and (not verifies(average) or load_saved(average).step != journey.step):
         return None
     return outcome(folder, already_done=True)
 
 
 def note_data(config: Run, folder: Path) -> None:
     """Begin a run: note what it is made from. What an attempt without a single checkpoint left is cleared away."""
-    for name in ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json", "metrics.jsonl", "splits.jsonl"):
-        (folder / name).unlink(missing_ok=True)
-    run_folder.write_facts(folder, {"data": build.data_hashes(config), "environment": environment.describe()})
+    for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl"):
+        if (folder / name).exists():
+            remove(folder / name)
+    store_dictionary(config, folder)
+    facts.write_facts(folder, {"data": build.data_hashes(config), "environment": environment.describe()})
+
+
+def store_dictionary(config: Run, folder: Path) -> None:
+    """Copy the dictionary of search into the run folder, which then needs no other file to be used."""
+    given, own = config.search.dictionary, folder / facts.DICTIONARY
+    if given is None:
+        own.unlink(missing_ok=True)
+    elif given != facts.DICTIONARY or not own.exists():
+        replace_bytes(own, read_dictionary_file(given))
+
+
+def read_dictionary_file(name: str) -> bytes:
+    try:
+        return read_bytes(Path(name))
+    except OSError as error:
+        raise unreadable(Path(name), error) from error
 
 
 def refuse_changed_data(config: Run, folder: Path) -> None:
     """A run whose data has changed since it was begun cannot be continued."""
-    before = run_folder.read_facts(folder)["data"]
+    before = facts.read_facts(folder)["data"]
     changed = [name for name, digest in build.data_hashes(config).items() if before.get(name, digest) != digest]
+    given, own = config.search.dictionary, folder / facts.DICTIONARY
+    if given not in (None, facts.DICTIONARY) and read_dictionary_file(str(given)) != read_bytes(own):
+        changed.append(str(given))
     if changed:
         raise DataError(
             f"{', '.join(changed)} changed since {folder} was begun, so it cannot be continued",
@@ -218,7 +248,9 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     tokenizers = build.make_tokenizers(config, folder)
     corpora = build.make_corpora(config, tokenizers, report)
     require_memory(config, device, source_vocab=len(tokenizers[0]), target_vocab=len(tokenizers[1]))
-    model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
+    saved = retention.newest_unread(folder / "checkpoints")
+    with nullcontext() if saved is None else limited_to(shapes(saved, "model"), saved):
+        model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
     if config.training.init:
         warm_start(model, Path(config.training.init))
     placed = place_vectors(config, model, tokenizers, progress)

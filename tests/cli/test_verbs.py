@@ -315,11 +315,13 @@ def test_help_and_import_load_neither_torch_nor_numpy() -> None:
 def test_another_method_drops_the_options_of_the_runs_own(trained: Path, tmp_path: Path) -> None:
     import shutil
 
+    from heedful.training.facts import replace_config
+
     run = tmp_path / "run"
     shutil.copytree(trained, run, symlinks=True)
     config = (run / "config.toml").read_text()
     assert "beam = 4" in config
-    (run / "config.toml").write_text(config.replace("beam = 4", "beam = 7"))
+    replace_config(run, config.replace("beam = 4", "beam = 7"))
     translator = load(run)
     assert translator.search(["n_best=7"]).beam == translator.search(['method="beam"']).beam == 7
     assert translator.search(["method=greedy"]).method == "greedy"

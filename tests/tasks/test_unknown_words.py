@@ -73,7 +73,7 @@ def test_a_dictionary_is_read_and_its_first_entry_counts(tmp_path: Path) -> None
     assert read_dictionary(str(file)) == {"Rom": "Roma", "Mailand": "Milano"}
     file = tmp_path / "broken.tsv"
     file.write_text("Rom Roma\n")
-    with pytest.raises(DataError, match=r"line 1: given 'Rom Roma', expected a source word, a tab"):
+    with pytest.raises(DataError, match=r"line 1 is not a source word, a tab and its translation"):
         read_dictionary(str(file))
 
 

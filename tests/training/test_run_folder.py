@@ -16,7 +16,7 @@ import torch
 
 from heedful.errors import CheckpointError
 from heedful.training.checkpoint import load, save
-from heedful.training.manifest import FORMAT
+from heedful.training.facts import FORMAT
 from heedful.training.run_folder import RunFolder, lock, read_facts, write_facts
 
 HOLD = """
@@ -125,8 +125,8 @@ def test_what_stands_aside_is_kept_while_its_successor_does_not_verify(tmp_path:
 
 
 def test_facts_come_back_with_the_format(tmp_path: Path) -> None:
-    write_facts(tmp_path, {"commit": "abc", "data": {"train.en": "sha"}})
-    assert read_facts(tmp_path) == {"format": FORMAT, "commit": "abc", "data": {"train.en": "sha"}}
+    write_facts(tmp_path, {"environment": {"commit": "abc"}, "data": {"train.en": "sha"}})
+    assert read_facts(tmp_path) == {"format": FORMAT, "environment": {"commit": "abc"}, "data": {"train.en": "sha"}}
 
 
 def test_facts_that_are_missing_damaged_or_newer_are_refused(tmp_path: Path) -> None:

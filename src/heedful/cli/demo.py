@@ -37,12 +37,12 @@ def demo(
     from heedful.data.splits import splits_of
     from heedful.recipe_book import find_recipe
     from heedful.running import train_config
-    from heedful.training.checkpoint import load_state
+    from heedful.training.saved_state import load_journey
 
     config = read_run(find_recipe("demo")).config
     train_config(config, run, device=device)
     translator = load(run, device=device)
-    seconds = load_state(run / "checkpoints" / f"step-{config.training.steps}")["journey"]["seconds"]
+    seconds = load_journey(run / "checkpoints" / f"step-{config.training.steps}").seconds
     test = examples_of(splits_of(config.data).test, config.data.max_ratio)
     result = translator.evaluate(test, ("exact_match", "bleu"))
     exact, bleu = result.figures["exact_match"], result.figures["bleu"]

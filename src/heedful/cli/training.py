@@ -80,7 +80,7 @@ def average(
 
     if bool(last) == bool(steps):
         raise ConfigError("give either --last N or --steps A,B,C", hint=f"heed average {run} --last 5")
-    run_folder.read_facts(run)
+    run_folder.check_files(run)
     names = [f"step-{step.strip()}" for step in steps.split(",")] if steps else []
     folders = [retention.resolve(run, name) for name in names] or retention.steps(run / "checkpoints")[-last:]
     with run_folder.lock(run):

@@ -83,6 +83,6 @@ def read_dictionary(path: str) -> Mapping[str, str]:
     for number, line in enumerate(read_texts(Path(path)), start=1):
         source, tab, target = line.partition("\t")
         if not tab or not source.strip() or not target.strip():
-            raise DataError(f"{path} line {number}: given {line!r}, expected a source word, a tab and its translation")
+            raise DataError(f"{path} line {number} is not a source word, a tab and its translation")
         found.setdefault(source.strip(), target.strip())
     return found

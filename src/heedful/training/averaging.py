@@ -8,7 +8,7 @@ The decay grows to its value: with a constant one, the average of a short run wo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,11 +17,16 @@ from torch import Tensor, nn
 
 from heedful.errors import CheckpointError
 from heedful.training import checkpoint
+from heedful.training.weights import refuse_misfit, shapes_of
 
 
 def inference_weights(folder: Path) -> dict[str, Tensor]:
     """The weights to use: the running average where the run kept one, else the model's own."""
-    return checkpoint.load_tensors(folder, "average" if "average" in checkpoint.stems(folder) else "model")
+    return checkpoint.load_weights(folder, inference_stem(folder))
+
+
+def inference_stem(folder: Path) -> str:
+    return "average" if "average" in checkpoint.stems(folder) else "model"
 
 
 def mean_of(folders: Sequence[Path]) -> dict[str, Tensor]:
@@ -32,7 +37,8 @@ def mean_of(folders: Sequence[Path]) -> dict[str, Tensor]:
     kinds: dict[str, torch.dtype] = {}
     for folder in folders:
         weights = inference_weights(folder)
-        if total and weights.keys() != total.keys():
+        shapes = {name: weight.shape for name, weight in weights.items()}
+        if total and shapes != {name: weight.shape for name, weight in total.items()}:
             raise CheckpointError(f"{folder} holds other weights than {folders[0]}; only one model's can be averaged")
         for name, weight in weights.items():
             kinds[name] = weight.dtype
@@ -50,6 +56,13 @@ class RunningAverage:
         """Take in the weights after update `step`, 1 for the first."""
         now, decay = model.state_dict(), min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.weights.values()), [now[name] for name in self.weights], 1 - decay)
+
+    @torch.no_grad()
+    def restore(self, weights: Mapping[str, Tensor], where: Path) -> None:
+        """Continue with the average of a checkpoint."""
+        refuse_misfit(shapes_of(self.weights), shapes_of(weights), where)
+        for name, value in weights.items():
+            self.weights[name].copy_(value)
 
     @contextmanager
     def in_place(self, model: nn.Module) -> Iterator[None]:

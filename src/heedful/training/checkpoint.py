@@ -5,6 +5,9 @@
 Kill the process at any instant: the folders that bear a step's name verify. Nothing is pickled. Tensors that share
 one storage (tied embeddings) are stored once; loading gives the same tensor back under each of its names.
 
+The weights are finite: others are never written, so the last good checkpoint is never replaced by one that is lost. The state
+holds the fingerprint of the run (facts.py): a checkpoint that was copied from another run is refused.
+
 A folder being replaced stands aside as step-N.replaced until the new one is in place; one that does not verify is
 set aside as step-N.damaged and never deleted."""
 
@@ -13,27 +16,30 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from io import BufferedReader
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save_file
 
-from heedful.errors import CheckpointError
-from heedful.storage.writing import TEMPORARY, remove, sync_file, sync_folder, temporary_beside, write_text
+from heedful.errors import CheckpointError, DivergedError
+from heedful.storage.reading import read_bytes, sha256_of
+from heedful.storage.writing import TEMPORARY, discard, remove, sync_file, sync_folder, temporary_beside, write_text
 from heedful.training import manifest as manifests
+from heedful.training.facts import NAME as FACTS
+from heedful.training.facts import fingerprint_of
 from heedful.training.manifest import FileRecord, Manifest, read_manifest
+from heedful.training.weights import all_finite
 
 Tensors = dict[str, torch.Tensor]
 
 STATE = "state.json"
+RUN = "run"  # of the state: the fingerprint of the run
+WEIGHTS = ("model", "average")  # the stems that must be finite
 SUFFIX = ".safetensors"
 REPLACED = ".replaced"
 DAMAGED = ".damaged"
@@ -50,6 +56,9 @@ def save_named(
 ) -> Path:
     """Write a checkpoint that belongs to no single step, as "average" does."""
     folder = checkpoints / name
+    _refuse_nonfinite(folder, tensors)
+    fingerprint = fingerprint_of(checkpoints.parent)
+    state = dict(state) if fingerprint is None else {**state, RUN: fingerprint}
     plain = {stem: _unshare(named) for stem, named in tensors.items()}
     text = json.dumps(state, indent=1) + "\n"
     temporary = temporary_beside(folder)
@@ -60,7 +69,7 @@ def save_named(
         _fill(temporary, name, plain, text)
         _publish(temporary, folder)
     except BaseException as error:
-        shutil.rmtree(temporary, ignore_errors=True)
+        discard(temporary)
         if isinstance(error, OSError | SafetensorError):
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise CheckpointError(
@@ -72,20 +81,57 @@ def save_named(
 
 
 def verify(folder: Path) -> None:
-    """Read every byte: all files are there, with the size and the SHA-256 that the manifest says."""
-    for name, record in read_manifest(folder).files.items():
+    """Read every byte: all files are there, with the size and the SHA-256 that the manifest says, and of this run."""
+    manifest = read_manifest(folder)
+    for name, record in manifest.files.items():
         _check(folder / name, record)
+    _refuse_foreign(folder, manifest)
 
 
 def load(folder: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
     """The tensors of each stem and the state; every byte is verified as it is read."""
     manifest = read_manifest(folder)
+    _refuse_foreign(folder, manifest)
     return {stem: _tensors(folder, stem, manifest) for stem in _stems(manifest)}, _state(folder, manifest)
 
 
 def load_tensors(folder: Path, stem: str) -> Tensors:
     """The tensors of one stem, verified, without reading the others."""
-    return _tensors(folder, stem, read_manifest(folder))
+    manifest = read_manifest(folder)
+    _refuse_foreign(folder, manifest)
+    return _tensors(folder, stem, manifest)
+
+
+def load_weights(folder: Path, stem: str) -> Tensors:
+    """As `load_tensors`; weights that are not finite are refused."""
+    return _finite(folder, load_tensors(folder, stem))
+
+
+def verify_usable(folder: Path) -> None:
+    """As `verify`, and the weights are finite. Every file is read once."""
+    manifest = read_manifest(folder)
+    for name, record in manifest.files.items():
+        stem = name.removesuffix(SUFFIX)
+        if stem in WEIGHTS and name != stem:
+            _finite(folder, _tensors(folder, stem, manifest))
+        else:
+            _check(folder / name, record)
+    _refuse_foreign(folder, manifest)
+
+
+def shapes(folder: Path, stem: str) -> dict[str, tuple[int, ...]]:
+    """The shape of every tensor, from the header of the file: takes no memory for them, and is not verified."""
+    manifest = read_manifest(folder)
+    record, path = _record(folder, stem, manifest), folder / (stem + SUFFIX)
+    _check_size(path, record)
+    try:
+        with safe_open(path, "pt") as file:
+            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        return found | {alias: found[name] for alias, name in record.aliases.items()}
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except (SafetensorError, KeyError) as error:
+        raise CheckpointError(f"{_where(path)} is not a safetensors file: {error}") from error
 
 
 def stems(folder: Path) -> list[str]:
@@ -112,6 +158,15 @@ def seems_whole(folder: Path) -> bool:
         return all((folder / name).stat().st_size == file.size for name, file in read_manifest(folder).files.items())
     except (CheckpointError, OSError):
         return False
+
+
+def belongs(folder: Path) -> bool:
+    """Whether the run whose folder it is in wrote it."""
+    try:
+        _refuse_foreign(folder, read_manifest(folder))
+    except CheckpointError:
+        return False
+    return True
 
 
 def clear_leftovers(checkpoints: Path) -> None:
@@ -208,11 +263,48 @@ def _stems(manifest: Manifest) -> list[str]:
     return [name.removesuffix(SUFFIX) for name in manifest.files if name.endswith(SUFFIX)]
 
 
-def _tensors(folder: Path, stem: str, manifest: Manifest) -> Tensors:
+def _refuse_nonfinite(folder: Path, tensors: Mapping[str, Mapping[str, torch.Tensor]]) -> None:
+    for stem in WEIGHTS:
+        if not all_finite(tensors.get(stem, {}).values()):
+            raise DivergedError(
+                f"training diverged: the weights of {folder.name} are not finite, so it was not saved; "
+                f"{_what_remains(folder.parent)}",
+                hint="lower training.schedule.rate, raise its warmup, or use precision bf16 or fp32",
+            )
+
+
+def _finite(folder: Path, weights: Tensors) -> Tensors:
+    if not all_finite(weights.values()):
+        raise CheckpointError(
+            f"checkpoint {folder} has weights that are not finite: its training diverged",
+            hint="--checkpoint takes another one; train again with a lower training.schedule.rate",
+        )
+    return weights
+
+
+def _refuse_foreign(folder: Path, manifest: Manifest) -> None:
+    run = folder.parent.parent
+    if not (run / FACTS).exists():
+        return
+    expected, found = fingerprint_of(run), _state(folder, manifest).get(RUN)
+    if found != expected:
+        whose = "belongs to another run: it" if found else "has no fingerprint of the run: it"
+        raise CheckpointError(
+            f"checkpoint {folder} {whose} was not trained with the config, tokenizer and data of {run}",
+            hint="remove it, or use it in the folder of the run that made it",
+        )
+
+
+def _record(folder: Path, stem: str, manifest: Manifest) -> FileRecord:
     record = manifest.files.get(stem + SUFFIX)
     if record is None:
         there = ", ".join(_stems(manifest)) or "none"
         raise CheckpointError(f"checkpoint {folder} has no tensors of {stem!r}; it has those of: {there}")
+    return record
+
+
+def _tensors(folder: Path, stem: str, manifest: Manifest) -> Tensors:
+    record = _record(folder, stem, manifest)
     data = _read(folder / (stem + SUFFIX), record)
     try:
         tensors = parse_tensors(data)
@@ -234,32 +326,38 @@ def _state(folder: Path, manifest: Manifest) -> dict[str, Any]:
     return state
 
 
-@contextmanager
-def _opened(path: Path, record: FileRecord) -> Iterator[BufferedReader]:
-    """A file of the size that its manifest says."""
+def _check_size(path: Path, record: FileRecord) -> None:
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != record.size:
-                raise CheckpointError(f"{_where(path)} has {size:,} bytes, but was written with {record.size:,}")
-            yield file
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{_where(path)} is missing") from error
+        size = path.stat().st_size
     except OSError as error:
-        raise CheckpointError(f"{_where(path)} cannot be read: {error.strerror}") from error
+        raise _unreadable(path, error) from error
+    if size != record.size:
+        raise CheckpointError(f"{_where(path)} has {size:,} bytes, but was written with {record.size:,}")
 
 
 def _read(path: Path, record: FileRecord) -> bytes:
-    with _opened(path, record) as file:
-        data = file.read()
+    _check_size(path, record)
+    try:
+        data = read_bytes(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
     _compare(path, record, hashlib.sha256(data).hexdigest())
     return data
 
 
 def _check(path: Path, record: FileRecord) -> None:
-    with _opened(path, record) as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    _check_size(path, record)
+    try:
+        digest = sha256_of(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
     _compare(path, record, digest)
+
+
+def _unreadable(path: Path, error: OSError) -> CheckpointError:
+    if isinstance(error, FileNotFoundError):
+        return CheckpointError(f"{_where(path)} is missing")
+    return CheckpointError(f"{_where(path)} cannot be read: {error.strerror}")
 
 
 def _compare(path: Path, record: FileRecord, digest: str) -> None:

@@ -6,12 +6,15 @@ while without. An overflow that a smaller scale can mend is no bad update.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
+from pydantic import NonNegativeInt, PositiveFloat, ValidationError
 from torch import Tensor
 
-from heedful.errors import DivergedError
+from heedful.errors import CheckpointError, DivergedError
+from heedful.schema import Config
 
 WINDOW = 100  # updates
 GROWTH = 2000  # good updates after which the scale doubles
@@ -61,3 +64,21 @@ class Guard:
 
     def as_dict(self) -> dict[str, object]:
         return {"scale": self.scale, "good": self.good, "bad": self.bad}
+
+    def restore(self, noted: Mapping[str, object]) -> None:
+        """Continue with what `as_dict` gave; a pruned run has nothing."""
+        if not noted:
+            return
+        try:
+            known = Noted.model_validate(dict(noted))
+        except ValidationError as error:
+            raise CheckpointError(f"training cannot continue: the checkpoint holds {dict(noted)} of its guard") from error
+        self.scale, self.good, self.bad = known.scale, known.good, known.bad
+
+
+class Noted(Config):
+    """What a checkpoint holds of a guard."""
+
+    scale: PositiveFloat
+    good: NonNegativeInt
+    bad: list[NonNegativeInt]

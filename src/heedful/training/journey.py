@@ -58,11 +58,3 @@ class Journey:
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, state: dict[str, object]) -> Journey:
-        known = {name: state[name] for name in cls.__dataclass_fields__ if name in state}
-        known.setdefault("position", known.get("step", 0))  # runs of earlier versions
-        journey = cls(**known)  # type: ignore[arg-type]
-        journey.best = [(int(step), float(value)) for step, value in journey.best]
-        return journey

@@ -29,6 +29,7 @@ from heedful.training.metrics_log import cut_metrics
 from heedful.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser
 from heedful.training.pace import Pace, Stopwatch
 from heedful.training.progress import Progress
+from heedful.training.saved_state import journey_in, load_journey, load_saved, parse_state, tensors_of
 from heedful.training.schedules import SCHEDULES, advance
 from heedful.training.signals import Stop
 from heedful.training.update import (
@@ -40,6 +41,7 @@ from heedful.training.update import (
     apply,
     gradient_with_splitting,
 )
+from heedful.training.weights import put_weights
 
 
 class Fed(NamedTuple):
@@ -149,17 +151,15 @@ class Trainer:
             cut_metrics(self.run / "metrics.jsonl", 0)
             return
         tensors, state = checkpoint.load(folder)
-        self.model.load_state_dict(tensors["model"])
-        restore_optimiser(self.optimiser, self.model, tensors["optimiser"])
+        saved = parse_state(folder, state)
+        self.journey, self.metrics, self.signatures = journey_in(folder, saved), saved.metrics, saved.signatures
+        self.guard.restore(self.journey.guard)
+        put_weights(self.model, tensors_of(tensors, "model", folder), folder)
+        restore_optimiser(self.optimiser, self.model, tensors_of(tensors, "optimiser", folder), folder)
         if self.average is not None:
-            for name, value in tensors["average"].items():
-                self.average.weights[name].copy_(value)
-        self.journey = Journey.from_dict(state["journey"])
-        for name, noted in self.journey.guard.items():
-            setattr(self.guard, name, noted)
-        self.metrics, self.signatures = state["metrics"], state["signatures"]
+            self.average.restore(tensors_of(tensors, "average", folder), folder)
         cut_metrics(self.run / "metrics.jsonl", self.journey.step)
-        for change in environment.differences(state["environment"]):
+        for change in environment.differences(saved.environment):
             progress.say(f"{change}; bits may differ from an uninterrupted run")
         self.point_best()  # a kill may have come between a checkpoint and its link
         self.watch.earlier = self.journey.seconds
@@ -171,7 +171,7 @@ class Trainer:
     def average_is_current(self) -> bool:
         """Whether the mean of checkpoints was already taken at this step."""
         folder = self.checkpoints / "average"
-        return checkpoint.verifies(folder) and checkpoint.load_state(folder).get("step") == self.journey.step
+        return checkpoint.verifies(folder) and load_saved(folder).step == self.journey.step
 
     def update(self, fed: Sequence[Fed]) -> tuple[dict[str, Loss], Tensor, float]:
         """One update from these batches: what to tell, the gradient's norm, the learning rate."""
@@ -254,7 +254,7 @@ class Trainer:
         folder = retention.best_folder(self.checkpoints)
         if folder is None or not folder.name.startswith("average-") or not checkpoint.verifies(folder):
             return None
-        return folder, checkpoint.load_state(folder)["metrics"][self.config.metric]
+        return folder, load_saved(folder).metrics[self.config.metric]
 
     def point_best(self) -> None:
         """Let `best` name the best checkpoint of a step, unless an average is still better."""
@@ -298,9 +298,8 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
 def outcome(run: Path, *, already_done: bool) -> Outcome:
     """What a run folder holds."""
     newest, chosen = retention.resolve(run, "last"), retention.resolve(run)
-    journey = checkpoint.load_state(newest)["journey"]
-    metrics = checkpoint.load_state(chosen)["metrics"]
-    return Outcome(journey["step"], chosen.name, metrics, journey["seconds"], already_done)
+    journey = load_journey(newest)
+    return Outcome(journey.step, chosen.name, load_saved(chosen).metrics, journey.seconds, already_done)
 
 
 def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> None:

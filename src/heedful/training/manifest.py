@@ -15,6 +15,7 @@ from pydantic import Field, ValidationError
 
 from heedful.errors import CheckpointError
 from heedful.schema import Config, WholeNumber, ZeroOrCount
+from heedful.storage.reading import read_bytes, sha256_of
 
 FORMAT = 1
 NAME = "MANIFEST.json"
@@ -40,15 +41,13 @@ class Manifest(Config):
 
 def record(path: Path, aliases: dict[str, str] | None = None) -> FileRecord:
     """Measure a written file by reading it back."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return FileRecord(size=path.stat().st_size, sha256=digest, aliases=aliases or {})
+    return FileRecord(size=path.stat().st_size, sha256=sha256_of(path), aliases=aliases or {})
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a checkpoint folder, or a CheckpointError that says what is wrong with it."""
     try:
-        text = (folder / NAME).read_bytes().decode()
+        text = read_bytes(folder / NAME).decode()
         content = json.loads(text)
     except FileNotFoundError as error:
         raise CheckpointError(f"checkpoint {folder}: {NAME} is missing, so it was never finished") from error
@@ -70,12 +69,12 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def refuse_newer(content: dict[str, Any], what: str) -> None:
+def refuse_newer(content: dict[str, Any], what: str, known: int = FORMAT) -> None:
     """A format of a later release may mean anything: say so instead of guessing."""
     given = content.get("format")
-    if isinstance(given, int) and given > FORMAT:
+    if isinstance(given, int) and given > known:
         raise CheckpointError(
-            f"{what} has format {given}, but this version of heedful reads formats up to {FORMAT}",
+            f"{what} has format {given}, but this version of heedful reads formats up to {known}",
             hint="read it with a newer version of heedful",
         )
 

@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from heedful.storage.writing import replace_text
+from heedful.errors import CheckpointError
+from heedful.storage.reading import read_bytes
+from heedful.storage.writing import append_line, replace_text
 
 
 def append_metrics(path: Path, record: Mapping[str, Any]) -> None:
     """Add one line; a number that is not finite becomes null, which every JSON reader knows."""
     plain = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in record.items()}
-    with path.open("a", encoding="utf-8", newline="\n") as file:
-        file.write(json.dumps(plain) + "\n")
+    append_line(path, json.dumps(plain))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -27,21 +28,34 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def cut_metrics(path: Path, step: int) -> None:
-    """Take away the lines of later steps and whatever is torn; a line without a step stays."""
-    lines = "".join(line for line, record in _whole_lines(path) if record.get("step", step) <= step)
-    if path.exists() and path.read_bytes() != lines.encode():
+    """Remove the lines of later steps, and those that are no record of a step: torn ones, or with a step that is no number."""
+    lines = "".join(line for line, record in _whole_lines(path) if _is_until(record.get("step", step), step))
+    if path.exists() and content_of(path) != lines.encode():
         replace_text(path, lines)
+
+
+def _is_until(value: object, step: int) -> bool:
+    return isinstance(value, int | float) and value <= step
 
 
 def _whole_lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
     if not path.exists():
         return []
     whole = []
-    for line in path.read_bytes().splitlines(keepends=True):
+    for line in content_of(path).splitlines(keepends=True):
         try:
-            record = json.loads(line)
-        except ValueError:
+            text = line.decode()
+            record = json.loads(text)
+        except (ValueError, RecursionError):
             continue
-        if line.endswith(b"\n") and isinstance(record, dict):
-            whole.append((line.decode(), record))
+        if text.endswith("\n") and isinstance(record, dict):
+            whole.append((text, record))
     return whole
+
+
+def content_of(path: Path) -> bytes:
+    """All bytes of a log."""
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}", hint="move it out of the run folder") from error

@@ -9,13 +9,15 @@ rmsprop     the gradient over the root of its mean square (Tieleman and Hinton, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from heedful.errors import CheckpointError
 from heedful.schema import Config, NonNegativeNumber, PositiveNumber, Probability, Problem, refuse, unused
 
 SMALL = {"adadelta": 1e-6, "rmsprop": 1e-8}  # epsilons as published, where they are not that of the Transformer's Adam
@@ -110,10 +112,47 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module) -> dic
     }
 
 
-def restore_optimiser(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: dict[str, Tensor]) -> None:
+def restore_optimiser(
+    optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor], where: Path | str = "the checkpoint"
+) -> None:
+    """Continue with what `optimiser_tensors` gave; without any tensors the optimizer starts anew, as after pruning."""
     parameters = dict(model.named_parameters())
+    refuse_other_state(optimiser, parameters, tensors, where)
     for key, value in tensors.items():
         name, what = key.rsplit(":", 1)
         parameter = parameters[name]
         on_host = what == "step" and parameter.device.type == "cpu"
         optimiser.state[parameter][what] = value.clone() if on_host else value.to(parameter.device, copy=True)
+
+
+def refuse_other_state(
+    optimiser: torch.optim.Optimizer, parameters: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: Path | str
+) -> None:
+    """Every parameter has all of the state that such an optimizer keeps, in its own shape, or none of it."""
+    kept = state_names(optimiser)
+    found: dict[str, set[str]] = {}
+    for key, value in tensors.items():
+        name, _, what = key.rpartition(":")
+        parameter = parameters.get(name)
+        if parameter is None or what not in kept:
+            raise unfit(where, f"{key!r} is unknown")
+        if value.shape != (parameter.shape if kept[what] else ()) or not value.is_floating_point():
+            raise unfit(where, f"{key!r} has type {value.dtype} and shape {tuple(value.shape)}")
+        found.setdefault(name, set()).add(what)
+    for name, there in found.items():
+        if there != kept.keys():
+            raise unfit(where, f"{name} has no {', '.join(sorted(kept.keys() - there))}")
+
+
+def state_names(optimiser: torch.optim.Optimizer) -> dict[str, bool]:
+    """What such an optimizer remembers of a parameter, and whether it has the parameter's shape; a number has none."""
+    probe = nn.Parameter(torch.zeros(2))
+    probe.grad = torch.zeros(2)
+    options = {name: value for name, value in optimiser.param_groups[0].items() if name not in ("params", "speed")}
+    small = type(optimiser)([{"params": [probe], **options}])  # type: ignore[call-arg]
+    small.step()
+    return {name: torch.as_tensor(value).ndim > 0 for name, value in small.state[probe].items() if value is not None}
+
+
+def unfit(where: Path | str, why: str) -> CheckpointError:
+    return CheckpointError(f"the optimizer state of {where} does not fit the model: {why}")

@@ -2,8 +2,8 @@
 
     checkpoints/step-100  step-200  step-300  best -> step-200  average
 
-Continuing takes the newest that verifies; reading a model takes `best`, else the newest. Kept are the last k and the
-best ones; nothing is deleted before the newest has been read back and found whole."""
+Continuing takes the newest that verifies, belongs to the run and has finite weights; reading a model takes `best`, else the
+newest. Kept are the last k and the best ones; nothing is deleted before the newest has been read back and found whole."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from heedful.errors import CheckpointError, ConfigError, nearest
-from heedful.storage.writing import remove, sync_folder, temporary_beside
-from heedful.training.checkpoint import REPLACED, seems_whole, verifies, verify
+from heedful.storage.writing import remove, replace_link
+from heedful.training.checkpoint import REPLACED, belongs, seems_whole, verifies, verify_usable
 from heedful.training.manifest import STEP
 
 BEST = "best"
@@ -30,11 +30,11 @@ def steps(checkpoints: Path) -> list[Path]:
 
 
 def newest(checkpoints: Path) -> tuple[Path | None, list[str]]:
-    """The newest checkpoint that verifies, and a sentence for every newer one that does not (and is left as it is)."""
+    """The newest checkpoint that verifies and has finite weights, and a sentence for each newer one, which is left as it is."""
     troubles: list[str] = []
     for folder in _candidates(checkpoints):
         try:
-            verify(folder)
+            verify_usable(folder)
         except CheckpointError as error:
             troubles.append(str(error.args[0]))
         else:
@@ -45,6 +45,11 @@ def newest(checkpoints: Path) -> tuple[Path | None, list[str]]:
             hint="nothing was deleted; move the folder away to begin anew, or train in another with --run",
         )
     return None, troubles
+
+
+def newest_unread(checkpoints: Path) -> Path | None:
+    """The newest checkpoint that is complete and belongs to the run; its content is not verified."""
+    return next((folder for folder in _candidates(checkpoints) if seems_whole(folder) and belongs(folder)), None)
 
 
 def resolve(run: Path, which: str | None = None) -> Path:
@@ -83,14 +88,7 @@ def best_folder(checkpoints: Path) -> Path | None:
 def point_best(checkpoints: Path, name: str) -> None:
     """Let `best` name this folder ("step-N" or "average"); a reader sees the old link or the new one."""
     assert (checkpoints / name).is_dir(), f"{checkpoints / name} must exist before it can be the best"
-    temporary = temporary_beside(checkpoints / BEST)
-    try:
-        temporary.symlink_to(name)
-        temporary.replace(checkpoints / BEST)
-        sync_folder(checkpoints)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise CheckpointError(f"cannot link {checkpoints / BEST} to {name}: {error.strerror}") from error
+    replace_link(checkpoints / BEST, name)
 
 
 def prune(checkpoints: Path, *, keep_last: int, best_steps: Collection[int] = ()) -> list[Path]:
@@ -106,7 +104,8 @@ def prune(checkpoints: Path, *, keep_last: int, best_steps: Collection[int] = ()
     best = best_folder(checkpoints)
     removed = []
     for folder in older[keep_last - 1 :]:
-        if folder.name not in kept and folder != best and verifies(folder):
+        is_older = number(folder) < number(current)
+        if is_older and folder.name not in kept and folder != best and verifies(folder):
             remove(folder)
             removed.append(folder)
     return removed

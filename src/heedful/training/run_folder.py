@@ -2,25 +2,28 @@
 
     config.toml  tokenizer.json  metrics.jsonl  README.md  run.json  checkpoints/
 
-run.json holds the format version and the facts of the run (hashes of its data, versions of packages, the commit).
+run.json (facts.py) holds the fingerprint that binds the config, the tokenizers and the checkpoints to each other.
+Every file is whole or absent. A write that fails (full disk, file limit) ends training with exit code 4, also when it is only
+a line of metrics.jsonl: nothing more is saved then, because that would need still more room; the last checkpoint is as it was,
+and the same command continues from it.
 The lock is the kernel's, on the file .lock: it is gone when its process is, however that ended."""
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import platform
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from heedful.errors import CheckpointError
-from heedful.storage.writing import replace_text
+from heedful.errors import CheckpointError, ConfigError
+from heedful.storage.locks import Held, locked
+from heedful.storage.writing import clear_temporary
 from heedful.training.checkpoint import clear_leftovers
-from heedful.training.manifest import FORMAT, refuse_newer
+from heedful.training.facts import check_files, read_facts, write_facts
+
+LOCK = ".lock"
+
+__all__ = ["RunFolder", "check_files", "lock", "read_facts", "refuse_name", "write_facts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,61 +55,39 @@ class RunFolder:
         return self.root / "checkpoints"
 
 
-def write_facts(run: Path, facts: Mapping[str, Any]) -> None:
-    """Record what the run was made from, with the format version in front."""
-    replace_text(RunFolder(run).facts, json.dumps({"format": FORMAT} | dict(facts), indent=1) + "\n")
-
-
-def read_facts(run: Path) -> dict[str, Any]:
-    """The recorded facts; a folder without them, or of a later format, is refused."""
-    path = RunFolder(run).facts
-    try:
-        facts = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{run} is not a run folder: it has no {path.name}") from error
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}") from error
-    if not isinstance(facts, dict) or not isinstance(facts.get("format"), int):
-        raise CheckpointError(f"{path} is damaged: it says no format")
-    refuse_newer(facts, f"run folder {run}")
-    return facts
-
-
 @contextmanager
 def lock(run: Path) -> Iterator[RunFolder]:
     """Be the only trainer of this run; leftovers of killed ones are cleared away first.
 
-    Who fails before anything was written leaves no folder behind that was not there before."""
+    If the block fails before anything was written, a folder that was not there before is removed."""
+    refuse_name(run)
     new = not run.exists()
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        file = (run / ".lock").open("a+", encoding="utf-8")
-    except OSError as error:
-        raise CheckpointError(f"cannot use {run} as a run folder: {error.strerror}") from error
-    os.register_at_fork(after_in_child=file.close)  # or a forked worker would keep the lock of a killed trainer
-    with file:
+    with ExitStack() as stack:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            holder = file.read().strip() or "another process"
+            run.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(run / LOCK, wait=False))
+        except Held as error:
             raise CheckpointError(
-                f"run folder {run} is in use by {holder}; only one trainer may write to it",
+                f"run folder {run} is in use by {error.holder}; only one trainer may write to it",
                 hint="wait for it, stop it, or give this run a folder of its own with --run",
             ) from error
         except OSError as error:
-            raise CheckpointError(f"cannot lock run folder {run}: {error.strerror}") from error
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {platform.node()}\n")
-        file.flush()
+            raise CheckpointError(f"cannot use {run} as a run folder: {error.strerror}") from error
         folder = RunFolder(run)
-        clear_leftovers(folder.checkpoints)
         try:
+            clear_temporary(run)
+            clear_leftovers(folder.checkpoints)
             yield folder
         except BaseException:
-            if new and run.is_dir() and [path.name for path in run.iterdir()] == [".lock"]:
-                (run / ".lock").unlink()
+            if new and run.is_dir() and [path.name for path in run.iterdir()] == [LOCK]:
+                (run / LOCK).unlink()
                 run.rmdir()
             raise
+
+
+def refuse_name(folder: Path) -> None:
+    """A name that is not UTF-8 cannot be written into JSON, a model card or a checkpoint."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"the folder name {str(folder)!r} is not UTF-8", hint="choose another name") from error

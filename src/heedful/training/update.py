@@ -7,17 +7,21 @@ so accumulation, and the splitting of a batch that did not fit into memory, give
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
+from pydantic import Field, NonNegativeInt, ValidationError
 from torch import Tensor, nn
 
+from heedful.errors import CheckpointError
 from heedful.nn.losses import Loss
+from heedful.schema import Config
+from heedful.storage.writing import replace_text
 from heedful.training.config import TrainingConfig
 from heedful.training.guard import Guard
+from heedful.training.metrics_log import append_metrics, content_of
 from heedful.training.optimisers import skips_by_itself
 from heedful.training.randomness import seed_part
 
@@ -37,13 +41,35 @@ class Splits:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.parts = {entry["step"]: entry["parts"] for entry in map(json.loads, lines)}
+        self.parts = read_splits(path) if path.exists() else {}
 
     def note(self, step: int, parts: int) -> None:
         self.parts[step] = parts
-        with self.path.open("a") as file:
-            file.write(json.dumps({"step": step, "parts": parts}) + "\n")
+        append_metrics(self.path, {"step": step, "parts": parts})
+
+
+class Split(Config):
+    step: NonNegativeInt
+    parts: Annotated[int, Field(ge=1, le=MOST_PARTS)]
+
+
+def read_splits(path: Path) -> dict[int, int]:
+    """{step: parts}; a last line that a killed process left torn is removed."""
+    content = content_of(path)
+    whole = content[: content.rfind(b"\n") + 1]
+    parts = {}
+    for number, line in enumerate(whole.splitlines(), start=1):
+        try:
+            split = Split.model_validate_json(line)
+        except ValidationError as error:
+            raise CheckpointError(
+                f"{path} line {number} is damaged, so the run cannot be continued to the same weights",
+                hint="remove the line to continue with updates that are split when memory runs out",
+            ) from error
+        parts[split.step] = split.parts
+    if whole != content:
+        replace_text(path, whole.decode())
+    return parts
 
 
 Accumulate = Callable[[Any, Any], dict[str, Loss]]  # a batch and what to multiply its loss by -> what to tell people

@@ -1,0 +1,172 @@
+"""run.json: what a run was made from, and the fingerprint that holds its files together.
+
+    format         of the run folder
+    data           SHA-256 of every data file
+    environment    versions of packages, the commit
+    files          SHA-256 of config.toml, the tokenizers and a dictionary
+    fingerprint    SHA-256 of `files` and `data` as they were when the run began; every checkpoint stores it in its state
+    sha256         of all of the above
+
+A config.toml, tokenizer or checkpoint that another run wrote, and any altered byte, is found when the run is used. A run of
+format 1 has no checksums: it can be used, with a warning.
+
+Only config.toml changes after the beginning (`training.steps` may be raised). run.json lists the next version of it before it
+is written, so a process killed in between leaves a folder that still verifies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from heedful.errors import CheckpointError
+from heedful.storage.reading import read_bytes, sha256_of
+from heedful.storage.writing import replace_text
+from heedful.training.manifest import refuse_newer
+
+NAME = "run.json"
+FORMAT = 2
+UNVERIFIED = 1  # the format of runs without checksums
+CONFIG = "config.toml"
+TOKENIZERS = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
+DICTIONARY = "dictionary.tsv"
+BOUND = (CONFIG, *TOKENIZERS, DICTIONARY)
+
+RESTORE = "restore the file from a copy, or train the run again"
+
+UNVERIFIED_KEYS = frozenset({"format", "data", "environment", "pruned"})
+
+logger = logging.getLogger(__name__)
+
+
+class Pruned(BaseModel):
+    """What a pruned run was made from."""
+
+    run: str
+    checkpoint: str
+    heads: dict[str, list[int]]
+    left: dict[str, list[int]]
+
+    @model_validator(mode="after")
+    def _same_kinds(self) -> Pruned:
+        if self.heads.keys() != self.left.keys():
+            raise ValueError("the heads that are left are of other kinds")
+        return self
+
+
+class Facts(BaseModel):
+    """The types of what run.json may hold."""
+
+    data: dict[str, str] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, str] = Field(default_factory=dict)
+    fingerprint: str | None = None
+    next_config: str | None = None
+    pruned: Pruned | None = None
+
+
+def write_facts(run: Path, facts: Mapping[str, Any]) -> None:
+    """Write run.json, with the format in front and its own hash at the end."""
+    replace_text(run / NAME, _render({"format": FORMAT} | dict(facts)))
+
+
+def read_facts(run: Path) -> dict[str, Any]:
+    """The content of run.json; a folder without it, with a damaged one, or of a later format is refused."""
+    path = run / NAME
+    try:
+        text = read_bytes(path).decode()
+        facts = json.loads(text)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{run} is not a run folder: it has no {NAME}") from error
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"it is not JSON ({error})") from error
+    if not isinstance(facts, dict) or type(facts.get("format")) is not int:
+        raise _damaged(path, "it has no format")
+    refuse_newer(facts, f"run folder {run}", FORMAT)
+    if facts["format"] != UNVERIFIED or not facts.keys() <= UNVERIFIED_KEYS:
+        facts.pop("sha256", None)
+        if _render(facts) != text:
+            raise _damaged(path, "its content differs from its own hash")
+    try:
+        Facts.model_validate(facts, strict=True)
+    except ValidationError as error:
+        raise _damaged(path, f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}") from error
+    return {"data": {}, "environment": {}} | facts
+
+
+def bind(run: Path) -> None:
+    """Record the files of a run that is about to begin, and its fingerprint."""
+    facts = read_facts(run)
+    files = {name: sha256_of(run / name) for name in BOUND if (run / name).exists()}
+    content = json.dumps([files, facts["data"]], sort_keys=True)
+    write_facts(run, facts | {"files": files, "fingerprint": hashlib.sha256(content.encode()).hexdigest()})
+
+
+def replace_config(run: Path, text: str) -> None:
+    """Change config.toml of a run that has begun."""
+    facts = read_facts(run)
+    if facts["format"] == UNVERIFIED:
+        replace_text(run / CONFIG, text)
+        return
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    if digest == facts["files"].get(CONFIG) and "next_config" not in facts:
+        return
+    write_facts(run, facts | {"next_config": digest})
+    replace_text(run / CONFIG, text)
+    facts["files"][CONFIG] = digest
+    write_facts(run, {name: value for name, value in facts.items() if name != "next_config"})
+
+
+def check_files(run: Path) -> None:
+    """Compare the config and the tokenizers with what the run was trained with; raise CheckpointError if one differs."""
+    facts = read_facts(run)
+    if facts["format"] == UNVERIFIED:
+        logger.warning("%s was written by an earlier version of heedful, without checksums of its files", run)
+        return
+    recorded = facts.get("files", {})
+    for name in BOUND:
+        path = run / name
+        if name not in recorded and not path.exists():
+            continue
+        try:
+            digest = sha256_of(path)
+        except FileNotFoundError as error:
+            raise CheckpointError(f"run folder {run} is damaged: {name} is missing", hint=RESTORE) from error
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+        accepted = {recorded.get(name), facts.get("next_config") if name == CONFIG else None}
+        if digest not in accepted:
+            raise CheckpointError(
+                f"{path} differs from the one that the run was trained with", hint=_how_to_restore(name, name in recorded)
+            )
+
+
+def fingerprint_of(run: Path) -> str | None:
+    """What every checkpoint of the run must store; None where no file says so."""
+    return read_facts(run).get("fingerprint") if (run / NAME).exists() else None
+
+
+def _how_to_restore(name: str, recorded: bool) -> str:
+    if not recorded:
+        return f"the run was trained without {name}: remove it"
+    if name == CONFIG:
+        return f"{RESTORE}; `-s` changes options of search, and other options need a run of their own"
+    return RESTORE
+
+
+def _render(facts: Mapping[str, Any]) -> str:
+    body = json.loads(json.dumps(facts))
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return json.dumps(body | {"sha256": hashlib.sha256(canonical.encode()).hexdigest()}, indent=1) + "\n"
+
+
+def _damaged(path: Path, why: str) -> CheckpointError:
+    return CheckpointError(f"{path} is damaged: {why}", hint=RESTORE)

@@ -1,0 +1,82 @@
+"""The state of a checkpoint, checked: a file that verifies may still have been written without some of its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from heedful.errors import CheckpointError
+from heedful.training import checkpoint
+from heedful.training.journey import Journey
+from heedful.training.manifest import STEP
+
+COUNTERS = ("step", "epoch", "cursor", "tokens")  # what training cannot continue without
+
+
+class SavedState(BaseModel):
+    """Of a training step, or of an average of checkpoints, which has no journey."""
+
+    model_config = ConfigDict(frozen=True)
+
+    journey: Journey | None = None
+    step: int | None = None  # of an average: the step after which it was made
+    metrics: dict[str, float] = Field(default_factory=dict)
+    signatures: dict[str, str] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+
+
+def load_saved(folder: Path) -> SavedState:
+    return parse_state(folder, checkpoint.load_state(folder))
+
+
+def load_journey(folder: Path) -> Journey:
+    """How far training had come at a step."""
+    return journey_in(folder, load_saved(folder))
+
+
+def parse_state(folder: Path, state: Mapping[str, Any]) -> SavedState:
+    given = state.get("journey")
+    if given is not None:
+        missing = [name for name in COUNTERS if not isinstance(given, Mapping) or name not in given]
+        if missing:
+            raise _unusable(folder, f"journey.{missing[0]} is missing")
+    try:
+        journey = None if given is None else {"position": given["step"], **given}  # earlier versions had no position
+        saved = SavedState.model_validate({**state, "journey": journey})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _unusable(folder, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if saved.journey is not None:
+        _check(folder, saved.journey)
+    return saved
+
+
+def journey_in(folder: Path, saved: SavedState) -> Journey:
+    if saved.journey is None:
+        raise _unusable(folder, "it has no journey")
+    return saved.journey
+
+
+def tensors_of(tensors: Mapping[str, Mapping[str, Tensor]], stem: str, folder: Path) -> Mapping[str, Tensor]:
+    """Those of one stem, which training needs to continue."""
+    if stem not in tensors:
+        raise _unusable(folder, f"it has no tensors of {stem!r}")
+    return tensors[stem]
+
+
+def _check(folder: Path, journey: Journey) -> None:
+    for name in COUNTERS:
+        if getattr(journey, name) < 0:
+            raise _unusable(folder, f"journey.{name} is {getattr(journey, name)}, expected 0 or more")
+    named = STEP.fullmatch(folder.name)
+    if named and int(named[1]) != journey.step:
+        raise _unusable(folder, f"journey.step is {journey.step}")
+
+
+def _unusable(folder: Path, why: str) -> CheckpointError:
+    sentence = f"training cannot continue from checkpoint {folder}: {why}"
+    return CheckpointError(sentence, hint="remove that checkpoint to continue from the one before")

@@ -1,0 +1,89 @@
+"""Weights from a checkpoint into a model: they have the model's names, shapes and types, and they are finite."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from heedful.errors import CheckpointError
+
+Shapes = Mapping[str, tuple[int, ...]]
+SHOWN = 5  # differences in a message
+SLACK = 4  # times what the weights have
+SMALL = 1024  # tensors, or numbers, that may come on top
+
+
+def all_finite(tensors: Iterable[Tensor]) -> bool:
+    """Whether no value is infinite or NaN; a sum for each tensor and one wait, also on a GPU."""
+    values = [tensor.detach() for tensor in tensors if tensor.is_floating_point() and tensor.numel()]
+    if not values or bool(torch.stack([value.sum().isfinite() for value in values]).all()):
+        return True  # with one value that is not finite, neither is the sum
+    return all(bool(value.isfinite().all()) for value in values)  # or the sum overflowed
+
+
+def put_weights(model: nn.Module, weights: Mapping[str, Tensor], where: Path) -> None:
+    """Load weights by name; whatever does not fit is a CheckpointError."""
+    own = model.state_dict()
+    refuse_misfit(shapes_of(own), shapes_of(weights), where)
+    other = [f"{name} has type {weights[name].dtype}, the model's {own[name].dtype}" for name in own]
+    wrong = [text for name, text in zip(own, other, strict=True) if weights[name].dtype != own[name].dtype]
+    if wrong:
+        raise misfit(where, wrong)
+    model.load_state_dict(dict(weights))
+
+
+def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def refuse_misfit(own: Shapes, given: Shapes, where: Path) -> None:
+    wrong = [f"{name} is missing" for name in own.keys() - given.keys()]
+    wrong += [f"{name} is not in the model" for name in given.keys() - own.keys()]
+    wrong += [
+        f"{name} is {given[name]}, the model's {own[name]}" for name in own.keys() & given.keys() if own[name] != given[name]
+    ]
+    if wrong:
+        raise misfit(where, wrong)
+
+
+def misfit(where: Path, wrong: list[str]) -> CheckpointError:
+    return CheckpointError(f"the weights of {where} do not fit the model: {'; '.join(sorted(wrong)[:SHOWN])}")
+
+
+@contextmanager
+def limited_to(given: Shapes, where: Path) -> Iterator[None]:
+    """Build a model in this block that is to have the weights `given`; a much larger one is refused before it takes memory.
+
+    A config may ask for any number of layers of any size. Parameters are counted as they are registered, which is before they
+    are initialized: until then the system has not given them memory. A parameter that is tied or replaced counts again."""
+    thread = threading.get_ident()
+    numbers_left = SLACK * sum(math.prod(shape) for shape in given.values()) + SMALL
+    tensors_left = SLACK * len(given) + SMALL
+
+    def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal numbers_left, tensors_left
+        if threading.get_ident() == thread and parameter is not None:
+            numbers_left -= parameter.numel()
+            tensors_left -= 1
+            if numbers_left < 0 or tensors_left < 0:
+                raise too_small(given, where)
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # one tensor larger than the address space
+        raise too_small(given, where) from error
+    finally:
+        hook.remove()
+
+
+def too_small(given: Shapes, where: Path) -> CheckpointError:
+    numbers = sum(math.prod(shape) for shape in given.values())
+    return misfit(where, [f"they are {numbers:,} numbers in {len(given):,} tensors, and its config asks for more"])

@@ -1,0 +1,146 @@
+"""Logs of a run folder: torn lines are removed, damaged ones named, and a disk that is full costs no checkpoint."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workshop import heed, write_recipe
+
+from heedful.errors import CheckpointError
+from heedful.training.metrics_log import append_metrics, cut_metrics, read_metrics
+from heedful.training.update import Splits
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("logs")
+    assert heed("train", write_recipe(folder), "training.steps=2", "--run", folder / "run") == 0
+    return folder
+
+
+@pytest.fixture
+def run(workshop: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(workshop / "run", tmp_path / "run", symlinks=True))
+
+
+def test_a_torn_last_line_of_the_splits_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "splits.jsonl"
+    Splits(path).note(3, 2)
+    whole = path.read_text()
+    for torn in ("{", '{"ste', '{"step": 4, "parts": 2}'):
+        path.write_text(whole + torn)
+        assert Splits(path).parts == {3: 2}
+        assert path.read_text() == whole
+    path.write_text('{"ste')
+    assert Splits(path).parts == {}
+
+
+@pytest.mark.parametrize("line", ["[]", "{}", '{"step": "a", "parts": 2}', '{"step": 1, "parts": 0}', "[" * 9999, "\x00"])
+def test_a_damaged_line_of_the_splits_is_named(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "splits.jsonl"
+    path.write_text(f'{{"step": 3, "parts": 2}}\n{line}\n')
+    with pytest.raises(CheckpointError, match=r"splits\.jsonl line 2 is damaged"):
+        Splits(path)
+
+
+def test_a_torn_splits_file_does_not_block_a_resume(run: Path) -> None:
+    (run / "splits.jsonl").write_text('{"ste')
+    assert heed("train", run, "training.steps=3") == 0
+
+
+@pytest.mark.parametrize("line", ['{"step": "two"}', '{"step": null}', '{"step": [1]}', "[" * 9999, "\xff"])
+def test_a_record_without_a_number_for_its_step_is_removed(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    append_metrics(path, {"step": 1})
+    with path.open("ab") as file:
+        file.write(line.encode("latin-1") + b"\n")
+    cut_metrics(path, 5)
+    assert read_metrics(path) == [{"step": 1}]
+    assert path.read_text() == '{"step": 1}\n'
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "splits.jsonl", "README.md"])
+def test_a_folder_in_the_place_of_a_file_is_a_sentence(name: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run / name).unlink(missing_ok=True)
+    (run / name).mkdir()
+    (run / name / "something").touch()
+    assert heed("train", run, "training.steps=3") == 4
+    said = capsys.readouterr().err
+    assert name in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", ["run.json", "config.toml", "tokenizer.json", "README.md"])
+def test_a_full_disk_is_a_sentence_and_leaves_no_temporary_file(
+    name: str, workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = os.fsync
+
+    def full(descriptor: int) -> None:
+        if name in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    run = tmp_path / "run"
+    assert heed("train", workshop / "recipe.toml", "training.steps=2", "--run", run) == 4
+    said = capsys.readouterr().err
+    assert f"{name} cannot be written: No space left on device" in said and "Traceback" not in said
+    assert not list(run.rglob(".tmp-*"))
+    monkeypatch.setattr(os, "fsync", real)
+    assert heed("train", workshop / "recipe.toml", "training.steps=2", "--run", run) == 0
+
+
+def test_a_file_limit_at_the_metrics_stops_the_run_and_keeps_its_checkpoint(run: Path, workshop: Path) -> None:
+    """The log is the largest file here, so only it meets the limit."""
+    limit = 1 << 20
+    with (run / "metrics.jsonl").open("a") as file:
+        line = json.dumps({"step": 1, "note": "x" * 1000}) + "\n"
+        file.write(line * (limit // len(line)))
+    before = (run / "checkpoints" / "step-2" / "model.safetensors").read_bytes()
+    command = [sys.executable, "-m", "heedful", "train", str(run), "training.steps=6", "training.save_every=6"]
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited, timeout=120)
+    assert done.returncode == 4, done.stderr
+    assert "metrics.jsonl cannot be written: File too large" in done.stderr and "Traceback" not in done.stderr
+    assert (run / "checkpoints" / "step-2" / "model.safetensors").read_bytes() == before
+    assert not list(run.rglob(".tmp-*"))
+    whole = workshop / "whole"
+    options: list[Any] = ["training.steps=6", "training.save_every=6"]
+    assert heed("train", run, *options) == heed("train", workshop / "recipe.toml", *options, "--run", whole) == 0
+    theirs = (whole / "checkpoints" / "step-6" / "model.safetensors").read_bytes()
+    assert (run / "checkpoints" / "step-6" / "model.safetensors").read_bytes() == theirs
+
+
+def test_temporary_files_of_killed_processes_are_removed(run: Path) -> None:
+    (run / ".tmp-config.toml-1-abcd").touch()
+    (run / ".tmp-tokenizer.json-1-abcd").touch()
+    assert heed("train", run, "training.steps=3") == 0
+    assert not list(run.glob(".tmp-*"))
+
+
+def test_a_folder_name_that_is_not_utf8_is_refused_at_once(workshop: Path, tmp_path: Path) -> None:
+    command: list[str | bytes] = [
+        sys.executable,
+        "-m",
+        "heedful",
+        "train",
+        str(workshop / "recipe.toml"),
+        "--run",
+        os.fsencode(tmp_path) + b"/\xff",
+    ]
+    done = subprocess.run(command, capture_output=True, timeout=120)
+    assert done.returncode == 2, done.stderr
+    assert b"is not UTF-8" in done.stderr and b"Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,87 @@
+"""A checkpoint that verifies, but lacks something that training needs, is refused with a sentence."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from workshop import heed, write_recipe
+
+from heedful.training import checkpoint
+from heedful.training.saved_state import load_journey
+
+Damage = Callable[[dict[str, dict[str, torch.Tensor]], dict[str, Any]], object]
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("saved")
+    assert heed("train", write_recipe(folder), "training.steps=2", "training.average=ema", "--run", folder / "run") == 0
+    return folder
+
+
+def first(tensors: dict[str, torch.Tensor], ending: str) -> str:
+    return next(name for name in tensors if name.endswith(ending))
+
+
+DAMAGES: dict[str, tuple[Damage, str]] = {
+    "no journey": (lambda t, s: s.pop("journey"), "it has no journey"),
+    "an empty journey": (lambda t, s: s.update(journey={}), "journey.step is missing"),
+    "a journey that is a list": (lambda t, s: s.update(journey=[1]), "journey.step is missing"),
+    "a step that is a text": (lambda t, s: s["journey"].update(step="two"), "journey.step: "),
+    "another step": (lambda t, s: s["journey"].update(step=7), "journey.step is 7"),
+    "a negative cursor": (lambda t, s: s["journey"].update(cursor=-1), "journey.cursor is -1"),
+    "metrics that are a text": (lambda t, s: s.update(metrics="good"), "metrics: "),
+    "a guard with something else": (lambda t, s: s["journey"]["guard"].update(judge=1), "of its guard"),
+    "no optimizer": (lambda t, s: t.pop("optimiser"), "no tensors of 'optimiser'"),
+    "no model": (lambda t, s: t.pop("model"), "no tensors of 'model'"),
+    "no average": (lambda t, s: t.pop("average"), "no tensors of 'average'"),
+    "a weight less": (lambda t, s: t["model"].pop(first(t["model"], "weight")), "is missing"),
+    "a weight more": (lambda t, s: t["model"].update(more=torch.zeros(1)), "more is not in the model"),
+    "an average of another shape": (
+        lambda t, s: t["average"].update({first(t["average"], "bias"): torch.zeros(3)}),
+        "do not fit the model",
+    ),
+    "a weight of another type": (
+        lambda t, s: t["model"].update({first(t["model"], "bias"): t["model"][first(t["model"], "bias")].double()}),
+        "has type torch.float64",
+    ),
+    "a moment less": (lambda t, s: t["optimiser"].pop(first(t["optimiser"], ":exp_avg")), "has no exp_avg"),
+    "a moment of another shape": (
+        lambda t, s: t["optimiser"].update({first(t["optimiser"], ":exp_avg"): torch.zeros(3)}),
+        "the optimizer state of",
+    ),
+    "an unknown moment": (lambda t, s: t["optimiser"].update(nobody=torch.zeros(3)), "'nobody' is unknown"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_it_is_refused_with_a_sentence(name: str, workshop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = Path(shutil.copytree(workshop / "run", tmp_path / "run", symlinks=True))
+    folder = run / "checkpoints" / "step-2"
+    tensors, state = checkpoint.load(folder)
+    damage, sentence = DAMAGES[name]
+    damage(tensors, state)
+    shutil.rmtree(folder)
+    checkpoint.save(run / "checkpoints", 2, tensors, state)
+    capsys.readouterr()
+    assert heed("train", run, "training.steps=3") == 4
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_good_state_comes_back(workshop: Path) -> None:
+    journey = load_journey(workshop / "run" / "checkpoints" / "step-2")
+    assert journey.step == 2 and journey.tokens > 0 and journey.best
+
+
+def test_without_any_moments_the_optimizer_starts_anew(workshop: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(workshop / "run", tmp_path / "run", symlinks=True))
+    folder = run / "checkpoints" / "step-2"
+    tensors, state = checkpoint.load(folder)
+    shutil.rmtree(folder)
+    checkpoint.save(run / "checkpoints", 2, {**tensors, "optimiser": {}}, state)
+    assert heed("train", run, "training.steps=3") == 0
