@@ -118,6 +118,50 @@ def test_a_room_never_imports_what_it_must_not_know(room: str) -> None:
     assert wrong == []
 
 
+OPENS = {  # what opens, writes or removes a file; `storage` has a function for each
+    *("open", "read_text", "read_bytes", "write_text", "write_bytes", "memmap", "fromfile", "mkstemp", "rmtree", "fdopen"),
+    *("FileIO", "TemporaryFile", "NamedTemporaryFile", "savefig"),
+}
+MAY_OPEN = {
+    "heedful.exchange.standalone": "runs without heedful",
+    "heedful.cli.ending": "opens /dev/null in the place of a standard stream",
+}
+
+
+def files_opened(module: str) -> list[str]:
+    """The calls that open a file, except those of functions that were imported from `storage` or defined in the module."""
+    tree = tree_of(module)
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    stored = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("heedful.")
+        for alias in node.names
+    }
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if isinstance(node.func, ast.Name) and node.func.id in OPENS - own - stored:
+            found.append(f"{module}:{node.lineno} {node.func.id}")
+        elif ast.unparse(node) == "figure.savefig(content, format=form, dpi=DOTS)":
+            continue  # into memory
+        elif ast.unparse(node.func) in ("os.replace", "os.rename"):
+            found.append(f"{module}:{node.lineno} {ast.unparse(node.func)}")
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in OPENS and ast.unparse(node.func.value) != "self":
+            found.append(f"{module}:{node.lineno} {ast.unparse(node.func)}")
+    return found
+
+
+def test_only_storage_opens_files() -> None:
+    modules = [module for module in SOME if room_of(module) != "storage" and module not in MAY_OPEN]
+    assert [call for module in modules for call in files_opened(module)] == []
+
+
+def test_opening_a_file_is_found_in_the_source() -> None:
+    assert files_opened("heedful.exchange.standalone") and files_opened("heedful.storage.reading")
+
+
 def test_nobody_imports_the_front_of_the_package() -> None:
     """It names what stands above all rooms; only the command line may ask it something."""
     assert [module for module in SOME if "heedful" in imports(module) and room_of(module) != "cli"] == []

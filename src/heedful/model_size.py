@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from heedful.build import make_model
 from heedful.config import Run
 from heedful.errors import MemoryFull
+from heedful.storage.reading import read_bytes
 from heedful.training.optimisers import OptimiserConfig
 
 FEWEST_WORDS = 16  # a vocabulary is at least about as large as this, whatever the data is
@@ -80,7 +81,7 @@ def machine_memory() -> int:
     """Bytes of the machine, or of the container around this process."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        limit = CONTAINER_LIMIT.read_text(encoding="ascii").strip()
+        limit = read_bytes(CONTAINER_LIMIT).decode().strip()
     except OSError:
         return total
     return min(total, int(limit)) if limit.isdigit() else total

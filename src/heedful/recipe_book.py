@@ -13,6 +13,7 @@ from pathlib import Path
 
 from heedful.errors import ConfigError, nearest
 from heedful.settings.toml import parse_toml
+from heedful.storage.reading import read_bytes
 
 MEASURED = ("result", "machine", "minutes", "date", "options", "signature")  # options: what was added to the recipe
 FIELDS = ("purpose", *MEASURED)
@@ -56,7 +57,7 @@ def hides(name: str) -> bool:
 def header(path: Path) -> dict[str, str]:
     """ "# purpose: …" lines at the top of the file."""
     found = dict.fromkeys(FIELDS, "")
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in read_bytes(path).decode().splitlines():
         if not line.startswith("#"):
             break
         name, colon, text = line.lstrip("# ").partition(":")
@@ -67,5 +68,5 @@ def header(path: Path) -> dict[str, str]:
 
 def settings_digest(path: Path) -> str:
     """SHA-256 of what a recipe sets, comments aside: a result belongs to a recipe as long as this stays the same."""
-    settings = parse_toml(path.read_text(encoding="utf-8"))
+    settings = parse_toml(read_bytes(path).decode())
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

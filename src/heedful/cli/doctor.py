@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from heedful.data.encode import cache_folder
+from heedful.storage.writing import can_write
 from heedful.training.environment import describe
 
 
@@ -41,8 +41,4 @@ def writable(folder: Path) -> bool:
     """Whether a file can be made there, or in the nearest folder above that exists."""
     while not folder.is_dir():
         folder = folder.parent
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
+    return can_write(folder)

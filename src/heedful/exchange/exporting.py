@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -26,14 +25,16 @@ from torch import nn
 
 from heedful import build
 from heedful.data.splits import splits_of
-from heedful.errors import CheckpointError, ConfigError, lookup
-from heedful.exchange import standalone
+from heedful.errors import ConfigError, lookup
 from heedful.exchange.onnx_graphs import write_graphs
 from heedful.exchange.onnx_model import OnnxModel
 from heedful.exchange.parity import Parity, compare
 from heedful.schema import plain
 from heedful.search import SearchConfig
+from heedful.storage.reading import read_package_text
+from heedful.storage.writing import new_folder, write_text
 from heedful.text.tokenizer import Tokenizer
+from heedful.training.run_folder import refuse_name
 
 SEARCHED_BY = ("penalty", "length_penalty", "min_length", "max_length", "max_extra")
 ELSEWHERE = "sentencepiece"  # the kind of vocabulary that the library does not read
@@ -66,6 +67,7 @@ def export(
 ) -> Exported:
     """Write a folder `out`; compared on so many validation sentences. say: what to do with a word on how far it is."""
     kind, folder = lookup(form, FORMS, "form"), Path(out)
+    refuse_name(folder)
     if folder.exists():
         raise ConfigError(f"{folder} exists already", hint="give the export a folder of its own with --out")
     translator = build.load_translator(Path(run), which, "cpu")
@@ -73,20 +75,13 @@ def export(
     data, search, threads = translator.run.data, translator.run.search, torch.get_num_threads()
     examples = build.examples_of(splits_of(data).valid, data.max_ratio)
     sources, targets = list(examples.sources[:sentences]), list(examples.references[:sentences])
-    unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
-    try:
-        unfinished.mkdir(parents=True)
+    with new_folder(folder) as unfinished:
         say(f"writing {translator.run.model.family} {translator.checkpoint} as {form}")
         kind.write(model, unfinished)
         say(f"comparing both on {len(sources)} validation sentences")
         exported = kind.run(unfinished, threads=threads, longest=model.longest)
         found = compare(translator.system, exported, sources, targets, search, threads)
         tell(unfinished, translator, form, found)
-        unfinished.replace(folder)
-    except OSError as error:
-        raise CheckpointError(f"cannot write the export to {folder}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
     return Exported(folder, form, files, (translator.checkpoint / "model.safetensors").stat().st_size, found)
 
@@ -112,12 +107,11 @@ def tell(folder: Path, translator: build.Translator, form: str, found: Parity) -
         "search": searched(translator.run.search),
         "parity": found._asdict(),
     }
-    (folder / "export.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(folder / "export.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
     readable = all(tokenizer.kind != ELSEWHERE for tokenizer in sides.values())
     if readable:
-        source = Path(standalone.__file__).read_text(encoding="utf-8")
-        (folder / "translate.py").write_text(source, encoding="utf-8")
-    (folder / "README.md").write_text(card(facts, translator.run.model.family, found, readable), encoding="utf-8")
+        write_text(folder / "translate.py", read_package_text("heedful.exchange", "standalone.py"))
+    write_text(folder / "README.md", card(facts, translator.run.model.family, found, readable))
 
 
 def specials_of(tokenizer: Tokenizer) -> dict[str, int]:

@@ -6,6 +6,7 @@ are used where they are installed; a character that no font knows is written as 
 
 from __future__ import annotations
 
+import io
 import logging
 from contextlib import suppress
 from functools import cache
@@ -15,6 +16,7 @@ from typing import Any
 from heedful.errors import ConfigError
 from heedful.inspection.sketch import Cells, Curve, Label, Line, Sketch, colour
 from heedful.inspection.svg import as_svg
+from heedful.storage.writing import output_bytes
 
 DOTS = 160  # in an inch; a pixel of a sketch is 1/96 of an inch
 FAMILIES = (
@@ -29,17 +31,12 @@ def save(sketch: Sketch, path: Path) -> None:
     """In the form that the name says."""
     if path.suffix.lower() not in FORMS:
         raise ConfigError(f"--picture: given {path.name!r}, expected a name that ends in one of: {', '.join(FORMS)}")
-    try:
-        if path.suffix.lower() == ".svg":
-            path.write_text(as_svg(sketch), encoding="utf-8")
-        else:
-            plot(sketch, path)
-    except OSError as error:
-        sentence = f"--picture: {path} cannot be written: {error.strerror}"
-        raise ConfigError(sentence, hint="name a file in a folder that exists") from error
+    form = path.suffix.lower()
+    with output_bytes(path) as file:
+        file.write(as_svg(sketch).encode() if form == ".svg" else plot(sketch, form[1:]))
 
 
-def plot(sketch: Sketch, path: Path) -> None:
+def plot(sketch: Sketch, form: str) -> bytes:
     matplotlib = plotting()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -59,7 +56,9 @@ def plot(sketch: Sketch, path: Path) -> None:
                 axes.plot(*zip(*mark.points, strict=True), color=mark.colour, linewidth=0.75 * mark.width)
             else:
                 bend(axes, mark)
-        figure.savefig(path, format=path.suffix[1:].lower(), dpi=DOTS)
+        content = io.BytesIO()
+        figure.savefig(content, format=form, dpi=DOTS)
+        return content.getvalue()
 
 
 def plotting() -> Any:

@@ -16,6 +16,7 @@ from pathlib import Path
 from heedful.errors import ConfigError, nearest
 from heedful.schema import Problem, written
 from heedful.settings.toml import MAX_DEPTH, TomlError, TooDeep, key_lines, parse_toml, split_key, write_key
+from heedful.storage.reading import read_bytes
 
 Parts = tuple[str, ...]  # a dotted path, split
 
@@ -80,7 +81,7 @@ def read_given(path: Path | None, overrides: Sequence[str], origin: str) -> tupl
 
 def read_file(path: Path) -> Given:
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig")
     except FileNotFoundError:
         close = nearest(path.name, [file.name for file in path.parent.glob("*.toml")])
         hint = f"did you mean {str(path.with_name(close))!r}?" if close else None

@@ -21,6 +21,7 @@ from heedful.inspection.markup import escape
 from heedful.inspection.report import Numbers, Section, write_page
 from heedful.inspection.weighing import entropy
 from heedful.search import SearchConfig
+from heedful.storage.writing import output_bytes
 from heedful.studies.tracing import Trace, Views, look_at, read_alone, views_of
 from heedful.tasks.translating import System
 
@@ -82,11 +83,8 @@ class Page(NamedTuple):
 
 
 def written(path: Path, content: bytes) -> Path:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        sentence = f"{path} cannot be written: {error.strerror}"
-        raise ConfigError(sentence, hint="name a file in a folder that exists") from error
+    with output_bytes(path) as file:
+        file.write(content)
     return path
 
 

@@ -13,18 +13,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as as_safetensors
 
 from heedful.data.json_text import parse_json
 from heedful.errors import ConfigError, DataError
 from heedful.storage.reading import read_lines, unreadable
-from heedful.storage.writing import temporary_beside
+from heedful.storage.writing import output_bytes
 from heedful.vectors.table import Vectors
 
 Kind = TypeVar("Kind")
@@ -47,28 +47,22 @@ def kind_of(path: Path, kinds: Mapping[str, Kind]) -> Kind:
 def save_vectors(vectors: Vectors, path: Path) -> None:
     """Whole or not at all."""
     write = kind_of(path, WRITERS)
-    temporary = temporary_beside(path)
-    try:
-        write(temporary, vectors)
-        temporary.replace(path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with output_bytes(path) as file:
+        write(file, vectors)
 
 
-def write_text(path: Path, vectors: Vectors) -> None:
+def write_text(file: BinaryIO, vectors: Vectors) -> None:
     odd = next((word for word in vectors.words if not word or " " in word or "\n" in word), None)
     if odd is not None:
         raise DataError(f"the word {odd!r} cannot stand in a text of vectors", hint="write to a name that ends in .safetensors")
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(f"{len(vectors.words)} {vectors.dim}\n")
-        for word, row in zip(vectors.words, vectors.values, strict=True):
-            file.write(f"{word} {' '.join(f'{value:.9g}' for value in row.tolist())}\n")
+    file.write(f"{len(vectors.words)} {vectors.dim}\n".encode())
+    for word, row in zip(vectors.words, vectors.values, strict=True):
+        file.write(f"{word} {' '.join(f'{value:.9g}' for value in row.tolist())}\n".encode())
 
 
-def write_safetensors(path: Path, vectors: Vectors) -> None:
-    save_file({"vectors": vectors.values.contiguous()}, path, {"words": json.dumps(list(vectors.words), ensure_ascii=False)})
+def write_safetensors(file: BinaryIO, vectors: Vectors) -> None:
+    words = json.dumps(list(vectors.words), ensure_ascii=False)
+    file.write(as_safetensors({"vectors": vectors.values.contiguous()}, {"words": words}))
 
 
 def load_vectors(path: Path) -> Vectors:
@@ -119,7 +113,7 @@ def read_safetensors(path: Path) -> Vectors:
     return Vectors(words, values)
 
 
-WRITERS: dict[str, Callable[[Path, Vectors], None]] = {
+WRITERS: dict[str, Callable[[BinaryIO, Vectors], None]] = {
     ".txt": write_text,
     ".vec": write_text,
     ".safetensors": write_safetensors,

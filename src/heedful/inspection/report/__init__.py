@@ -15,7 +15,6 @@ import math
 import re
 import zlib
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from heedful.inspection.markup import escape
 from heedful.inspection.report.blocks import Block, as_html
+from heedful.storage.reading import read_package_text
 
 EXACT = 100_000  # weights that are kept as float32
 LEVEL = 9
@@ -104,4 +104,4 @@ def filled(template: str, parts: dict[str, str]) -> str:
 
 
 def asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return read_package_text(__name__, name)
