@@ -146,10 +146,10 @@ def files_opened(module: str) -> list[str]:
             found.append(f"{module}:{node.lineno} {node.func.id}")
         elif ast.unparse(node) == "figure.savefig(content, format=form, dpi=DOTS)":
             continue  # into memory
-        elif ast.unparse(node.func) in ("os.replace", "os.rename"):
-            found.append(f"{module}:{node.lineno} {ast.unparse(node.func)}")
-        elif isinstance(node.func, ast.Attribute) and node.func.attr in OPENS and ast.unparse(node.func.value) != "self":
-            found.append(f"{module}:{node.lineno} {ast.unparse(node.func)}")
+        elif isinstance(node.func, ast.Attribute):
+            name = ast.unparse(node.func)
+            if name in ("os.replace", "os.rename") or (node.func.attr in OPENS and not name.startswith("self.")):
+                found.append(f"{module}:{node.lineno} {name}")
     return found
 
 

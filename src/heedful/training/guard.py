@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
-from pydantic import NonNegativeInt, PositiveFloat, ValidationError
+from pydantic import Field, ValidationError
 from torch import Tensor
 
 from heedful.errors import CheckpointError, DivergedError
-from heedful.schema import Config
+from heedful.schema import Config, ZeroOrCount
 
 WINDOW = 100  # updates
 GROWTH = 2000  # good updates after which the scale doubles
@@ -79,6 +80,6 @@ class Guard:
 class Noted(Config):
     """What a checkpoint holds of a guard."""
 
-    scale: PositiveFloat
-    good: NonNegativeInt
-    bad: list[NonNegativeInt]
+    scale: Annotated[float, Field(gt=0.0, le=2.0**127)]
+    good: ZeroOrCount
+    bad: list[ZeroOrCount]

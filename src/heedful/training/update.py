@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import torch
-from pydantic import Field, NonNegativeInt, ValidationError
+from pydantic import Field, ValidationError
 from torch import Tensor, nn
 
 from heedful.errors import CheckpointError
 from heedful.nn.losses import Loss
-from heedful.schema import Config
+from heedful.schema import Config, ZeroOrCount
 from heedful.storage.writing import replace_text
 from heedful.training.config import TrainingConfig
 from heedful.training.guard import Guard
@@ -49,7 +49,7 @@ class Splits:
 
 
 class Split(Config):
-    step: NonNegativeInt
+    step: ZeroOrCount
     parts: Annotated[int, Field(ge=1, le=MOST_PARTS)]
 
 
