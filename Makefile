@@ -21,7 +21,7 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses 2
+	$(BIN)/pytest --numprocesses 2 -m "not browser"
 
 # Reports in a real browser: Debian's Chromium, which is installed first where that is allowed.
 test-browser: $(STAMP)

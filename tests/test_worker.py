@@ -6,18 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import heedful
+from heedful.build import make_model
 from heedful.config import read_run
 from heedful.errors import ConfigError
 from heedful.recipe_book import find_recipe
+from heedful.tasks.translating import System
+from heedful.text.learning import train_tokenizer
+from heedful.text.tokenizer import TokenizerConfig
 from heedful.worker import Worker
 
 
 @pytest.fixture
 def worker() -> Worker:
-    system: Any = None  # its search is all that is asked for
-    return Worker(read_run(find_recipe("demo")).config, system, Path("runs/demo/checkpoints/step-1"))
+    config = read_run(find_recipe("demo"), ["model.dim=16", "model.heads=2"]).config
+    tokenizer = train_tokenizer(TokenizerConfig(kind="characters"), ["ab"])
+    models: list[Any] = [make_model(config, len(tokenizer), len(tokenizer))]
+    system = System(models, tokenizer, tokenizer, torch.device("cpu"), max_length=8)
+    return Worker(config, system, Path("runs/demo/checkpoints/step-1"))
 
 
 def test_a_wrong_keyword_argument_is_called_an_argument(worker: Worker) -> None:

@@ -73,8 +73,9 @@ def _choose(
     top = tl.where(top == nothing, 0.0, top)
     normalise = top + tl.log(tl.sum(parts * tl.exp(best - top[:, None]), 1))
     so_far = tl.load(scores + rows, mask=k < BEAM, other=nothing)  # (BEAMS,)
-    broken = tl.max(((so_far > nothing) & ((tl.abs(normalise) < float("inf")) == 0)).to(tl.int32), 0)  # logits not finite
-    before = so_far - tl.where(k < BEAM, normalise, 0.0)
+    finite = (tl.abs(normalise) < float("inf")) & (k < BEAM)
+    broken = tl.max(((so_far > nothing) & (finite == 0)).to(tl.int32), 0)  # logits of a living row are not finite
+    before = tl.where(finite, so_far - normalise, nothing)
 
     said = tl.load(count + source)
     must_end = said >= tl.load(limits + source) - 1
@@ -86,7 +87,8 @@ def _choose(
     is_end = (first + at == end)[None, :]
     ends = tl.where((is_end & may_end) | ((is_end == 0) & (must_end == 0)), ends, nothing)
     left = tl.where((j == end // BLOCK)[None, :], tl.max(ends, 1)[:, None], tl.where(must_end, nothing, best))
-    reach = tl.reshape(tl.where(broken != 0, nothing, left + before[:, None]), [BEAMS * BLOCKS])
+    lives = (before > nothing) & (broken == 0)  # whatever else a row holds must not be added: it may be NaN
+    reach = tl.reshape(tl.where(lives[:, None], left + before[:, None], nothing), [BEAMS * BLOCKS])
 
     member = tl.arange(0, BEAMS * BLOCKS)
     from_row, from_block = tl.zeros((BEAMS,), tl.int32), tl.zeros((BEAMS,), tl.int32)
