@@ -6,7 +6,7 @@
 The threads of OpenMP wait for each other at the end of every parallel loop. By default they spin; with more processes than
 cores, they spin while the thread they wait for has no core. What `heedful` sets (`default`) is compared with libgomp's own
 behavior (`spin-300000`) and with other settings. All figures are wall seconds of whole commands, start-up included; settings
-take turns, and the median over the repeats counts. Results do not depend on the setting: the number of threads is the same.
+take turns, and the median over the repeats counts; side by side only `default` is repeated, others can take minutes. Results do not depend on the setting: the number of threads is the same.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from peers.machine import about_here
 SETTINGS: dict[str, dict[str, str]] = {
     "spin-300000": {"GOMP_SPINCOUNT": "300000"},  # what libgomp does if nothing is set
     "default": {},  # what heedful sets
+    "spin-30": {"GOMP_SPINCOUNT": "30"},
+    "spin-300": {"GOMP_SPINCOUNT": "300"},
     "passive": {"OMP_WAIT_POLICY": "passive"},
     "spin-100": {"GOMP_SPINCOUNT": "100"},
     "spin-1000": {"GOMP_SPINCOUNT": "1000"},
@@ -83,16 +85,18 @@ def together(commands: Sequence[list[str]], setting: dict[str, str]) -> list[flo
     return [seconds[number] for number in range(len(processes))]
 
 
-def measure(bench: Bench, settings: Sequence[str], repeats: int) -> dict[str, Any]:
+def measure(bench: Bench, works: Sequence[str], settings: Sequence[str], repeats: int) -> dict[str, Any]:
     found: dict[str, dict[str, dict[str, list[float]]]] = {
-        work: {setting: {"alone": [], "side_by_side": []} for setting in settings} for work in ("train", "translate")
+        work: {setting: {"alone": [], "side_by_side": []} for setting in settings} for work in works
     }
-    for _ in range(repeats):
-        for work, command in (("train", bench.train), ("translate", bench.translate)):
+    for round_number in range(repeats):
+        for work in works:
+            command = {"train": bench.train, "translate": bench.translate}[work]
             for setting in settings:
                 into = found[work][setting]
                 into["alone"] += together([command()], SETTINGS[setting])
-                into["side_by_side"] += together([command() for _ in range(BESIDE)], SETTINGS[setting])
+                if round_number == 0 or setting == "default":
+                    into["side_by_side"] += together([command() for _ in range(BESIDE)], SETTINGS[setting])
                 alone, beside = (statistics.median(into[name]) for name in ("alone", "side_by_side"))
                 print(f"{work:10} {setting:12} alone {alone:6.1f} s, {BESIDE} side by side {beside:6.1f} s", flush=True)
     return {
@@ -115,13 +119,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--work", default="train,translate", help="train, translate or both")
     parser.add_argument("--settings", default="spin-300000,default", help=", ".join(SETTINGS))
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "busy.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), options.steps, options.sentences)
         bench.prepare()
-        found = measure(bench, options.settings.split(","), options.repeats)
+        found = measure(bench, options.work.split(","), options.settings.split(","), options.repeats)
     about = {"steps": options.steps, "sentences": options.sentences, "processes": BESIDE, "cores": os.cpu_count()}
     options.output.write_text(json.dumps(about_here() | about | found, indent=1) + "\n")
 
