@@ -6,7 +6,8 @@
 The threads of OpenMP wait for each other at the end of every parallel loop. By default they spin; with more processes than
 cores, they spin while the thread they wait for has no core. What `heedful` sets (`default`) is compared with libgomp's own
 behavior (`spin-300000`) and with other settings. All figures are wall seconds of whole commands, start-up included; settings
-take turns, and the median over the repeats counts; side by side only `default` is repeated, others can take minutes. Results do not depend on the setting: the number of threads is the same.
+take turns, and the median over the repeats counts; side by side only `default` is repeated, since others can take minutes.
+Results do not depend on the setting: the number of threads is the same.
 """
 
 from __future__ import annotations

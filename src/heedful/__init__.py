@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from heedful.tasks.translating import translate
 
 # Threads of OpenMP spin while they wait for each other. With other processes on the same cores they spin while the thread
-# that they wait for has no core, which makes everything several times slower. The setting is read when torch is loaded.
+# that they wait for has no core, which makes everything several times slower; without any spinning a process alone is a
+# little slower. So they spin briefly. The setting is read when torch is loaded.
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 if "torch" not in sys.modules and not any(name in os.environ for name in WAITING):
-    os.environ["OMP_WAIT_POLICY"] = "passive"
+    os.environ["GOMP_SPINCOUNT"] = "300"
 
 HOMES = {
     "HeedfulError": "heedful.errors",
