@@ -40,3 +40,7 @@ def test_every_verb_and_recipe_that_the_readme_names_is_there() -> None:
     named = set(re.findall(r"^heed (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE))
     assert named and named <= verbs
     assert "multi30k-en-de" in all_recipes()
+
+
+def test_the_public_names_are_listed_for_completion() -> None:
+    assert dir(heedful) == sorted(heedful.__all__)

@@ -64,6 +64,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name not in HOMES:
         raise AttributeError(f"module 'heedful' has no attribute {name!r}; it has: {', '.join(__all__)}")

@@ -19,7 +19,7 @@ from heedful.models.transformer import TransformerConfig
 from heedful.schema import Config, Problem, Seed, Untagged, blamed, plain, refuse, unused
 from heedful.search import SearchConfig
 from heedful.settings import MISSING, Settings, difference, read_settings
-from heedful.settings.given import OVERRIDE
+from heedful.settings.given import OVERRIDE, refuse_repeats
 from heedful.settings.toml import write_toml
 from heedful.tasks import TaskConfig
 from heedful.tasks.guiding import guide_misfits
@@ -79,6 +79,7 @@ class Run(Config):
 
 
 def read_run(path: Path | None, overrides: Sequence[str] = (), *, origin: str = OVERRIDE) -> Settings[Run]:
+    refuse_repeats(overrides, origin)
     return read_settings(Run, path, overrides, origin=origin)
 
 

@@ -46,6 +46,8 @@ def find_recipe(name: str) -> Path:
 
 def file_of(name: str) -> Path | None:
     """The recipe file at this path, or the config of the run folder there."""
+    if Path(name).exists() and not Path(name).is_file() and not Path(name).is_dir():
+        raise ConfigError(f"{name} is a pipe or a device; expected a recipe file", hint="save the recipe to a file first")
     return next((path for path in (Path(name), Path(name) / "config.toml") if path.is_file()), None)
 
 

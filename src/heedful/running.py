@@ -93,7 +93,10 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
         refuse_changes(stored, build.with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
         done = finished(config, folder)
         if done is not None:
-            why = f"; training.minutes={config.training.minutes:g} are over" if done.step < config.training.steps else ""
+            why = ""
+            if done.step < config.training.steps:
+                over = f"training.minutes={config.training.minutes:g} are over" if config.training.minutes else ""
+                why = f"; {over or f'nothing improved for training.patience={config.training.patience} validations'}"
             console.print(f"{folder} is finished: {done.step} steps{why}", markup=False, soft_wrap=True)
             return done
     else:

@@ -20,7 +20,7 @@ from heedful.schema import plain
 from heedful.search import SearchConfig
 from heedful.search.hypothesis import OPTIONS_OF
 from heedful.settings import read_settings
-from heedful.settings.given import ARGUMENT, OVERRIDE
+from heedful.settings.given import ARGUMENT, OVERRIDE, refuse_repeats
 from heedful.settings.toml import write_value
 from heedful.tasks.translating import System
 
@@ -64,6 +64,7 @@ class Worker:
     def search(self, changes: Sequence[str] = (), *, origin: str = OVERRIDE) -> SearchConfig:
         """The run's search with some options changed ("beam=5"); another method begins with its own defaults.
         An option that only another method has asks for that method."""
+        refuse_repeats(changes, origin)
         given = dict(change.split("=", 1) for change in changes if "=" in change)
         own = plain(self.run.search)
         meant = [method for method, names in OPTIONS_OF.items() if any(name in given for name in names)]

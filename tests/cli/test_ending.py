@@ -25,6 +25,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     ("command", "code", "message"),
     [
         ("heed data list | true", 0, ""),
+        ("heed --help | true", 0, ""),
         ("heed config show demo | head -1", 0, ""),
         ("heed data list >/dev/full", 4, "error: standard output cannot be written: No space left on device"),
         ("heed data list >&-", 4, "error: standard output cannot be written: Bad file descriptor"),
@@ -79,3 +80,15 @@ def test_a_signal_ends_any_command_with_a_message_and_75(number: signal.Signals)
     assert process.returncode == 75
     assert messages.startswith("stopped: interrupted")
     assert "Traceback" not in messages
+
+
+def test_a_second_signal_right_after_the_first_changes_nothing() -> None:
+    """`timeout` signals the process and its group."""
+    process = subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.002)
+    _, messages = process.communicate(timeout=20)
+    assert process.returncode == 75
+    assert messages == "stopped: interrupted\n"

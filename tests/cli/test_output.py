@@ -9,7 +9,7 @@ from workshop import heed
 
 from heedful import errors
 from heedful.cli.ending import memory_full
-from heedful.cli.output import table
+from heedful.cli.output import put, table
 
 
 def test_a_wide_table_is_wrapped_without_cutting_words() -> None:
@@ -63,3 +63,8 @@ def test_search_options_are_found_from_the_help(capsys: pytest.CaptureFixture[st
     assert heed("config", "show", "search") == 0
     shown = capsys.readouterr().out
     assert all(f"{name} = " in shown for name in ("beam", "length_penalty", "temperature", "top_k", "no_repeat"))
+
+
+def test_json_has_no_number_that_is_not_finite(capsys: pytest.CaptureFixture[str]) -> None:
+    put({"a": float("inf"), "b": [float("nan"), 1.5], "c": {"d": -float("inf")}})
+    assert capsys.readouterr().out == '{"a": null, "b": [null, 1.5], "c": {"d": null}}\n'

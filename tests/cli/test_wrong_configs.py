@@ -135,3 +135,8 @@ def test_a_problem_in_the_file_names_its_line(tmp_path: Path, capsys: pytest.Cap
     assert heed("train", recipe) == 2
     line = len(recipe.read_text().splitlines())
     assert capsys.readouterr().err == f"error: {recipe}:{line}: training.clipp: unknown key\n\nhint: did you mean 'clip'?\n"
+
+
+def test_one_option_with_two_values_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("config", "show", "demo", "model.dim=32", "model.dim=64") == 2
+    assert "command line: model.dim is given twice, as 32 and 64" in capsys.readouterr().err

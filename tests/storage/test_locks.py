@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,3 +16,17 @@ def test_a_second_holder_is_refused_or_waits_and_is_told_who_holds_it(tmp_path: 
         raise AssertionError("two holders")
     with locked(tmp_path / "lock", wait=True):
         pass
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe"])
+def test_a_lock_that_is_not_a_plain_file_is_refused_and_nothing_outside_is_written(tmp_path: Path, kind: str) -> None:
+    outside, path = tmp_path / "outside", tmp_path / "lock"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(outside)
+    if kind == "link":
+        outside.write_text("precious")
+    with pytest.raises(OSError), locked(path, wait=False):
+        raise AssertionError("the block must not run")
+    assert not outside.exists() if kind != "link" else outside.read_text() == "precious"

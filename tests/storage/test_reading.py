@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from heedful.errors import DataError
 from heedful.storage import reading
-from heedful.storage.reading import read_lines, reads_twice
+from heedful.storage.reading import convert_command, read_bytes, read_lines, reads_twice, sha256_of
 
 PIECES = st.lists(st.sampled_from([b"a", b"\xc3\xa9", b"\n", b"\r", b"\x85", b"\xe2\x80\xa8", b"\x0c", b"\0\0", b"\xff"]))
 
@@ -21,6 +21,7 @@ PIECES = st.lists(st.sampled_from([b"a", b"\xc3\xa9", b"\n", b"\r", b"\x85", b"\
 def test_lines_are_cut_at_newlines_only(tmp_path_factory: pytest.TempPathFactory, content: bytes, packed: bool) -> None:
     path = tmp_path_factory.mktemp("lines") / ("text.gz" if packed else "text")
     path.write_bytes(gzip.compress(content) if packed else content)
+    assume(content.endswith(b"\n") or content.split(b"\n")[0].rstrip(b"\r").count(b"\r") < 2)  # that is refused
     if not content:
         with pytest.raises(DataError, match="is empty"):
             list(read_lines(path))
@@ -165,3 +166,41 @@ def test_only_a_regular_file_reads_twice(tmp_path: Path) -> None:
     assert reads_twice(tmp_path / "file")
     assert not reads_twice(tmp_path / "fifo")
     assert not reads_twice(Path("-"))
+
+
+def test_gzip_inside_gzip_is_named(tmp_path: Path) -> None:
+    (tmp_path / "text.gz").write_bytes(gzip.compress(gzip.compress(b"one\n")))
+    with pytest.raises(DataError, match="gzip inside gzip"):
+        list(read_lines(tmp_path / "text.gz"))
+
+
+def test_a_file_with_carriage_returns_alone_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes(b"one\rtwo\rthree\r")
+    with pytest.raises(DataError, match="ends its lines with carriage returns"):
+        list(read_lines(tmp_path / "text"))
+    (tmp_path / "text").write_bytes(b"one\rtwo\rthree\n")  # inside a line they are text
+    assert list(read_lines(tmp_path / "text")) == [b"one\rtwo\rthree"]
+
+
+@pytest.mark.parametrize(
+    ("place", "command"),
+    [
+        ("a.txt", "iconv -f UTF-16 -t UTF-8 a.txt > a.txt.utf8"),
+        ("a.txt.gz", "zcat a.txt.gz | iconv -f UTF-16 -t UTF-8 | gzip > a.txt.utf8.gz"),
+        ("standard input", "pipe it through iconv -f UTF-16 -t UTF-8"),
+    ],
+)
+def test_the_command_that_converts_fits_where_the_text_comes_from(place: str, command: str) -> None:
+    assert convert_command(place, "UTF-16") == command
+
+
+def test_a_whole_file_must_be_a_plain_one_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero")):
+        for read in (read_bytes, sha256_of):
+            with pytest.raises(OSError, match="not a plain file"):
+                read(path)
+    monkeypatch.setattr(reading, "MAX_FILE", 10)
+    (tmp_path / "large").write_bytes(bytes(11))
+    with pytest.raises(OSError, match="more than"):
+        read_bytes(tmp_path / "large")

@@ -114,3 +114,13 @@ def test_leftovers_of_killed_processes_are_cleared(tmp_path: Path) -> None:
     (tmp_path / "config.toml").touch()
     clear_temporary(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_an_output_does_not_overwrite_a_file_of_a_run(tmp_path: Path) -> None:
+    for name in ("run.json", "config.toml"):
+        (tmp_path / name).write_text("kept")
+    with pytest.raises(ConfigError, match="is a file of a run folder"), output_file(tmp_path / "config.toml"):
+        raise AssertionError("the block must not run")
+    with output_file(tmp_path / "new.txt") as file:
+        file.write("text")
+    assert (tmp_path / "config.toml").read_text() == "kept"

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from heedful.errors import CheckpointError
+from heedful.training import facts
 from heedful.training.checkpoint import load, save
 from heedful.training.facts import FORMAT
 from heedful.training.run_folder import RunFolder, lock, read_facts, write_facts
@@ -140,3 +141,17 @@ def test_facts_that_are_missing_damaged_or_newer_are_refused(tmp_path: Path) -> 
     with pytest.raises(CheckpointError, match=f"has format {FORMAT + 1}") as caught:
         read_facts(tmp_path)
     assert caught.value.hint == "read it with a newer version of heedful"
+
+
+def test_a_run_whose_listed_files_do_not_fit_its_fingerprint_is_refused(tmp_path: Path) -> None:
+    """Even if run.json was sealed again: checkpoints store the fingerprint, so it must be that of the files."""
+    (tmp_path / "config.toml").write_text("a = 1\n")
+    (tmp_path / "tokenizer.json").write_text("{}")
+    facts.write_facts(tmp_path, {"data": {"train": "0"}, "environment": {}})
+    facts.bind(tmp_path)
+    known = facts.read_facts(tmp_path)
+    facts.replace_config(tmp_path, "a = 2\n")  # the supported way leaves the fingerprint as it is
+    assert facts.read_facts(tmp_path)["fingerprint"] == known["fingerprint"]
+    facts.write_facts(tmp_path, known | {"data": {"train": "1"}})
+    with pytest.raises(CheckpointError, match="its fingerprint is not that of the files it lists"):
+        facts.read_facts(tmp_path)

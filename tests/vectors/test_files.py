@@ -38,8 +38,8 @@ def test_text_is_read_gzipped_without_its_first_line_and_with_spaces_at_line_end
     [
         ("2 3\na 1 2 3\n", "holds 1 vectors; expected 2, as its first line says"),
         ("2 3\na 1 2 3\nb 1 2\n", "line 3 has 2 numbers; expected 3"),
-        ("a 1 2 3\nb 1 2 x\n", "line 2 is not a word and its numbers, one space apart: b'b 1 2 x'"),
-        ("a\n", "line 1 is not a word and its numbers, one space apart: b'a'"),
+        ("a 1 2 3\nb 1 2 x\n", "line 2 is not a word and its finite numbers, one space apart: b'b 1 2 x'"),
+        ("a\n", "line 1 is not a word and its finite numbers, one space apart: b'a'"),
         ("0 3\n", "holds 0 vectors; expected 0"),
     ],
 )

@@ -54,12 +54,14 @@ def check(
     header: Annotated[bool, typer.Option("--header", help="The first line of each file names its columns.")] = False,
     json: Json = False,
 ) -> None:
-    """Look for unequal line counts, bad UTF-8, empty sides, absurd lengths, duplicates and leaks.
+    """Check files of sentence pairs: unequal line counts, bad UTF-8, empty sides, absurd lengths, duplicates and leaks.
 
     Ends with exit code 3 if training would refuse the files."""
     from heedful.data.check import Rules, check_corpora
     from heedful.data.splits import MAX_UNUSABLE, splits_of_files
+    from heedful.data.texts import refuse_two_readers
 
+    refuse_two_readers(map(Path, files))
     report = check_corpora(splits_of_files(files, header=header), Rules(strict=strict))
     refusal = report.refusal(MAX_UNUSABLE)
     if json:

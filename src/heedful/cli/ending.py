@@ -12,19 +12,21 @@ from __future__ import annotations
 import errno
 import io
 import json
+import logging
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from types import FrameType
-from typing import NoReturn
 
 from heedful.errors import HeedfulError, Interrupted, MemoryFull, WriteError
 from heedful.storage.terminal import printable, silence
 from heedful.storage.writing import not_written
 
-ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # SIGINT raises KeyboardInterrupt already
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+TOGETHER = 1.0  # seconds: shells and `timeout` signal a process and its group, which arrives as two signals
 
 
 def run_command(command: Callable[[], int], arguments: list[str]) -> int:
@@ -45,15 +47,32 @@ def run_command(command: Callable[[], int], arguments: list[str]) -> int:
 def prepare_process() -> None:
     """What a process does before its command: standard streams and signals."""
     open_streams()
+    logging.basicConfig(handlers=[Messages()], format="%(message)s")
+    interrupt = interrupt_handler()
     for number in ENDING_SIGNALS:
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP, and so do we
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP, and so do we
             signal.signal(number, interrupt)
 
 
-def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """The first signal lets the command clean up; a second one ends it at once."""
-    signal.signal(number, signal.SIG_DFL)
-    raise Interrupted(f"interrupted by {signal.Signals(number).name}", hint="run the same command again")
+class Messages(logging.Handler):
+    """Warnings that the package logs, as messages of the command."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print_message(self.format(record))
+
+
+def interrupt_handler() -> Callable[[int, FrameType | None], None]:
+    """A handler whose first signal lets the command clean up; a later one ends the process at once."""
+    first: list[float] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if not first:
+            first.append(time.monotonic())
+            raise KeyboardInterrupt
+        if time.monotonic() - first[0] > TOGETHER:
+            os._exit(Interrupted.exit_code)
+
+    return interrupt
 
 
 def open_streams() -> None:
@@ -78,6 +97,8 @@ def open_streams() -> None:
 def report(error: BaseException, arguments: list[str]) -> int:
     """The message of an error, on stderr and for --json on stdout too; returns the exit code."""
     if isinstance(error, SystemExit):
+        if isinstance(error.__context__, BrokenPipeError):  # rich ends the process when the reader of the help has left
+            return 0
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     if isinstance(error, HeedfulError):
         return complain(str(error.args[0]), error.hint, error.exit_code, arguments)

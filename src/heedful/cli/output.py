@@ -44,8 +44,16 @@ COMMAND_LINE = "command line"  # the origin of overrides and search options, for
 
 
 def put(result: dict[str, Any]) -> None:
-    """A result as one line of JSON."""
-    print_text(json.dumps(result, ensure_ascii=False))
+    """A result as one line of JSON; a number that is not finite becomes null, since JSON has no such numbers."""
+    print_text(json.dumps(finite_or_null(result), ensure_ascii=False, allow_nan=False))
+
+
+def finite_or_null(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite_or_null(item) for key, item in value.items()}
+    return [finite_or_null(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def warn_of_unknown(words: Sequence[str]) -> None:

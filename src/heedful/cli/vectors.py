@@ -48,12 +48,15 @@ def vectors(
     """Learn word vectors from text: skip-gram with negative sampling."""
     import time
 
+    from heedful.errors import ConfigError
     from heedful.vectors.files import check_output, save_vectors
     from heedful.vectors.progress import VectorsProgress
     from heedful.vectors.tokens import encode_text
     from heedful.vectors.training import VectorsConfig, epochs_for, train_vectors
 
     check_output(output)
+    if tokenizer is None and side != "source":
+        raise ConfigError("--side has no effect without --tokenizer: words of a text have no side")
     config = VectorsConfig(
         dim=dim,
         window=window,
@@ -92,11 +95,17 @@ def lines_of(texts: list[Path]) -> Iterator[str]:
 def words_of(texts: list[Path], min_count: int, lowercase: bool) -> Tokenizer:
     """The words of the texts, signs apart, as a tokenizer of kind "words" has them."""
     from heedful.data.sources import find_path, refuse_streams
+    from heedful.errors import DataError
     from heedful.text import TokenizerConfig, train_tokenizer
 
     refuse_streams(find_path(str(path)) for path in texts)  # they are read once more to be encoded
     options = TokenizerConfig(kind="words", vocab=MAX_VOCAB, min_frequency=min_count, lowercase=lowercase)
-    return train_tokenizer(options, lines_of(texts))
+    try:
+        return train_tokenizer(options, lines_of(texts))
+    except DataError as error:
+        if "min_frequency" not in str(error):
+            raise
+        raise DataError(f"no word of the text occurs {min_count} times", hint="lower --min-count, or give more text") from error
 
 
 def tokenizer_of(run: Path, side: Literal["source", "target"], lowercase: bool) -> Tokenizer:
@@ -142,14 +151,15 @@ def neighbours(
 
 def vectors_of(path: Path, side: Literal["source", "target"], checkpoint: str | None) -> Vectors:
     """Of a file, or of a trained model's embedding."""
+    from heedful.errors import ConfigError
     from heedful.vectors.files import load_vectors
 
     if path == HERE and not path.exists():
-        from heedful.errors import ConfigError
-
         hint = "`heed vectors TEXT` writes it; --vectors names another file, or a run"
         raise ConfigError(f"there is no {HERE} here, expected a file of vectors", hint=hint)
     if not path.is_dir():
+        if side != "source" or checkpoint is not None:
+            raise ConfigError(f"--side and --checkpoint have no effect on a file of vectors; {path} is no run folder")
         return load_vectors(path)
     from heedful.build import load
     from heedful.vectors.placing import embedding_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.bounds import MAX_SIZE
-from heedful.cli.output import COMMAND_LINE, Checkpoint, Device, Json, Search, print_text, put, table
+from heedful.cli.output import COMMAND_LINE, Checkpoint, Device, Json, Search, print_text, put, table, warn_of_unknown
 
 if TYPE_CHECKING:
     from heedful.chooser import Classifier
@@ -33,6 +33,7 @@ def generate(
     if writer.run.task.name != "language":
         raise ConfigError(f"{run} is a run of task {writer.run.task.name!r}; expected a run of 'language'")
     texts = write(writer.system, prompt, length, writer.search(search or [], origin=COMMAND_LINE))
+    warn_of_unknown(writer.system.target_tokenizer.unknown_words(prompt))
     if json:
         put({"prompt": prompt, "texts": texts, "checkpoint": str(writer.checkpoint)})
     else:

@@ -35,7 +35,7 @@ from heedful.data.store import MANIFEST, write_manifest
 from heedful.errors import DataError
 from heedful.schema import Config, Count, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.storage.mapping import map_array
-from heedful.storage.reading import decode_line, read_bytes, read_lines, sha256_of
+from heedful.storage.reading import decode_training_line, read_bytes, read_lines, sha256_of
 from heedful.storage.writing import create
 from heedful.text.long_lines import encode_lines
 from heedful.text.tokenizer import Tokenizer
@@ -157,7 +157,7 @@ def lines_of(passage: Passage) -> Iterator[str]:
 def cells_of(passage: Passage) -> Iterator[str]:
     """The text of every line, or of one column of it."""
     for number, raw in enumerate(read_lines(passage.path), start=1):
-        cell = cell_of(decode_line(raw, passage.path, number), passage, number)
+        cell = cell_of(decode_training_line(raw, passage.path, number), passage, number)
         if number == 1 and passage.column is not None and passage.header is not False:
             if passage.header:
                 continue

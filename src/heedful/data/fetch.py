@@ -22,7 +22,7 @@ from typing import IO, cast
 from heedful.data.catalogue import CATALOGUE, Corpus, Download
 from heedful.errors import DataError, lookup
 from heedful.storage.reading import content_sha256, read_bytes, sha256_of
-from heedful.storage.writing import output_bytes, replace_text
+from heedful.storage.writing import not_written, output_bytes, replace_text
 
 SUMS = "SHA256SUMS"
 TIMEOUT = 30  # seconds without an answer
@@ -79,7 +79,7 @@ def get(name: str, destination: Path, source_folder: Path | None = None) -> Fetc
         folder.mkdir(parents=True, exist_ok=True)
         return copy(corpus, found, folder) if found else download(name, corpus, folder)
     except OSError as error:
-        raise DataError(f"{folder} cannot be filled: {error.strerror or error}") from error
+        raise not_written(folder, error) from error
 
 
 def copy(corpus: Corpus, source: Path, folder: Path) -> Fetched:

@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
 from heedful.errors import DataError
 from heedful.schema import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, refuse
-from heedful.storage.reading import decode_line, read_lines
+from heedful.storage.reading import decode_training_line, read_lines
 
 LABEL_COLUMN = re.compile("labels?|class|category|target|sentiment|gold_label|score|rating|y|text|sentence|sentence1|premise")
 
@@ -77,7 +77,7 @@ def file_of(data: LabelledConfig, split: str) -> Path | None:
 def examples_in(data: LabelledConfig, path: Path) -> list[Example]:
     found = []
     for number, line in enumerate(read_lines(path), start=1):
-        cells = decode_line(line, path, number).split("\t")
+        cells = decode_training_line(line, path, number).split("\t")
         most = max(data.label, *data.texts)
         if len(cells) < most:
             has = f"{len(cells)} column{'s' * (len(cells) != 1)}"

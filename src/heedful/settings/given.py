@@ -73,6 +73,15 @@ class Given:
         return found
 
 
+def refuse_repeats(overrides: Sequence[str], origin: str) -> None:
+    """One key with two values: one of them would be ignored."""
+    values: dict[str, str] = {}
+    for text in overrides:
+        key, _, value = (piece.strip() for piece in text.partition("="))
+        if values.setdefault(key, value) != value:
+            raise ConfigError(f"{origin}: {key} is given twice, as {values[key]:.40} and {value:.40}; expected one value")
+
+
 def read_given(path: Path | None, overrides: Sequence[str], origin: str) -> tuple[Given, list[Problem]]:
     """The file with the overrides put in, and what is wrong with the overrides' form."""
     given = replace(read_file(path) if path else Given(None, {}), origin=origin)

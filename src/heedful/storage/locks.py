@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import platform
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +26,11 @@ class Held(OSError):
 @contextmanager
 def locked(path: Path, *, wait: bool) -> Iterator[None]:
     """Holds the lock file while the block runs. Without `wait`, raises Held if another process has it."""
-    with path.open("a+", encoding="utf-8") as file:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a link could name any file, and a pipe has no lock
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"{path.name} is not a plain file")
+    with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
         _held.add(file)
         try:
             _acquire(file, wait)

@@ -10,8 +10,10 @@ aligned files would fall out of step. Lines come without their "\\n" and without
 from __future__ import annotations
 
 import codecs
+import errno
 import gzip
 import io
+import os
 import stat
 import zlib
 from collections.abc import Iterator
@@ -32,8 +34,10 @@ ENCODINGS = {  # byte-order mark -> encoding; UTF-32 LE begins with the mark of 
 }
 MARKS = (GZIP, codecs.BOM_UTF8, *ENCODINGS)
 BUFFER = 1 << 16
+MAX_FILE = 1 << 28  # bytes of a file that is read whole
 MAX_LINE = 1 << 26  # bytes; a longer "line" is no text
 SHOWN = 5  # names of a folder in an error
+STDIN = "standard input"
 
 
 class Stream(io.RawIOBase):
@@ -68,6 +72,8 @@ def open_stream(path: Path) -> io.BufferedReader:
             packed = io.BufferedReader(Stream(raw, head), BUFFER)
             raw = cast(io.RawIOBase, Unpacked(fileobj=packed))
             head = read_head(raw)
+            if head.startswith(GZIP):
+                raise DataError(f"{name_of(path)} is gzip inside gzip; expected text", hint="unpack it once, with gunzip")
         elif path.suffix == ".gz" and head:
             raise DataError(f"{path} is named .gz, but it is not gzip", hint="rename it without .gz if it is plain text")
         for mark, encoding in ENCODINGS.items():
@@ -119,6 +125,7 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
                     )
                 if number == 1:
                     refuse_utf16(name, line)
+                    refuse_carriage_returns(name, line)
                 yield line.removesuffix(b"\n").removesuffix(b"\r")
     except EOFError as error:
         where = f"after line {whole_lines(path)}" if path.is_file() else f"near line {number}"
@@ -134,6 +141,13 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
         raise DataError(f"{name} is empty; expected at least one line")
 
 
+def decode_training_line(line: bytes, path: Path, number: int) -> str:
+    """As `decode_line`; a NUL byte, which no text has, is an error too."""
+    if b"\0" in line:
+        raise DataError(f"{name_of(path)} line {number}: a NUL byte in the text", hint="is it a text file?")
+    return decode_line(line, path, number)
+
+
 def decode_line(line: bytes, path: Path, number: int) -> str:
     """The text of a line, or a DataError with the command that converts the file."""
     try:
@@ -147,13 +161,25 @@ def decode_line(line: bytes, path: Path, number: int) -> str:
 
 def name_of(path: Path) -> str:
     """How a message names the file."""
-    return "standard input" if str(path) == "-" else str(path)
+    return STDIN if str(path) == "-" else str(path)
 
 
 def read_bytes(path: Path) -> bytes:
-    """A whole small file. OSError passes: the caller knows what the file is for."""
-    with io.FileIO(path) as file:
-        return file.readall() or b""
+    """A whole small file; a pipe, a device or more than MAX_FILE bytes are refused. OSError passes to the caller, who knows
+    what the file is for."""
+    with open_plain(path) as file:
+        if os.fstat(file.fileno()).st_size > MAX_FILE:
+            raise OSError(errno.EFBIG, f"it has more than {MAX_FILE >> 20} MiB")
+        return file.read()
+
+
+def open_plain(path: Path) -> io.BufferedReader:
+    """A file of bytes; opening a pipe would wait for a writer, and a device may never end."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is not a plain file")
+    return file
 
 
 def read_package_text(package: str, name: str) -> str:
@@ -168,7 +194,7 @@ def read_package_files(package: str) -> dict[str, bytes]:
 
 
 def sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         return file_digest(file, "sha256").hexdigest()
 
 
@@ -192,11 +218,25 @@ def refuse_utf16(place: str, line: bytes) -> None:
             raise wrong_encoding(place, encoding)
 
 
+def refuse_carriage_returns(place: str, line: bytes) -> None:
+    """A whole file of lines that end with a lone carriage return would be one line."""
+    if not line.endswith(b"\n") and line.rstrip(b"\r").count(b"\r") > 1:
+        raise DataError(
+            f"{place} ends its lines with carriage returns; expected line feeds",
+            hint=r"tr '\r' '\n' < FILE > CONVERTED makes them so",
+        )
+
+
 def wrong_encoding(place: str, encoding: str) -> DataError:
     return DataError(f"{place} is {encoding}; expected UTF-8", hint=convert_command(place, encoding))
 
 
 def convert_command(place: str, encoding: str) -> str:
+    """A command line that makes UTF-8 of the file."""
+    if place == STDIN:
+        return f"pipe it through iconv -f {encoding} -t UTF-8"
+    if place.endswith(".gz"):
+        return f"zcat {place} | iconv -f {encoding} -t UTF-8 | gzip > {place.removesuffix('.gz')}.utf8.gz"
     return f"iconv -f {encoding} -t UTF-8 {place} > {place}.utf8"
 
 

@@ -49,7 +49,7 @@ def sync_folder(path: Path) -> None:
 
 def not_written(path: Path | str, error: OSError) -> WriteError:
     """The sentence for a write that failed."""
-    hint = "check the permissions of the folder"
+    hint = "check the permissions of the folder" if error.errno != errno.EBADF else None
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         hint = "free some disk space or raise the limit, then run the command again"
     return WriteError(f"{path} cannot be written: {error.strerror or error}", hint=hint)
@@ -74,6 +74,8 @@ def output_bytes(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def _output(path: Path) -> Iterator[BinaryIO]:
     path = Path(os.path.realpath(path))  # a link stays a link
+    if path.is_file() and (path.parent / "run.json").exists():
+        raise ConfigError(f"{path} is a file of a run folder, which would no longer work", hint="choose another name")
     regular = not path.exists() or stat.S_ISREG(path.stat().st_mode)
     temporary = temporary_beside(path) if regular else path
     try:

@@ -4,7 +4,8 @@
     data           SHA-256 of every data file
     environment    versions of packages, the commit
     files          SHA-256 of config.toml, the tokenizers and a dictionary
-    fingerprint    SHA-256 of `files` and `data` as they were when the run began; every checkpoint stores it in its state
+    first_config   SHA-256 of config.toml when the run began
+    fingerprint    SHA-256 of `first_config`, `data` and the other `files`; every checkpoint stores it in its state
     sha256         of all of the above
 
 A config.toml, tokenizer or checkpoint that another run wrote, and any altered byte, is found when the run is used. A run of
@@ -66,6 +67,7 @@ class Facts(BaseModel):
     data: dict[str, str] = Field(default_factory=dict)
     environment: dict[str, str] = Field(default_factory=dict)
     files: dict[str, str] = Field(default_factory=dict)
+    first_config: str | None = None
     fingerprint: str | None = None
     next_config: str | None = None
     pruned: Pruned | None = None
@@ -99,6 +101,8 @@ def read_facts(run: Path) -> dict[str, Any]:
         Facts.model_validate(facts, strict=True)
     except ValidationError as error:
         raise _damaged(path, f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}") from error
+    if facts.get("fingerprint") not in (None, _fingerprint(facts)):
+        raise _damaged(path, "its fingerprint is not that of the files it lists")
     return {"data": {}, "environment": {}} | facts
 
 
@@ -106,8 +110,8 @@ def bind(run: Path) -> None:
     """Record the files of a run that is about to begin, and its fingerprint."""
     facts = read_facts(run)
     files = {name: sha256_of(run / name) for name in BOUND if (run / name).exists()}
-    content = json.dumps([files, facts["data"]], sort_keys=True)
-    write_facts(run, facts | {"files": files, "fingerprint": hashlib.sha256(content.encode()).hexdigest()})
+    facts |= {"files": files, "first_config": files.get(CONFIG)}
+    write_facts(run, facts | {"fingerprint": _fingerprint(facts)})
 
 
 def replace_config(run: Path, text: str) -> None:
@@ -152,6 +156,12 @@ def check_files(run: Path) -> None:
 def fingerprint_of(run: Path) -> str | None:
     """What every checkpoint of the run must store; None where no file says so."""
     return read_facts(run).get("fingerprint") if (run / NAME).exists() else None
+
+
+def _fingerprint(facts: Mapping[str, Any]) -> str:
+    others = {name: digest for name, digest in facts.get("files", {}).items() if name != CONFIG}
+    content = json.dumps([facts.get("first_config"), others, facts.get("data", {})], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _how_to_restore(name: str, recorded: bool) -> str:

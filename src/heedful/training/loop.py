@@ -286,6 +286,11 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
             extra: dict[str, float | Tensor] = {"rate": rate, "norm": norm, "epoch": journey.epoch}
             progress.updated(journey.step, told, extra, left=trainer.seconds_left())
             pause(trainer, progress, stop, began)
+    if out_of_patience(trainer) and journey.step < trainer.last and not already_done:
+        progress.say(
+            f"stopped at step {journey.step} of {trainer.last}: {config.metric} has not improved for {config.patience} "
+            "validations (training.patience)"
+        )
     if config.average in ("last", "best") and not trainer.average_is_current():
         if already_done or trainer.pace.allows_average(trainer.watch.seconds()):
             average(trainer, progress)
@@ -347,8 +352,10 @@ def average(trainer: Trainer, progress: Progress) -> None:
     else:
         folders = [trainer.checkpoints / f"step-{step}" for step, _ in journey.best[: config.average_count]]
     weights = mean_of(folders)
-    trainer.model.load_state_dict(weights)
-    samples = trainer.score()
+    samples: list[str] = []
+    if [retention.number(folder) for folder in folders] != [journey.step]:  # else it is what was just validated
+        trainer.model.load_state_dict(weights)
+        samples = trainer.score()
     value = trainer.metrics[config.metric]
     kept = trainer.best_average()
     improved = better(value, kept[1] if kept else journey.best[0][1], trainer.direction)

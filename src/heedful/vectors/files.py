@@ -92,9 +92,12 @@ def read_text(path: Path) -> Vectors:
 def parse_line(line: bytes, place: str) -> tuple[str, NDArray[np.float32]]:
     word, _, numbers = line.rstrip(b" ").partition(b" ")
     try:
-        return word.decode(), np.array(numbers.split(b" "), np.float32)
+        row = np.array(numbers.split(b" "), np.float32)
+        if not np.isfinite(row).all():
+            raise ValueError("not finite")
+        return word.decode(), row
     except ValueError as error:
-        raise DataError(f"{place} is not a word and its numbers, one space apart: {line[:40]!r}") from error
+        raise DataError(f"{place} is not a word and its finite numbers, one space apart: {line[:40]!r}") from error
 
 
 def read_safetensors(path: Path) -> Vectors:
@@ -108,6 +111,8 @@ def read_safetensors(path: Path) -> Vectors:
         raise DataError(f"{path} is not a file of vectors ({error})", hint="heed vectors writes such files") from error
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise DataError(f"{path} is damaged: its words are not a list of texts")
+    if not bool(values.isfinite().all()):
+        raise DataError(f"{path} holds numbers that are not finite", hint="it is damaged: copy it again, or train it again")
     if len(words) != len(values):
         raise DataError(f"{path} is damaged: {len(words):,} words and {len(values):,} vectors")
     return Vectors(words, values)
