@@ -40,7 +40,7 @@ def test_every_picture_is_well_formed(tokens: list[str], title: str) -> None:
         words(grid, [title], tokens, title),
     ):
         for text in (as_svg(sketch), inline(sketch)):
-            ElementTree.fromstring(text.encode())
+            assert ElementTree.fromstring(text.encode()).tag.endswith("svg")
 
 
 def test_facts_of_a_page_can_be_written_whatever_their_text() -> None:

@@ -23,7 +23,7 @@ from heedful.cli import (
     vectors,
     writing,
 )
-from heedful.cli.ending import prepare_process, print_text, run_command
+from heedful.cli.ending import ignore_signals, prepare_process, print_text, run_command
 from heedful.cli.naming import name_plainly
 from heedful.errors import EXIT_CODES, ConfigError
 
@@ -78,7 +78,9 @@ app.command()(configs.doctor)
 def main() -> None:
     """Run a command; whatever goes wrong becomes one message and the documented exit code."""
     prepare_process()
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    ignore_signals()  # all is done; one more must not change the exit code
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

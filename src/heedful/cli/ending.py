@@ -54,6 +54,11 @@ def prepare_process() -> None:
             signal.signal(number, interrupt)
 
 
+def ignore_signals() -> None:
+    for number in ENDING_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 class Messages(logging.Handler):
     """Warnings that the package logs, as messages of the command."""
 

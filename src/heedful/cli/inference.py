@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -61,8 +62,8 @@ def translate(
     if any(map(is_terminal, files)):
         print_message("type a sentence and press Enter; Ctrl-D ends")
     chunks = arriving(lines, GATHER) if any(map(arrives_slowly, files)) else gathered(lines)
-    begun = None if prefixes is None else read_texts(prefixes, may_be_empty=True)
     strange: dict[str, int] = {}  # words that the model does not know, and the first line of each
+    begun = None if prefixes is None else noting_unknown(read_texts(prefixes, may_be_empty=True), translator, strange)
     for number, one in enumerate(translate_chunks(translator.system, chunks, config, begun), 1):
         for word in translator.system.source_tokenizer.unknown_words(one.source):
             strange.setdefault(word, number)
@@ -75,6 +76,14 @@ def translate(
             for candidate in one.candidates:
                 print_text(candidate.text if config.n_best == 1 else f"{candidate.score:.4f}\t{candidate.text}")
     warn_of_unknown([f"{word} (line {number})" for word, number in strange.items()])
+
+
+def noting_unknown(prefixes: Iterator[str], translator: Translator, strange: dict[str, int]) -> Iterator[str]:
+    """The prefixes; words of them that the model cannot write are added to `strange`."""
+    for number, prefix in enumerate(prefixes, start=1):
+        for word in translator.system.target_tokenizer.unknown_words(prefix):
+            strange.setdefault(word, number)
+        yield prefix
 
 
 def is_terminal(path: Path) -> bool:

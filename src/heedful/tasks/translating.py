@@ -22,7 +22,7 @@ from torch import Tensor
 
 from heedful.data.split_text import rejoin, split_for
 from heedful.data.texts import refuse_too_long
-from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError, HeedfulError
+from heedful.errors import CheckpointError, ConfigError, DivergedError, HeedfulError
 from heedful.models import SequenceModel
 from heedful.nn.rows import States
 from heedful.nn.taps import hooked
@@ -164,7 +164,7 @@ def translate_chunk(
     for index, (line, ids, prefix) in enumerate(zip(lines, encoded, prefixes, strict=True)):
         parts = parts_of(system, line, ids)
         places.append(range(len(pieces), len(pieces) + len(parts)))
-        begun = prefix_ids(system, prefix, number + index + 1)
+        begun = system.target_tokenizer.encode(prefix) if prefix else []
         for at, (text, part) in enumerate(parts):
             pieces.append(Piece(number + index + (at << LINE_BITS), part, begun if at == 0 else [], text))
     found = search_all(system, pieces, config)
@@ -172,14 +172,6 @@ def translate_chunk(
         Translation(line, join([found[place] for place in where], [pieces[place].text for place in where]))
         for line, where in zip(lines, places, strict=True)
     ]
-
-
-def prefix_ids(system: System, prefix: str, line: int) -> list[int]:
-    """The tokens of a prefix; one with a word that the model cannot write is an error."""
-    unknown = system.target_tokenizer.unknown_words(prefix) if prefix else []
-    if unknown:
-        raise DataError(f"the prefix of line {line} holds {unknown[0]!r}, which is not in the target vocabulary")
-    return system.target_tokenizer.encode(prefix) if prefix else []
 
 
 def parts_of(system: System, line: str, ids: list[int]) -> list[tuple[str, list[int]]]:
