@@ -6,7 +6,7 @@
 The threads of OpenMP wait for each other at the end of every parallel loop. By default they spin; with more processes than
 cores, they spin while the thread they wait for has no core. What `heedful` sets (`default`) is compared with libgomp's own
 behavior (`spin-300000`) and with other settings. All figures are wall seconds of whole commands, start-up included; settings
-take turns, and the median over the repeats counts; side by side only `default` is repeated, since others can take minutes.
+take turns, and the median over the repeats counts; side by side each is measured once.
 Results do not depend on the setting: the number of threads is the same.
 """
 
@@ -86,7 +86,9 @@ def together(commands: Sequence[list[str]], setting: dict[str, str]) -> list[flo
     return [seconds[number] for number in range(len(processes))]
 
 
-def measure(bench: Bench, works: Sequence[str], settings: Sequence[str], repeats: int) -> dict[str, Any]:
+def measure(
+    bench: Bench, works: Sequence[str], settings: Sequence[str], repeats: int, alone_only: Sequence[str]
+) -> dict[str, Any]:
     found: dict[str, dict[str, dict[str, list[float]]]] = {
         work: {setting: {"alone": [], "side_by_side": []} for setting in settings} for work in works
     }
@@ -96,19 +98,24 @@ def measure(bench: Bench, works: Sequence[str], settings: Sequence[str], repeats
             for setting in settings:
                 into = found[work][setting]
                 into["alone"] += together([command()], SETTINGS[setting])
-                if round_number == 0 or setting == "default":
+                if round_number == 0 and setting not in alone_only:
                     into["side_by_side"] += together([command() for _ in range(BESIDE)], SETTINGS[setting])
-                alone, beside = (statistics.median(into[name]) for name in ("alone", "side_by_side"))
-                print(f"{work:10} {setting:12} alone {alone:6.1f} s, {BESIDE} side by side {beside:6.1f} s", flush=True)
+                print(f"{work:10} {setting:12} {into}", flush=True)
     return {
         work: {
             setting: {
                 "alone_seconds": [round(one, 2) for one in times["alone"]],
                 "side_by_side_seconds": [round(one, 2) for one in times["side_by_side"]],
                 "alone": round(statistics.median(times["alone"]), 2),
-                "side_by_side": round(statistics.median(times["side_by_side"]), 2),
-                "ratio": round(statistics.median(times["side_by_side"]) / statistics.median(times["alone"]), 2),
             }
+            | (
+                {
+                    "side_by_side": round(statistics.median(times["side_by_side"]), 2),
+                    "ratio": round(statistics.median(times["side_by_side"]) / statistics.median(times["alone"]), 2),
+                }
+                if times["side_by_side"]
+                else {}
+            )
             for setting, times in by_setting.items()
         }
         for work, by_setting in found.items()
@@ -122,12 +129,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--work", default="train,translate", help="train, translate or both")
     parser.add_argument("--settings", default="spin-300000,default", help=", ".join(SETTINGS))
+    parser.add_argument(
+        "--alone", default="", help="those of the settings that are not measured side by side, which can take minutes"
+    )
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "busy.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), options.steps, options.sentences)
         bench.prepare()
-        found = measure(bench, options.work.split(","), options.settings.split(","), options.repeats)
+        found = measure(bench, options.work.split(","), options.settings.split(","), options.repeats, options.alone.split(","))
     about = {"steps": options.steps, "sentences": options.sentences, "processes": BESIDE, "cores": os.cpu_count()}
     options.output.write_text(json.dumps(about_here() | about | found, indent=1) + "\n")
 

@@ -14,9 +14,9 @@ import heedful
 @pytest.mark.parametrize(
     ("given", "first", "spin_count"),
     [
-        ({}, "", "300"),
+        ({}, "", "1000"),
         ({"OMP_WAIT_POLICY": "active"}, "", None),
-        ({"GOMP_SPINCOUNT": "1000"}, "", "1000"),
+        ({"GOMP_SPINCOUNT": "70"}, "", "70"),
         ({"KMP_BLOCKTIME": "10"}, "", None),
         ({}, "sys.modules['torch'] = None; ", None),
     ],

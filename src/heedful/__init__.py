@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # little slower. So they spin briefly. The setting is read when torch is loaded.
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 if "torch" not in sys.modules and not any(name in os.environ for name in WAITING):
-    os.environ["GOMP_SPINCOUNT"] = "300"
+    os.environ["GOMP_SPINCOUNT"] = "1000"
 
 HOMES = {
     "HeedfulError": "heedful.errors",
