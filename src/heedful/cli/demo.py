@@ -63,10 +63,13 @@ def demo(
     for picture in pictures:
         print_text(f"\n{picture}")
     if pictures:
-        print_text("\nDarker: more attention from the word on the left. Drawn are sentences whose links are all right.")
+        print_text(
+            "\nDarker: higher attention weight from the target word (row) to the source word.\n"
+            "Only sentences whose word alignment is correct are shown."
+        )
     sentence_to_try = one_more(translator, test)
     print_message(f"\nTranslate:     echo '{sentence_to_try}' | .venv/bin/heed translate {run}")
-    print_message(f"Look inside:   .venv/bin/heed inspect {run} '{sentence_to_try}' --html report.html")
+    print_message(f"Inspect:       .venv/bin/heed inspect {run} '{sentence_to_try}' --html report.html")
 
 
 def one_more(translator: Translator, test: Examples) -> str:

@@ -105,7 +105,7 @@ def refuse_other_number(files: list[Path], prefixes: Path | None) -> None:
         raise ConfigError(f"--prefixes: {prefixes} has {begun:,} lines for {lines:,} lines; expected one for each line")
 
 
-# Options of `evaluate` that only translation has: whoever does not translate refuses them.
+# Options of `evaluate` that only the task translation has; runs of other tasks refuse them.
 OF_TRANSLATION = {
     "source": "--source",
     "reference": "--reference",

@@ -15,7 +15,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
@@ -133,22 +133,18 @@ def replace_text(path: Path, text: str) -> None:
 
 def replace_bytes(path: Path, content: bytes) -> None:
     """As `replace_text`, for bytes."""
-    temporary = temporary_beside(path)
-    try:
-        write_bytes(temporary, content)
-        temporary.replace(path)
-        sync_folder(path.parent)
-    except OSError as error:
-        raise not_written(path, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    _replace(path, lambda temporary: write_bytes(temporary, content))
 
 
 def replace_link(path: Path, target: str) -> None:
-    """Let the symbolic link `path` name `target`: a reader, or a crash, finds the old or the new one."""
+    """Point the symbolic link `path` at `target`: a reader, or a crash, finds the old or the new one."""
+    _replace(path, lambda temporary: temporary.symlink_to(target))
+
+
+def _replace(path: Path, write: Callable[[Path], None]) -> None:
     temporary = temporary_beside(path)
     try:
-        temporary.symlink_to(target)
+        write(temporary)
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:

@@ -141,7 +141,7 @@ class LenientStream:
             self.stream.write(text)
         except UnicodeEncodeError:
             self.write(text.encode("ascii", "backslashreplace").decode())
-        except (OSError, ValueError):  # nobody reads the pipe, the disk is full, the file is closed
+        except (OSError, ValueError):  # closed pipe, full disk, closed file
             self.drop()
         return len(text)
 
