@@ -1,31 +1,87 @@
-"""Threads spin only briefly while they wait, unless the user chose how they wait or torch is loaded already."""
+"""Threads of OpenMP sleep while the machine is busy, and spin while it is free."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 
 import pytest
+import torch
 
-import heedful
+from heedful import waiting
+from heedful.waiting import BUSY, CALM, FREE, TASKS, IdleTeam, decide, loaded_libgomp, waited
+
+needs_libgomp = pytest.mark.skipif(not TASKS.is_dir() or loaded_libgomp() is None, reason="torch computes without libgomp here")
 
 
-@pytest.mark.parametrize(
-    ("given", "first", "spin_count"),
-    [
-        ({}, "", "1000"),
-        ({"OMP_WAIT_POLICY": "active"}, "", None),
-        ({"GOMP_SPINCOUNT": "70"}, "", "70"),
-        ({"KMP_BLOCKTIME": "10"}, "", None),
-        ({}, "sys.modules['torch'] = None; ", None),
-    ],
-)
-def test_the_setting_is_made_before_torch_is_loaded_and_never_overrides(
-    given: dict[str, str], first: str, spin_count: str | None
-) -> None:
-    environment = {name: value for name, value in os.environ.items() if name not in heedful.WAITING} | given
-    code = f"import os, sys; {first}import heedful; assert {first!r} or 'torch' not in sys.modules; "
-    code += "print(os.environ.get('GOMP_SPINCOUNT'))"
-    answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == str(spin_count)
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return condition()
+
+
+@needs_libgomp
+def test_the_idle_team_is_one_thread_more_than_cores_until_it_is_stopped() -> None:
+    before, cores = len(list(TASKS.iterdir())), len(os.sched_getaffinity(0))
+    team = IdleTeam()
+    team.start()
+    team.start()  # it has started already
+    assert until(lambda: len(list(TASKS.iterdir())) >= before + cores + 1)
+    values = torch.rand(1 << 17)
+    assert values.add(1).sub(values).mean() == pytest.approx(1.0)  # what computes is not disturbed
+    team.stop()
+    assert until(lambda: len(list(TASKS.iterdir())) <= before)
+
+
+def test_the_team_starts_at_once_and_stops_after_a_calm_while() -> None:
+    class Noted(IdleTeam):
+        def start(self) -> None:
+            self.thread = threading.current_thread()
+
+        def stop(self) -> None:
+            self.thread = None
+
+    team, calm = Noted(), 0
+    for share in (0.0, FREE, BUSY):
+        calm = decide(team, share, calm)
+        assert team.thread is None
+    calm = decide(team, 2 * BUSY, calm)
+    assert team.thread is not None
+    for _ in range(CALM - 1):
+        calm = decide(team, 0.0, calm)
+        assert team.thread is not None
+    calm = decide(team, (FREE + BUSY) / 2, calm)  # not free: counting begins anew
+    for _ in range(CALM - 1):
+        calm = decide(team, 0.0, calm)
+    assert team.thread is not None
+    decide(team, 0.0, calm)
+    assert team.thread is None
+
+
+@needs_libgomp
+def test_threads_that_share_a_core_have_waited() -> None:
+    """Two processes on one core: each waits about half of the time."""
+    core = next(iter(os.sched_getaffinity(0)))
+    code = f"import os, time; os.sched_setaffinity(0, [{core}]); end = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
+    measuring = "\nfrom heedful.waiting import waited; print(waited())"
+    other = subprocess.Popen([sys.executable, "-c", code.replace("+ 1", "+ 3")])
+    answer = subprocess.run([sys.executable, "-c", code + measuring], capture_output=True, text=True, check=True)
+    assert other.wait() == 0
+    assert float(answer.stdout) > BUSY
+
+
+@pytest.mark.parametrize("name", waiting.OWN_CHOICE)
+def test_what_the_user_chose_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "1")
+    waiting.share_cores.cache_clear()
+    assert waiting.share_cores() is None
+    waiting.share_cores.cache_clear()
+
+
+def test_waiting_for_a_core_only_grows() -> None:
+    assert waited() <= waited()

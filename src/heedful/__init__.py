@@ -10,8 +10,6 @@ Names are imported when they are first used, so that `import heedful` is quick.
 
 from __future__ import annotations
 
-import os
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +21,6 @@ if TYPE_CHECKING:
     from heedful.running import train
     from heedful.search import SearchConfig, search
     from heedful.tasks.translating import translate
-
-# Threads of OpenMP spin while they wait for each other. With other processes on the same cores they spin while the thread
-# that they wait for has no core, which makes everything several times slower; without any spinning a process alone is a
-# little slower. So they spin briefly. The setting is read when torch is loaded.
-WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-if "torch" not in sys.modules and not any(name in os.environ for name in WAITING):
-    os.environ["GOMP_SPINCOUNT"] = "1000"
 
 HOMES = {
     "HeedfulError": "heedful.errors",

@@ -31,6 +31,7 @@ from heedful.training.checkpoint import shapes
 from heedful.training.facts import CONFIG, DICTIONARY, check_files
 from heedful.training.signals import interruptible
 from heedful.training.weights import limited_to, put_weights
+from heedful.waiting import share_cores
 from heedful.worker import Worker
 from heedful.writer import Writer
 
@@ -212,6 +213,7 @@ def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: 
         model = make_model(run, len(tokenizers[0]), len(tokenizers[1]))
     put_weights(model, inference_weights(chosen), chosen)
     where = choose_device(device)
+    share_cores()
     model = model.to(where).eval()
     return lookup(run.task.name, WORKERS, "task")(run, make_system(run, [model], tokenizers, where), chosen)
 

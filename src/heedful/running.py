@@ -43,6 +43,7 @@ from heedful.training.signals import Stop, stop_requests
 from heedful.training.weights import limited_to
 from heedful.vectors.files import load_vectors
 from heedful.vectors.placing import Placed, freeze_rows, place_in_model
+from heedful.waiting import share_cores
 
 
 def train(
@@ -80,6 +81,7 @@ def train_config(
     refuse_strangers(folder)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
+    share_cores()
     with stop_requests() as stop, run_folder.lock(folder):
         return train_locked(config, folder, where, console, watch or Stopwatch(), stop)
 

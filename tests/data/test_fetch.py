@@ -95,7 +95,16 @@ def test_a_changed_file_is_refused_even_if_a_list_of_checksums_beside_it_agrees(
         f"{path} is not the file of the catalog: its text has SHA-256 {changed}, expected {CHECKSUM}\n\n"
         "hint: it is damaged, changed or another edition; get it again from where it came"
     )
-    assert names(tmp_path / "mine/small") == []
+    assert not (tmp_path / "mine").exists()
+
+
+def test_a_corpus_with_one_changed_file_is_refused_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checksums = local_copy(tmp_path / "local")
+    (tmp_path / "local/small/train.xx").write_text("changed\n")
+    list_one(monkeypatch, checksums | {"train.xx": CHECKSUM}, {})
+    with pytest.raises(DataError, match=r"train\.xx is not the file of the catalog"):
+        get("small", tmp_path / "mine", tmp_path / "local")
+    assert not (tmp_path / "mine").exists()
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

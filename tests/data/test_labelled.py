@@ -43,3 +43,13 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path: Path, monkeypatch
         file_of(data, "train")
     assert str(caught.value) == "reviews has no train.tsv and no train.tsv.gz\n\nhint: the files there are: training.tsv"
     assert file_of(data, "test") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "what"), [("\tfine", "column 1 is empty, expected a label"), ("1\t \u00a0", "column 2 is empty, expected a text")]
+)
+def test_an_example_without_a_label_or_a_text_is_refused_with_its_line(tmp_path: Path, line: str, what: str) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text(f"0\tgood\n{line}\n")
+    with pytest.raises(DataError, match=f"a.tsv line 2: {what}"):
+        examples_in(config(), path)

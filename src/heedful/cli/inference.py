@@ -28,7 +28,9 @@ from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
     from heedful.build import Translator
+    from heedful.search import SearchConfig
     from heedful.tasks.evaluating import How
+    from heedful.worker import Worker
 
 FEW_RESAMPLES = 100  # enough for a trial, and more than the fewest that are allowed
 
@@ -57,7 +59,7 @@ def translate(
     refuse_two_readers([*files, prefixes])
     refuse_other_number(files, prefixes)
     translator = load_all(run, together, checkpoint, device).at(precision)
-    config = translator.search(search or [], origin=COMMAND_LINE)
+    config = search_config(translator, search)
     lines = (line for file in files for line in read_texts(file, may_be_empty=True))
     if any(map(is_terminal, files)):
         print_message("type a sentence and press Enter; Ctrl-D ends")
@@ -76,6 +78,16 @@ def translate(
             for candidate in one.candidates:
                 print_text(candidate.text if config.n_best == 1 else f"{candidate.score:.4f}\t{candidate.text}")
     warn_of_unknown([f"{word} (line {number})" for word, number in strange.items()])
+
+
+def search_config(worker: Worker, search: list[str] | None) -> SearchConfig:
+    """The run's search with the options of -s; reports a method that follows from an option, as sampling from temperature=2."""
+    config = worker.search(search or [], origin=COMMAND_LINE)
+    named = any(option.partition("=")[0].strip() == "method" for option in search or [])
+    if config.method != worker.run.search.method and not named:
+        own = worker.run.search.method
+        print_message(f"search method: {config.method}, because of {', '.join(search or [])} (the run's own method is {own})")
+    return config
 
 
 def noting_unknown(prefixes: Iterator[str], translator: Translator, strange: dict[str, int]) -> Iterator[str]:
@@ -159,7 +171,7 @@ def evaluate(
     translator = (load_ensemble([run, *together], checkpoint, device) if together else worker).at(precision)
     rival = None if against is None else load_all(against, None, checkpoint, device).at(precision)
     how = How(lowercase or None, tokenise, bootstrap)
-    config = translator.search(search or [], origin=COMMAND_LINE)
+    config = search_config(translator, search)
     rival_config = None if rival is None else rival.search(search or [], origin=COMMAND_LINE)
     examples = examples_for(translator, source, reference, split)
     with output_file(output or Path(os.devnull)) as file:  # before the work is done, not after it

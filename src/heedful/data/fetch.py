@@ -76,31 +76,39 @@ def get(name: str, destination: Path, source_folder: Path | None = None) -> Fetc
         )
     folder = destination / name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         return copy(corpus, found, folder) if found else download(name, corpus, folder)
     except OSError as error:
         raise not_written(folder, error) from error
 
 
 def copy(corpus: Corpus, source: Path, folder: Path) -> Fetched:
+    """All files are checked before the first one is written, so that a refused corpus leaves nothing behind."""
     files = [file for file in corpus.checksums if (source / file).is_file()]
     for file in files:
-        refuse_outside(source / file, source)
-        content = read_bytes(source / file)
-        try:
-            found = content_sha256(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{source / file} is damaged: {error}", hint="copy or download it again") from error
-        if found != corpus.checksums[file]:
-            raise DataError(
-                f"{source / file} is not the file of the catalog: its text has SHA-256 {found}, "
-                f"expected {corpus.checksums[file]}",
-                hint="it is damaged, changed or another edition; get it again from where it came",
-            )
+        checked_content(source, file, corpus.checksums[file])
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        content = checked_content(source, file, corpus.checksums[file])  # again: it may have changed since
         with output_bytes(folder / file) as copied:
             copied.write(content)
     write_sums(folder, files)
     return Fetched(folder, tuple(files), str(source))
+
+
+def checked_content(source: Path, file: str, checksum: str) -> bytes:
+    """The bytes of a file whose text has this SHA-256."""
+    refuse_outside(source / file, source)
+    content = read_bytes(source / file)
+    try:
+        found = content_sha256(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{source / file} is damaged: {error}", hint="copy or download it again") from error
+    if found != checksum:
+        raise DataError(
+            f"{source / file} is not the file of the catalog: its text has SHA-256 {found}, expected {checksum}",
+            hint="it is damaged, changed or another edition; get it again from where it came",
+        )
+    return content
 
 
 def refuse_outside(path: Path, folder: Path) -> None:
@@ -124,6 +132,7 @@ def download(name: str, corpus: Corpus, folder: Path) -> Fetched:
             f"the corpus {name!r} cannot be got: {tried}, and its files cannot be downloaded as they stand",
             hint=f"give --from FOLDER, or make it from {corpus.origin} ({corpus.form})",
         )
+    folder.mkdir(parents=True, exist_ok=True)
     for file, wanted in corpus.downloads.items():
         failed = f"the corpus {name!r} cannot be got: {tried}, and {wanted.url} gave"
         checksum = corpus.checksums.get(file) if wanted.verbatim else None

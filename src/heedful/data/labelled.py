@@ -81,7 +81,13 @@ def examples_in(data: LabelledConfig, path: Path) -> list[Example]:
         most = max(data.label, *data.texts)
         if len(cells) < most:
             has = f"{len(cells)} column{'s' * (len(cells) != 1)}"
-            raise DataError(f"{path} line {number} has {has}, but column {most} is wanted")
+            raise DataError(f"{path} line {number} has {has}, expected at least {most}, separated by tabs")
+        empty = next((column for column in (data.label, *data.texts) if not cells[column - 1].strip()), None)
+        if empty is not None:
+            what = "label" if empty == data.label else "text"
+            raise DataError(
+                f"{path} line {number}: column {empty} is empty, expected a {what}", hint="remove the line, or fill it in"
+            )
         found.append(Example(cells[data.label - 1], tuple(cells[column - 1] for column in data.texts)))
     if data.header is None:
         refuse_header(path, found)

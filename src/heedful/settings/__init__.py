@@ -67,7 +67,7 @@ def read_settings(
     given, malformed = read_given(path, overrides, origin)
     config, refused = _check(schema, given)
     problems = [(Place(None, origin=origin), problem) for problem in malformed]
-    problems += [(given.place(_parts(problem.path)), problem) for problem in refused]
+    problems += [(place, problem) for place, problem in _placed(schema, given, refused)]
     if config is None or problems:
         raise _report(path, problems)
     return Settings(config, {leaf: _origin(given, _parts(leaf)) for leaf in flatten(plain(config))})
@@ -163,6 +163,17 @@ def _check(schema: type[ConfigType], given: Given) -> tuple[ConfigType | None, l
                 config, problems = retried, remaining
                 put(given.tree, parts, text)
     return _let_go(schema, given, config, problems)
+
+
+def _placed(schema: type[Config], given: Given, problems: Sequence[Problem]) -> list[tuple[Place, Problem]]:
+    """Each problem with the place where it was written. A problem in a line of the file that the file alone does not have
+    comes from an override elsewhere, such as a tokenizer that does not take the file's options."""
+    placed = [(given.place(_parts(problem.path)), problem) for problem in problems]
+    if given.path is None or not given.overrides or all(place.path is None for place, _ in placed):
+        return placed
+    in_file = _validate(schema, read_file(given.path).tree)[1]
+    caused = Place(None, origin=given.origin)
+    return [(place if problem in in_file else caused, problem) for place, problem in placed]
 
 
 def _let_go(
