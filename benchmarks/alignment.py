@@ -1,7 +1,8 @@
-"""Word alignment by attention: the error rate on the gold alignments of the Hansards, of models that learnt from anki-en-fr.
+"""Word alignment by attention: the error rate on the gold alignments of the Hansards, of models that learned from anki-en-fr.
 
     python benchmarks/alignment.py                                             -> benchmarks/results/alignment.json
-    python benchmarks/alignment.py --work runs/alignment --also "training.precision=bf16 training.capture=true data.rung=8"
+    python benchmarks/alignment.py --work runs/alignment \\
+        --also "training.precision=bf16 training.cuda_graphs=true data.pad_to_multiple_of=8"
 
     bahdanau, transformer    each layer: the mean of its heads, one link a target word; then heads, moment and thresholds as
                              chosen on the 100 validation sentences. The 200 test sentences only judge.
@@ -29,14 +30,14 @@ from peers.machine import about_here
 
 from heedful.build import load_translator
 from heedful.data.gold import Gold, Words, read_gold, read_words
+from heedful.data.input_lines import read_texts
 from heedful.data.sources import find_path
-from heedful.data.texts import read_texts
-from heedful.evaluation.symmetrising import SYMMETRISATIONS
+from heedful.evaluation.symmetrization import SYMMETRIZATIONS
 from heedful.evaluation.word_alignment import Link, alignment_error_rate, precision_and_recall
 from heedful.running import train
-from heedful.studies.aligning import Aligner, Models, align, as_pharaoh, choose_aligner, watch
+from heedful.studies.alignment import Aligner, Models, align, as_pharaoh, choose_aligner, collect_head_weights
 from heedful.studies.alignment_report import Judge, by_layer
-from heedful.tasks.translating import System
+from heedful.tasks.translate import System
 
 RECIPES = {"bahdanau": "anki-en-fr-bahdanau", "transformer": "anki-en-fr"}
 GUIDE = 0.05  # the weight of Garg et al.
@@ -89,7 +90,7 @@ def plain(aligner: Aligner) -> dict[str, Any]:
 
 def judge(name: str, system: System, sets: Sets) -> dict[str, Any]:
     """One system's row: each layer, and what validation chose."""
-    valid, test = (Judge(watch(Models(system), gold.pairs), gold.alignments) for gold in sets)
+    valid, test = (Judge(collect_head_weights(Models(system), gold.pairs), gold.alignments) for gold in sets)
     aligner, error = choose_aligner(valid.watched, valid.gold)
     layers = [
         {"layer": one.layer, "heads": one.heads, "said": one.said.value, "fed": one.fed.value}
@@ -103,9 +104,9 @@ def judge(name: str, system: System, sets: Sets) -> dict[str, Any]:
 def rules(there: System, back: System, valid: Gold) -> dict[str, tuple[Rule, float]]:
     """Every way in which two models may align together, and its error rate on the validation sentences."""
     both = Models(there, back)
-    aligner, error = choose_aligner(watch(both, valid.pairs), valid.alignments)
-    forward, _ = choose_aligner(watch(Models(there), valid.pairs), valid.alignments)
-    backward, _ = choose_aligner(watch(Models(back), valid.swapped.pairs), valid.swapped.alignments)
+    aligner, error = choose_aligner(collect_head_weights(both, valid.pairs), valid.alignments)
+    forward, _ = choose_aligner(collect_head_weights(Models(there), valid.pairs), valid.alignments)
+    backward, _ = choose_aligner(collect_head_weights(Models(back), valid.swapped.pairs), valid.swapped.alignments)
 
     def joined(function: Callable[[set[Link], set[Link]], set[Link]]) -> Rule:
         def links(pairs: Sequence[Words]) -> Iterator[set[Link]]:
@@ -116,7 +117,7 @@ def rules(there: System, back: System, valid: Gold) -> dict[str, tuple[Rule, flo
         return links
 
     found: dict[str, tuple[Rule, float]] = {"soft": (lambda pairs: align(both, pairs, aligner), error)}
-    for name, function in SYMMETRISATIONS.items():
+    for name, function in SYMMETRIZATIONS.items():
         rule = joined(function)
         found[name] = rule, alignment_error_rate(list(rule(valid.pairs)), valid.alignments).value
     return found

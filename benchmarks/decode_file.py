@@ -23,9 +23,9 @@ from heedful.build import Translator, examples_of, load
 from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
 from heedful.models.transformer import Transformer
-from heedful.nn.precision import prepared
+from heedful.nn.precision import with_precision
 from heedful.search import SearchConfig
-from heedful.tasks.translating import Candidate, translate
+from heedful.tasks.translate import Candidate, translate
 
 TIE = 1e-4  # scores that differ by no more are alike
 PRECISIONS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -85,7 +85,7 @@ def made(name: str, precision: str, run: Path, device: str, threads: int) -> Cal
 def by_us(task: Task, precision: str) -> Callable[..., Any]:
     """Without a word: the lines."""
     whole = task.translator.system
-    system = replace(whole, models=[prepared(model_of(task.translator), precision, whole.device)], engines={})
+    system = replace(whole, models=[with_precision(model_of(task.translator), precision, whole.device)], engines={})
 
     def call(asked: str = "") -> list[str] | list[Candidate]:
         best = [one.candidates[0] for one in translate(system, task.sources, task.config)]

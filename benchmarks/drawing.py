@@ -1,6 +1,6 @@
 """What the pictures of benchmarks are made of: panels beside each other, every line named where it ends.
 
-A cross ends a line that a limit stopped. Colours can be told apart by those who see few of them, and strokes by anybody.
+A cross ends a line that a limit stopped. Colors can be told apart by those who see few of them, and strokes by anybody.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ LEADER: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "sh
 class Line(NamedTuple):
     label: str
     points: Sequence[tuple[float, float]]
-    colour: str = BLUE
+    color: str = BLUE
     stroke: Any = "-"
     stopped: bool = False
 
 
 def told_apart(lines: Iterable[Line]) -> list[Line]:
-    """Lines of one colour get one stroke after the other."""
+    """Lines of one color get one stroke after the other."""
     found: list[Line] = []
     for line in lines:
-        before = sum(other.colour == line.colour for other in found)
+        before = sum(other.color == line.color for other in found)
         found.append(line._replace(stroke=STROKES[before % len(STROKES)]))
     return found
 
@@ -57,9 +57,9 @@ def plot(axes: Axes, lines: Sequence[Line], heights: tuple[float, float] | None 
         return
     for line in lines:
         axes.plot(
-            *zip(*line.points, strict=True), color=line.colour, linestyle=line.stroke, linewidth=1.8, marker="o", markersize=3
+            *zip(*line.points, strict=True), color=line.color, linestyle=line.stroke, linewidth=1.8, marker="o", markersize=3
         )
-        axes.plot(*line.points[-1], marker="x" if line.stopped else "o", color=line.colour, markersize=7 if line.stopped else 4)
+        axes.plot(*line.points[-1], marker="x" if line.stopped else "o", color=line.color, markersize=7 if line.stopped else 4)
     axes.margins(x=0.03, y=0.08)
     axes.autoscale_view()
     if heights is not None:
@@ -70,17 +70,17 @@ def plot(axes: Axes, lines: Sequence[Line], heights: tuple[float, float] | None 
     outside = [line for line in named if line.points[-1][0] == edge]
     levels = under(1.02, apart([float(place(line.points[-1])[1]) for line in outside], LABEL_GAP), LABEL_GAP)
     for line, height in zip(outside, levels, strict=True):
-        leader = LEADER | {"color": line.colour}
+        leader = LEADER | {"color": line.color}
         where: dict[str, Any] = {"xytext": (1.05, height), "textcoords": "axes fraction", "arrowprops": leader}
-        axes.annotate(line.label, line.points[-1], color=line.colour, annotation_clip=False, **LABEL, **where)
+        axes.annotate(line.label, line.points[-1], color=line.color, annotation_clip=False, **LABEL, **where)
     for line in named:
         if line.points[-1][0] < edge:  # it was stopped: its name stands above its end
             where = {"xytext": (4, 11), "textcoords": "offset points", "ha": "right"}
-            axes.annotate(line.label, line.points[-1], color=line.colour, **LABEL, **where)
+            axes.annotate(line.label, line.points[-1], color=line.color, **LABEL, **where)
 
 
 def apart(heights: Sequence[float], gap: float) -> list[float]:
-    """Sorted heights moved as little as needed to be at least `gap` from each other: neighbours that are too near form a
+    """Sorted heights moved as little as needed to be at least `gap` from each other: neighbors that are too near form a
     group around their middle, and groups that then touch are joined."""
     groups: list[list[float]] = []
     for height in heights:

@@ -30,9 +30,9 @@ from heedful.config import read_run
 from heedful.data.grammar import generate
 from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
-from heedful.recipe_book import all_recipes, settings_digest
+from heedful.recipes import all_recipes, settings_digest
 from heedful.running import train_config
-from heedful.tasks.evaluating import Examples
+from heedful.tasks.evaluate_translations import Examples
 
 HERE = Path(__file__).parent
 OUTPUT = HERE / "results" / "families.json"

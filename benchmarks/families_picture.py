@@ -11,7 +11,7 @@ from typing import Any
 from drawing import BLUE, GREEN, ORANGE, VIOLET, Line, canvas, finish, plot, told_apart
 from matplotlib.ticker import FuncFormatter
 
-COLOURS = {"gpt": BLUE, "transformer": BLUE, "convs2s": GREEN, "bytenet": GREEN, "sutskever": VIOLET}  # others recur
+COLORS = {"gpt": BLUE, "transformer": BLUE, "convs2s": GREEN, "bytenet": GREEN, "sutskever": VIOLET}  # others recur
 METRICS = {"bleu": "BLEU", "exact_match": "sentences exactly right, %"}
 
 
@@ -47,7 +47,7 @@ def bleu_of(one: dict[str, Any], length: str) -> float:
 
 def line_of(name: str, one: dict[str, Any], metric: str) -> Line:
     points = [(float(length), score[metric]["value"]) for length, score in one["lengths"].items()]
-    return Line(name, points, COLOURS.get(one["family"], ORANGE))
+    return Line(name, points, COLORS.get(one["family"], ORANGE))
 
 
 def length_text(length: float, lengths: list[float]) -> str:

@@ -27,7 +27,8 @@ import torch
 from peers.machine import about_here
 
 STORED = Path(__file__).parent / "results" / "freeze.json"
-RENAMED: dict[str, str] = {}  # key of a stored result: its name today
+RENAMED = {"whatif": "interventions", "p_randomisation": "p_randomization"}  # key of a stored result: its name today
+TEXTS = {"note"}  # explanations for people, which may be reworded
 
 WORDS = [f"w{i}" for i in range(20)]
 COMMON = """
@@ -41,6 +42,7 @@ save_every = 20
 validate_every = 10
 report_every = 1
 threads = 1
+schedule = { warmup = 5 }
 """
 TASKS = {
     "translation": """
@@ -74,7 +76,7 @@ method = "sample"
 """,
     "classification": """
 [data]
-form = "labelled"
+form = "labeled"
 train = "labels.tsv"
 valid = "labels.tsv"
 test = "labels.tsv"
@@ -107,7 +109,13 @@ RUNS: list[tuple[str, str, str, str, str]] = [
     ("transformer-swiglu", "translation", "transformer", f"{ATTENTION} activation=swiglu tie=none", ""),
     ("transformer-uneven", "translation", "transformer", f"{SMALL} heads=[2,1] decoder_heads=[1,2] cross_heads=[4,2]", ""),
     ("transformer-r-drop", "translation", "transformer", f"{ATTENTION} dropout=0.1", "task.r_drop=1.0"),
-    ("transformer-ema", "translation", "transformer", ATTENTION, "training.accumulate=2 training.average=ema training.ema_decay=0.9"),
+    (
+        "transformer-ema",
+        "translation",
+        "transformer",
+        ATTENTION,
+        "training.accumulate=2 training.average=ema training.ema_decay=0.9",
+    ),
     ("transformer-sequence", "translation", "transformer", ATTENTION, "task.sequence.method=risk"),
     ("transformer-bpe-dropout", "translation", "transformer", ATTENTION, "tokenizer.kind=bpe tokenizer.dropout=0.1"),
     ("sutskever", "translation", "sutskever", SMALL, ""),
@@ -226,6 +234,8 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         yield path, value
     else:
         for key, item in items:
+            if key in TEXTS:
+                continue
             yield from leaves(item, (*path, str(key)))
 
 

@@ -1,4 +1,4 @@
-"""Plain text, cut as the gold alignments of the Hansards are (NAACL 2003), so that a model that learnt from the one can read
+"""Plain text, cut as the gold alignments of the Hansards are (NAACL 2003), so that a model that learned from the one can read
 the other: words and signs apart, without case, and what was contracted written out.
 
     Don't go to l'hôtel!    ->  do not go to le hôtel !

@@ -1,4 +1,4 @@
-"""What docs/results.md says of heads that look at a neighbour, from the JSON of heads.py."""
+"""What docs/results.md says of heads that look at a neighbor, from the JSON of heads.py."""
 
 from __future__ import annotations
 

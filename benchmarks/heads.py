@@ -1,6 +1,6 @@
-"""Which encoder heads look at a neighbour: models of one recipe that tell positions in different ways.
+"""Which encoder heads look at a neighbor: models of one recipe that tell positions in different ways.
 
-    python benchmarks/heads.py WORK --also "training.precision=bf16 training.capture=true data.rung=16" \
+    python benchmarks/heads.py WORK --also "training.precision=bf16 training.cuda_graphs=true data.pad_to_multiple_of=16" \
         --run "sinusoidal" --run "rotary model.position=rotary" --run "rotary-deep model.position=rotary model.layers=6"
 
 A run is a name and what to override in the recipe. Each is trained, unless WORK holds it already, and asked about its heads

@@ -77,7 +77,7 @@ def finish(recipe: Path, run: Path) -> None:
 def fingerprint(run: Path, step: int) -> dict[str, str]:
     """SHA-256 of every tensor file of the last checkpoint, and of the metrics that do not tell the time."""
     files = sorted((run / "checkpoints" / f"step-{step}").glob("*.safetensors"))
-    assert len(files) == 3, f"expected model, optimiser and average, found {files}"
+    assert len(files) == 3, f"expected model, optimizer and average, found {files}"
     found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     timeless = [{key: value for key, value in line.items() if key not in TIMES} for line in lines]

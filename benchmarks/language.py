@@ -4,7 +4,7 @@
         --run "shakespeare-char shakespeare-char training.minutes=3" --run "wikitext2 wikitext2" --run "reviews gpt1-reviews" \
         --then "sst2 sst2-gpt1 training.init=runs/reviews" \
         --then "sst2-plain sst2-gpt1 training.init=runs/reviews task.auxiliary=0" \
-        --then "sst2-scratch sst2-gpt1 'training.init=\\"\\"' training.schedule.rate=3e-4"
+        --then "sst2-scratch sst2-gpt1 'training.init=\\"\\"' training.schedule.learning_rate=3e-4"
 
 A run is a name, a recipe and what to override. Those of --run begin at once, those of --then when all the others are done. Runs
 are kept in --work under their names: what was begun there is continued. Validation data chooses the weights, and test data is
@@ -26,7 +26,7 @@ from typing import Any
 from peers.machine import about_here
 from quality import STOPPED, Clock, Failed, Job, call, job
 
-from heedful.recipe_book import find_recipe, settings_digest
+from heedful.recipes import find_recipe, settings_digest
 
 SCORING = 30  # seconds before the limit at which training must stop
 

@@ -24,7 +24,7 @@ from peers.machine import about_here
 from torch import Tensor
 
 from heedful.models.transformer import Transformer, TransformerConfig
-from heedful.nn.taps import Tap, record
+from heedful.nn.hooks import HookPoint, record
 
 SIZES = {
     "small": (TransformerConfig(dim=256, layers=3, heads=4, feed_forward=1024), 10_000),
@@ -38,7 +38,7 @@ def without_taps(model: Transformer) -> Transformer:
     """A copy in which plain functions stand where the taps stood."""
     made = copy.deepcopy(model)
     for module in made.modules():
-        for name in [name for name, child in module.named_children() if isinstance(child, Tap)]:
+        for name in [name for name, child in module.named_children() if isinstance(child, HookPoint)]:
             del module._modules[name]
             module.__dict__[name] = Silent()
     return made
@@ -65,7 +65,7 @@ def measure(size: str, pairs: int, blocks: int) -> dict[str, Any]:
     silent = {"no taps": lambda: forced(bare, nullcontext())}
     idle = {"nobody listens": lambda: forced(model, nullcontext())}
     heard = {
-        "cross-attention recorded": lambda: forced(model, record(model, "decoder.*.cross.look.weights")),
+        "cross-attention recorded": lambda: forced(model, record(model, "decoder.*.cross_attention.weights")),
         "everything recorded": lambda: forced(model, record(model, "*")),
     }
     one_by_one = alternate(silent | idle, blocks=pairs, least=0.0)

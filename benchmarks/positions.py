@@ -27,7 +27,7 @@ from torch import Tensor
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.losses import cross_entropy
 from heedful.nn.positions import POSITIONS
-from heedful.search import Group, SearchConfig, predictor, search_group
+from heedful.search import Group, SearchConfig, search_group, step_function
 
 PAD, START, END, FIRST, VOCAB = 0, 1, 2, 3, 19
 ROWS, ASKED = 64, 64
@@ -58,8 +58,8 @@ def make(position: str, longest: int) -> Transformer:
 def train(model: Transformer, given: argparse.Namespace) -> float:
     """The loss of the last fifty steps."""
     draws = torch.Generator().manual_seed(1)
-    optimiser = torch.optim.Adam(model.parameters(), lr=given.rate, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, given.rate, total_steps=given.steps, pct_start=0.1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=given.rate, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, given.rate, total_steps=given.steps, pct_start=0.1)
     losses = []
     model.train()
     for step in range(1, given.steps + 1):
@@ -69,10 +69,10 @@ def train(model: Transformer, given: argparse.Namespace) -> float:
         target_in = torch.cat((torch.full((ROWS, 1), START), target[:, :-1]), dim=1)
         logits = model.project(model.step(target_in, model.start(source, source != PAD, room=0)).hidden)
         loss, _ = cross_entropy(logits.flatten(0, 1), target.flatten(), padding=PAD)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (loss.total / loss.count).backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         schedule.step()
         losses.append(float(loss.total.detach() / loss.count))
         if step % 250 == 0:
@@ -87,7 +87,7 @@ def exact(model: Transformer, length: int, toy: str) -> float:
     most = length + 2 if model.longest is None else min(length + 2, model.longest)
     room = torch.full((ASKED,), most)
     group = Group(model.start(source, None, room=most), room, list(range(ASKED)), [[]] * ASKED)
-    found = search_group(predictor(model), group, SearchConfig(method="greedy"), start=START, end=END)
+    found = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
     right: list[bool] = [best.tokens == row[:-1] for (best, *_), row in zip(found, wanted.tolist(), strict=True)]
     return sum(right) / ASKED
 
@@ -117,8 +117,8 @@ def draw(found: dict[str, Any]) -> Figure:
     axes.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=1.15, aspect="auto")
     for row, values in enumerate(shares.tolist()):
         for column, share in enumerate(values):
-            colour = "white" if share > 0.6 else "#222222"
-            axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=8.5, color=colour)
+            color = "white" if share > 0.6 else "#222222"
+            axes.text(column, row, f"{100 * share:.0f}", ha="center", va="center", fontsize=8.5, color=color)
     axes.axvline(longest - 0.5, color="#c8571b", linewidth=2)
     beyond: dict[str, Any] = {"color": "#c8571b", "fontsize": 9.5, "transform": axes.get_xaxis_transform()}
     axes.text(longest - 0.4, 1.015, "beyond training →", va="bottom", **beyond)
@@ -128,7 +128,7 @@ def draw(found: dict[str, Any]) -> Figure:
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
-    title = f"{found['toy'].capitalize()} learnt up to {longest} symbols: % right to the last one, by length"
+    title = f"{found['toy'].capitalize()} learned up to {longest} symbols: % right to the last one, by length"
     axes.set_title(title, loc="left", fontsize=11.5, pad=24)
     return figure
 

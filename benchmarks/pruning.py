@@ -1,7 +1,7 @@
 """How many heads can go, and what that costs: the curve of BLEU against heads kept, for each kind of attention.
 
     python benchmarks/pruning.py RUN --base multi30k-en-de --recipe multi30k-en-de-pruned --limit 560 \
-        --also "training.precision=bf16 training.capture=true data.rung=16"
+        --also "training.precision=bf16 training.cuda_graphs=true data.pad_to_multiple_of=16"
 
 RUN is a converged model; where it is not there, it is trained first, by the recipe --base. Every penalty on every kind is a
 run of its own that goes on from RUN with gates; what they close is taken out, and what is left is scored on the validation
@@ -37,7 +37,7 @@ from heedful import build
 from heedful.config import read_run
 from heedful.data.splits import splits_of
 from heedful.pruning import size
-from heedful.recipe_book import find_recipe, settings_digest
+from heedful.recipes import find_recipe, settings_digest
 from heedful.running import make_trainer
 from heedful.training.progress import Progress
 

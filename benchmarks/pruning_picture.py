@@ -29,12 +29,12 @@ def bleu(one: dict[str, Any]) -> float:
 
 def curves(found: dict[str, Any], kind: str) -> Iterator[Line]:
     """From the whole model down to the fewest heads."""
-    for method, (label, colour) in METHODS.items():
+    for method, (label, color) in METHODS.items():
         points = [one for one in found["points"] if one["kind"] == kind and one["method"] == method]
         if points:
             whole = (float(heads_of(found["whole"]["heads"], kind)), bleu(found["whole"]))
             kept = [(float(heads_of(one["heads"], kind)), bleu(one)) for one in points]
-            yield Line(label, [whole, *sorted(kept, reverse=True)], colour)
+            yield Line(label, [whole, *sorted(kept, reverse=True)], color)
 
 
 def last_seen(points: Sequence[tuple[float, float]], low: float) -> tuple[float, float]:
@@ -50,13 +50,13 @@ def plot(axes: Axes, lines: list[Line], heights: tuple[float, float]) -> None:
     axes.set_ylim(*heights)
     low, high = heights
     for line in lines:
-        axes.plot(*zip(*line.points, strict=True), color=line.colour, linewidth=1.8, marker="o", markersize=4)
+        axes.plot(*zip(*line.points, strict=True), color=line.color, linewidth=1.8, marker="o", markersize=4)
     ends = sorted(((last_seen(line.points, low), line) for line in lines), key=lambda end: end[0][1])
     levels = apart([(place[1] - low) / (high - low) for place, _ in ends], 0.16)
     for (place, line), level in zip(ends, levels, strict=True):
         where: dict[str, Any] = {"xytext": (1.04, max(level, 0.03)), "textcoords": "axes fraction", "annotation_clip": False}
-        where["arrowprops"] = LEADER | {"color": line.colour}
-        axes.annotate(line.label, place, color=line.colour, **LABEL, **where)
+        where["arrowprops"] = LEADER | {"color": line.color}
+        axes.annotate(line.label, place, color=line.color, **LABEL, **where)
 
 
 def draw(found: dict[str, Any], path: Path) -> None:

@@ -1,6 +1,7 @@
 """Train recipes and their peers side by side on one machine, score each on its test set, and write a file for each.
 
-    python benchmarks/quality.py OUTPUT --limit 560 --also "training.precision=bf16 training.compile=true data.rung=12" \
+    python benchmarks/quality.py OUTPUT --limit 560 \\
+        --also "training.precision=bf16 training.compile=true data.pad_to_multiple_of=12" \
         --run "tatoeba-pt-en-1 tatoeba-pt-en seed=1" --run "tatoeba-pt-en-2 tatoeba-pt-en seed=2" \
         --peer "tatoeba-pt-en-hf tatoeba-pt-en --seconds 240"
 
@@ -34,7 +35,7 @@ from heedful.config import read_run
 from heedful.data.pairs import pairs
 from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
-from heedful.recipe_book import find_recipe, settings_digest
+from heedful.recipes import find_recipe, settings_digest
 
 SCORING = 80  # seconds before the limit at which training must stop, so that the test set can still be translated
 HERE = Path(__file__).parent

@@ -28,7 +28,7 @@ SECTIONS = (
     systems.claims,
     inside.alignment,
     inside.positions,
-    inside.neighbours,
+    inside.neighbors,
     inside.pruning,
     inside.listening,
     growth.scaling,

@@ -35,8 +35,8 @@ from heedful.data.pairs import pairs
 from heedful.data.sources import CorpusConfig
 from heedful.data.splits import Splits
 from heedful.data.store import PairStore
-from heedful.text.learning import train_tokenizer
 from heedful.text.tokenizer import TokenizerConfig
+from heedful.text.train import train_tokenizer
 
 VOCAB, BUDGET, LEARNT_FROM = 8000, 4096, 1_000_000
 PAIRS = (10_000, 100_000, 1_000_000, 10_000_000)

@@ -1,6 +1,6 @@
 """The pictures of scaling.py: time beside memory, all of it from the JSON.
 
-Colour tells the family (attention, recurrence, convolution), the stroke its members.
+Color tells the family (attention, recurrence, convolution), the stroke its members.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def draw_length(found: dict[str, Any]) -> Figure:
     )
     figure, panels = canvas(title, note, found)
     for axes, quantity in zip(panels, ("seconds", "bytes"), strict=True):
-        coloured = [
-            line_of(kind, quantity, "n", name)._replace(colour=COSTS.get(kind["cost"], PALE)) for name, kind in kinds.items()
+        colored = [
+            line_of(kind, quantity, "n", name)._replace(color=COSTS.get(kind["cost"], PALE)) for name, kind in kinds.items()
         ]
-        plot(axes, told_apart(coloured))
+        plot(axes, told_apart(colored))
     lengths = [point["value"] for kind in kinds.values() for point in kind["points"]]
     finish_both(panels, (TIME, MEMORY), "tokens in the sequence, n", powers_within(lengths, 4))
     return figure
@@ -84,12 +84,12 @@ def draw_families(found: dict[str, Any]) -> Figure:
     note = f"steps of {found['tokens']:,} tokens a side at any length; dim {found['dim']}, vocabulary {found['vocab']:,}"
     figure, panels = canvas(title, note, found)
     for axes, relative in zip(panels, (False, True), strict=True):
-        coloured = []
+        colored = []
         for name, kind in kinds.items():
-            line = line_of(kind | {"exponent": {}}, "seconds", name=name)._replace(colour=FAMILIES.get(name, ORANGE))
+            line = line_of(kind | {"exponent": {}}, "seconds", name=name)._replace(color=FAMILIES.get(name, ORANGE))
             one = line.points[0][1] if relative else 1.0
-            coloured.append(line._replace(points=[(length, seconds / one) for length, seconds in line.points]))
-        plot(axes, told_apart(coloured))
+            colored.append(line._replace(points=[(length, seconds / one) for length, seconds in line.points]))
+        plot(axes, told_apart(colored))
     growth = ("time, as a multiple of the shortest sentences'", lambda value: f"{value:g} x")
     finish_both(panels, (TIME, growth), "tokens of a sentence", powers_within(found["lengths"], 4))
     return figure
@@ -149,11 +149,11 @@ def draw_data(found: dict[str, Any]) -> Figure:
     figure, panels = canvas(title, note, found)
     left, right = panels
     right.set_yscale("linear")
-    colours = dict(zip(last["stages"], (VIOLET, GREEN, BLUE, PALE, ORANGE), strict=True))
+    colors = dict(zip(last["stages"], (VIOLET, GREEN, BLUE, PALE, ORANGE), strict=True))
     for axes, quantity in zip(panels, ("core_seconds", "peak_bytes"), strict=True):
         lines = [
-            Line(stage, [(point["value"], point["stages"][stage][quantity]) for point in points], colour)
-            for stage, colour in colours.items()
+            Line(stage, [(point["value"], point["stages"][stage][quantity]) for point in points], color)
+            for stage, color in colors.items()
         ]
         plot(axes, lines, None if axes is left else (0.0, max(1.1e9, 1.1 * last["peak_bytes"])))
     right.axhline(1e9, color=PALE, linewidth=1, linestyle=STROKES[1])

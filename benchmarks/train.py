@@ -1,4 +1,4 @@
-"""Training throughput on a GPU beside the peers: same shapes, same precision (bf16), same optimiser, one process.
+"""Training throughput on a GPU beside the peers: same shapes, same precision (bf16), same optimizer, one process.
 
     python benchmarks/train.py --peers hf,torch --sizes base,big,small
 
@@ -30,8 +30,8 @@ from heedful.nn.losses import cross_entropy
 from heedful.tasks.batches import Batch, collate, fill_up
 from heedful.text.specials import Specials
 from heedful.training.config import TrainingConfig
-from heedful.training.guard import Guard
-from heedful.training.optimisers import OptimiserConfig, make_optimiser
+from heedful.training.nonfinite import NonFiniteGuard
+from heedful.training.optimizers import OptimizerConfig, make_optimizer
 from heedful.training.update import apply
 
 SPECIALS = Specials(0, 1, 2, 3)
@@ -47,13 +47,13 @@ def random_batches(size: Size, rows: int, time_: int) -> list[Batch]:
     return [one() for _ in range(4)]
 
 
-def real_batches(size: Size, budget: int, rung: int, folder: str) -> tuple[list[Batch], list[Batch]]:
+def real_batches(size: Size, budget: int, pad_to_multiple_of: int, folder: str) -> tuple[list[Batch], list[Batch]]:
     """Multi30k en-de as both sides see it: padded to the longest of the batch, and to the rungs of a ladder."""
     from heedful.data.batching import plan_epoch
     from heedful.data.pairs import pairs
     from heedful.data.sources import CorpusConfig
-    from heedful.text.learning import train_tokenizer
     from heedful.text.tokenizer import TokenizerConfig
+    from heedful.text.train import train_tokenizer
 
     found = list(pairs(CorpusConfig(folder=folder, languages=("en", "de"), split="train")))
     tokenizer = train_tokenizer(TokenizerConfig(vocab=size.vocab), [t for pair in found for t in (pair.source, pair.target)])
@@ -62,12 +62,15 @@ def real_batches(size: Size, budget: int, rung: int, folder: str) -> tuple[list[
 
     lengths = [np.array([len(row) for row in side], dtype=np.int32) for side in (source, target)]
 
-    def batches(rung: int) -> list[Batch]:
-        plan = plan_epoch(*lengths, budget=budget, seed=1, epoch=0, rung=rung)
+    def batches(pad_to_multiple_of: int) -> list[Batch]:
+        plan = plan_epoch(*lengths, budget=budget, seed=1, epoch=0, pad_to_multiple_of=pad_to_multiple_of)
         made = [collate([source[i] for i in b], [target[i] for i in b], SPECIALS, SPECIALS) for b in plan]
-        return [(fill_up(b, budget, rung, SPECIALS, SPECIALS) if rung > 1 else b).to(DEVICE) for b in made]
+        return [
+            (fill_up(b, budget, pad_to_multiple_of, SPECIALS, SPECIALS) if pad_to_multiple_of > 1 else b).to(DEVICE)
+            for b in made
+        ]
 
-    return batches(1), batches(rung)
+    return batches(1), batches(pad_to_multiple_of)
 
 
 def compiled(function: Callable[..., Any], quick: bool) -> Callable[..., Any]:
@@ -81,8 +84,8 @@ def ours(size: Size, quick: bool) -> Callable[[Batch], None]:
         dim=size.dim, layers=size.layers, heads=size.heads, feed_forward=size.hidden, dropout=size.dropout
     )
     model = Transformer(config, size.vocab, size.vocab).to(DEVICE)
-    optimiser = make_optimiser(OptimiserConfig(), model)
-    guard, training = Guard(20), TrainingConfig()
+    optimizer = make_optimizer(OptimizerConfig(), model)
+    guard, training = NonFiniteGuard(20), TrainingConfig()
 
     def objective(source: Tensor, mask: Tensor | None, target_in: Tensor, target_out: Tensor) -> Tensor:
         with torch.autocast(DEVICE.type, torch.bfloat16):
@@ -95,7 +98,7 @@ def ours(size: Size, quick: bool) -> Callable[[Batch], None]:
 
     def update(batch: Batch) -> None:
         run(batch.source, batch.source_mask, batch.target_in, batch.target_out).backward()
-        apply(model, optimiser, guard, training, 1)
+        apply(model, optimizer, guard, training, 1)
         guard.unread.clear()
 
     return update
@@ -104,7 +107,7 @@ def ours(size: Size, quick: bool) -> Callable[[Batch], None]:
 def theirs(name: str, size: Size, quick: bool) -> Callable[[Batch], None]:
     model, loss = PEERS[name](size)
     model = model.to(DEVICE).train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
     def objective(*tensors: Any) -> Tensor:
         with torch.autocast(DEVICE.type, torch.bfloat16):
@@ -115,8 +118,8 @@ def theirs(name: str, size: Size, quick: bool) -> Callable[[Batch], None]:
     def update(batch: Batch) -> None:
         run(batch.source, batch.source_mask, batch.target_in, batch.target_out).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
 
     return update
 

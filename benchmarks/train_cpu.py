@@ -1,4 +1,4 @@
-"""Training throughput on a CPU, beside Hugging Face's Marian: the same sizes, data, dropout and optimiser.
+"""Training throughput on a CPU, beside Hugging Face's Marian: the same sizes, data, dropout and optimizer.
 
     python benchmarks/train_cpu.py
     python benchmarks/train_cpu.py --precision bf16
@@ -31,7 +31,7 @@ from torch import Tensor
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.losses import projected_cross_entropy
 from heedful.nn.memory import keep_freed_memory
-from heedful.training.optimisers import OptimiserConfig, make_optimiser
+from heedful.training.optimizers import OptimizerConfig, make_optimizer
 
 VOCAB, DIM, LAYERS, HEADS, HIDDEN, ROWS, TIME, DROPOUT, SMOOTHING = 8000, 256, 3, 8, 1024, 64, 24, 0.1, 0.1
 PAD, START = 0, 1
@@ -49,7 +49,7 @@ def ours(precision: Precision) -> Callable[[], None]:
     keep_freed_memory()
     config = TransformerConfig(dim=DIM, layers=LAYERS, heads=HEADS, feed_forward=HIDDEN, dropout=DROPOUT)
     model = Transformer(config, VOCAB, VOCAB)
-    optimiser = make_optimiser(OptimiserConfig(), model)
+    optimizer = make_optimizer(OptimizerConfig(), model)
 
     def update() -> None:
         source, target_in, target_out = batch()
@@ -58,7 +58,7 @@ def ours(precision: Precision) -> Callable[[], None]:
             hidden, weight = step.hidden.flatten(0, 1), model.readout.weight
             loss, _ = projected_cross_entropy(hidden, weight, target_out.flatten(), padding=PAD, smoothing=SMOOTHING)
         (loss.total / loss.count).backward()  # type: ignore[no-untyped-call]
-        finish(model, optimiser)
+        finish(model, optimizer)
 
     return update
 
@@ -75,7 +75,7 @@ def marian(precision: Precision) -> Callable[[], None]:
     )  # fmt: skip
     model = MarianMTModel(config)
     model.train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
 
     def update() -> None:
         source, target_in, target_out = batch()
@@ -85,15 +85,15 @@ def marian(precision: Precision) -> Callable[[], None]:
                 logits.flatten(0, 1), target_out.flatten(), ignore_index=PAD, label_smoothing=SMOOTHING
             )
         loss.backward()  # type: ignore[no-untyped-call]
-        finish(model, optimiser)
+        finish(model, optimizer)
 
     return update
 
 
-def finish(model: Any, optimiser: torch.optim.Optimizer) -> None:
+def finish(model: Any, optimizer: torch.optim.Optimizer) -> None:
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
 SYSTEMS = {"heedful": ours, "marian": marian}

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from heedful.nn.whole_attention import fits, whole_attention
+from heedful.nn.short_sequence_attention import fits_short_sequences, short_sequence_attention
 
 KERNELS = {
     "flash": SDPBackend.FLASH_ATTENTION,
@@ -95,8 +95,8 @@ def padded(case: Case) -> Way:
 
 def whole(case: Case) -> Way:
     mask = case.mask
-    assert fits(*by_head(case.inputs)), "the kernel is for shorter sequences"
-    return Way(lambda: whole_attention(*by_head(case.inputs), mask, False), case.inputs)
+    assert fits_short_sequences(*by_head(case.inputs)), "the kernel is for shorter sequences"
+    return Way(lambda: short_sequence_attention(*by_head(case.inputs), mask, False), case.inputs)
 
 
 def flat(case: Case) -> Way:

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.inspection.maps import Kind, Map
+from heedful.inspection.attention_maps import AttentionMap, Kind
+from heedful.inspection.figure import heatmap
 from heedful.inspection.report import Section
 from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words
 from heedful.inspection.rollout import rollout
-from heedful.inspection.sketch import heat_map
-from heedful.studies.reporting import Inspection
-from heedful.studies.tracing import Tokens, Trace, Views, word_maps
+from heedful.studies.report import Inspection
+from heedful.studies.trace import Tokens, Trace, Views, word_maps
 
 HARD = ["<img/src=x/onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"c', "</script><b>", "@data@"]
 HARD += [f"word{place}" for place in range(60)]
@@ -38,9 +38,11 @@ def inspection(tokens: int, layers: int, heads: int) -> Inspection:
     maps = []
     for layer in range(layers):
         maps += [
-            Map(f"encoder.{layer}.attention.look.weights", Kind("encoder", "source", "source"), layer, weights()),
-            Map(f"decoder.{layer}.attention.look.weights", Kind("decoder", "target", "target"), layer, weights(causal=True)),
-            Map(f"decoder.{layer}.cross.look.weights", Kind("cross", "target", "source"), layer, weights()),
+            AttentionMap(f"encoder.{layer}.self_attention.weights", Kind("encoder", "source", "source"), layer, weights()),
+            AttentionMap(
+                f"decoder.{layer}.self_attention.weights", Kind("decoder", "target", "target"), layer, weights(causal=True)
+            ),
+            AttentionMap(f"decoder.{layer}.cross_attention.weights", Kind("cross", "target", "source"), layer, weights()),
         ]
     trace = Trace(both, both, "<s>", "</s>", maps)
     lengths = [torch.rand(heads, 1, time, generator=draws) * 4 for _ in maps]
@@ -54,8 +56,8 @@ def blocks() -> list[Any]:
     names = [f"column number {at}" for at in range(12)]
     rows = [("part", "share", *names), ("<b>encoder</b>", "25%", *["123,456"] * 12), ("decoder", "75%", *["0"] * 12)]
     pictures = [
-        heat_map(torch.eye(8), "abcdefgh", "abcdefgh", "a map"),
-        heat_map(torch.eye(40), HARD[:40], HARD[:40], "a broad one"),
+        heatmap(torch.eye(8), "abcdefgh", "abcdefgh", "a map"),
+        heatmap(torch.eye(40), HARD[:40], HARD[:40], "a broad one"),
     ]
     told = [Words("What it costs."), Words("Not to be missed.", "note"), Heading("A training step"), Terms({"share": "of 1"})]
     return [*told, Table(rows, "parts", {1: [0.25, 0.75]}), Pictures(pictures, "Rows look at columns.")]
@@ -67,7 +69,7 @@ def alone(tokens: int, layers: int) -> Inspection:
     kind = Kind("within", "target", "both")
     weights = torch.ones(2, tokens + 1, tokens + 1).tril()
     maps = [
-        Map(f"layers.{layer}.attention.look.weights", kind, layer, weights / weights.sum(-1, keepdim=True))
+        AttentionMap(f"layers.{layer}.self_attention.weights", kind, layer, weights / weights.sum(-1, keepdim=True))
         for layer in range(layers)
     ]
     trace = Trace(None, text, "</s>", "…", maps)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.nn.rows import State, States
-from heedful.search import Group, Hypothesis, Predict, SearchConfig, search_group
+from heedful.nn.decoder_state import State, States
+from heedful.search import Group, Hypothesis, SearchConfig, StepFunction, search_group
 from heedful.search.hypothesis import Penalty
 
 START, END = 99, 1
@@ -44,7 +44,7 @@ def number(beginning: Sequence[int], vocab: int) -> int:
 def predict(tokens: Tensor, state: States) -> tuple[Tensor, States]:
     table: Tensor = state.memory  # (sources, beginnings, vocab)
     vocab, beam = table.shape[-1], len(tokens) // len(table)
-    follows = state.past * vocab + tokens[:, -1] + 1
+    follows = state.row_state * vocab + tokens[:, -1] + 1
     index = torch.where(tokens[:, -1] == START, 0, follows).clamp(max=table.shape[1] - 1)
     source = torch.arange(len(table)).repeat_interleave(beam)
     return table[source, index], State(table, index)
@@ -61,7 +61,7 @@ def group(
     return Group(state, torch.tensor(limits), names, prefixes or [[]] * len(table))
 
 
-def find(asked: Group, predict: Predict = predict, **options: Any) -> list[list[Hypothesis]]:
+def find(asked: Group, predict: StepFunction = predict, **options: Any) -> list[list[Hypothesis]]:
     """Search by `SearchConfig(**options)`."""
     return search_group(predict, asked, SearchConfig(**options), start=START, end=END)
 

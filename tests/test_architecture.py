@@ -85,7 +85,7 @@ def imports_on_loading(module: str) -> set[str]:
 
 def test_there_is_something_to_check() -> None:
     assert len(SOME) > 40
-    assert "heedful.nn.rows" in imports("heedful.search.engine")
+    assert "heedful.nn.decoder_state" in imports("heedful.search.engine")
     assert "heedful.build" in imports("heedful")  # seen although it is for the type checker
 
 
@@ -124,7 +124,7 @@ OPENS = {  # what opens, writes or removes a file; `storage` has a function for 
 }
 MAY_OPEN = {
     "heedful.exchange.standalone": "runs without heedful",
-    "heedful.cli.ending": "opens /dev/null in the place of a standard stream",
+    "heedful.cli.process": "opens /dev/null in the place of a standard stream",
 }
 
 

@@ -28,7 +28,7 @@ DATA = {
     "translation": ["data.builtin=true"],
     "language": ["data.form=text", "data.file=x", "task.name=language", "model.family=gpt", "tokenizer.kind=characters"],
     "classification": [
-        *("data.form=labelled", "data.folder=x", "task.name=classification", "task.labels=[a,b]", "model.family=gpt")
+        *("data.form=labeled", "data.folder=x", "task.name=classification", "task.labels=[a,b]", "model.family=gpt")
     ],
 }
 

@@ -20,20 +20,25 @@ from workshop import WORDS, heed, write_recipe
 
 from heedful.build import Translator, examples_from, load_translator
 from heedful.errors import ConfigError
-from heedful.inspection.explaining.listening import Pair, listen_to
+from heedful.inspection.explaining.recording import TokenPair, record_attention
 from heedful.inspection.importance import gate_gradients
-from heedful.nn.taps import ablate, hooked, listen, record, taps
-from heedful.studies.whatif import Head, pair_of, saliency_of, without
-from heedful.tasks.translating import collate_one, translate
+from heedful.nn.hooks import ablate, any_hooks, hook, hook_points, record
+from heedful.studies.interventions import HeadName, pair_of, saliency_of, without_heads
+from heedful.tasks.translate import collate_one, translate
 
 LINES = [" ".join(WORDS[at : at + 2 + at % 5]) for at in range(8)]
-CROSS = "decoder.*.cross.look.weights"
+CROSS = "decoder.*.cross_attention.weights"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("build")
-    quick = ("training.steps=40", "training.validate_every=40", "training.save_every=40", "training.schedule.rate=0.01")
+    quick = (
+        "training.steps=40",
+        "training.validate_every=40",
+        "training.save_every=40",
+        "training.schedule.learning_rate=0.01",
+    )
     assert heed("train", write_recipe(folder), *quick, "--run", folder / "run") == 0
     return folder / "run"
 
@@ -72,7 +77,7 @@ def recorded(translator: Translator, line: str) -> object:
 
 
 def ablated(translator: Translator, line: str) -> object:
-    with ablate(module_of(translator), "*.cross.look.found"):
+    with ablate(module_of(translator), "*.cross_attention.context"):
         return translator.translate([line]), translator.score([line], [line])
 
 
@@ -87,7 +92,9 @@ def salient(translator: Translator, line: str) -> object:
 
 def explained(translator: Translator, line: str) -> object:
     ids = translator.system.source_tokenizer.encode(line)
-    heard = listen_to(translator.model, Pair(*collate_one(translator.system, ids, ids)), "decoder.1.cross.look.weights")
+    heard = record_attention(
+        translator.model, TokenPair(*collate_one(translator.system, ids, ids)), "decoder.1.cross_attention.weights"
+    )
     parts = {name: [inputs[0].tolist() for inputs, _ in calls] for name, calls in heard.around.items()}
     return heard.weights.tolist(), len(heard.looking), parts
 
@@ -103,7 +110,7 @@ def weighed(translator: Translator, line: str) -> object:
 
 
 def silenced(translator: Translator, line: str) -> object:
-    with without(translator.system, [Head("cross", 1, 0)]) as system:
+    with without_heads(translator.system, [HeadName("cross", 1, 0)]) as system:
         return [one.candidates for one in translate(system, [line], translator.search())]
 
 
@@ -123,7 +130,7 @@ def test_threads_that_share_a_translator_get_what_they_get_alone(translator: Tra
     wrong = {work[at][0].__name__ for at, found in zip(order, together, strict=True) if found != alone[at]}
     assert not wrong
     model = module_of(translator)
-    assert not hooked() and not any(tap.hooks for tap in taps(model).values())
+    assert not any_hooks() and not any(tap.hooks for tap in hook_points(model).values())
     assert not any(module._forward_hooks or module._forward_pre_hooks or module.training for module in model.modules())
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
@@ -131,7 +138,7 @@ def test_threads_that_share_a_translator_get_what_they_get_alone(translator: Tra
 def test_an_inspection_feels_the_hooks_around_it(translator: Translator) -> None:
     """Also where it works on a copy of the modules."""
     for use in (salient, explained, weighed):
-        with listen(module_of(translator), "encoder.0.out", lambda name, x: 2 * x):
+        with hook(module_of(translator), "encoder.0.out", lambda name, x: 2 * x):
             changed = use(translator, LINES[0])
         assert changed != use(translator, LINES[0])
 

@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 from claims.layers import DELAY, SYMBOLS, TIME, Deep, Stack, echoed, field
-from claims.summarising import END, FIRST, LONGEST, PAD, TAG, TAGS, tagged
+from claims.summarizing import END, FIRST, LONGEST, PAD, TAG, TAGS, tagged
 from claims.texts import (
     ANY,
     KINDS,
@@ -16,7 +16,7 @@ from claims.texts import (
     SAID,
     Counted,
     known_words,
-    labelled,
+    labeled,
     lexicon,
     questions,
     sentence,
@@ -61,7 +61,7 @@ def test_the_text_says_the_kind_of_told_words_only() -> None:
 
 def test_labels_are_the_kinds_of_the_words_and_no_sentence_comes_twice() -> None:
     known = lexicon(4)
-    rows = labelled(known, 300, random.Random(0))
+    rows = labeled(known, 300, random.Random(0))
     assert len({text for _, text in rows}) == 300
     assert all(text.split()[-1] in known.words[kind] for kind, text in rows)
     assert {text.split()[0] for _, text in rows} == {template.split()[0] for template in ANY}

@@ -76,13 +76,13 @@ def test_each_sentence_has_one_name_which_stays_as_it_is() -> None:
     assert len({name_of(pair) for pair in found}) == 7
 
 
-def test_no_name_that_is_tried_was_learnt() -> None:
+def test_no_name_that_is_tried_was_learned() -> None:
     train, test = with_names(5000)
     assert len(test) > 400
     assert not {name_of(pair) for pair in train} & {name_of(pair) for pair in test}
 
 
-def test_no_sentence_that_is_tried_was_learnt() -> None:
+def test_no_sentence_that_is_tried_was_learned() -> None:
     train, test = dictionary_pairs(5000)
     assert len(test) > 400
     assert not {tuple(pair.source) for pair in train} & {tuple(pair.source) for pair in test}

@@ -102,7 +102,7 @@ def test_a_peer_goes_on_as_we_do_until_it_is_stopped(peer: str, beam: int, pairs
 
 
 @pytest.fixture(scope="module")
-def learnt() -> Transformer:
+def learned() -> Transformer:
     """It knows three sentences by heart, of 7, 3 and 5 words."""
     torch.manual_seed(0)
     model, pairs = make(), make_pairs()
@@ -120,17 +120,17 @@ def learnt() -> Transformer:
 
 @pytest.mark.parametrize("method", ["greedy", "beam"])
 @pytest.mark.parametrize(("peer", "penalty"), [("hf", 0.0), ("hf", 1.0), ("ct2", 0.0)])
-def test_a_peer_ends_where_we_do(peer: str, penalty: float, method: Any, learnt: Transformer, pairs: Pairs) -> None:
+def test_a_peer_ends_where_we_do(peer: str, penalty: float, method: Any, learned: Transformer, pairs: Pairs) -> None:
     """With a penalty CTranslate2 stops at the fourth end, however unlikely those were, and may miss the best."""
     judged: dict[str, Any] = {"penalty": "power", "length_penalty": penalty} if method == "beam" else {}
     config = SearchConfig(method=method, **judged)
-    assert said_by_us(learnt, words(pairs), config) == [[row] for row in KNOWN]
-    assert said_by(peer, learnt, words(pairs), config) == [[row] for row in KNOWN]
+    assert said_by_us(learned, words(pairs), config) == [[row] for row in KNOWN]
+    assert said_by(peer, learned, words(pairs), config) == [[row] for row in KNOWN]
 
 
-def test_a_peer_without_our_length_penalty_is_not_compared(learnt: Transformer, pairs: Pairs) -> None:
+def test_a_peer_without_our_length_penalty_is_not_compared(learned: Transformer, pairs: Pairs) -> None:
     with pytest.raises(SystemExit, match="no length penalty 'wu'"):
-        said_by("hf", learnt, words(pairs), SearchConfig(penalty="wu"))
+        said_by("hf", learned, words(pairs), SearchConfig(penalty="wu"))
 
 
 def test_blocks_alternate_and_the_first_call_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +188,6 @@ def test_every_row_has_its_speed_and_its_ratio(tmp_path: Path, monkeypatch: pyte
     assert plain["compared"] == plain["same"] + plain["ties"] == found["file"]["sentences"] == 60
 
 
-def test_the_interval_of_a_median_is_made_of_its_neighbours_in_rank() -> None:
+def test_the_interval_of_a_median_is_made_of_its_neighbors_in_rank() -> None:
     assert laps.interval([float(value) for value in reversed(range(41))]) == (14.0, 26.0)
     assert laps.interval([3.0, 1.0, 2.0]) == (1.0, 3.0)

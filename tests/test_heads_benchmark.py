@@ -1,4 +1,4 @@
-"""What is told of heads that look at a neighbour: the best of each model, how many, and what it is worth beside all others."""
+"""What is told of heads that look at a neighbor: the best of each model, how many, and what it is worth beside all others."""
 
 from __future__ import annotations
 

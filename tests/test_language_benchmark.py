@@ -11,7 +11,7 @@ import language
 import language_rows
 import pytest
 
-from heedful.recipe_book import settings_digest
+from heedful.recipes import settings_digest
 
 RECIPE = """
 [data]
@@ -43,7 +43,7 @@ validate_every = 2
 
 
 def test_runs_are_trained_scored_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The second begins with what the first has learnt, and is told why the third gives nothing."""
+    """The second begins with what the first has learned, and is told why the third gives nothing."""
     book, recipe, output, work = (tmp_path / name for name in ("book.txt", "recipe.toml", "results", "runs"))
     book.write_text("the cat sees the old house\n" * 40)
     recipe.write_text(RECIPE.format(book=book))

@@ -30,8 +30,8 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = run / "checkpoints" / "step-6"
     tensors, state = checkpoint.load(path)
     for stem in ("model", "average"):
-        tensors[stem]["encoder.0.attention.out.log_a"] = torch.tensor([-4.0, 0.5])
-        tensors[stem]["decoder.1.attention.out.log_a"] = torch.tensor([-4.0, -4.0])
+        tensors[stem]["encoder.0.self_attention.out.log_a"] = torch.tensor([-4.0, 0.5])
+        tensors[stem]["decoder.1.self_attention.out.log_a"] = torch.tensor([-4.0, -4.0])
     checkpoint.save(run / "checkpoints", 6, tensors, state)
     retention.point_best(run / "checkpoints", "step-4")  # the best is one in which all were open
     return run
@@ -62,10 +62,10 @@ def test_the_smaller_run_says_the_same_and_goes_on(gated: Path, tmp_path: Path, 
     assert not gates(model_of(small))
     assert heedful.load(small).translate(LINES) == heedful.load(gated, "last").translate(LINES)
     state = checkpoint.load_state(small / "checkpoints" / "step-6")
-    assert state["metrics"] == told["figures"] and state["journey"]["step"] == 6
+    assert state["metrics"] == told["figures"] and state["train_state"]["step"] == 6
     assert heed("evaluate", small, "--bootstrap", "0", "--json") == 0
     assert heed("train", small / "config.toml", "training.steps=8") == 0
-    assert checkpoint.load_state(small / "checkpoints" / "step-8")["journey"]["step"] == 8
+    assert checkpoint.load_state(small / "checkpoints" / "step-8")["train_state"]["step"] == 8
     assert "| encoder | 4 | 3 | 1, 2 |" in (small / "README.md").read_text()
 
 

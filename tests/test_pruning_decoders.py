@@ -13,8 +13,8 @@ from workshop import heed, write_pairs
 import heedful
 from heedful.nn.gates import gates
 from heedful.pruning import Choice, prune
-from heedful.samples import SAMPLES, surprises
 from heedful.training import checkpoint
+from heedful.training_losses import SAMPLES, training_losses
 
 MODEL = """
 [model]
@@ -41,7 +41,7 @@ TASKS = {
     "[task]\nvalidation_sentences = 4\n[search]\nmax_extra = 2\n",
     "language": '[data]\nform = "text"\ntrain = {{ file = "{table}" }}\nvalid = {{ file = "{table}" }}\n'
     'block = 8\nbatch = 4\n[task]\nname = "language"\nsamples = 0\n',
-    "classification": '[data]\nform = "labelled"\ntrain = "{table}"\nvalid = "{table}"\nbatch = 8\n'
+    "classification": '[data]\nform = "labeled"\ntrain = "{table}"\nvalid = "{table}"\nbatch = 8\n'
     '[task]\nname = "classification"\nlabels = ["no", "yes"]\n',
 }
 
@@ -73,12 +73,12 @@ def test_what_gates_closed_goes_and_the_rest_says_the_same(gated: Path, tmp_path
     small, whole = heedful.load(made.run), heedful.load(gated, "last")
     assert parameters(small.model) == made.parameters < made.parameters_before
     assert not gates(small.model)
-    for less, more in zip(surprises(small, 30), surprises(whole, 30), strict=True):
+    for less, more in zip(training_losses(small, 30), training_losses(whole, 30), strict=True):
         with torch.inference_mode():
             assert_close(less(), more(), atol=1e-5, rtol=1e-5)
     assert heed("evaluate", made.run, "--split", "valid") == 0
     assert heed("train", made.run / "config.toml", "training.steps=6") == 0
-    assert checkpoint.load_state(made.run / "checkpoints" / "step-6")["journey"]["step"] == 6
+    assert checkpoint.load_state(made.run / "checkpoints" / "step-6")["train_state"]["step"] == 6
     assert "| within | 4 | 1 | 1, 0 |" in (made.run / "README.md").read_text()
 
 
@@ -91,6 +91,6 @@ def test_a_ranking_keeps_the_heads_that_matter(gated: Path, tmp_path: Path) -> N
 
 
 def test_every_task_has_samples() -> None:
-    from heedful.build import WORKERS
+    from heedful.build import PREDICTORS
 
-    assert SAMPLES.keys() == WORKERS.keys()
+    assert SAMPLES.keys() == PREDICTORS.keys()

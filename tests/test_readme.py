@@ -21,7 +21,7 @@ def test_the_first_code_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(heedful, "train", lambda recipe, run: whole(recipe, few, run=run))
     exec(compile(code[1], "README.md", "exec"), {})
     translations, shapes = capsys.readouterr().out.strip().splitlines()[-2:]
-    assert translations.startswith("[") and "cross.look.weights" in shapes
+    assert translations.startswith("[") and "cross_attention.weights" in shapes
 
 
 def test_public_names_are_sorted_complete_and_there() -> None:
@@ -33,7 +33,7 @@ def test_public_names_are_sorted_complete_and_there() -> None:
 
 def test_every_verb_and_recipe_that_the_readme_names_is_there() -> None:
     from heedful.cli import app
-    from heedful.recipe_book import all_recipes
+    from heedful.recipes import all_recipes
 
     verbs = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     verbs |= {group.name for group in app.registered_groups if group.name}

@@ -16,7 +16,7 @@ from workshop import heed
 from heedful.config import read_run
 from heedful.data.sources import files_of
 from heedful.data.splits import splits_of
-from heedful.recipe_book import all_recipes, header
+from heedful.recipes import all_recipes, header
 
 SMALL = ("training.steps=2", "training.validate_every=2", "task.validation_sentences=2", "data.batch_tokens=256")
 NARROW = {"dim": 32, "feed_forward": 64}
@@ -27,7 +27,7 @@ def test_the_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     config = read_run(all_recipes()[name]).config
     data = config.data
     if data.form != "pairs":
-        {"text": text_recipe_runs, "labelled": labelled_recipe_runs}[data.form](name, tmp_path, capsys)
+        {"text": text_recipe_runs, "labeled": labeled_recipe_runs}[data.form](name, tmp_path, capsys)
         return
     fewer = ["data.counts={train=500, valid=5, test=5}"] if data.builtin else []
     if data.folder is not None:
@@ -43,7 +43,7 @@ def test_the_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert json.loads(capsys.readouterr().out)["step"] == 2
 
 
-def labelled_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def labeled_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without the weights that it begins with."""
     (tmp_path / "some.tsv").write_text("0\tsome words of text\n1\tother words\n" * 20)
     model: Any = read_run(all_recipes()[name]).config.model
@@ -75,7 +75,7 @@ def test_a_recipe_without_a_result_is_listed_as_not_measured_yet(
 ) -> None:
     (tmp_path / "new.toml").write_text("# purpose: something new\n")
     (tmp_path / "old.toml").write_text("# purpose: something old\n# result: 12.3 BLEU\n# machine: a laptop\n")
-    monkeypatch.setattr("heedful.recipe_book.recipe_folder", lambda: tmp_path)
+    monkeypatch.setattr("heedful.recipes.recipe_folder", lambda: tmp_path)
     assert heed("recipes") == 0
     listed = capsys.readouterr().out.splitlines()
     assert listed == ["new", "  something new", "  not measured yet", "old", "  something old", "  12.3 BLEU", "  a laptop"]

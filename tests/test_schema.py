@@ -9,7 +9,7 @@ import pytest
 from pydantic import Field, ValidationError, model_validator
 
 from heedful.errors import ConfigError
-from heedful.schema import Config, Problem, Problems, Untagged, explicit, plain, refuse, refuse_unused, written
+from heedful.schema import Config, Problem, Problems, Untagged, explicit, format_value, plain, refuse, refuse_unused
 from heedful.settings import read_settings
 
 
@@ -95,7 +95,7 @@ def test_a_config_is_frozen_and_refuses_unknown_keys() -> None:
     ],
 )
 def test_values_are_shown_as_they_are_written(value: object, text: str) -> None:
-    assert written(value) == text
+    assert format_value(value) == text
 
 
 class Short(Config):

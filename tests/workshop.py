@@ -97,7 +97,7 @@ method = "sample"
 
 CLASSIFICATION = """\
 [data]
-form = "labelled"
+form = "labeled"
 folder = "{folder}"
 batch = 8
 

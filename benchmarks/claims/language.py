@@ -18,7 +18,7 @@ from rich.console import Console
 
 import heedful
 from claims import Found
-from claims.texts import KINDS, Counted, known_words, labelled, lexicon, questions, sentence, words_of, write_lines
+from claims.texts import KINDS, Counted, known_words, labeled, lexicon, questions, sentence, words_of, write_lines
 from heedful.data.corpus_text import lines_of, passages
 
 SEEDS = (1, 2, 3)
@@ -42,19 +42,19 @@ def pretrain(folder: Path, *, seed: int, told: float, steps: int = 500, rate: fl
     write_lines((sentence(known, draw) for _ in range(TEXT // 20)), folder / "text" / "valid.txt")
     data = f'data={{form="text", folder="{folder / "text"}", block=64, batch=32}}'
     words = 'tokenizer={kind="spaces", vocab=1000, min_frequency=1}'
-    pace = [f"training.schedule.rate={rate}", "training.schedule.warmup=50", f"training.validate_every={steps}"]
+    pace = [f"training.schedule.learning_rate={rate}", "training.schedule.warmup=50", f"training.validate_every={steps}"]
     return train("gpt1-reviews", [data, words, *SMALL, *pace, "task.samples=0"], folder / "run", seed=seed, steps=steps)
 
 
 def fine_tune(folder: Path, first: Path, *, seed: int) -> float:
-    """The accuracy on sentences never labelled, after the labels of a hundred."""
-    rows = labelled(lexicon(seed), LABELS + JUDGED // 5 + JUDGED, random.Random(100 + seed))
+    """The accuracy on sentences never labeled, after the labels of a hundred."""
+    rows = labeled(lexicon(seed), LABELS + JUDGED // 5 + JUDGED, random.Random(100 + seed))
     sizes = {"train": LABELS, "valid": JUDGED // 5, "test": JUDGED}
     for split, count in sizes.items():
         write_lines((f"{kind}\t{text}" for kind, text in rows[:count]), folder / "labels" / f"{split}.tsv")
         rows = rows[count:]
     data = [f"data.folder={folder / 'labels'}", "data.max_length=32", f"task.labels=[{', '.join(map(repr, KINDS))}]"]
-    pace = ["training.schedule.rate=1e-3", "training.validate_every=50", f"training.init={first}"]
+    pace = ["training.schedule.learning_rate=1e-3", "training.validate_every=50", f"training.init={first}"]
     words = 'tokenizer={kind="spaces", vocab=1000, min_frequency=1}'
     run = train("sst2-gpt1", [*data, *pace, *SMALL, words], folder / "run", seed=seed, steps=300)
     accuracy: float = run.judge("test")["accuracy"]
@@ -62,7 +62,7 @@ def fine_tune(folder: Path, first: Path, *, seed: int) -> float:
 
 
 def gpt1(folder: Path) -> Found:
-    """Both begin with the same vocabulary; what is from scratch has learnt nothing of it (one step at no rate)."""
+    """Both begin with the same vocabulary; what is from scratch has learned nothing of it (one step at no rate)."""
     shares: dict[str, list[float]] = {"pre-trained": [], "from scratch": []}
     for seed in SEEDS:
         for name, pace in {"pre-trained": {}, "from scratch": {"steps": 1, "rate": 1e-12}}.items():
@@ -91,7 +91,7 @@ def zero_shot(folder: Path) -> Found:
 
 def characters(folder: Path) -> Found:
     sizes = ["model.dim=128", "model.layers=2", "model.heads=4", "model.max_positions=64", "data.block=64", "data.batch=32"]
-    pace = ["training.schedule.rate=3e-3", f"training.validate_every={CHARACTER_STEPS}", "task.samples=0"]
+    pace = ["training.schedule.learning_rate=3e-3", f"training.validate_every={CHARACTER_STEPS}", "task.samples=0"]
     plain = ["model.dropout=0", "model.attention_dropout=0"]
     writer = train("shakespeare-char", [*sizes, *pace, *plain], folder / "run", seed=1, steps=CHARACTER_STEPS)
     texts = {

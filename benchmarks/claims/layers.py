@@ -27,13 +27,13 @@ INPUTS, CLASSES = 16, 10
 def learn(parameters: Iterable[nn.Parameter], loss: Callable[[], Tensor], *, steps: int, rate: float) -> None:
     """Adam, one cycle."""
     owned = list(parameters)
-    optimiser = torch.optim.Adam(owned, lr=rate, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=steps, pct_start=0.1)
+    optimizer = torch.optim.Adam(owned, lr=rate, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps, pct_start=0.1)
     for _ in range(steps):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss().backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(owned, 1.0)
-        optimiser.step()
+        optimizer.step()
         schedule.step()
 
 
@@ -129,17 +129,17 @@ class Deep(nn.Module):
 
 
 def fitted(join: str, rate: float, *, steps: int = 600, **shape: Any) -> float:
-    """The loss on 512 points, labelled by the largest of random linear maps, after descent with momentum."""
+    """The loss on 512 points, labeled by the largest of random linear maps, after descent with momentum."""
     torch.manual_seed(1)
     points, model = torch.randn(512, INPUTS), Deep(join, **shape)
     labels = (points @ torch.randn(INPUTS, CLASSES)).argmax(-1)
-    optimiser = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
     for _ in range(steps):
         chosen = torch.randint(512, (64,))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         functional.cross_entropy(model(points[chosen]), labels[chosen]).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
     with torch.inference_mode():
         loss = float(functional.cross_entropy(model(points), labels))
     return loss if math.isfinite(loss) else math.inf

@@ -31,7 +31,7 @@ COMMON: dict[str, Any] = {
     "task.validation_metrics": [],
     "task.samples": 0,
     "training.schedule.name": "cosine",
-    "training.schedule.rate": 3e-3,
+    "training.schedule.learning_rate": 3e-3,
     "training.schedule.warmup": 100,
     "search.method": "greedy",
     "search.max_extra": 10,
@@ -68,7 +68,7 @@ def learn(folder: Path, pairs: Sequence[Pair], model: Mapping[str, Any], *, step
 
 
 def apart(train: list[Pair], test: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Both, and nothing to be tried with that was learnt."""
+    """Both, and nothing to be tried with that was learned."""
     seen = {tuple(pair.source) for pair in train}
     return train, [pair for pair in test if tuple(pair.source) not in seen]
 

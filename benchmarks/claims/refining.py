@@ -25,9 +25,9 @@ def name_of(pair: Pair) -> str:
     return next(word for word in pair.source if word.startswith("Name"))
 
 
-def with_names(learnt: int = PAIRS) -> tuple[list[Pair], list[Pair]]:
+def with_names(learned: int = PAIRS) -> tuple[list[Pair], list[Pair]]:
     """No name of the sentences to try is in those to learn."""
-    train, test = (dictionary(count, SHORT, seed=seed, names=NAMES) for count, seed in ((learnt, 1), (TRIED, 2)))
+    train, test = (dictionary(count, SHORT, seed=seed, names=NAMES) for count, seed in ((learned, 1), (TRIED, 2)))
     known = {name_of(pair) for pair in train}
     return train, [pair for pair in test if name_of(pair) not in known]
 

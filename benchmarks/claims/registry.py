@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from claims import Claim, language, layers, refining, summarising, translating
+from claims import Claim, language, layers, refining, summarizing, translating
 
 CLAIMS: dict[str, Claim] = {
     "fixed-vector": Claim(
@@ -46,7 +46,7 @@ CLAIMS: dict[str, Claim] = {
     "summary": Claim(
         "one stack of causal layers picks the tagged tokens of a source, >= 95% exact, also with reach L M L M L",
         "Liu 2018",
-        summarising.summary,
+        summarizing.summary,
     ),
     "echo": Claim(
         "one script echoes the input 50 steps back with attention, and with a convolution iff its field is > 50",

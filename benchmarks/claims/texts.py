@@ -1,7 +1,7 @@
 """Texts whose grammar is known, and the count of characters that a language model must beat.
 
 templates      eleven sentences with word classes. A word of a class stands where only its class can, and in two sentences
-               that any word fits, which are the ones to be labelled: what it is must be known from elsewhere
+               that any word fits, which are the ones to be labeled: what it is must be known from elsewhere
 kinds          the eleventh sentence names the kind of a word; of some words it is never said
 Witten-Bell    p(c | h) = (count(h c) + kinds(h) p(c | h')) / (count(h) + kinds(h)), h' without its first character,
                kinds(h): how many different characters followed; below the empty history all are alike
@@ -56,7 +56,7 @@ def sentence(known: Lexicon, draw: random.Random) -> str:
     return "".join(part + draw.choice(known.words[owner]) for part in parts[:-1]) + parts[-1]
 
 
-def labelled(known: Lexicon, count: int, draw: random.Random) -> list[tuple[str, str]]:
+def labeled(known: Lexicon, count: int, draw: random.Random) -> list[tuple[str, str]]:
     """(kind, sentence that any word fits), no sentence twice."""
     found: dict[str, str] = {}
     while len(found) < count:

@@ -13,11 +13,11 @@ from claims.toys import Link, Pair, copy, dictionary
 from heedful.build import Translator
 from heedful.data.gold import Words
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
-from heedful.studies.aligning import Aligner, Models, align, heads_of
+from heedful.studies.alignment import Aligner, Models, align, heads_of
 
 PAIRS, TRIED = 30_000, 500
 SHORT = range(3, 9)  # words of a sentence of the dictionary
-LONGER = (8, 10, 12)  # the longest that was learnt, and two that were not
+LONGER = (8, 10, 12)  # the longest that was learned, and two that were not
 SCORES, SCOPES = ("dot", "general", "concat", "location"), ("global", "local-m", "local-p")
 
 
@@ -27,7 +27,7 @@ def dictionary_pairs(count: int = PAIRS) -> tuple[list[Pair], list[Pair]]:
 
 
 def fixed_vector(folder: Path) -> Found:
-    """Tried with at least three symbols: all that are shorter were learnt."""
+    """Tried with at least three symbols: all that are shorter were learned."""
     train, test = apart(copy(PAIRS, range(1, 7), seed=1), copy(TRIED, range(3, 7), seed=2))
     lengths = {length: copy(TRIED, [length], seed=length) for length in (6, 8, 10)}
     figures, exact = {}, {}

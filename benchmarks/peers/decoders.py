@@ -16,8 +16,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 
 from heedful.models.transformer import Transformer
-from heedful.nn.precision import prepared
-from heedful.search import Engines, Group, Hypothesis, Query, SearchConfig, States, limits_for, predictor, search
+from heedful.nn.precision import with_precision
+from heedful.search import Engines, Group, Hypothesis, Query, SearchConfig, States, limits_for, search, step_function
 from heedful.tasks.batches import source_tensors
 from heedful.text.specials import Specials
 from peers.weights import for_ctranslate2, for_hugging_face
@@ -31,7 +31,7 @@ TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 def heedful(model: Transformer, specials: Specials, precision: str, device: torch.device) -> Decoder:
     """All sources at once; on a GPU the steps are captured, and the next call of the same shape needs no capture."""
-    ready = prepared(model, precision, device)
+    ready = with_precision(model, precision, device)
     engines: Engines | None = {} if device.type == "cuda" else None
 
     def decode(sources: Sources, config: SearchConfig) -> Said:
@@ -66,7 +66,7 @@ def search_together(
         return model.start(source[:places], None if mask is None else mask[:places], room=slots)
 
     query = Query(
-        predictor(model),
+        step_function(model),
         lambda count, slots: Group(start(slots), limits, range(len(sources)), [[]] * len(sources)),
         specials.start,
         specials.end,

@@ -35,9 +35,9 @@ from heedful.data.splits import splits_of
 from heedful.data.store import JoinedStore
 from heedful.evaluation.metrics import METRICS
 from heedful.models.transformer import TransformerConfig
-from heedful.recipe_book import find_recipe
+from heedful.recipes import find_recipe
 from heedful.tasks.batches import Batch, collate
-from heedful.tasks.evaluating import Examples
+from heedful.tasks.evaluate_translations import Examples
 from heedful.text.tokenizer import Tokenizer
 from peers.decoding import decode
 from peers.machine import about_here
@@ -47,7 +47,7 @@ WARMUP = 0.1  # of the time
 VALIDATIONS = 10  # in the time
 PENALTIES = (1.0, 0.6, 1.4)  # the first is used to choose the weights
 TUNING = 500  # validation sentences, or a few more, translated for each choice
-SYNCHRONISE = 20  # updates that may be under way at once, so that the clock tells the truth
+SYNCHRONIZE = 20  # updates that may be under way at once, so that the clock tells the truth
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Peer:
 def train(peer: Peer, feed: Iterator[tuple[Batch, float]], valid: Sequence[Batch], options: Options) -> Trained:
     """Updates until the time is over."""
     on_gpu = peer.device.type == "cuda"
-    optimiser = torch.optim.Adam(peer.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=on_gpu)
+    optimizer = torch.optim.Adam(peer.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=on_gpu)
     rise_and_fall = SCHEDULES[options.schedule]
     peer.model.train()
     best: Weights | None = None
@@ -155,15 +155,15 @@ def train(peer: Peer, feed: Iterator[tuple[Batch, float]], valid: Sequence[Batch
         gone = (time.monotonic() - began) / options.seconds
         if gone >= 1:
             break
-        for group in optimiser.param_groups:
+        for group in optimizer.param_groups:
             group["lr"] = options.rate * rise_and_fall(gone)
         loss = peer.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(peer.model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
         updates, tokens = updates + 1, tokens + batch.tokens
-        if on_gpu and updates % SYNCHRONISE == 0:
+        if on_gpu and updates % SYNCHRONIZE == 0:
             torch.cuda.synchronize()
         if gone * VALIDATIONS >= judged + 1:
             judged = int(gone * VALIDATIONS)

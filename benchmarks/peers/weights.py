@@ -1,6 +1,6 @@
 """The weights of our Transformer in other people's models, so that each runs the same network.
 
-    for_hugging_face    Marian where we normalise after a block, Pegasus where before it: else the two are one program
+    for_hugging_face    Marian where we normalize after a block, Pegasus where before it: else the two are one program
     for_ctranslate2     a model folder; its words are our ids, written out
 
 Both take the positions as a table and have biases wherever we do. What they cannot be is refused.
@@ -34,21 +34,21 @@ class Part(NamedTuple):
 
 
 ENCODER = {
-    "self_attn.q_proj": Part("attention.project", 0, 3),
-    "self_attn.k_proj": Part("attention.project", 1, 3),
-    "self_attn.v_proj": Part("attention.project", 2, 3),
-    "self_attn.out_proj": Part("attention.out"),
-    "self_attn_layer_norm": Part("attention_residual.norm"),
+    "self_attn.q_proj": Part("self_attention.project", 0, 3),
+    "self_attn.k_proj": Part("self_attention.project", 1, 3),
+    "self_attn.v_proj": Part("self_attention.project", 2, 3),
+    "self_attn.out_proj": Part("self_attention.out"),
+    "self_attn_layer_norm": Part("self_attention_residual.norm"),
     "fc1": Part("feed_forward.rise"),
     "fc2": Part("feed_forward.fall"),
     "final_layer_norm": Part("feed_forward_residual.norm"),
 }
 DECODER = ENCODER | {
-    "encoder_attn.q_proj": Part("cross.query"),
-    "encoder_attn.k_proj": Part("cross.memory", 0, 2),
-    "encoder_attn.v_proj": Part("cross.memory", 1, 2),
-    "encoder_attn.out_proj": Part("cross.out"),
-    "encoder_attn_layer_norm": Part("cross_residual.norm"),
+    "encoder_attn.q_proj": Part("cross_attention.query"),
+    "encoder_attn.k_proj": Part("cross_attention.memory", 0, 2),
+    "encoder_attn.v_proj": Part("cross_attention.memory", 1, 2),
+    "encoder_attn.out_proj": Part("cross_attention.out"),
+    "encoder_attn_layer_norm": Part("cross_attention_residual.norm"),
 }
 
 
@@ -64,7 +64,7 @@ def refuse_strangers(model: Transformer) -> None:
             "positions are not added": config.position_join != "sum",
             "feed-forward layers are not two plain maps": any(type(block.feed_forward) is not FeedForward for block in blocks),
             "layers differ in heads": len(heads) > 1,
-            "heads are not dim / heads wide": config.size_of_head * max(heads) != config.dim,
+            "heads are not dim / heads wide": config.resolved_head_dim * max(heads) != config.dim,
             "attention is restricted": config.window > 0,
         }.items()
         if found
@@ -140,10 +140,12 @@ def for_ctranslate2(model: Transformer, specials: Specials, folder: Path) -> Pat
         if config.norm == "pre":
             give_norm(theirs.layer_norm, getattr(model, f"{side}_last"))
         for layer, block in zip(theirs.layer, getattr(model, side), strict=True):
-            attention = [("self_attention", [block.attention.project, block.attention.out], block.attention_residual)]
+            attention = [
+                ("self_attention", [block.self_attention.project, block.self_attention.out], block.self_attention_residual)
+            ]
             if side == "decoder":
-                cross = block.cross
-                attention.append(("attention", [cross.query, cross.memory, cross.out], block.cross_residual))
+                cross = block.cross_attention
+                attention.append(("attention", [cross.query, cross.memory, cross.out], block.cross_attention_residual))
             for name, maps, residual in attention:
                 into = getattr(layer, name)
                 give_norm(into.layer_norm, residual.norm)

@@ -33,7 +33,7 @@ def survival() -> str:
     same = all(found["identical"].values())
     return (
         f"## Killed and continued\n\n{found['kills']} times SIGKILL at random moments of runs of {found['steps']} steps, each "
-        "time the same command again: weights, optimiser, running average and metrics "
+        "time the same command again: weights, optimizer, running average and metrics "
         f"{'are bit-identical to' if same else 'DIFFER from'} those of a run that was never stopped ({found['date']}).\n"
         "\n`python benchmarks/kill.py`\n"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from alignment_rows import ALIGNMENT_HEAD, alignment_rows
-from head_rows import HEAD as NEIGHBOURS_HEAD
+from head_rows import HEAD as NEIGHBORS_HEAD
 from head_rows import head_rows, heads_text
 from position_rows import position_rows
 from pruning_rows import (
@@ -61,13 +61,13 @@ def positions() -> str:
     )
 
 
-def neighbours() -> str:
+def neighbors() -> str:
     if not measured("heads.json"):
         return ""
     found = read("heads.json")["models"]
     return (
-        f"## Heads that look at a neighbour\n\n{heads_text(found)}\n\n`python benchmarks/heads.py --help`\n"
-        f"\n{table(NEIGHBOURS_HEAD, head_rows(found))}\n"
+        f"## Heads that look at a neighbor\n\n{heads_text(found)}\n\n`python benchmarks/heads.py --help`\n"
+        f"\n{table(NEIGHBORS_HEAD, head_rows(found))}\n"
     )
 
 

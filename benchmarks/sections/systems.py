@@ -35,7 +35,7 @@ def directions() -> str:
         "the worst seed to the best. What was chosen on the validation set is in docs/guides/families.md; all by their recipes"
         f"{f' ({others})' if others else ''}, in the same time "
         f"({' or '.join(options)}), on a GPU that several share, each on no more of it at a time than the table says"
-        f"{'' if len(shares) == 1 else ': unequal shares favour the larger'}. "
+        f"{'' if len(shares) == 1 else ': unequal shares favor the larger'}. "
         f"{results[0]['machine']}, torch {results[0]['torch']}, "
         f"{max(one['date'] for one in results)}.\n\n`python benchmarks/quality.py --help`, `benchmarks/directions.py`\n"
         f"\n{table(HEAD, direction_rows(found))}\n"

@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from heedful.build import Translator, load
     from heedful.errors import HeedfulError
     from heedful.evaluation.metrics import bleu, chrf, ter
-    from heedful.nn.taps import ablate, patch, record
+    from heedful.nn.hooks import ablate, patch, record
     from heedful.running import train
     from heedful.search import SearchConfig, search
-    from heedful.tasks.translating import translate
+    from heedful.tasks.translate import translate
 
 HOMES = {
     "HeedfulError": "heedful.errors",
     "SearchConfig": "heedful.search",
     "Translator": "heedful.build",
-    "ablate": "heedful.nn.taps",
+    "ablate": "heedful.nn.hooks",
     "bleu": "heedful.evaluation.metrics",
     "chrf": "heedful.evaluation.metrics",
     "load": "heedful.build",
-    "patch": "heedful.nn.taps",
-    "record": "heedful.nn.taps",
+    "patch": "heedful.nn.hooks",
+    "record": "heedful.nn.hooks",
     "search": "heedful.search",
     "ter": "heedful.evaluation.metrics",
     "train": "heedful.running",
-    "translate": "heedful.tasks.translating",
+    "translate": "heedful.tasks.translate",
 }
 
 __all__ = [

@@ -11,31 +11,31 @@ from typing import Any
 import torch
 from torch import nn
 
-from heedful.chooser import Classifier
+from heedful.classifier import Classifier
 from heedful.config import Run, read_run
+from heedful.core_sharing import share_cores
 from heedful.data.encode import content_hash
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError, lookup
 from heedful.models import MODELS
 from heedful.nn.gates import add_gates
-from heedful.studies.reporting import Inspection, inspect
+from heedful.predictor import Predictor
+from heedful.studies.report import Inspection, inspect
 from heedful.tasks import TASKS
-from heedful.tasks.evaluating import Evaluation, Examples, How, Scored, evaluate, score_pairs
-from heedful.tasks.translating import System, Translation, translate
+from heedful.tasks.evaluate_translations import Evaluation, Examples, MetricOptions, Scored, evaluate, score_pairs
+from heedful.tasks.translate import System, Translation, translate
 from heedful.tasks.translation import examples_of
-from heedful.text.learning import train_tokenizer
 from heedful.text.tokenizer import Tokenizer
+from heedful.text.train import train_tokenizer
+from heedful.text_generator import TextGenerator
 from heedful.training import retention
 from heedful.training.averaging import inference_stem, inference_weights
 from heedful.training.checkpoint import shapes
 from heedful.training.facts import CONFIG, DICTIONARY, check_files
 from heedful.training.signals import interruptible
 from heedful.training.weights import limited_to, put_weights
-from heedful.waiting import share_cores
-from heedful.worker import Worker
-from heedful.writer import Writer
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 __all__ = [
     "Translator",
@@ -138,7 +138,7 @@ def make_task(run: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer
     return task_of(run).bind(corpora, make_system(run, [model], tokenizers, device), run.tokenizer.dropout)
 
 
-def check(run: Run, say: Say) -> Any:
+def check(run: Run, say: Report) -> Any:
     """Look through the data before anything is done with it."""
     report = task_of(run).check()
     for line in report.lines():
@@ -146,7 +146,7 @@ def check(run: Run, say: Say) -> Any:
     return report
 
 
-class Translator(Worker):
+class Translator(Predictor):
     """A trained model at work."""
 
     def translate(self, lines: Sequence[str], **search: Any) -> list[str]:
@@ -173,7 +173,7 @@ class Translator(Worker):
         self,
         examples: Examples | tuple[Sequence[str], Sequence[str]],
         metrics: Sequence[str] = ("bleu", "chrf"),
-        how: How | None = None,
+        how: MetricOptions | None = None,
         **search: Any,
     ) -> Evaluation:
         """Loss, perplexity and metrics on (sources, references); options of `SearchConfig` may be given by name.
@@ -199,7 +199,7 @@ def examples_from(given: Examples | tuple[Sequence[str], Sequence[str]]) -> Exam
     return Examples(*map(list, sides))
 
 
-WORKERS: dict[str, type[Worker]] = {"translation": Translator, "language": Writer, "classification": Classifier}
+PREDICTORS: dict[str, type[Predictor]] = {"translation": Translator, "language": TextGenerator, "classification": Classifier}
 
 
 def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: str | None = None) -> Any:
@@ -215,7 +215,7 @@ def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: 
     where = choose_device(device)
     share_cores()
     model = model.to(where).eval()
-    return lookup(run.task.name, WORKERS, "task")(run, make_system(run, [model], tokenizers, where), chosen)
+    return lookup(run.task.name, PREDICTORS, "task")(run, make_system(run, [model], tokenizers, where), chosen)
 
 
 def load_translator(folder: Path, checkpoint: str | None = None, device: str | None = None) -> Translator:

@@ -10,8 +10,8 @@ from torch import nn
 
 from heedful.config import Run
 from heedful.training import retention, run_folder
-from heedful.training.journey import Journey
 from heedful.training.saved_state import load_saved
+from heedful.training.train_state import TrainState
 
 
 class Trained(Protocol):
@@ -19,7 +19,7 @@ class Trained(Protocol):
 
     model: nn.Module
     task: Any
-    journey: Journey
+    train_state: TrainState
 
 
 def model_card(config: Run, folder: Path, trainer: Trained) -> str:
@@ -35,7 +35,7 @@ def model_card(config: Run, folder: Path, trainer: Trained) -> str:
     return f"""# {folder.name}
 
 A {config.model.family} for {config.task.name}: {parameters:,} parameters, {config.tokenizer.kind} tokenizer, trained for
-{trainer.journey.step:,} steps on {trainer.journey.tokens:,} {config.task.unit}. `config.toml` holds every option.
+{trainer.train_state.step:,} steps on {trainer.train_state.tokens:,} {config.task.unit}. `config.toml` holds every option.
 
 ```python
 import heedful
@@ -75,5 +75,5 @@ def history(origin: Mapping[str, Any]) -> str:
     table = "\n".join(["| heads | before | left | in each layer |", "|---|---|---|---|", *rows])
     return (
         f"\n## Heads taken out\n\nFrom `{origin['checkpoint']}` of `{origin['run']}`. Training goes on with a new state of "
-        f"the optimiser.\n\n{table}\n"
+        f"the optimizer.\n\n{table}\n"
     )

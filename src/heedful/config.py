@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, model_validator
 
 from heedful.data.corpus_text import TextConfig
-from heedful.data.labelled import LabelledConfig
+from heedful.data.labeled import LabeledConfig
 from heedful.data.splits import DataConfig
 from heedful.models import ModelConfig
 from heedful.models.transformer import TransformerConfig
@@ -22,7 +22,7 @@ from heedful.settings import MISSING, Settings, difference, read_settings
 from heedful.settings.given import OVERRIDE, refuse_repeats
 from heedful.settings.toml import write_toml
 from heedful.tasks import TaskConfig
-from heedful.tasks.guiding import guide_misfits
+from heedful.tasks.guided_alignment import guide_problems
 from heedful.tasks.translation import TranslationConfig
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.training.config import TrainingConfig
@@ -32,7 +32,7 @@ MAY_DIFFER = ("training.steps", "training.minutes", "training.save_every", "trai
 if TYPE_CHECKING:
     Data = Any  # the task knows what it reads
 else:
-    Data = Annotated[DataConfig | TextConfig | LabelledConfig, Field(discriminator="form"), Untagged("form", "pairs")]
+    Data = Annotated[DataConfig | TextConfig | LabeledConfig, Field(discriminator="form"), Untagged("form", "pairs")]
 
 
 class Run(Config):
@@ -57,7 +57,7 @@ class Run(Config):
             sentence = f"given {self.data.form!r}, but task {self.task.name!r} reads {self.task.form!r}"
             refuse([Problem("data.form", sentence)])
         source, target = self.data.sides
-        fits = self.model.misfits(shared=self.tokenizer.shared, source=source, target=target)
+        fits = self.model.problems_with(shared=self.tokenizer.shared, source=source, target=target)
         problems = [blamed(self.model, problem)._replace(path=f"model.{problem.path}") for problem in fits]
         if self.model.reads and not source:
             sentence = f"given {self.model.family!r}, which needs a source; task {self.task.name!r} has none; expected 'gpt'"
@@ -66,9 +66,11 @@ class Run(Config):
             problems.append(Problem("tokenizer.shared", f"given false, but task {self.task.name!r} has one side only"))
         if isinstance(self.task, TranslationConfig) and self.task.sequence.method != "none":
             why = f"given true, but task.sequence.method {self.task.sequence.method!r} searches in every update; expected false"
-            problems += [Problem(f"training.{name}", why) for name in ("compile", "capture") if getattr(self.training, name)]
+            problems += [
+                Problem(f"training.{name}", why) for name in ("compile", "cuda_graphs") if getattr(self.training, name)
+            ]
         if isinstance(self.task, TranslationConfig):
-            problems += guide_misfits(self.task.guided_alignment, self.data, self.tokenizer.dropout, self.training)
+            problems += guide_problems(self.task.guided_alignment, self.data, self.tokenizer.dropout, self.training)
             if self.task.r_drop and not self.draws:
                 problems += unused(self, {"task.r_drop": "every dropout of the model is 0, so that both passes are the same"})
         known = self.task.metrics
@@ -87,15 +89,15 @@ def as_toml(run: Run) -> str:
     return write_toml(plain(run))
 
 
-def told(value: object) -> str:
+def shown_value(value: object) -> str:
     return "nothing" if value is MISSING else repr(value)
 
 
-def changes(stored: Run, given: Run) -> list[str]:
+def differences(stored: Run, given: Run) -> list[str]:
     """What keeps a run from being continued under another config, a sentence each."""
     before, now = plain(stored), plain(given)
     return [
-        f"{path}: the run has {told(old)}, now given {told(new)}"
+        f"{path}: the run has {shown_value(old)}, now given {shown_value(new)}"
         for path, old, new in difference(before, now)
         if path not in MAY_DIFFER
     ]

@@ -3,7 +3,7 @@
     made = prune("runs/gated", "runs/small")                                    what its gates have closed
     made = prune("runs/any", "runs/small", Choice({"encoder": 6}, by="gradient"))    all but the six best
 
-It translates, evaluates and goes on training. The optimiser begins anew; step, tokens seen and the place in the data are
+It translates, evaluates and goes on training. The optimizer begins anew; step, tokens seen and the place in the data are
 those of the run.
 """
 
@@ -24,22 +24,25 @@ from heedful.card import model_card
 from heedful.config import Run, as_toml
 from heedful.data.splits import splits_of
 from heedful.errors import ConfigError, lookup
-from heedful.inspection.importance import Surprise, ablations, gate_gradients, within_layer
-from heedful.inspection.removal import Kept, best_heads, heads_left, open_heads, shrink
+from heedful.inspection.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
+from heedful.inspection.importance import LossFunction, ablations, gate_gradients, within_layer
 from heedful.nn.gates import gates
-from heedful.samples import surprises
+from heedful.predictor import Predictor
 from heedful.schema import plain
 from heedful.storage.reading import read_bytes
 from heedful.storage.writing import replace_bytes, replace_text
 from heedful.studies.heads import added
-from heedful.tasks.evaluating import evaluate
+from heedful.tasks.evaluate_translations import evaluate
 from heedful.tasks.translation import TranslationConfig
 from heedful.training import checkpoint, environment, facts, retention, run_folder
-from heedful.training.journey import Journey
 from heedful.training.saved_state import load_saved
-from heedful.worker import Worker
+from heedful.training.train_state import TrainState
+from heedful.training_losses import training_losses
 
-RANKINGS: dict[str, Callable[[nn.Module, Surprise], dict[str, Tensor]]] = {"gradient": gate_gradients, "ablation": ablations}
+RANKINGS: dict[str, Callable[[nn.Module, LossFunction], dict[str, Tensor]]] = {
+    "gradient": gate_gradients,
+    "ablation": ablations,
+}
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Made:
 
     model: nn.Module
     task: Any
-    journey: Journey
+    train_state: TrainState
 
 
 def prune(
@@ -94,7 +97,7 @@ def prune(
     path, folder, choice = Path(run), Path(out), choice or Choice()
     refuse_taken(folder)
     gated = bool(build.read_folder(path)[0].training.gates.penalty) if path.is_dir() else False
-    worker: Worker = build.load(path, which or ("last" if gated else None), device)
+    worker: Predictor = build.load(path, which or ("last" if gated else None), device)
     system, config, model = worker.system, worker.run, module_of(worker)
     before = config.model.heads_by_kind
     kept = choose(worker, choice)
@@ -107,7 +110,7 @@ def prune(
     made_system = build.make_system(smaller, [small], tokenizers, system.device)
     found = judged(type(worker)(smaller, made_system, worker.checkpoint))
     with run_folder.lock(folder):
-        made = Made(small, build.task_of(smaller), journey_of(path, worker.checkpoint))
+        made = Made(small, build.task_of(smaller), train_state_of(path, worker.checkpoint))
         for name in (*facts.TOKENIZERS, facts.DICTIONARY):
             if (path / name).exists():
                 replace_bytes(folder / name, read_bytes(path / name))
@@ -129,14 +132,14 @@ def refuse_taken(folder: Path) -> None:
         raise ConfigError(f"{folder} {what}", hint="give the smaller run a folder of its own with --out")
 
 
-def journey_of(run: Path, taken: Path) -> Journey:
+def train_state_of(run: Path, taken: Path) -> TrainState:
     """How far the run had come; of one that was given away with an average alone, only the step is known."""
     last, _ = retention.newest(run / "checkpoints")
     saved = load_saved(last or taken)
-    return saved.journey or Journey(step=saved.step or 0)
+    return saved.train_state or TrainState(step=saved.step or 0)
 
 
-def module_of(worker: Worker) -> nn.Module:
+def module_of(worker: Predictor) -> nn.Module:
     model = worker.model
     assert isinstance(model, nn.Module), "models are modules"
     return model
@@ -154,7 +157,7 @@ def judged(worker: Any) -> Judged:
     return Judged(found.figures, len(examples.sources), len(found.translations), signatures)
 
 
-def choose(worker: Worker, choice: Choice) -> Kept:
+def choose(worker: Predictor, choice: Choice) -> Kept:
     model = module_of(worker)
     if not choice.keep:
         if not gates(model):
@@ -167,7 +170,7 @@ def choose(worker: Worker, choice: Choice) -> Kept:
         lookup(kind, worker.run.model.heads_by_kind, "kind of heads")
     score = lookup(choice.by, RANKINGS, "ranking")
     scores: dict[str, Tensor] = {}
-    for surprise in surprises(worker, choice.sentences):
+    for surprise in training_losses(worker, choice.sentences):
         scores = added(scores, score(model, surprise))
     by_attention: dict[str, Tensor] = {}
     for name, one in scores.items():
@@ -177,7 +180,7 @@ def choose(worker: Worker, choice: Choice) -> Kept:
 
 def attention_of(tap: str) -> str:
     """Whose weights the tap of this name hears; a decoder alone reads a source with the heads with which it speaks."""
-    return re.sub(r"\.(attention\.look|reading|look)\.weights$", lambda end: "" if end[1] == "look" else ".attention", tap)
+    return re.sub(r"\.reading$", ".self_attention", tap.removesuffix(".weights"))
 
 
 def without_heads(config: Run, left: Mapping[str, tuple[int, ...]]) -> Run:
@@ -190,19 +193,19 @@ def without_heads(config: Run, left: Mapping[str, tuple[int, ...]]) -> Run:
 
 def write(config: Run, folder: Path, made: Made, found: Judged) -> None:
     """The folder as training would leave it."""
-    made.journey.best = [(made.journey.step, found.figures[config.training.metric])]
-    made.journey.stale, made.journey.guard = 0, {}
+    made.train_state.best = [(made.train_state.step, found.figures[config.training.metric])]
+    made.train_state.stale, made.train_state.guard = 0, {}
     weights = made.model.state_dict()
-    tensors = {"model": weights, "optimiser": {}} | ({"average": weights} if config.training.average == "ema" else {})
+    tensors = {"model": weights, "optimizer": {}} | ({"average": weights} if config.training.average == "ema" else {})
     state = {
-        "journey": made.journey.as_dict(),
+        "train_state": made.train_state.as_dict(),
         "metrics": found.figures,
         "signatures": found.signatures,
         "environment": environment.describe(),
     }
     replace_text(folder / facts.CONFIG, as_toml(build.with_dictionary(config, facts.DICTIONARY)))
     facts.bind(folder)
-    saved = checkpoint.save(folder / "checkpoints", made.journey.step, tensors, state)
+    saved = checkpoint.save(folder / "checkpoints", made.train_state.step, tensors, state)
     retention.point_best(folder / "checkpoints", saved.name)
     replace_text(folder / "README.md", model_card(config, folder, made))
 

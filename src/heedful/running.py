@@ -20,30 +20,30 @@ from torch import nn
 
 from heedful import build
 from heedful.card import model_card
-from heedful.config import Run, as_toml, changes, read_run
+from heedful.config import Run, as_toml, differences, read_run
+from heedful.core_sharing import share_cores
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
-from heedful.model_size import require_memory
+from heedful.memory_check import require_memory
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
-from heedful.recipe_book import all_recipes, find_recipe
+from heedful.recipes import all_recipes, find_recipe
 from heedful.storage.reading import read_bytes, unreadable
 from heedful.storage.writing import remove, replace_bytes, replace_text
 from heedful.text.tokenizer import Tokenizer
-from heedful.training import environment, facts, gating, retention, run_folder
+from heedful.training import environment, facts, head_gates, retention, run_folder
 from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import shapes, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
 from heedful.training.loop import Outcome, Trainer, outcome
 from heedful.training.loop import train as run_to_the_end
-from heedful.training.pace import Stopwatch
 from heedful.training.progress import Progress, lenient
-from heedful.training.saved_state import load_journey, load_saved
+from heedful.training.saved_state import load_saved, load_train_state
 from heedful.training.signals import Stop, stop_requests
+from heedful.training.time_limit import Stopwatch
 from heedful.training.weights import limited_to
 from heedful.vectors.files import load_vectors
-from heedful.vectors.placing import Placed, freeze_rows, place_in_model
-from heedful.waiting import share_cores
+from heedful.vectors.initialization import Placed, freeze_rows, place_in_model
 
 
 def train(
@@ -154,7 +154,7 @@ def refuse_strangers(folder: Path) -> None:
 
 
 def refuse_changes(stored: Run, config: Run, folder: Path) -> None:
-    different = changes(stored, config)
+    different = differences(stored, config)
     if different:
         listed = "".join(f"\n  {line}" for line in different)
         raise ConfigError(
@@ -168,11 +168,11 @@ def finished(config: Run, folder: Path) -> Outcome | None:
     newest, _ = retention.newest(folder / "checkpoints")
     if newest is None:
         return None
-    journey, asked = load_journey(newest), config.training
-    if not journey.is_over(asked.steps, 60 * asked.minutes) and not 0 < asked.patience <= journey.stale:
+    train_state, asked = load_train_state(newest), config.training
+    if not train_state.is_over(asked.steps, 60 * asked.minutes) and not 0 < asked.patience <= train_state.stale:
         return None
     average = folder / "checkpoints" / "average"
-    if config.training.average in ("last", "best") and (not verifies(average) or load_saved(average).step != journey.step):
+    if config.training.average in ("last", "best") and (not verifies(average) or load_saved(average).step != train_state.step):
         return None
     return outcome(folder, already_done=True)
 
@@ -264,19 +264,19 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     parameters = sum(parameter.numel() for parameter in model.parameters())
     progress.say(f"{parameters:,} parameters, {vocabularies(tokenizers)}, {task.describe()}")
     if config.training.gates.penalty:
-        gating.prepare(task, model, config.training.gates)
+        head_gates.prepare(task, model, config.training.gates)
     if config.training.recompute:
         recompute_blocks(model.blocks())  # type: ignore[operator]
     if config.training.compile:
         compile_task(task, device, progress.say)
-    if config.training.capture and device.type != "cuda":
-        progress.say("training.capture has no effect here: only steps on a GPU are captured")
+    if config.training.cuda_graphs and device.type != "cuda":
+        progress.say("training.cuda_graphs has no effect here: only steps on a GPU are captured")
     trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim, watch=progress.watch)
     if config.training.gates.penalty:
-        gating.quicken(trainer.optimiser, model, config.training.gates.speed)
+        head_gates.quicken(trainer.optimizer, model, config.training.gates.speed)
     if config.training.freeze_vectors:
         for one in placed:
-            freeze_rows(one, trainer.optimiser)
+            freeze_rows(one, trainer.optimizer)
     return trainer
 
 

@@ -104,7 +104,7 @@ def unused(config: Config, reasons: Mapping[str, str]) -> list[Problem]:
     """
     config._unused |= frozenset(reasons)
     return [
-        Problem(path, f"given {written(_value(config, path))}, but has no effect because {why}; remove it", idle=True)
+        Problem(path, f"given {format_value(_value(config, path))}, but has no effect because {why}; remove it", idle=True)
         for path, why in reasons.items()
         if explicit(config, path)
     ]
@@ -114,7 +114,7 @@ def refuse_unused(config: Config, reasons: Mapping[str, str]) -> None:
     refuse(unused(config, reasons))
 
 
-def written(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as messages show it: Python's repr, except where a TOML file would look different."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -124,7 +124,7 @@ def written(value: object) -> str:
         return "a table"
     if isinstance(value, int) and abs(value) > MAX_INTEGER**2:  # Python refuses to write an integer of thousands of digits
         return f"an integer of about {round(value.bit_length() * math.log10(2)):,} digits"
-    text = f"[{', '.join(map(written, value))}]" if isinstance(value, list | tuple) else repr(value)
+    text = f"[{', '.join(map(format_value, value))}]" if isinstance(value, list | tuple) else repr(value)
     return text if len(text) <= 80 else f"{text[:76]} …{text[-1]}"
 
 

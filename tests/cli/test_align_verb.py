@@ -71,7 +71,7 @@ def test_gold_links_give_rates_and_a_table_and_a_choice_on_others(folder: Path, 
 def test_two_runs_align_from_both_sides(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     counts = {}
     for method in ("intersection", "grow-diag-final-and", "union"):
-        assert heed("align", folder / "guided", *files(folder), "--reverse", folder / "back", "--symmetrise", method) == 0
+        assert heed("align", folder / "guided", *files(folder), "--reverse", folder / "back", "--symmetrize", method) == 0
         counts[method] = len(capsys.readouterr().out.split())
     heads = ["--heads", "1.0,back.1.1", "--row", "0.7"]
     assert heed("align", folder / "guided", *files(folder), "--reverse", folder / "back", *heads) == 0
@@ -94,7 +94,7 @@ def test_two_runs_align_from_both_sides(folder: Path, capsys: pytest.CaptureFixt
             2,
             "give it or them, not both",
         ),
-        (["--source", "a.src", "--target", "a.tgt", "--symmetrise", "union"], 2, "has no effect without --reverse"),
+        (["--source", "a.src", "--target", "a.tgt", "--symmetrize", "union"], 2, "has no effect without --reverse"),
         (["--source", "a.src", "--target", "a.tgt", "--out", "/no/such/links"], 2, "/no/such/links cannot be written"),
     ],
 )

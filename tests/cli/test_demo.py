@@ -13,13 +13,13 @@ from workshop import heed
 
 from heedful import config, running
 from heedful.build import Translator, load_translator
-from heedful.cli import aligning, demo
+from heedful.cli import align, demo
 from heedful.config import Run
 from heedful.data.gold import Gold, Words, builtin_gold
 from heedful.errors import Interrupted
 from heedful.evaluation.word_alignment import Link
 from heedful.settings import Settings
-from heedful.studies import aligning as study
+from heedful.studies import alignment as study
 
 FEW = ("training.steps=4", "task.validation_sentences=4", "data.counts={train=300, valid=20, test=60}")
 
@@ -57,7 +57,7 @@ def test_a_sentence_with_a_wrong_word_link_or_darkest_cell_is_not_drawn(
     answers = {pair.source: pair.target for pair in gold.pairs} | {first.source: "other words"}
 
     def linked(models: object, pairs: list[Words], aligner: object, valid: Gold) -> tuple[list[set[Link]], study.Aligner]:
-        return [set(links[pair]) if pair != second else {(0, 0)} for pair in pairs], study.Aligner((study.Head(0, 0),))
+        return [set(links[pair]) if pair != second else {(0, 0)} for pair in pairs], study.Aligner((study.AlignmentHead(0, 0),))
 
     def weights(models: object, pairs: list[Words], heads: object, moments: object) -> list[list[Tensor]]:
         found = []
@@ -68,7 +68,7 @@ def test_a_sentence_with_a_wrong_word_link_or_darkest_cell_is_not_drawn(
             found.append(one.flip(-1).roll(1, -1) if pair == third else one)
         return [found]
 
-    monkeypatch.setattr(aligning, "links_by", linked)
+    monkeypatch.setattr(align, "links_by", linked)
     monkeypatch.setattr(study, "maps_of", weights)
     monkeypatch.setattr(translator, "translate", lambda lines: [answers[line] for line in lines])
     _, pictures = demo.aligned(translator)

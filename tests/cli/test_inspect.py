@@ -14,11 +14,11 @@ from torch.testing import assert_close
 from workshop import heed, write_recipe
 
 from heedful.build import Translator, load
-from heedful.cli.inspecting.picturing import about_saliency, darkest
-from heedful.cli.inspecting.whatif import saliency_text
+from heedful.cli.inspecting.figures import about_saliency, darkest
+from heedful.cli.inspecting.interventions import saliency_text
+from heedful.inspection.figure import color
 from heedful.inspection.saliency import NOTE
-from heedful.inspection.sketch import colour
-from heedful.studies.reporting import Inspection
+from heedful.studies.report import Inspection
 
 SENTENCE = "w1 w2 w3"
 
@@ -157,7 +157,7 @@ def test_a_picture_names_its_sentence_and_what_its_rows_and_columns_are(run: Pat
 def test_the_picture_of_saliency_is_of_saliency(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "look.svg"
     asked = run, SENTENCE, "--target", "w3 w4", "--saliency", "--picture", picture
-    found = told(capsys, *asked)["whatif"]["saliency"]
+    found = told(capsys, *asked)["interventions"]["saliency"]
     written = words_of(picture)
     assert "saliency: gradient x input, in nats" in written and "attention, mean of all layers and heads" in written
     assert f"bound {found['agreement']['bound']:+.2f}" in " ".join(written)
@@ -185,7 +185,7 @@ def test_the_picture_of_patching_has_what_is_won_back_on_one_scale(
 ) -> None:
     picture = tmp_path / "look.svg"
     asked = run, SENTENCE, "--target", "w3 w4", "--patch-from", "w4 w5 w6", "--picture", picture
-    places = told(capsys, *asked)["whatif"]["patched"]["places"]
+    places = told(capsys, *asked)["interventions"]["patched"]["places"]
     tips = [str(one.text) for one in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}title")]
     won = [sum(tokens) for place in places for tokens in place["change"]]
     assert [tip.rpartition(": ")[2] for tip in tips] == [f"{nats:.4f}" for nats in won]
@@ -249,7 +249,7 @@ def test_shades_of_norms_and_rollouts_reach_to_their_largest_value_which_is_told
     assert all(f"to {float(values.max()):.2g}" in words_of(picture) for values in rolled.values())
     assert heed("inspect", *asked, "--layer", "1") == 0
     assert f"{float(rolled[1].max()):.3g}" in words_of(picture)
-    dark = "#{:02x}{:02x}{:02x}".format(*colour(1.0, "blue"))
+    dark = "#{:02x}{:02x}{:02x}".format(*color(1.0, "blue"))
     cells = [one for one in ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}rect") if one.get("fill") == dark]
     assert len(cells) == int((rolled[1] == rolled[1].max()).sum())
 

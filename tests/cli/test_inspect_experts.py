@@ -13,7 +13,7 @@ import heedful
 from heedful.build import load_translator
 from heedful.data.pairs import pairs
 from heedful.data.splits import splits_of
-from heedful.tasks.translating import collate_one
+from heedful.tasks.translate import collate_one
 
 
 @pytest.fixture(scope="module")

@@ -15,11 +15,11 @@ import torch
 from workshop import heed, write_recipe
 
 import heedful
-from heedful.inspection.head_pictures import figure
+from heedful.inspection.cost_report import PHASES, Size
+from heedful.inspection.figure import color
+from heedful.inspection.head_figures import figure
 from heedful.inspection.positions import by_distance, cosines, scores
 from heedful.inspection.positions import schemes as schemes_of
-from heedful.inspection.scenes import SCENES, Size
-from heedful.inspection.sketch import colour
 
 SENTENCE = "w1 w2 w3"
 
@@ -120,7 +120,7 @@ def test_the_grid_and_the_table_of_heads_have_each_head_with_its_figures(seen: A
         f"{head['kind']} · layer {head['layer']} · head {head['head']}: {head['ablation']:.4f}" for head in heads
     ]
     most = max(abs(head["ablation"]) for head in heads)
-    shades = ["#{:02x}{:02x}{:02x}".format(*colour(head["ablation"] / most, "lost")) for head in heads]
+    shades = ["#{:02x}{:02x}{:02x}".format(*color(head["ablation"] / most, "lost")) for head in heads]
     assert [fill for fill in section["cells"] if fill in shades] == shades
     assert section["svg"] == ["encoder", "decoder", "cross"]
 
@@ -130,7 +130,7 @@ def test_the_cost_of_each_part_is_what_the_model_was_counted_to_cost(seen: Any, 
     model: Any = heedful.load(run).model
     section = sections["Cost"]
     bars = iter(section["bars"])
-    for (name, scene), table in zip(SCENES.items(), section["tables"], strict=False):
+    for (name, scene), table in zip(PHASES.items(), section["tables"], strict=False):
         bill = scene(model, Size(2, 4, 4))
         working = {part: cost for part, cost in bill.parts.items() if cost.traffic}
         *rows, total = table[1:]
@@ -166,7 +166,7 @@ def test_the_positions_drawn_and_told_are_the_models(seen: Any, run: Path) -> No
 
 def test_the_lens_and_what_if_are_drawn_with_the_numbers_found(seen: Any) -> None:
     found, sections = seen
-    lens, whatif = found["lens"], found["whatif"]
+    lens, interventions = found["lens"], found["interventions"]
     assert sections["What each layer would say"]["tips"] == [
         f"{layer['name'].removesuffix('.out')} → {token}: {layer['probability'][at]:.4f}"
         for at, token in enumerate(lens["tokens"])
@@ -174,12 +174,12 @@ def test_the_lens_and_what_if_are_drawn_with_the_numbers_found(seen: Any) -> Non
     ]
     section = sections["What if"]
     saliency = [
-        f"{value:.4f}" for name in ("source", "source_bound", "attention") for row in whatif["saliency"][name] for value in row
+        f"{value:.4f}" for name in ("source", "source_bound", "attention") for row in interventions["saliency"][name] for value in row
     ]
-    won = [f"{sum(tokens):.4f}" for place in whatif["patched"]["places"] for tokens in place["change"]]
+    won = [f"{sum(tokens):.4f}" for place in interventions["patched"]["places"] for tokens in place["change"]]
     assert len(won) > 8
     assert [tip.rpartition(": ")[2] for tip in section["tips"]] == saliency + won
-    chosen = [one["probability"] for one in whatif["alternatives"]]
+    chosen = [one["probability"] for one in interventions["alternatives"]]
     assert [float(row[1]) for row in section["tables"][0][1:]] == pytest.approx(chosen, abs=6e-5)
     assert section["bars"] == pytest.approx(chosen, abs=6e-5)
 

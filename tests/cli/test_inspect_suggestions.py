@@ -44,7 +44,7 @@ save_every = 2
 
 CHOICE = """\
 [data]
-form = "labelled"
+form = "labeled"
 train = "{table}"
 valid = "{table}"
 

@@ -11,7 +11,7 @@ from workshop import heed, write_recipe
 from heedful.build import Translator, load_translator
 from heedful.cli.inspecting.heads import as_text, draw, explained, found, shades
 from heedful.errors import ConfigError
-from heedful.inspection.head_pictures import Cell
+from heedful.inspection.head_figures import Cell
 
 TREES = "\n".join(
     "\t".join([str(at), f"w{at}", *"____", str(at - 1), "nsubj" if at > 1 else "root", "_", "_"]) for at in range(1, 6)

@@ -10,7 +10,7 @@ import torch
 from workshop import heed, write_recipe
 
 from heedful.build import Translator, load, load_translator
-from heedful.cli.inspecting import lens, positions, whatif
+from heedful.cli.inspecting import interventions, lens, positions
 from heedful.errors import ConfigError
 from heedful.inspection.saliency import NOTE
 from heedful.nn.positions import PositionSize, Rotary, Sinusoidal
@@ -87,14 +87,14 @@ def test_the_lens_ends_with_what_the_model_says(translator: Translator) -> None:
 
 
 def test_all_that_can_be_asked_of_a_sentence_is_answered(translator: Translator) -> None:
-    asked = whatif.Asked(
+    asked = interventions.Asked(
         alternatives=1, instead="w7", saliency=True, patch_from="w1 w9 w3 w4", without=["cross.0.0", "encoder.1.1"]
     )
-    found = json.loads(json.dumps(whatif.found(translator, LINE, asked, target="w4 w3 w2 w1")))
+    found = json.loads(json.dumps(interventions.found(translator, LINE, asked, target="w4 w3 w2 w1")))
     assert found["instead"]["translation"].split()[:2] == ["w4", "w7"]
     assert len(found["alternatives"]) == 20 and len(found["patched"]["places"]) == 4
     assert len(found["saliency"]["source"]) == 5 == len(found["saliency"]["attention"])
-    text = whatif.as_text(found)
+    text = interventions.as_text(found)
     assert NOTE in text and "without cross.0.0, encoder.1.1" in text and "encoder.0.out" in text
     first = sum(found["patched"]["log_probability"]["source"])
     (scored,) = translator.score([LINE], ["w4 w3 w2 w1"])
@@ -104,9 +104,9 @@ def test_all_that_can_be_asked_of_a_sentence_is_answered(translator: Translator)
 @pytest.mark.parametrize(("change", "told"), [(0.005, "gains 0.005 nats"), (-0.25, "loses 0.250 nats")])
 def test_what_is_gained_without_a_head_is_not_a_loss_below_zero(change: float, told: str) -> None:
     without = {"heads": ["cross.0.0"], "translation": "w1", "log_probability": -1.0, "change": change}
-    assert f"what was said before {told}" in whatif.as_text({"target_tokens": [], "end": "</s>", "without": without})
+    assert f"what was said before {told}" in interventions.as_text({"target_tokens": [], "end": "</s>", "without": without})
 
 
 def test_a_token_without_a_place_is_refused(translator: Translator) -> None:
     with pytest.raises(ConfigError, match="--instead was given without --alternatives"):
-        whatif.found(translator, LINE, whatif.Asked(instead="w7"))
+        interventions.found(translator, LINE, interventions.Asked(instead="w7"))

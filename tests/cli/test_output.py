@@ -8,8 +8,8 @@ import pytest
 from workshop import heed
 
 from heedful import errors
-from heedful.cli.ending import memory_full
-from heedful.cli.output import put, table
+from heedful.cli.output import print_json, table
+from heedful.cli.process import memory_full
 
 
 def test_a_wide_table_is_wrapped_without_cutting_words() -> None:
@@ -32,7 +32,7 @@ def test_what_people_read_fits_80_columns_without_a_terminal(command: str, capsy
 def test_recipes_are_listed_with_the_options_that_their_results_need(capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("recipes") == 0
     words = " ".join(capsys.readouterr().out.split())
-    assert "with training.init=gpt1-reviews training.minutes=1.2 training.precision=bf16 training.capture=true" in words
+    assert "with training.init=gpt1-reviews training.minutes=1.2 training.precision=bf16 training.cuda_graphs=true" in words
 
 
 def test_every_exit_code_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,5 +66,5 @@ def test_search_options_are_found_from_the_help(capsys: pytest.CaptureFixture[st
 
 
 def test_json_has_no_number_that_is_not_finite(capsys: pytest.CaptureFixture[str]) -> None:
-    put({"a": float("inf"), "b": [float("nan"), 1.5], "c": {"d": -float("inf")}})
+    print_json({"a": float("inf"), "b": [float("nan"), 1.5], "c": {"d": -float("inf")}})
     assert capsys.readouterr().out == '{"a": null, "b": [null, 1.5], "c": {"d": null}}\n'

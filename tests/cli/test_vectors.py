@@ -11,7 +11,7 @@ from workshop import heed, write_recipe
 from heedful.build import load
 from heedful.text import Tokenizer
 from heedful.vectors.files import load_vectors
-from heedful.vectors.placing import place_vectors
+from heedful.vectors.initialization import place_vectors
 from heedful.vectors.tokens import token_names
 
 TEXT = "The dog sees the cat.\nThe hen sees the cat.\n" * 40
@@ -63,42 +63,42 @@ def test_vectors_are_written_and_found_where_nothing_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert heed("neighbours", "king") == 2
+    assert heed("neighbors", "king") == 2
     assert "there is no vectors.vec here" in capsys.readouterr().err
     Path("text.txt").write_text("the king and the queen\n" * 30)
     assert heed("vectors", "text.txt", "--dim", "4", "--epochs", "1") == 0
-    assert heed("neighbours", "king", "--count", "2") == 0
+    assert heed("neighbors", "king", "--count", "2") == 0
     assert capsys.readouterr().out.startswith("king")
 
 
-def test_neighbours_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_neighbors_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "v.vec").write_text("4 2\nking 1 1\nman 0 1\nqueen 1 0\napple -1 0\n")
-    assert heed("neighbours", "king", "-", "man", "apple", "--count", "2", "--vectors", tmp_path / "v.vec") == 0
+    assert heed("neighbors", "king", "-", "man", "apple", "--count", "2", "--vectors", tmp_path / "v.vec") == 0
     assert capsys.readouterr().out == (
         "king - man  cosine\nqueen       0.924\napple       -0.924\n\napple  cosine\nman    0.000\nking   -0.707\n"
     )
-    assert heed("neighbours", "king", "--vectors", tmp_path / "v.vec", "--count", "1", "--json") == 0
+    assert heed("neighbors", "king", "--vectors", tmp_path / "v.vec", "--count", "1", "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["queries"][0]["neighbours"] == [{"word": "man", "cosine": pytest.approx(0.5**0.5)}]
+    assert told["queries"][0]["neighbors"] == [{"word": "man", "cosine": pytest.approx(0.5**0.5)}]
 
 
 def test_an_unknown_word_is_named_and_the_others_are_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "v.vec").write_text("3 2\nking 1 1\nman 1 0\napple 0 -1\n")
-    words = ("neighbours", "dog", "king", "man", "+", "cat", "--vectors", tmp_path / "v.vec", "--count", "1")
+    words = ("neighbors", "dog", "king", "man", "+", "cat", "--vectors", tmp_path / "v.vec", "--count", "1")
     assert heed(*words) == 0
     shown = capsys.readouterr()
     assert [line.split()[0] for line in shown.out.splitlines()] == ["king", "man"]
     assert "unknown word 'dog'" in shown.err and "unknown word 'cat'" in shown.err
     assert heed(*words, "--json") == 0
     assert [one["query"] for one in json.loads(capsys.readouterr().out)["queries"]] == ["king"]
-    assert heed("neighbours", "dog", "cat", "--vectors", tmp_path / "v.vec") == 3
+    assert heed("neighbors", "dog", "cat", "--vectors", tmp_path / "v.vec") == 3
     shown = capsys.readouterr()
     assert shown.out == "" and "unknown word 'dog'" in shown.err
 
 
-def test_neighbours_in_the_embedding_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert heed("neighbours", "w1", "--vectors", run, "--count", "3", "--json") == 0
-    told = json.loads(capsys.readouterr().out)["queries"][0]["neighbours"]
+def test_neighbors_in_the_embedding_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("neighbors", "w1", "--vectors", run, "--count", "3", "--json") == 0
+    told = json.loads(capsys.readouterr().out)["queries"][0]["neighbors"]
     table = load(run, device="cpu").model.target_embedding.weight.detach()
     names = token_names(Tokenizer.load(run / "tokenizer.json"))
     cosines = torch.cosine_similarity(table, table[names.index("w1")][None])
@@ -109,9 +109,9 @@ def test_neighbours_in_the_embedding_of_a_run(run: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("neighbours", "kign", "--vectors", "v.vec"), 3, "unknown word 'kign'"),
-        (("neighbours", "king", "--vectors", "none.vec"), 3, "none.vec does not exist"),
-        (("neighbours", "king", "+", "--vectors", "v.vec"), 2, "a word is missing at the end"),
+        (("neighbors", "kign", "--vectors", "v.vec"), 3, "unknown word 'kign'"),
+        (("neighbors", "king", "--vectors", "none.vec"), 3, "none.vec does not exist"),
+        (("neighbors", "king", "+", "--vectors", "v.vec"), 2, "a word is missing at the end"),
         (("vectors", "v.vec", "--output", "v.bin"), 2, "is no name of a vectors file"),
         (("vectors", "none.txt", "--output", "o.txt"), 3, "none.txt does not exist"),
         (("vectors", "v.vec", "--output", "o.txt", "--dim", "0"), 2, "--dim"),

@@ -15,17 +15,17 @@ import torch
 from workshop import heed, standard_input, write_recipe
 
 from heedful.build import load
-from heedful.cli.inference import warn_of_other_languages
 from heedful.cli.output import bytes_in_words
+from heedful.cli.translate import warn_of_other_languages
 from heedful.errors import ConfigError
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has learnt a little."""
+    """A run that has learned a little."""
     folder = tmp_path_factory.mktemp("trained")
     recipe = write_recipe(folder)
-    schedule = ("training.schedule.rate=1e-2", "training.schedule.warmup=10", "training.schedule.name=constant")
+    schedule = ("training.schedule.learning_rate=1e-2", "training.schedule.warmup=10", "training.schedule.name=constant")
     assert heed("train", recipe, "training.steps=40", "training.save_every=10", *schedule, "--run", folder / "run") == 0
     return folder / "run"
 
@@ -154,13 +154,13 @@ def test_evaluate_against_itself_finds_no_difference(trained: Path, capsys: pyte
     assert found["against"] == found["checkpoint"]
     assert "case:lc" in comparison["system"]["signature"]
     assert comparison["difference"] == 0
-    assert comparison["p_randomisation"] == 1
+    assert comparison["p_randomization"] == 1
     assert comparison["verdict"] == "no significant difference at 0.05"
     assert heed("evaluate", trained, "--against", trained, "--metrics", "bleu") == 0
     shown = capsys.readouterr().out
     assert f"against {found['checkpoint']}" in shown
-    assert "(paired bootstrap, one-sided)" in shown and "(approximate randomisation, two-sided)" in shown
-    assert shown.splitlines()[-1] == "verdict by approximate randomisation: bleu no significant difference at 0.05"
+    assert "(paired bootstrap, one-sided)" in shown and "(approximate randomization, two-sided)" in shown
+    assert shown.splitlines()[-1] == "verdict by approximate randomization: bleu no significant difference at 0.05"
 
 
 def test_an_ensemble_of_a_run_with_itself_is_the_run(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

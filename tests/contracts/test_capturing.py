@@ -14,11 +14,11 @@ from tiny import END, PAD, START, Pairs, Speaker, logits_of
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from heedful.nn.losses import cross_entropy, disagreement
-from heedful.nn.rows import States
-from heedful.search import Group, Query, SearchConfig, predictor
+from heedful.nn.decoder_state import States
+from heedful.nn.losses import cross_entropy, symmetric_kl
+from heedful.search import Group, Query, SearchConfig, step_function
 from heedful.search.engine import Engine
-from heedful.tasks.guiding import guided_loss
+from heedful.tasks.guided_alignment import guided_loss
 
 FROM_THE_HOST = ("aten.lift_fresh",)
 TO_THE_HOST = ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique")
@@ -56,7 +56,7 @@ def test_a_training_pass_can_be_captured(model: Speaker, pairs: Pairs) -> None:
     with Aboard():
         logits = logits_of(ours, pairs).flatten(0, 1)
         loss, _ = cross_entropy(logits, said, padding=PAD, smoothing=0.1)
-        apart = disagreement(logits, logits.detach() + 1e-3, said != PAD)
+        apart = symmetric_kl(logits, logits.detach() + 1e-3, said != PAD)
         (loss.total + apart.total).backward()  # type: ignore[no-untyped-call]
     assert all(parameter.grad.isfinite().all() for parameter in ours.parameters() if parameter.grad is not None)
 
@@ -72,7 +72,7 @@ def test_a_step_of_a_search_can_be_captured(model: Speaker, pairs: Pairs, option
 
     group = Group(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
     arrivals = iter([group])
-    query = Query(predictor(model), lambda count, slots: next(arrivals, None), START, END, 3, 8, width=6, blank=start)
+    query = Query(step_function(model), lambda count, slots: next(arrivals, None), START, END, 3, 8, width=6, blank=start)
     engine = Engine(query, SearchConfig(min_length=2, **options))
     engine.begin(query)
     for _ in range(2):  # these are taken before anything is captured

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.nn.attention import Heads, Sight
-from heedful.nn.taps import ablate, listen, patch, record, taps
+from heedful.nn.attention import AttentionBias, AttentionCore
+from heedful.nn.hooks import ablate, hook, hook_points, patch, record
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +20,11 @@ def _no_gradients() -> object:
 
 
 def nobody_listens(model: nn.Module) -> bool:
-    return bool(taps(model)) and not any(tap.hooks for tap in taps(model).values())
+    return bool(hook_points(model)) and not any(tap.hooks for tap in hook_points(model).values())
 
 
 def first(model: nn.Module) -> str:
-    return next(iter(taps(model)))
+    return next(iter(hook_points(model)))
 
 
 def test_recording_everything_changes_no_bit(plain: Speaker, pairs: Pairs) -> None:
@@ -32,7 +32,7 @@ def test_recording_everything_changes_no_bit(plain: Speaker, pairs: Pairs) -> No
     with record(plain, "*") as seen:
         during = logits_of(plain, pairs)
     assert torch.equal(during, before)
-    assert seen.keys() == taps(plain).keys()
+    assert seen.keys() == hook_points(plain).keys()
     assert nobody_listens(plain)
 
 
@@ -47,22 +47,22 @@ def test_recording_while_stepping_changes_no_bit(plain: Speaker, pairs: Pairs) -
 
 
 def test_what_a_head_found_is_the_values_in_the_proportion_of_the_recorded_weights(plain: Speaker, pairs: Pairs) -> None:
-    heads = {name: module for name, module in plain.named_modules() if isinstance(module, Heads)}
+    heads = {name: module for name, module in plain.named_modules() if isinstance(module, AttentionCore)}
     if not heads:
         pytest.skip("it does not attend")
     expected: dict[str, Tensor] = {}
-    given: dict[str, tuple[Tensor, Tensor, Tensor, Sight]] = {}
+    given: dict[str, tuple[Tensor, Tensor, Tensor, AttentionBias]] = {}
     hooks = [
         module.register_forward_pre_hook(lambda _, arguments, name=name: given.__setitem__(name, arguments))
         for name, module in heads.items()
     ]
     with record(plain, "*") as seen:
         logits_of(plain, pairs)
-    for hook in hooks:
-        hook.remove()
-    for name, (_, _, value, sight) in given.items():
+    for one in hooks:
+        one.remove()
+    for name, (_, _, value, attention_bias) in given.items():
         weights = seen[f"{name}.weights"]
-        mixed = None if sight.mix is None else sight.mix(weights)
+        mixed = None if attention_bias.mix is None else attention_bias.mix(weights)
         expected[name] = weights @ value if mixed is None else weights @ value + mixed
         assert_close(seen[f"{name}.found"], expected[name], atol=1e-5, rtol=0)
         total = weights.sum(-1)  # 0 where a query sees nothing but padding
@@ -81,7 +81,7 @@ def test_patching_in_what_was_recorded_reproduces_the_output(plain: Speaker, pai
 def test_patching_one_place_moves_the_output_to_where_the_value_came_from(plain: Speaker, pairs: Pairs) -> None:
     """The last place before the end decides alone."""
     other = pairs._replace(target=pairs.target.flip(1))
-    last = list(taps(plain))[-1]
+    last = list(hook_points(plain))[-1]
     with record(plain, last) as seen:
         elsewhere = logits_of(plain, other)
     assert not torch.allclose(elsewhere, logits_of(plain, pairs))
@@ -91,7 +91,7 @@ def test_patching_one_place_moves_the_output_to_where_the_value_came_from(plain:
 
 def test_ablation_changes_the_output_and_leaves_no_listener_behind(plain: Speaker, pairs: Pairs) -> None:
     before = logits_of(plain, pairs)
-    kinds = {name.rpartition(".")[2] for name in taps(plain)}
+    kinds = {name.rpartition(".")[2] for name in hook_points(plain)}
     for kind in kinds:
         with ablate(plain, f"*.{kind}"):
             assert not torch.allclose(logits_of(plain, pairs), before, atol=1e-3)
@@ -112,7 +112,7 @@ def test_an_error_inside_leaves_no_listener_behind(plain: Speaker, pairs: Pairs)
     ):
         with pytest.raises(KeyboardInterrupt), interfering:
             raise KeyboardInterrupt
-    with pytest.raises(RuntimeError), listen(plain, "*", fail):
+    with pytest.raises(RuntimeError), hook(plain, "*", fail):
         logits_of(plain, pairs)
     assert nobody_listens(plain)
     assert torch.equal(logits_of(plain, pairs), before)

@@ -1,4 +1,4 @@
-"""What a model may not see does not matter: later tokens, padding, and the neighbours in its batch."""
+"""What a model may not see does not matter: later tokens, padding, and the neighbors in its batch."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from tiny import END, PAD, PLAIN, START, WORDS, Pairs, Speaker, forced_log_proba
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.nn.rows import State
-from heedful.search import Group, Hypothesis, Predict, Query, SearchConfig, ensemble, predictor, search, search_group
+from heedful.nn.decoder_state import State
+from heedful.search import Group, Hypothesis, Query, SearchConfig, StepFunction, ensemble, search, search_group, step_function
 
 LIMITS = torch.tensor([8, 6, 7])
 METHODS: dict[str, dict[str, Any]] = {
@@ -33,14 +33,14 @@ def group(model: Speaker, pairs: Pairs, beam: int = 4) -> Group:
     return Group(model.start(pairs.source, pairs.mask, room=8 * beam), LIMITS, [0, 1, 2], [[]] * 3)
 
 
-def found(predict: Predict, asked: Group, **options: Any) -> list[list[Hypothesis]]:
+def found(predict: StepFunction, asked: Group, **options: Any) -> list[list[Hypothesis]]:
     """At least three words, so that there is something to compare."""
     return search_group(predict, asked, SearchConfig(min_length=3, **options), start=START, end=END)
 
 
 def test_beam_of_one_equals_greedy(plain: Speaker, pairs: Pairs) -> None:
-    narrow = found(predictor(plain), group(plain, pairs), beam=1)
-    straight = found(predictor(plain), group(plain, pairs), method="greedy")
+    narrow = found(step_function(plain), group(plain, pairs), beam=1)
+    straight = found(step_function(plain), group(plain, pairs), method="greedy")
     assert [best.tokens for (best,) in narrow] == [best.tokens for (best,) in straight]
     assert [best.log_probability for (best,) in narrow] == pytest.approx([h.log_probability for (h,) in straight], abs=1e-5)
 
@@ -49,7 +49,7 @@ def test_beam_of_one_equals_greedy(plain: Speaker, pairs: Pairs) -> None:
 def test_a_reported_score_is_that_of_the_same_words_read_at_once(plain: Speaker, pairs: Pairs, method: str) -> None:
     lengths = pairs.mask.sum(-1).tolist()
     checked = 0
-    for source, hypotheses in enumerate(found(predictor(plain), group(plain, pairs), **METHODS[method])):
+    for source, hypotheses in enumerate(found(step_function(plain), group(plain, pairs), **METHODS[method])):
         for tokens, _, log_probability in hypotheses:
             alone = pairs.source[source : source + 1, : lengths[source]]
             assert log_probability == pytest.approx(forced_log_probability(plain, alone, tokens), abs=1e-4)
@@ -58,7 +58,7 @@ def test_a_reported_score_is_that_of_the_same_words_read_at_once(plain: Speaker,
 
 
 def test_an_ensemble_of_a_model_with_itself_is_the_model(plain: Speaker, pairs: Pairs) -> None:
-    one, member = group(plain, pairs), predictor(plain)
+    one, member = group(plain, pairs), step_function(plain)
     two = one._replace(states=tuple(group(plain, pairs).states for _ in range(2)))
     both = found(ensemble([member, member]), two, **METHODS["beam"])
     for alone, together in zip(found(member, one, **METHODS["beam"]), both, strict=True):
@@ -82,7 +82,7 @@ def some_sources(count: int) -> list[Tensor]:
 @pytest.mark.parametrize("method", ["greedy", "beam"])
 def test_neither_company_nor_padding_changes_a_translation(plain: Speaker, method: str) -> None:
     """Unless two candidates tie within 1e-4."""
-    draws, sources, predict = random.Random(2), some_sources(5), predictor(plain)
+    draws, sources, predict = random.Random(2), some_sources(5), step_function(plain)
     alone = [found(predict, batched(plain, [words], [name]), **METHODS[method])[0][0] for name, words in enumerate(sources)]
     assert len({tuple(hypothesis.tokens) for hypothesis in alone}) > 1
     ties = 0
@@ -98,7 +98,7 @@ def test_neither_company_nor_padding_changes_a_translation(plain: Speaker, metho
 @pytest.mark.parametrize("method", METHODS)
 def test_sources_that_wait_for_a_place_are_answered_as_if_they_were_alone(plain: Speaker, method: str) -> None:
     """Eleven sources, three at a time, so that several come and go while others go on."""
-    sources, predict = sorted(some_sources(11), key=len, reverse=True), predictor(plain)
+    sources, predict = sorted(some_sources(11), key=len, reverse=True), step_function(plain)
     arrived = 0
 
     def arrive(count: int, slots: int) -> Group | None:
@@ -123,7 +123,7 @@ def test_a_state_is_searched_from_wherever_it_stands(plain: Speaker, pairs: Pair
     state: State = plain.step(pairs.target[:, :3], plain.start(pairs.source, pairs.mask, room=3 + 8 * 2)).state
     asked = group(plain, pairs)._replace(states=state)
     lengths = pairs.mask.sum(-1).tolist()
-    for source, (hypothesis, *_) in enumerate(found(predictor(plain), asked, beam=2)):
+    for source, (hypothesis, *_) in enumerate(found(step_function(plain), asked, beam=2)):
         alone = plain.start(pairs.source[source : source + 1, : lengths[source]], None, room=0)
         words = torch.tensor([[*pairs.target[source, :3].tolist(), START, *hypothesis.tokens]])
         scores = plain.project(plain.step(words, alone).hidden)[0, 3:].log_softmax(-1)
@@ -143,5 +143,5 @@ LARGEST: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", LARGEST, ids=str)
 def test_search_answers_at_the_bounds_of_its_options(pairs: Pairs, options: dict[str, Any]) -> None:
     model = tiny_model(PLAIN[0])
-    for hypotheses in found(predictor(model), group(model, pairs), **options):
+    for hypotheses in found(step_function(model), group(model, pairs), **options):
         assert hypotheses and all(math.isfinite(one.score) for one in hypotheses)

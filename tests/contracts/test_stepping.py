@@ -8,7 +8,16 @@ from tiny import PAD, WORDS, Pairs, Speaker, logits_of
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.nn.rows import State, clone, place, renew, select_rows, select_sources, tidy, widen
+from heedful.nn.decoder_state import (
+    State,
+    clone,
+    compact,
+    copy_states,
+    expand_rows,
+    insert_sources,
+    select_rows,
+    select_sources,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +86,7 @@ def test_a_mask_may_come_after_tokens_that_needed_none(model: Speaker, pairs: Pa
 def test_beams_share_the_memory_of_their_source_and_may_change_places(model: Speaker, pairs: Pairs) -> None:
     draws = torch.Generator().manual_seed(3)
     first, second = torch.randint(WORDS.start, WORDS.stop, (2, 6, 3), generator=draws)  # (rows, time): two rows a source
-    state = widen(model.start(pairs.source, pairs.mask, room=12), beam=2)
+    state = expand_rows(model.start(pairs.source, pairs.mask, room=12), beam=2)
     before, state = speak(model, first, state)
     order = torch.tensor([1, 0, 2, 2, 5, 4])  # within a source
     after, _ = speak(model, second, select_rows(state, order), chunk=3)
@@ -89,7 +98,7 @@ def test_beams_share_the_memory_of_their_source_and_may_change_places(model: Spe
 def test_sources_can_be_dropped_and_repeated(model: Speaker, pairs: Pairs) -> None:
     draws = torch.Generator().manual_seed(4)
     first, second = torch.randint(WORDS.start, WORDS.stop, (2, 6, 3), generator=draws)
-    state = widen(model.start(pairs.source, pairs.mask, room=12), beam=2)
+    state = expand_rows(model.start(pairs.source, pairs.mask, room=12), beam=2)
     _, state = speak(model, first, state)
     after, _ = speak(model, second, select_sources(state, torch.tensor([2, 0, 0]), beam=2))
     history = torch.cat((first[[4, 5, 0, 1, 0, 1]], second), dim=1)
@@ -117,23 +126,25 @@ def test_a_clone_branches_from_its_state(model: Speaker, pairs: Pairs) -> None:
     assert_close(there, logits_of(model, branched)[:, 4:], atol=1e-5, rtol=0)
 
 
-def test_a_source_may_take_the_place_of_another_while_its_neighbour_goes_on(model: Speaker, pairs: Pairs) -> None:
+def test_a_source_may_take_the_place_of_another_while_its_neighbor_goes_on(model: Speaker, pairs: Pairs) -> None:
     """Two beams; after three tokens a shorter source comes in, and in the end the slots of those who left are cleared away."""
     draws = torch.Generator().manual_seed(5)
     first, second, third = torch.randint(WORDS.start, WORDS.stop, (3, 4, 3), generator=draws)  # (rows, time) each
     mask = torch.ones_like(pairs.mask[:2])
-    state = widen(model.start(pairs.source[:2], mask & pairs.mask[:2], room=20), beam=2)
+    state = expand_rows(model.start(pairs.source[:2], mask & pairs.mask[:2], room=20), beam=2)
     _, state = speak(model, first, state)
-    place(state, model.start(pairs.source[2:, :4], torch.ones(1, 4, dtype=torch.bool), room=0), torch.tensor([0]), beam=2)
+    insert_sources(
+        state, model.start(pairs.source[2:, :4], torch.ones(1, 4, dtype=torch.bool), room=0), torch.tensor([0]), beam=2
+    )
     during, state = speak(model, second[:, :2], state)
     _, state = speak(model, second[:, 2:], state)
     newcomer = at_once(model, pairs, torch.cat((second[:2], third[:2]), dim=1), [2, 2])
-    neighbour = at_once(model, pairs, torch.cat((first[2:], second[2:], third[2:]), dim=1), [1, 1])
-    assert_close(during, torch.cat((newcomer[:, :2], neighbour[:, 3:5])), atol=1e-5, rtol=0)
+    neighbor = at_once(model, pairs, torch.cat((first[2:], second[2:], third[2:]), dim=1), [1, 1])
+    assert_close(during, torch.cat((newcomer[:, :2], neighbor[:, 3:5])), atol=1e-5, rtol=0)
     alone = select_sources(state, torch.tensor([0]), beam=2)
     after, _ = speak(model, third, state)
-    assert_close(after, torch.cat((newcomer[:, 3:], neighbour[:, 6:])), atol=1e-5, rtol=0)
-    after, _ = speak(model, third[:2], tidy(alone, torch.ones(1, 2, dtype=torch.bool)))
+    assert_close(after, torch.cat((newcomer[:, 3:], neighbor[:, 6:])), atol=1e-5, rtol=0)
+    after, _ = speak(model, third[:2], compact(alone, torch.ones(1, 2, dtype=torch.bool)))
     assert_close(after, newcomer[:, 3:], atol=1e-5, rtol=0)
 
 
@@ -144,7 +155,7 @@ def test_slots_may_be_used_in_turn_by_steps_that_always_write_to_the_same_tensor
     expected = logits_of(model, pairs)
     for time in range(7):
         step = model.step(pairs.target[:, time : time + 1], state)
-        renew(state, step.state)
+        copy_states(state, step.state)
         assert_close(model.project(step.hidden)[:, 0], expected[:, time], atol=1e-5, rtol=0)
 
 

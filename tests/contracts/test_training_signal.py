@@ -1,4 +1,4 @@
-"""Every parameter learns, and one batch can be learnt by heart and is then translated back."""
+"""Every parameter learns, and one batch can be learned by heart and is then translated back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tiny import END, SPEAKING, START, VOCAB, Pairs, Speaker, logits_of, tiny_co
 from torch.nn import functional
 
 from heedful.models import MODELS
-from heedful.search import Group, SearchConfig, predictor, search_group
+from heedful.search import Group, SearchConfig, search_group, step_function
 
 
 def test_every_parameter_receives_a_gradient(model: Speaker, pairs: Pairs) -> None:
@@ -22,7 +22,7 @@ def test_every_parameter_receives_a_gradient(model: Speaker, pairs: Pairs) -> No
 
 
 @pytest.mark.parametrize("family", SPEAKING)
-def test_one_batch_is_learnt_by_heart_and_translated_back(family: str, pairs: Pairs) -> None:
+def test_one_batch_is_learned_by_heart_and_translated_back(family: str, pairs: Pairs) -> None:
     model: Speaker = MODELS[family](tiny_config(family, {"dropout": 0.0}), VOCAB, VOCAB)
     adam = torch.optim.Adam(model.parameters(), lr=1e-2)
     given = functional.pad(pairs.target, (1, 0), value=START)
@@ -35,5 +35,5 @@ def test_one_batch_is_learnt_by_heart_and_translated_back(family: str, pairs: Pa
     model.eval()
     with torch.inference_mode():
         group = Group(model.start(pairs.source, pairs.mask, room=10), torch.full((3,), 10), range(3), [[]] * 3)
-        said = search_group(predictor(model), group, SearchConfig(method="greedy"), start=START, end=END)
+        said = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
     assert [best.tokens for (best,) in said] == pairs.target.tolist()

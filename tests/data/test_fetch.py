@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 import heedful.data.fetch
-from heedful.data.catalogue import Corpus, Download
+from heedful.data.catalog import Corpus, Download
 from heedful.data.fetch import SUMS, get, list_corpora, locate
 from heedful.errors import ConfigError, DataError
 from heedful.storage.reading import sha256_of
@@ -43,9 +43,9 @@ def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def list_one(patch: pytest.MonkeyPatch, checksums: dict[str, str], downloads: dict[str, Download]) -> None:
-    """A catalogue of one corpus, "small", and no HEED_DATA."""
+    """A catalog of one corpus, "small", and no HEED_DATA."""
     corpus = Corpus("translation", ("en",), {"train": 3}, "https://origin", "free", "as it is", checksums, downloads)
-    patch.setattr(heedful.data.fetch, "CATALOGUE", {"small": corpus})
+    patch.setattr(heedful.data.fetch, "CATALOG", {"small": corpus})
     patch.delenv("HEED_DATA", raising=False)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         patch.delenv(name, raising=False)

@@ -12,8 +12,8 @@ from heedful.data.grammar import generate
 from heedful.data.links import Aligned, JoinedLinks, Links, open_links, piece_links
 from heedful.data.sources import CorpusConfig
 from heedful.errors import DataError
-from heedful.text.learning import train_tokenizer
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
+from heedful.text.train import train_tokenizer
 
 PAIRS = [("ab cd", "x yz w"), ("a", "x"), ("cd ab cd", "yz w x")]
 ALIGNED = ["0-0 1-1 1-2", "0-0", "0-0 0-1 2?2"]

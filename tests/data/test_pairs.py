@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.pairs import Pair, Problem, judge, judged, pairs, sentences
+from heedful.data.pairs import Pair, Problem, check_pair, checked_pairs, pairs, sentences
 from heedful.data.sources import CorpusConfig, RawPair
 from heedful.data.splits import DataConfig
 from heedful.errors import DataError
 from heedful.search import SearchConfig
-from heedful.tasks.translation import Translation, TranslationConfig
+from heedful.tasks.translation import TranslationConfig, TranslationTask
 
 CASES: dict[str, tuple[bytes, bytes, str | None, str]] = {
     "fine": (b"a", b"b", None, ""),
@@ -32,7 +32,7 @@ CASES: dict[str, tuple[bytes, bytes, str | None, str]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_each_problem_is_found_on_its_side(case: str) -> None:
     source, target, kind, side = CASES[case]
-    verdict = judge(RawPair(7, source, target), max_ratio=9.0)
+    verdict = check_pair(RawPair(7, source, target), max_ratio=9.0)
     if kind is None:
         assert verdict == Pair(7, source.decode(), target.decode())
     else:
@@ -48,7 +48,7 @@ def test_a_pair_is_good_exactly_when_the_rules_say_so(source: bytes, target: byt
         sides = []
     lengths = sorted(map(len, sides))
     good = bool(sides) and all(sides) and b"\0" not in source + target and lengths[1] <= 4 * max(lengths[0], 5)
-    assert isinstance(judge(RawPair(1, source, target), max_ratio=4.0), Pair) == good
+    assert isinstance(check_pair(RawPair(1, source, target), max_ratio=4.0), Pair) == good
 
 
 def corpus_of(folder: Path, source: bytes, target: bytes, tag: str | None = None) -> CorpusConfig:
@@ -65,7 +65,7 @@ def test_bad_lines_are_skipped_and_the_others_keep_their_numbers(tmp_path: Path)
 def test_json_that_is_no_unicode_is_skipped_like_bad_bytes(tmp_path: Path) -> None:
     lines = [rb'{"source": "\ud800", "target": "b"}', b'{"source": "\xff", "target": "b"}', b'{"source": "a", "target": "b"}']
     (tmp_path / "a").write_bytes(b"\n".join(lines))
-    verdicts = list(judged(CorpusConfig(jsonl=f"{tmp_path}/a")))
+    verdicts = list(checked_pairs(CorpusConfig(jsonl=f"{tmp_path}/a")))
     assert [getattr(verdict, "kind", None) for verdict in verdicts] == ["utf8", "utf8", None]
 
 
@@ -86,7 +86,7 @@ def test_a_tokenizer_learns_from_texts_without_tags(tmp_path: Path) -> None:
 )
 def test_strict_stops_at_the_first_problem(tmp_path: Path, source: bytes, target: bytes, message: str) -> None:
     with pytest.raises(DataError) as caught:
-        list(judged(corpus_of(tmp_path, source, target), strict=True))
+        list(checked_pairs(corpus_of(tmp_path, source, target), strict=True))
     assert str(caught.value) == f"{tmp_path}/{message}\n\nhint: data.strict = false counts and skips such lines"
 
 
@@ -94,5 +94,5 @@ def test_a_vocabulary_is_learned_from_the_pairs_that_are_trained_on(tmp_path: Pa
     corpus = corpus_of(tmp_path, b"one\nfive\n", b"eins\n" + b"5" * 50)
     assert list(sentences([corpus], "source", max_ratio=20.0)) == ["one", "five"]
     data = DataConfig(train=(corpus,), valid=(corpus,), max_ratio=20.0)
-    task = Translation(TranslationConfig(), data, SearchConfig(), seed=1)
+    task = TranslationTask(TranslationConfig(), data, SearchConfig(), seed=1)
     assert list(task.lines("source")) == ["one", "five"]

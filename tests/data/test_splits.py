@@ -136,7 +136,7 @@ def test_a_missing_folder_is_a_data_error(tmp_path: Path) -> None:
         splits_of(DataConfig(folder=str(tmp_path / "nowhere"), languages=("en", "de")))
 
 
-def test_configs_and_the_catalogue_load_without_numpy() -> None:
+def test_configs_and_the_catalog_load_without_numpy() -> None:
     code = "import sys, heedful.data.splits, heedful.data.fetch; sys.exit('numpy' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

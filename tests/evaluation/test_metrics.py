@@ -89,25 +89,25 @@ def test_equal_texts_score_best_and_lower_case_may_be_ignored(name: str) -> None
     assert METRICS[name](shouted, references, lowercase=False).value != pytest.approx(best)
 
 
-@pytest.mark.parametrize("tokenise", ["13a", "intl", "char", "zh", "none"])
-def test_bleu_takes_the_tokenizers_of_sacrebleu(tokenise: str) -> None:
+@pytest.mark.parametrize("tokenize", ["13a", "intl", "char", "zh", "none"])
+def test_bleu_takes_the_tokenizers_of_sacrebleu(tokenize: str) -> None:
     hypotheses, references = ["Ja, das ist (fast) gut."], ["Ja das ist fast gut!"]
-    theirs = sacrebleu.corpus_bleu(hypotheses, [references], tokenize=tokenise)
-    score = bleu(hypotheses, references, tokenise=tokenise)
+    theirs = sacrebleu.corpus_bleu(hypotheses, [references], tokenize=tokenize)
+    score = bleu(hypotheses, references, tokenize=tokenize)
     assert score.value == theirs.score
-    assert f"tok:{tokenise}" in score.signature
+    assert f"tok:{tokenize}" in score.signature
 
 
 def test_an_unknown_tokenizer_is_named_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="unknown BLEU tokenizer '13b'; expected one of: none, zh, 13a") as caught:
-        bleu(["a"], ["a"], tokenise="13b")
+        bleu(["a"], ["a"], tokenize="13b")
     assert caught.value.hint == "did you mean '13a'?"
 
 
 @pytest.mark.parametrize("name", ["chrf", "ter", "exact_match"])
 def test_a_tokenizer_without_effect_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"tokenise='intl' has no effect on {name}"):
-        METRICS[name](["a"], ["a"], tokenise="intl")
+    with pytest.raises(ConfigError, match=f"tokenize='intl' has no effect on {name}"):
+        METRICS[name](["a"], ["a"], tokenize="intl")
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -156,7 +156,7 @@ def test_lines_that_end_in_a_lone_period_draw_no_warning(
 
 
 def test_perplexity_is_the_exponential_of_the_mean() -> None:
-    # the worked example "Io sono alla moda <eos>": five probabilities, rows renormalised
+    # the worked example "Io sono alla moda <eos>": five probabilities, rows renormalized
     nats = -sum(math.log(p) for p in (0.93 / 1.010, 0.8, 0.99 / 0.996, 0.94 / 0.974, 0.98 / 1.003))
     assert perplexity(nats, 5).value == pytest.approx(1.0769, abs=1e-4)
     assert perplexity(1e6, 3).value == math.inf

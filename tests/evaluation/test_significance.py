@@ -34,7 +34,7 @@ def test_a_system_compared_with_itself_is_not_better(metric: str) -> None:
     system = damage(lines, 0.2, seed=1)
     result = compare(system, system, lines, metric=metric, trials=100)
     assert (result.difference, result.low, result.high) == (0, 0, 0)
-    assert (result.p_bootstrap, result.p_randomisation) == (1, 1)
+    assert (result.p_bootstrap, result.p_randomization) == (1, 1)
     assert result.verdict == "no significant difference at 0.05"
 
 
@@ -47,7 +47,7 @@ def test_a_clearly_better_system_is_significant(metric: str) -> None:
     assert sign * result.difference > 0
     assert result.low < result.difference < result.high
     assert min(sign * result.low, sign * result.high) > 0
-    assert result.p_bootstrap == result.p_randomisation == 1 / 501
+    assert result.p_bootstrap == result.p_randomization == 1 / 501
     assert result.difference == result.system.value - result.baseline.value
     assert result.system == METRICS[metric](better, lines, bootstrap=500)
     assert result.verdict == "significantly better at 0.05"
@@ -61,7 +61,7 @@ def test_turning_the_systems_round_turns_the_difference_round() -> None:
     assert there.difference == -back.difference != 0
     assert (there.low, there.high) == (-back.high, -back.low)
     assert there.p_bootstrap == back.p_bootstrap
-    assert there.p_randomisation == pytest.approx(back.p_randomisation, abs=0.1)
+    assert there.p_randomization == pytest.approx(back.p_randomization, abs=0.1)
 
 
 @pytest.mark.parametrize(("name", "own"), [("bleu", BLEU), ("chrf", CHRF), ("ter", TER)])
@@ -69,7 +69,7 @@ def test_p_values_agree_with_those_of_sacrebleu(name: str, own: type) -> None:
     lines = references(200)
     worse, better = damage(lines, 0.20, seed=5), damage(lines, 0.17, seed=6)
     result = compare(worse, better, lines, metric=name, trials=1000)
-    assert 0.002 < result.p_randomisation < 0.5  # neither plain nor hopeless, so that the comparison says something
+    assert 0.002 < result.p_randomization < 0.5  # neither plain nor hopeless, so that the comparison says something
 
     def theirs(kind: str) -> float:
         test = PairedTest([("worse", worse), ("better", better)], {name: own()}, [lines], test_type=kind, n_samples=1000)
@@ -79,7 +79,7 @@ def test_p_values_agree_with_those_of_sacrebleu(name: str, own: type) -> None:
         return float(p)
 
     # the same exchanges; sacreBLEU leaves out those whose difference is exactly equal (TER counts whole edits)
-    assert theirs("ar") <= result.p_randomisation <= theirs("ar") + (0.01 if name == "ter" else 0)
+    assert theirs("ar") <= result.p_randomization <= theirs("ar") + (0.01 if name == "ter" else 0)
     # the same resamples; sacreBLEU counts the upper tail about the mean, Koehn the resamples lost
     assert result.p_bootstrap == pytest.approx(theirs("bs"), abs=0.015)
 
@@ -87,7 +87,7 @@ def test_p_values_agree_with_those_of_sacrebleu(name: str, own: type) -> None:
 def test_lower_case_and_the_tokenizer_reach_both_systems() -> None:
     lines = references(20)
     shouted = [line.upper() for line in lines]
-    result = compare(shouted, lines, lines, options=Options(lowercase=True, tokenise="char"), trials=50)
+    result = compare(shouted, lines, lines, options=Options(lowercase=True, tokenize="char"), trials=50)
     assert result.difference == 0
     assert "case:lc" in result.system.signature and "tok:char" in result.system.signature
 

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 from heedful.errors import ConfigError
 from heedful.exchange.onnx_graphs import write_graphs
 from heedful.exchange.onnx_model import OnnxModel
-from heedful.nn.rows import select_rows, widen
+from heedful.nn.decoder_state import expand_rows, select_rows
 
 SHAPES = [(1, 1, 1), (4, 13, 9)]  # rows, tokens of the source, tokens said
 EXPORTED: list[tuple[str, dict[str, Any]]] = [
@@ -51,7 +51,7 @@ def beams_go_their_own_way(model: Any, exported: Any) -> None:
     answers = []
     for one in (model, exported):
         with torch.inference_mode():
-            state = widen(one.start(source, None, room=8), 2)
+            state = expand_rows(one.start(source, None, room=8), 2)
             state = select_rows(one.step(first, state).state, torch.tensor([1, 0, 2, 2]))
             answers.append(one.project(one.step(second, state).hidden))
     assert_close(answers[1], answers[0], atol=1e-5, rtol=0)

@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 from heedful.errors import ConfigError
 from heedful.inspection.alignment import attention_between, between_words, cross_maps, cross_weights, merge_pieces
-from heedful.inspection.maps import attentions
-from heedful.nn.taps import record
+from heedful.inspection.attention_maps import attentions
+from heedful.nn.hooks import record
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def model() -> Speaker:
 def test_maps_are_the_recorded_weights_of_each_layer(model: Speaker, pairs: Pairs) -> None:
     source, target = pairs.source[:1], pairs.target[:1]
     maps = cross_maps(model, source, target)
-    with record(model, "*.cross.*.weights") as seen:
+    with record(model, "*.cross_attention.*.weights") as seen:
         model.step(target, model.start(source, None, room=0))
     assert [tuple(weights.shape) for weights in maps] == [(2, 7, 6), (2, 7, 6)]
     for weights, recorded in zip(maps, seen.values(), strict=True):
@@ -35,7 +35,7 @@ def test_where_source_and_target_are_one_sequence_a_look_at_the_source_is_a_part
     source, target = pairs.source[:1], pairs.target[:1]
     maps = cross_maps(model, source, target)
     whole = torch.cat((source, target), dim=1)
-    with torch.inference_mode(), record(model, "layers.*.attention.look.weights") as seen:
+    with torch.inference_mode(), record(model, "layers.*.self_attention.weights") as seen:
         model.step(whole, model.start(whole[:, :0], None, room=0))
     assert len(maps) == 2
     for weights, recorded in zip(maps, seen.values(), strict=True):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from heedful.inspection.charts import curve, dials, field, ticks
-from heedful.inspection.sketch import ACCENT, FAINT, Cells, Curve, Label, stacked
+from heedful.inspection.figure import ACCENT, FAINT, Heatmap, Label, Polyline, stacked
 
 
 @pytest.mark.parametrize(
@@ -34,38 +34,38 @@ def test_positions_are_counted_in_whole_numbers() -> None:
 
 def test_a_curve_goes_through_its_values_and_its_labels_stand_at_their_heights() -> None:
     values = [64.0, 62.1, 40.0, 30.5, 33.0]
-    sketch = curve(values, "similarity", "distance", "p · p′")
-    line = next(mark for mark in sketch.marks if isinstance(mark, Curve) and mark.colour == ACCENT)
-    heights = {float(mark.text): mark.y for mark in sketch.marks if isinstance(mark, Label) and mark.anchor == "end"}
+    figure = curve(values, "similarity", "distance", "p · p′")
+    line = next(mark for mark in figure.marks if isinstance(mark, Polyline) and mark.color == ACCENT)
+    heights = {float(mark.text): mark.y for mark in figure.marks if isinstance(mark, Label) and mark.anchor == "end"}
     (low, y), *_, (high, v) = sorted(heights.items())
     assert high > low and len(line.points) == len(values)
     for value, (_, found) in zip(values, line.points, strict=True):
         assert found == pytest.approx(y + (value - low) / (high - low) * (v - y), abs=1e-6)
     across = [x for x, _ in line.points]
     assert len({round(b - a, 6) for a, b in pairwise(across)}) == 1
-    assert all(0 <= x <= sketch.width and 0 <= up <= sketch.height for x, up in line.points)
+    assert all(0 <= x <= figure.width and 0 <= up <= figure.height for x, up in line.points)
 
 
 def test_a_field_has_one_pixel_for_each_value_and_its_columns_have_their_numbers() -> None:
     values = torch.rand(6, 12)
-    sketch = field(
+    figure = field(
         values, "biases", "signed", most=1.0, across=("distance", -11), down=("head", list("abcdef")), ends=("-1", "1")
     )
-    cells = next(mark for mark in sketch.marks if isinstance(mark, Cells))
+    cells = next(mark for mark in figure.marks if isinstance(mark, Heatmap))
     assert torch.equal(cells.values, values)
-    labels = {mark.text: mark for mark in sketch.marks if isinstance(mark, Label)}
+    labels = {mark.text: mark for mark in figure.marks if isinstance(mark, Label)}
     assert labels["0"].x == pytest.approx(cells.x + cells.width * 11.5 / 12)  # the last of the columns from -11 on
     assert labels["a"].y == pytest.approx(cells.y + cells.height / 12)
 
 
 def test_hands_point_where_they_were_turned_to_and_are_pale_where_that_misses_much() -> None:
     turns = [[(90.0, 0.0), (-45.0, 0.9)], [(180.0, 0.2)]]
-    sketch = dials(turns, "turns", ["on by 1", "on by 2"], lambda pair: f"pair {pair}")
-    hands = [mark for mark in sketch.marks if isinstance(mark, Curve) and mark.width > 2]
+    figure = dials(turns, "turns", ["on by 1", "on by 2"], lambda pair: f"pair {pair}")
+    hands = [mark for mark in figure.marks if isinstance(mark, Polyline) and mark.width > 2]
     found = [math.degrees(math.atan2(y - v, u - x)) for (x, y), (u, v) in (hand.points for hand in hands)]
     assert found == [pytest.approx(90), pytest.approx(-45), pytest.approx(180)]
-    assert [hand.colour for hand in hands] == [ACCENT, FAINT, ACCENT]
-    written = [mark.text for mark in sketch.marks if isinstance(mark, Label)]
+    assert [hand.color for hand in hands] == [ACCENT, FAINT, ACCENT]
+    written = [mark.text for mark in figure.marks if isinstance(mark, Label)]
     assert {"90.0°", "-45.0°", "180.0°", "pair 1", "on by 2"} <= set(written)
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from tiny import VARIANTS, VOCAB, Variant, tiny_model
 
-from heedful.inspection.cost import Cost, counted, on_paper, part_of, total
-from heedful.inspection.limits import measure
-from heedful.inspection.scenes import Size, kinds, memory, parameters_by_part, reading, saying, training_step
+from heedful.inspection.cost import Cost, count_costs, on_meta_device, part_of, total
+from heedful.inspection.cost_report import Size, decoding, encoding, kinds, memory, parameters_by_part, training_step
+from heedful.inspection.hardware_limits import measure
 from heedful.models import MODELS
 from heedful.nn.linear import linear
 from heedful.nn.sequence_layers import LayerSize
@@ -21,17 +21,17 @@ FLOAT = 4  # bytes
 
 def test_the_work_of_reading_is_that_of_the_paper() -> None:
     """Per layer and token 4 products with dim x dim and two with dim x hidden; n^2 d twice for the look itself."""
-    parts = reading(tiny_model(PLAIN), SIZE).parts
+    parts = encoding(tiny_model(PLAIN), SIZE).parts
     seen = SIZE.rows * SIZE.source
-    assert parts["encoder.attention"].work == LAYERS * (seen * 8 * DIM**2 + 4 * seen * SIZE.source * DIM)
+    assert parts["encoder.self_attention"].work == LAYERS * (seen * 8 * DIM**2 + 4 * seen * SIZE.source * DIM)
     assert parts["encoder.feed_forward"].work == LAYERS * seen * 4 * DIM * HIDDEN
-    assert parts["decoder.cross"].work == LAYERS * seen * 4 * DIM**2  # keys and values for the decoder, once
+    assert parts["decoder.cross_attention"].work == LAYERS * seen * 4 * DIM**2  # keys and values for the decoder, once
 
 
 def test_the_work_of_the_last_token_is_one_row_of_the_look_at_all_before() -> None:
-    parts = saying(tiny_model(PLAIN), SIZE).parts
-    assert parts["decoder.attention"].work == LAYERS * SIZE.rows * (8 * DIM**2 + 4 * SIZE.target * DIM)
-    assert parts["decoder.cross"].work == LAYERS * SIZE.rows * (4 * DIM**2 + 4 * SIZE.source * DIM)
+    parts = decoding(tiny_model(PLAIN), SIZE).parts
+    assert parts["decoder.self_attention"].work == LAYERS * SIZE.rows * (8 * DIM**2 + 4 * SIZE.target * DIM)
+    assert parts["decoder.cross_attention"].work == LAYERS * SIZE.rows * (4 * DIM**2 + 4 * SIZE.source * DIM)
     assert parts["readout"].work == SIZE.rows * 2 * DIM * VOCAB
 
 
@@ -44,7 +44,7 @@ def test_going_back_costs_two_products_for_one_and_half_a_look_more() -> None:
 
 def test_a_product_moves_its_factors_and_its_result() -> None:
     layer = linear(8, 24)
-    with torch.no_grad(), counted(paper := on_paper(layer)) as bill:
+    with torch.no_grad(), count_costs(paper := on_meta_device(layer)) as bill:
         paper(torch.empty(10, 8, device="meta"))
     assert bill.parts == {"between": Cost(2 * 10 * 8 * 24, FLOAT * (10 * 8 + 24 * 8 + 24 + 10 * 24))}
 
@@ -55,16 +55,16 @@ def test_the_cache_is_keys_and_values_of_every_layer() -> None:
     positions = SIZE.rows * SIZE.target * 8  # whole numbers of eight bytes
     assert found.cache == numbers * FLOAT + positions
     parameters = sum(parameter.numel() for parameter in tiny_model(PLAIN).parameters())
-    assert (found.weights, found.gradients, found.optimiser) == (parameters * FLOAT, parameters * FLOAT, 2 * parameters * FLOAT)
+    assert (found.weights, found.gradients, found.optimizer) == (parameters * FLOAT, parameters * FLOAT, 2 * parameters * FLOAT)
 
 
 @pytest.mark.parametrize("variant", VARIANTS[::3], ids=str)
 def test_every_model_can_be_counted_and_stays_as_it_was(variant: Variant) -> None:
     model = tiny_model(variant)
     before = [parameter.clone() for parameter in model.parameters()]
-    for scene in (training_step, reading, saying):
+    for scene in (training_step, encoding, decoding):
         whole = total(list(scene(model, SIZE).parts.values()))
-        assert whole.work > 0 or scene is reading  # who reads with the target has nothing to do before
+        assert whole.work > 0 or scene is encoding  # who reads with the target has nothing to do before
         assert whole.traffic > 0
     assert not model.training
     assert all(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))
@@ -89,7 +89,7 @@ def test_the_formula_beside_a_count_gives_the_count(causal: bool) -> None:
 def test_a_part_of_a_recurrence_taken_often_is_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     size = LayerSize(dim=16, heads=2, window=8)
     short = kinds(size, 64)
-    monkeypatch.setattr("heedful.inspection.scenes.PARTS", 1)
+    monkeypatch.setattr("heedful.inspection.cost_report.PARTS", 1)
     for part, whole in zip(short, kinds(size, 64), strict=True):
         assert part.once.work == whole.once.work and part.twice.work == whole.twice.work
         assert part.once.traffic == pytest.approx(whole.once.traffic, rel=0.1)
@@ -106,7 +106,11 @@ def test_parts_own_all_parameters_and_keep_all_that_is_kept(family: str) -> None
 
 
 def test_a_part_is_named_two_deep_without_numbers() -> None:
-    assert [part_of(path) for path in ("decoder.3.cross.look", "readout", "")] == ["decoder.cross", "readout", "between"]
+    assert [part_of(path) for path in ("decoder.3.cross_attention.core", "readout", "")] == [
+        "decoder.cross_attention",
+        "readout",
+        "between",
+    ]
 
 
 def test_a_machine_does_something() -> None:

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.inspection.coverage import LEAST, coverage
-from heedful.nn.rows import State, Step
-from heedful.nn.taps import Tap
+from heedful.nn.decoder_state import State, Step
+from heedful.nn.hooks import HookPoint
 from heedful.search import SearchConfig
-from heedful.tasks.translating import System, translate
-from heedful.text.learning import train_tokenizer
+from heedful.tasks.translate import System, translate
 from heedful.text.tokenizer import TokenizerConfig
+from heedful.text.train import train_tokenizer
 
 LINES = ["a b c d", "b a", "c", "d d a"]
 STOPS = 0.6  # how likely it is to say no more, whatever is left
@@ -31,7 +31,7 @@ class Hasty(nn.Module):
     def __init__(self, vocab: int, end: int) -> None:
         super().__init__()
         self.vocab, self.end = vocab, end
-        self.cross = nn.ModuleDict({"look": nn.ModuleDict({"weights": Tap()})})
+        self.cross_attention = nn.ModuleDict({"weights": HookPoint()})
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
         return State({"source": source}, torch.zeros(len(source), dtype=torch.long))
@@ -40,11 +40,11 @@ class Hasty(nn.Module):
         source = state.memory["source"]
         source = source.repeat_interleave(len(tokens) // len(source), 0)  # (rows, source time)
         last = (source == self.end).long().argmax(1, keepdim=True)
-        at = torch.minimum(state.past[:, None] + torch.arange(tokens.shape[1]), last)  # (rows, time)
-        weights: Tensor = self.cross["look"]["weights"](nn.functional.one_hot(at, source.shape[1]).float()[:, None])  # type: ignore[index]
+        at = torch.minimum(state.row_state[:, None] + torch.arange(tokens.shape[1]), last)  # (rows, time)
+        weights: Tensor = self.cross_attention["weights"](nn.functional.one_hot(at, source.shape[1]).float()[:, None])
         says = nn.functional.one_hot(source.gather(1, weights[:, 0].argmax(-1)), self.vocab)  # (rows, time, vocab)
         ends = nn.functional.one_hot(torch.tensor(self.end), self.vocab)
-        return Step((says * (1 - STOPS) + ends * STOPS).log(), state._replace(past=state.past + tokens.shape[1]), {})
+        return Step((says * (1 - STOPS) + ends * STOPS).log(), state._replace(row_state=state.row_state + tokens.shape[1]), {})
 
     def project(self, hidden: Tensor) -> Tensor:
         return hidden

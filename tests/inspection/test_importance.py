@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
+from heedful.inspection.attention_maps import attentions
 from heedful.inspection.importance import ablations, gate_gradients, within_layer
-from heedful.inspection.maps import attentions
 from heedful.models import MODELS
-from heedful.nn.taps import listen, record
+from heedful.nn.hooks import hook, record
 
 TRANSFORMER = Variant("transformer", (("norm", "pre"),))
 ATTENDING = [variant for variant in VARIANTS if attentions(tiny_model(variant))]
@@ -57,7 +57,7 @@ def gated(model: Speaker, pairs: Pairs, name: str, head: int, gate: float) -> fl
         scale[head] = gate
         return found * scale
 
-    with torch.no_grad(), listen(model, f"{name.removesuffix('weights')}found", move):
+    with torch.no_grad(), hook(model, f"{name.removesuffix('weights')}found", move):
         return float(surprise_of(model, pairs)().sum())
 
 
@@ -69,18 +69,18 @@ def fresh(variant: Variant) -> Speaker:
 
 def test_the_gradient_is_what_was_found_times_its_own_gradient(pairs: Pairs) -> None:
     model = tiny_model(TRANSFORMER)
-    name = "decoder.1.cross.look.found"
+    name = "decoder.1.cross_attention.context"
     heard: list[Tensor] = []
 
     def keep(_: str, found: Tensor) -> Tensor:
         heard.append(found)
         return found
 
-    with listen(model, name, keep):
+    with hook(model, name, keep):
         loss = surprise_of(model, pairs)().sum()
     (slope,) = torch.autograd.grad(loss, heard)
     expected = (heard[0] * slope).sum((-2, -1)).abs().sum(0)  # (heads,)
-    assert_close(gate_gradients(model, surprise_of(model, pairs))["decoder.1.cross.look.weights"], expected.detach())
+    assert_close(gate_gradients(model, surprise_of(model, pairs))["decoder.1.cross_attention.weights"], expected.detach())
 
 
 def test_ablation_is_the_loss_without_the_head_less_the_loss_with_it(pairs: Pairs) -> None:
@@ -96,10 +96,10 @@ def test_ablation_is_the_loss_without_the_head_less_the_loss_with_it(pairs: Pair
 def test_a_head_that_finds_nothing_does_not_matter(pairs: Pairs) -> None:
     model = fresh(TRANSFORMER)
     with torch.no_grad():
-        linear = model.get_submodule("encoder.0.attention.project")
+        linear = model.get_submodule("encoder.0.self_attention.project")
         for parameter in linear.parameters():
             parameter[32:40] = 0.0  # the values of head 0: queries, keys and values are 16 rows each, a head is 8
-    name = "encoder.0.attention.look.weights"
+    name = "encoder.0.self_attention.weights"
     for importance in (gate_gradients, ablations):
         found = importance(model, surprise_of(model, pairs))[name]
         assert float(found[0].abs()) < 1e-5 < float(found[1].abs())
@@ -129,14 +129,14 @@ def test_within_a_layer_the_squares_add_up_to_one() -> None:
 def test_after_training_both_rank_heads_alike() -> None:
     """A model learns to copy; then Spearman's correlation between the two is above a half."""
     model = fresh(Variant("transformer", (("norm", "pre"), ("heads", 4), ("layers", 1)))).train()
-    optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(200):
         source = torch.randint(WORDS.start, WORDS.stop, (16, 5))
         pairs = Pairs(source, torch.ones_like(source, dtype=torch.bool), functional.pad(source, (1, 0), value=START))
         loss = surprise_of(model, pairs)().sum() / source.numel()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         torch.autograd.backward(loss)
-        optimiser.step()
+        optimizer.step()
     assert float(loss.detach()) < 1.0 < math.log(len(WORDS))
     slopes, grown = (torch.cat(list(f(model, surprise_of(model, pairs)).values())) for f in (gate_gradients, ablations))
     ranks = torch.stack([one.argsort().argsort().float() for one in (slopes, grown)])

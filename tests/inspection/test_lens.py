@@ -8,9 +8,9 @@ from tiny import PLAIN, SPEAKING, Pairs, Variant, logits_of, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
+from heedful.inspection.attention_maps import forced
 from heedful.inspection.lens import Lens, layers_of, lens
-from heedful.inspection.maps import forced
-from heedful.nn.taps import record, taps
+from heedful.nn.hooks import hook_points, record
 
 
 def first(pairs: Pairs) -> Pairs:
@@ -26,7 +26,7 @@ def test_the_last_layer_predicts_what_the_model_says_to_the_bit(variant: Variant
         own = model.project(model.step(one.target, state).hidden)[0]
     assert torch.equal(found.logits[-1], own)
     assert found.names[-1] == layers_of(model)[-1]
-    assert all(not tap.hooks for tap in taps(model).values())
+    assert all(not tap.hooks for tap in hook_points(model).values())
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
+from heedful.inspection.figure import Word, captioned, heatmap, lines, words
 from heedful.inspection.markup import escape
 from heedful.inspection.report import as_script
-from heedful.inspection.sketch import Word, captioned, heat_map, lines, words
 from heedful.inspection.svg import as_svg, inline
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -34,12 +34,12 @@ def test_every_picture_is_well_formed(tokens: list[str], title: str) -> None:
     tokens = [*tokens, WORST]
     weights = torch.full((len(tokens), len(tokens)), 0.5)
     grid = [[Word(token, 0.5) for token in tokens]]
-    for sketch in (
-        captioned(heat_map(weights, tokens, tokens, title), [title, WORST]),
+    for figure in (
+        captioned(heatmap(weights, tokens, tokens, title), [title, WORST]),
         lines(weights, tokens, tokens, title),
         words(grid, [title], tokens, title),
     ):
-        for text in (as_svg(sketch), inline(sketch)):
+        for text in (as_svg(figure), inline(figure)):
             assert ElementTree.fromstring(text.encode()).tag.endswith("svg")
 
 

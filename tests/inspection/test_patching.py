@@ -8,9 +8,9 @@ from tiny import END, PLAIN, SPEAKING, Pairs, Variant, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.maps import forced
+from heedful.inspection.attention_maps import forced
 from heedful.inspection.patching import trace
-from heedful.nn.taps import patch, record, taps
+from heedful.nn.hooks import hook_points, patch, record
 
 
 def two(pairs: Pairs) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
@@ -43,7 +43,7 @@ def test_every_change_is_what_patching_that_one_position_by_hand_gives(variant: 
                 mixed[0, at] = first[place.name][0, at]
                 with patch(model, {place.name: mixed}):
                     assert_close(place.change[at], logs(other) - found.second, atol=1e-5, rtol=1e-4)
-    assert not any(tap.hooks for tap in taps(model).values())
+    assert not any(tap.hooks for tap in hook_points(model).values())
 
 
 @pytest.mark.parametrize("family", SPEAKING)

@@ -10,8 +10,10 @@ import torch
 from tiny import PLAIN, Variant, tiny_model
 from torch.testing import assert_close
 
+from heedful.inspection.figure import Heatmap, Label, color
 from heedful.inspection.plots import save
-from heedful.inspection.position_pictures import Drawn, dimensions, picture, sketches, sketches_of
+from heedful.inspection.position_figures import Drawn, dimensions, figures, picture, sketches_of
+from heedful.inspection.position_shifts import pair_maps, rotations, shift_error, shift_map, turns
 from heedful.inspection.positions import (
     beyond,
     by_distance,
@@ -23,8 +25,6 @@ from heedful.inspection.positions import (
     vectors,
 )
 from heedful.inspection.probes import probe
-from heedful.inspection.shifts import pair_maps, rotations, shift_error, shift_map, turns
-from heedful.inspection.sketch import Cells, Label, colour
 from heedful.nn.positions import POSITIONS, Alibi, Position, PositionSize, frequencies, sinusoid
 
 SIZE = PositionSize(dim=128, heads=4, head_dim=16, limit=64, clip=8, reads_ahead=True)
@@ -178,25 +178,25 @@ def drawn(name: str, size: PositionSize = SIZE, count: int = 8) -> Drawn:
 
 def test_equal_schemes_are_drawn_once_and_others_by_themselves() -> None:
     said = {"encoder": drawn("sinusoidal"), "decoder": drawn("sinusoidal"), "other": drawn("learned")}
-    assert list(sketches(said)) == ["encoder and decoder: sinusoidal", "other: learned"]
+    assert list(figures(said)) == ["encoder and decoder: sinusoidal", "other: learned"]
     named = [mark.text for mark in picture(said).marks if isinstance(mark, Label) and mark.size == 15]
-    assert named == list(sketches(said))
+    assert named == list(figures(said))
 
 
 def test_no_more_rows_are_drawn_than_there_are_pixels_for_and_sines_keep_their_cosines() -> None:
     said = drawn("sinusoidal", SIZE._replace(dim=256))
-    sketch, *_ = sketches_of(said)
+    figure, *_ = sketches_of(said)
     kept = dimensions(256)
     assert len(kept) == 64 and all(at % 2 or at + 1 in kept for at in kept) and dimensions(64) == list(range(64))
-    cells = next(mark for mark in sketch.marks if isinstance(mark, Cells))
+    cells = next(mark for mark in figure.marks if isinstance(mark, Heatmap))
     assert_close(cells.values.T, said.encoding.values[:, kept])
-    assert any(isinstance(mark, Label) and mark.text == "dimension, 64 of 256" for mark in sketch.marks)
+    assert any(isinstance(mark, Label) and mark.text == "dimension, 64 of 256" for mark in figure.marks)
 
 
 def test_a_full_turn_has_the_shade_of_none() -> None:
-    sketch, *_ = sketches_of(drawn("rotary"))
-    cells = next(mark for mark in sketch.marks if isinstance(mark, Cells))
-    assert cells.palette == "turn" and cells.most == 2 * math.pi and colour(0.0, "turn") == colour(1.0, "turn")
+    figure, *_ = sketches_of(drawn("rotary"))
+    cells = next(mark for mark in figure.marks if isinstance(mark, Heatmap))
+    assert cells.palette == "turn" and cells.most == 2 * math.pi and color(0.0, "turn") == color(1.0, "turn")
     assert cells.values.min() >= 0 and cells.values.max() < 2 * math.pi
 
 

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 from heedful.inspection.relevance import NoRule, Ruled, relevances, shares
 from heedful.models import MODELS
-from heedful.nn.taps import listen, taps
+from heedful.nn.hooks import hook, hook_points
 
 CHANGES: list[dict[str, Any]] = [
     {"norm": "pre"},
@@ -29,7 +29,7 @@ CHANGES: list[dict[str, Any]] = [
 
 class Passed(NamedTuple):
     logit: float  # of the decision
-    taps: dict[str, float]  # what of it passes each
+    hook_points: dict[str, float]  # what of it passes each
     biases: dict[str, float]  # what of it ends in each
 
 
@@ -41,9 +41,9 @@ def passed(model: Speaker, pairs: Pairs, row: int, time: int) -> Passed:
         return heard[name]
 
     with ExitStack() as within:
-        for name in taps(model):
+        for name in hook_points(model):
             if not name.endswith("weights"):
-                within.enter_context(listen(model, name, hear))
+                within.enter_context(hook(model, name, hear))
         within.enter_context(Ruled())
         best = logits_of(model, pairs)[row, time].amax()
     biases = {name: parameter for name, parameter in model.named_parameters() if name.endswith("bias")}
@@ -69,11 +69,13 @@ def test_layer_by_layer_the_sum_is_kept(changes: dict[str, Any], pairs: Pairs) -
     for row, time in ((0, 0), (0, 6), (1, 3), (2, 5)):
         logit, at, biases = passed(model, pairs, row, time)
         ended = {
-            stack: sum(share for name, share in biases.items() if name.startswith(stack) and ".cross.memory." not in name)
+            stack: sum(
+                share for name, share in biases.items() if name.startswith(stack) and ".cross_attention.memory." not in name
+            )
             for stack in ("decoder_last", "decoder.1", "encoder.1", "encoder_last")
         }
-        looks = [at[f"decoder.{layer}.cross.look.found"] for layer in range(2)]
-        remembered = sum(share for name, share in biases.items() if ".cross.memory." in name)
+        looks = [at[f"decoder.{layer}.cross_attention.context"] for layer in range(2)]
+        remembered = sum(share for name, share in biases.items() if ".cross_attention.memory." in name)
         assert logit == pytest.approx(at["decoder.1.out"] + ended["decoder_last"], rel=1e-4, abs=1e-5)
         assert at["decoder.1.out"] == pytest.approx(at["decoder.0.out"] + looks[1] + ended["decoder.1"], rel=1e-4, abs=1e-5)
         assert sum(looks) == pytest.approx(at["encoder.1.out"] + remembered + ended["encoder_last"], rel=1e-4, abs=1e-5)
@@ -103,11 +105,11 @@ def test_the_rules_leave_what_a_model_says_as_it_is_and_every_decision_counts_on
 def test_a_head_that_finds_nothing_has_no_relevance(pairs: Pairs) -> None:
     model = made("transformer", {"norm": "pre"})
     with torch.no_grad():
-        linear = model.get_submodule("decoder.0.attention.project")
+        linear = model.get_submodule("decoder.0.self_attention.project")
         for parameter in linear.parameters():
             parameter[40:48] = 0.0  # the values of head 1: queries, keys and values are 16 rows each, a head is 8
     found = relevances(model, lambda: logits_of(model, pairs), torch.ones_like(pairs.target, dtype=torch.bool))
-    assert found["decoder.0.attention.look.weights"].tolist() == pytest.approx([21.0, 0.0])  # all decisions pass head 0
+    assert found["decoder.0.self_attention.weights"].tolist() == pytest.approx([21.0, 0.0])  # all decisions pass head 0
 
 
 def test_blocks_of_a_row_belong_together() -> None:

@@ -15,7 +15,7 @@ import torch
 from reports import HARD, as_numbers, inspection
 
 from heedful.inspection.report import EXACT, SCRIPTS, Numbers, Section, asset, filled
-from heedful.studies.reporting import Inspection
+from heedful.studies.report import Inspection
 
 
 class Elements(HTMLParser):

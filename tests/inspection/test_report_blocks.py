@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from heedful.inspection.figure import INK, QUIET, Figure, Label, heatmap
 from heedful.inspection.report.blocks import LONG, Block, Heading, Lines, Pictures, Table, Terms, Words, as_html, is_of_numbers
-from heedful.inspection.sketch import INK, QUIET, Label, Sketch, heat_map
 from heedful.inspection.svg import inline
 
 HARD = "</p><script>alert(1)</script>\"'&"
@@ -20,7 +20,7 @@ def parsed(html: str) -> ElementTree.Element:
 
 
 def test_whatever_is_said_stays_text() -> None:
-    sketch = heat_map(torch.eye(1), [HARD], [HARD], HARD)
+    figure = heatmap(torch.eye(1), [HARD], [HARD], HARD)
     blocks: list[Block] = [
         Words(HARD),
         Heading(HARD),
@@ -28,7 +28,7 @@ def test_whatever_is_said_stays_text() -> None:
         Terms({HARD: HARD}),
         Table([(HARD, "b"), (HARD, HARD)], HARD),
     ]
-    root = parsed(as_html([*blocks, Pictures([sketch], HARD)]))
+    root = parsed(as_html([*blocks, Pictures([figure], HARD)]))
     assert not list(root.iter("script"))
     texts = [
         "".join(one.itertext()) for name in ("p", "h3", "pre", "dt", "dd", "th", "td", "figcaption") for one in root.iter(name)
@@ -71,15 +71,15 @@ def test_only_a_long_table_is_folded_up(count: int) -> None:
 
 
 def test_a_picture_in_a_page_has_the_pages_inks_no_ground_and_the_same_cells() -> None:
-    sketch = heat_map(torch.rand(2, 2), ["a", "b"], ["c", "d"], "map")
-    page = inline(sketch._replace(marks=[*sketch.marks, Label(30, 30, f'"{INK}"', colour=INK)]))
+    figure = heatmap(torch.rand(2, 2), ["a", "b"], ["c", "d"], "map")
+    page = inline(figure._replace(marks=[*figure.marks, Label(30, 30, f'"{INK}"', color=INK)]))
     assert f'"{INK}"' not in page and f'"{QUIET}"' not in page and "#fff" not in page
     assert "var(--ink)" in page and f"&quot;{INK}&quot;" in page
     assert len(re.findall(r"<title>", page)) == 4
 
 
 def test_it_has_a_name_and_may_become_only_so_narrow() -> None:
-    (svg,) = parsed(as_html([Pictures([Sketch("all heads", 424, 100, [])])])).iter("svg")
+    (svg,) = parsed(as_html([Pictures([Figure("all heads", 424, 100, [])])])).iter("svg")
     assert (svg.get("role"), svg.get("aria-label")) == ("img", "all heads")
     width, least = map(float, re.findall(r"width:(\d+)px", svg.get("style", "")))
     assert 0.7 * width < least < width

@@ -18,7 +18,7 @@ from reports import HARD, alone, blocks, inspection
 
 from heedful.inspection.report import Section
 from heedful.inspection.report.blocks import Heading
-from heedful.studies.reporting import Inspection, Page
+from heedful.studies.report import Inspection, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -253,7 +253,7 @@ def test_everything_can_be_reached_by_the_keyboard_and_has_a_name(browser: Any, 
     with page(browser, path) as opened:
         nameless = opened.evaluate(
             """() => [...document.querySelectorAll("button, input, select, svg, summary, section")]
-              .filter((one) => !one.getAttribute("aria-label") && !one.getAttribute("aria-labelledby"))
+              .filter((one) => !one.getAttribute("aria-label") && !one.getAttribute("aria-labeledby"))
               .filter((one) => !one.textContent.trim() && !one.closest("label")).map((one) => one.outerHTML.slice(0, 80))"""
         )
         assert nameless == []

@@ -10,9 +10,9 @@ from torch.testing import assert_close
 from heedful.inspection.confidence import certainty
 from heedful.inspection.roles import (
     FEWEST,
-    Looked,
+    AttentionTargets,
     Measure,
-    looked,
+    attention_targets,
     measures_of_position,
     measures_of_trials,
     positional,
@@ -41,7 +41,7 @@ def test_confidence_of_a_uniform_a_hard_and_a_parked_head() -> None:
 
 def test_a_head_that_looks_at_the_token_before_is_positional() -> None:
     """The first token has none before it: what it looks at says nothing."""
-    sentences = [looked(pointing((torch.arange(n) - 1).clamp(min=0)[None], n)) for n in LENGTHS]
+    sentences = [attention_targets(pointing((torch.arange(n) - 1).clamp(min=0)[None], n)) for n in LENGTHS]
     (measure,) = measures_of_position(sentences)
     assert (measure.role, measure.what, measure.value, measure.holds) == ("positional", "-1", 1.0, True)
     assert measure.cases == sum(n - 1 for n in LENGTHS)
@@ -50,7 +50,7 @@ def test_a_head_that_looks_at_the_token_before_is_positional() -> None:
 @pytest.mark.parametrize("offset", [-3, 2, 0])
 def test_any_offset_is_found_where_tokens_follow_others(offset: int) -> None:
     """Four tokens come before the first that looks, as a source does before its target."""
-    sentences = [Looked((torch.arange(n) + 4 + offset)[None], n + 8, shift=4) for n in LENGTHS]
+    sentences = [AttentionTargets((torch.arange(n) + 4 + offset)[None], n + 8, shift=4) for n in LENGTHS]
     usual, share, _ = positional(sentences)
     assert (int(usual), float(share)) == (offset, 1.0)
 
@@ -60,13 +60,13 @@ def test_nearly_always_is_nine_of_ten(wrong: int, holds: bool) -> None:
     """Of a thousand tokens that have another before them."""
     at = (torch.arange(1001) - 1).clamp(min=0)
     at[torch.randperm(1000)[:wrong] + 1] += 3
-    (measure,) = measures_of_position([Looked(at[None], 1100)])
+    (measure,) = measures_of_position([AttentionTargets(at[None], 1100)])
     assert measure.value == pytest.approx(1 - wrong / 1000)
     assert measure.holds is holds and measure.leans is not holds
 
 
 def test_a_random_head_has_no_role() -> None:
-    sentences = [looked(random_weights(n, heads=4)) for n in LENGTHS]
+    sentences = [attention_targets(random_weights(n, heads=4)) for n in LENGTHS]
     tried = [trials(one, torch.eye(one.keys, dtype=torch.bool).roll(1, 0)) for one in sentences]
     rare = [trials(one, one_column(one.keys, int(torch.randint(one.keys, ())))) for one in sentences]
     found = measures_of_position(sentences)
@@ -87,7 +87,7 @@ def test_a_head_that_follows_frequency_is_called_rare_and_no_other() -> None:
     for n in LENGTHS:
         frequency = torch.rand(n)
         weights = torch.stack((-20 * frequency.log().expand(n, n), 20 * frequency.log().expand(n, n))).softmax(-1)
-        sentences.append(looked(weights))
+        sentences.append(attention_targets(weights))
         rare.append(trials(sentences[-1], one_column(n, int(frequency.argmin()))))
     first, second = measures_of_trials("rare", "", rare)
     assert first.holds and first.value == 1.0
@@ -100,7 +100,7 @@ def test_the_baseline_is_the_best_fixed_offset_and_accuracy_counts_what_was_aske
     wanted = torch.zeros(4, 4, dtype=torch.bool)
     wanted[0, 1] = wanted[1, 2] = wanted[2, 0] = True
     weights = pointing(torch.tensor([[1, 0, 0, 3], [1, 2, 3, 3]]), 4)
-    tried = trials(looked(weights), wanted)
+    tried = trials(attention_targets(weights), wanted)
     assert tried.cases == 3 and tried.baseline == pytest.approx(2 / 3)
     assert_close(tried.accuracy, torch.tensor([2 / 3, 2 / 3]))
 
@@ -111,7 +111,7 @@ def test_the_baseline_knows_how_much_comes_before_the_tokens_that_look() -> None
     for before in (2, 5):
         wanted = torch.zeros(4, before + 4, dtype=torch.bool)
         wanted[torch.arange(4), torch.arange(4) + before - 1] = True
-        tried.append(trials(Looked(torch.zeros(1, 4, dtype=torch.long), before + 4, before), wanted))
+        tried.append(trials(AttentionTargets(torch.zeros(1, 4, dtype=torch.long), before + 4, before), wanted))
     (measure,) = measures_of_trials("syntactic", "amod to head", tried)
     assert (measure.baseline, measure.cases) == (1.0, 8)
 
@@ -136,7 +136,7 @@ def test_a_head_that_follows_a_tree_finds_its_relation() -> None:
         at[0, subject] = verb
         wanted = torch.zeros(n, n, dtype=torch.bool)
         wanted[subject, verb] = True
-        tried.append(trials(looked(pointing(at, n)), wanted))
+        tried.append(trials(attention_targets(pointing(at, n)), wanted))
     (measure,) = measures_of_trials("syntactic", "nsubj to head", tried)
     assert measure.holds and measure.value == 1.0 and measure.cases == len(LENGTHS)
     assert measure.baseline is not None and measure.baseline < 0.5

@@ -7,9 +7,9 @@ import torch
 from tiny import VARIANTS, Pairs, Variant, tiny_model
 from torch.testing import assert_close
 
-from heedful.inspection.maps import attention_maps
+from heedful.inspection.attention_maps import attention_maps
 from heedful.inspection.rollout import above_attention, rollout
-from heedful.nn.taps import record
+from heedful.nn.hooks import record
 
 THREE = Variant("transformer", (("layers", 3), ("decoder_layers", 3)))
 
@@ -43,7 +43,7 @@ def test_source_and_target_in_one_sequence_are_rolled_out_together(pairs: Pairs)
     model = tiny_model(Variant("gpt", (("position", "rotary"), ("norm", "pre"), ("reach", "full"))))
     source, target = pairs.source[:1], pairs.target[:1]
     whole = torch.cat((source, target), dim=1)
-    with torch.inference_mode(), record(model, "layers.*.attention.look.weights") as seen:
+    with torch.inference_mode(), record(model, "layers.*.self_attention.weights") as seen:
         model.step(whole, model.start(whole[:, :0], None, room=0))
     flow = torch.eye(13)
     for weights in seen.values():

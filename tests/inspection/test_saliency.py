@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.inspection.saliency import Saliency, agreement, embedded, halfway, saliency
-from heedful.nn.rows import State, Step
-from heedful.nn.taps import taps
+from heedful.nn.decoder_state import State, Step
+from heedful.nn.hooks import hook_points
 
 
 def exact(family: str) -> Speaker:
@@ -127,7 +127,7 @@ def test_asking_leaves_the_model_as_it_was(pairs: Pairs) -> None:
     with pytest.raises(KeyboardInterrupt), embedded(model, 1.0):
         raise KeyboardInterrupt
     assert not any(module._forward_hooks for module in model.modules())
-    assert not any(tap.hooks for tap in taps(model).values())
+    assert not any(tap.hooks for tap in hook_points(model).values())
 
 
 def test_agreement_is_one_for_one_order_and_minus_one_for_its_reverse() -> None:

@@ -17,7 +17,7 @@ from heedful.inspection.alignment import cross_maps
 from heedful.models.bytenet import ByteNet, ByteNetConfig, EncoderBlock
 from heedful.models.convs2s import ConvS2S, ConvS2SConfig, slow
 from heedful.nn.convolution import Convolution
-from heedful.nn.taps import record
+from heedful.nn.hooks import record
 
 HALF = math.sqrt(0.5)
 
@@ -62,9 +62,9 @@ def test_convs2s_is_what_the_paper_writes(pairs: Pairs) -> None:
     for step in model.decoder:
         a, b = conv1d(step.gated.convolution, x, causal=True).chunk(2, dim=-1)
         found = a * b.sigmoid()
-        weights = ((step.cross.query(found) + said) * HALF @ read.T).softmax(-1)
+        weights = ((step.cross_attention.query(found) + said) * HALF @ read.T).softmax(-1)
         seen = weights @ ((read + embedded) * HALF) * math.sqrt(len(source))
-        x = ((found + step.cross.out(seen)) * HALF + step.adapt(x)) * HALF
+        x = ((found + step.cross_attention.out(seen)) * HALF + step.adapt(x)) * HALF
     assert_close(logits_of(model, pairs)[0], model.readout(model.decoder_out(x)), atol=1e-5, rtol=0)
 
 
@@ -153,7 +153,7 @@ def test_more_tokens_than_positions_are_refused_and_those_of_others_do_not_count
     with pytest.raises(Exception, match="8 tokens was given to a model with 7 learned positions"):
         model.step(pairs.target[:, :1], state)
     nobody = torch.zeros(3, 1, dtype=torch.bool)
-    assert model.step(pairs.target[:, :1], state, nobody).state.past["said"].tolist() == [7, 7, 7]
+    assert model.step(pairs.target[:, :1], state, nobody).state.row_state["said"].tolist() == [7, 7, 7]
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -166,9 +166,9 @@ def test_what_does_not_fit_is_refused() -> None:
     assert refused(ConvS2SConfig, tie="output", dim=16, out_dim=8) == {
         "out_dim": "given 8, but a tied output has dim, which is 16"
     }
-    (short,) = ConvS2SConfig(max_positions=10).misfits(shared=True, source=10, target=11)
+    (short,) = ConvS2SConfig(max_positions=10).problems_with(shared=True, source=10, target=11)
     assert short.sentence == "given 10, expected at least 11, the tokens of the longest sequence"
     for config in (ConvS2SConfig(tie="all"), ByteNetConfig(tie="all")):
-        (apart,) = config.misfits(shared=False, source=5, target=5)
+        (apart,) = config.problems_with(shared=False, source=5, target=5)
         assert apart.path == "tie"
-        assert not config.misfits(shared=True, source=5, target=5)
+        assert not config.problems_with(shared=True, source=5, target=5)

@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from heedful.errors import HeedfulError
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.nn.attention import SelfAttention
-from heedful.nn.taps import record
+from heedful.nn.hooks import record
 
 SMALL = {"dim": 16, "layers": 2, "heads": 2, "dropout": 0.0}
 
@@ -61,8 +61,8 @@ def pour(model: GPT, theirs: dict[str, Tensor], names: dict[str, str]) -> None:
 
 
 LAYER = {
-    "layers.{}.attention.project": "h.{}.attn.c_attn",
-    "layers.{}.attention.out": "h.{}.attn.c_proj",
+    "layers.{}.self_attention.project": "h.{}.attn.c_attn",
+    "layers.{}.self_attention.out": "h.{}.attn.c_proj",
     "layers.{}.attention_residual.norm": "h.{}.ln_1",
     "layers.{}.feed_forward.rise": "h.{}.mlp.c_fc",
     "layers.{}.feed_forward.fall": "h.{}.mlp.c_proj",
@@ -149,14 +149,14 @@ def test_residual_maps_begin_the_smaller_the_more_layers_there_are() -> None:
     config = GPTConfig(dim=128, layers=8, heads=4, dropout=0.0)
     model = GPT(config, 50, 50)
     for layer in model.layers:
-        assert isinstance(layer.attention, SelfAttention)
-        for ends in (layer.attention.out, layer.feed_forward.fall):
+        assert isinstance(layer.self_attention, SelfAttention)
+        for ends in (layer.self_attention.out, layer.feed_forward.fall):
             assert float(ends.weight.std()) == pytest.approx(0.02 / math.sqrt(16), rel=0.05)
         assert float(layer.feed_forward.rise.weight.std()) == pytest.approx(0.02, rel=0.05)
     post = GPT(config.model_copy(update={"norm": "post"}), 50, 50)
     first = next(iter(post.layers))
-    assert isinstance(first.attention, SelfAttention)
-    assert float(first.attention.out.weight.std()) == pytest.approx(0.02, rel=0.05)
+    assert isinstance(first.self_attention, SelfAttention)
+    assert float(first.self_attention.out.weight.std()) == pytest.approx(0.02, rel=0.05)
 
 
 @torch.inference_mode()
@@ -216,7 +216,7 @@ def test_what_cannot_be_is_refused_in_one_go() -> None:
 
 def test_what_does_not_fit_a_run_is_said() -> None:
     config = GPTConfig(max_positions=100)
-    assert [problem.path for problem in config.misfits(shared=False, source=60, target=40)] == ["family", "max_positions"]
-    assert config.misfits(shared=True, source=50, target=50) == []
-    assert config.misfits(shared=True, source=0, target=100) == []
-    assert [problem.path for problem in config.misfits(shared=True, source=0, target=101)] == ["max_positions"]
+    assert [problem.path for problem in config.problems_with(shared=False, source=60, target=40)] == ["family", "max_positions"]
+    assert config.problems_with(shared=True, source=50, target=50) == []
+    assert config.problems_with(shared=True, source=0, target=100) == []
+    assert [problem.path for problem in config.problems_with(shared=True, source=0, target=101)] == ["max_positions"]

@@ -14,13 +14,13 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from heedful.errors import HeedfulError
-from heedful.inspection.maps import attention_maps, attentions
+from heedful.inspection.attention_maps import attention_maps, attentions
 from heedful.models.mixed import Mixed, MixedConfig
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn import masks
+from heedful.nn.hooks import patch, record
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName
-from heedful.nn.taps import patch, record
-from heedful.search import Group, SearchConfig, predictor, search_group
+from heedful.search import Group, SearchConfig, search_group, step_function
 
 KINDS = ("lstm", "convolution", "self-attention")  # recurrence, convolution, attention
 BRIDGES = ("vector", "attention")
@@ -47,7 +47,7 @@ def said(model: Mixed, pairs: Pairs) -> list[list[int]]:
     with torch.inference_mode():
         state = model.start(pairs.source, pairs.mask, room=time + 3)
         group = Group(state, torch.full((sources,), time + 3), range(sources), [[]] * sources)
-        found = search_group(predictor(model), group, SearchConfig(method="greedy"), start=START, end=END)
+        found = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
     return [best.tokens for (best,) in found]
 
 
@@ -88,8 +88,8 @@ def test_stepping_equals_teacher_forcing_beyond_every_window(kind: str, bridge: 
 
 def as_mixed(name: str) -> str:
     """What the Transformer calls its parameter, as Mixed calls it."""
-    name = re.sub(r"(\d)\.attention\.", r"\1.mix.attention.", name)
-    return name.replace("attention_residual", "mix_residual")
+    name = re.sub(r"(\d)\.self_attention\.", r"\1.mix.self_attention.", name)
+    return name.replace("self_attention_residual", "mix_residual")
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -214,5 +214,5 @@ def test_sizes_that_nobody_needs_need_not_fit() -> None:
 
 def test_what_does_not_fit_the_data_is_told() -> None:
     config = MixedConfig(position="learned", max_positions=30)
-    assert [problem.path for problem in config.misfits(shared=False, source=20, target=40)] == ["tie", "max_positions"]
-    assert config.misfits(shared=True, source=20, target=30) == []
+    assert [problem.path for problem in config.problems_with(shared=False, source=20, target=40)] == ["tie", "max_positions"]
+    assert config.problems_with(shared=True, source=20, target=30) == []

@@ -20,8 +20,8 @@ from heedful.models.gnmt import GNMT, GNMTConfig
 from heedful.models.luong import Luong, LuongConfig
 from heedful.models.recurrent import Recurrent
 from heedful.models.sutskever import SutskeverConfig
+from heedful.nn.hooks import patch, record
 from heedful.nn.recurrent import Layer
-from heedful.nn.taps import patch, record
 
 FAMILIES = ["sutskever", "bahdanau", "luong", "gnmt"]
 ATTENDING = FAMILIES[1:]
@@ -195,14 +195,14 @@ def test_what_does_not_fit_together_is_refused_by_name(config: Any, given: dict[
 def test_one_matrix_for_all_needs_one_vocabulary(family: str) -> None:
     sizes = {"embedding": 16, "readout": 16} if family == "bahdanau" else {}
     config = TypeAdapter(ModelConfig).validate_python({"family": family, "dim": 16, "tie": "all"} | sizes)
-    assert [problem.path for problem in config.misfits(shared=False, source=9, target=9)] == ["tie"]
-    assert config.misfits(shared=True, source=9, target=9) == []
+    assert [problem.path for problem in config.problems_with(shared=False, source=9, target=9)] == ["tie"]
+    assert config.problems_with(shared=True, source=9, target=9) == []
 
 
 def test_a_score_by_location_needs_places_for_the_longest_source() -> None:
     config = LuongConfig(score="location", places=8)
-    assert [problem.path for problem in config.misfits(shared=True, source=9, target=20)] == ["places"]
-    assert config.misfits(shared=True, source=8, target=20) == []
+    assert [problem.path for problem in config.problems_with(shared=True, source=9, target=20)] == ["places"]
+    assert config.problems_with(shared=True, source=8, target=20) == []
 
 
 def after_learning(model: nn.Module, steps: int, length: int = 4) -> float:

@@ -12,9 +12,9 @@ from torch.testing import assert_close
 
 from heedful.errors import HeedfulError
 from heedful.models.transformer import Transformer, TransformerConfig
+from heedful.nn.hooks import record
 from heedful.nn.positions import EMBEDDED, POSITIONS
-from heedful.nn.taps import record
-from heedful.search import Group, SearchConfig, predictor, search_group
+from heedful.search import Group, SearchConfig, search_group, step_function
 
 
 def make(vocab: int = VOCAB, **changes: Any) -> Transformer:
@@ -86,7 +86,7 @@ def test_the_gradient_reaches_the_first_of_24_layers(pairs: Pairs) -> None:
     config = TransformerConfig(dim=16, layers=24, heads=2, feed_forward=32, norm="pre", dropout=0.0)
     model = Transformer(config, VOCAB, VOCAB)
     loss = nn.functional.cross_entropy(logits_of(model, pairs).flatten(0, 1), pairs.target.roll(-1, 1).flatten())
-    first = [blocks.get_parameter("0.attention.project.weight") for blocks in (model.encoder, model.decoder)]
+    first = [blocks.get_parameter("0.self_attention.project.weight") for blocks in (model.encoder, model.decoder)]
     for slope in torch.autograd.grad(loss, first):
         assert slope.norm() > 1e-3
 
@@ -114,9 +114,9 @@ def test_heads_may_differ_by_layer_and_kind(pairs: Pairs) -> None:
     with record(model, "*.weights") as seen, torch.inference_mode():
         logits_of(model, pairs)
     heads = {name: weights.shape[1] for name, weights in seen.items()}
-    assert [heads[f"encoder.{layer}.attention.look.weights"] for layer in (0, 1)] == [1, 2]
-    assert [heads[f"decoder.{layer}.attention.look.weights"] for layer in (0, 1)] == [4, 1]
-    assert [heads[f"decoder.{layer}.cross.look.weights"] for layer in (0, 1)] == [2, 4]
+    assert [heads[f"encoder.{layer}.self_attention.weights"] for layer in (0, 1)] == [1, 2]
+    assert [heads[f"decoder.{layer}.self_attention.weights"] for layer in (0, 1)] == [4, 1]
+    assert [heads[f"decoder.{layer}.cross_attention.weights"] for layer in (0, 1)] == [2, 4]
 
 
 def test_the_size_of_a_head_may_be_set_apart(pairs: Pairs) -> None:
@@ -149,7 +149,7 @@ def test_the_source_is_read_once_and_every_token_said_in_one_step(monkeypatch: p
         monkeypatch.setattr(model, name, counted(name))
     with torch.inference_mode():
         group = Group(model.start(pairs.source[:1], None, room=8), torch.tensor([8]), [0], [[]])
-        ((said,),) = search_group(predictor(model), group, SearchConfig(method="greedy"), start=START, end=END)
+        ((said,),) = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
     assert calls == {"start": 1, "step": len(said.tokens) + 1}
 
 

@@ -21,16 +21,19 @@ def make(**changes: Any) -> Transformer:
 def weights_for_torch(ours: EncoderLayer | DecoderLayer) -> dict[str, Tensor]:
     """Under the names that torch.nn.TransformerEncoderLayer and TransformerDecoderLayer give them."""
     parts: dict[str, nn.Module] = {
-        "self_attn.out_proj": ours.get_submodule("attention.out"),
+        "self_attn.out_proj": ours.get_submodule("self_attention.out"),
         "linear1": ours.feed_forward.get_submodule("rise"),
         "linear2": ours.feed_forward.get_submodule("fall"),
-        "norm1": ours.attention_residual.norm,
+        "norm1": ours.self_attention_residual.norm,
     }
-    fused = {"self_attn.in_proj": [ours.get_submodule("attention.project").state_dict()]}
+    fused = {"self_attn.in_proj": [ours.get_submodule("self_attention.project").state_dict()]}
     if isinstance(ours, DecoderLayer):
-        projections = (ours.get_submodule(f"cross.{name}") for name in ("query", "memory"))
+        projections = (ours.get_submodule(f"cross_attention.{name}") for name in ("query", "memory"))
         fused["multihead_attn.in_proj"] = [one.state_dict() for one in projections]
-        parts |= {"multihead_attn.out_proj": ours.get_submodule("cross.out"), "norm2": ours.cross_residual.norm}
+        parts |= {
+            "multihead_attn.out_proj": ours.get_submodule("cross_attention.out"),
+            "norm2": ours.cross_attention_residual.norm,
+        }
     parts["norm3" if isinstance(ours, DecoderLayer) else "norm2"] = ours.feed_forward_residual.norm
     weights = {f"{name}.{kind}": value for name, part in parts.items() for kind, value in part.state_dict().items()}
     for name, maps in fused.items():
@@ -75,13 +78,13 @@ def test_hidden_states_equal_those_of_torchs_transformer(norm: str, activation: 
 PLACES = {
     "fc1": ["feed_forward.rise"],
     "fc2": ["feed_forward.fall"],
-    "self_attn.out_proj": ["attention.out"],
-    "encoder_attn.out_proj": ["cross.out"],
-    "self_attn_layer_norm": ["attention_residual.norm"],
-    "encoder_attn_layer_norm": ["cross_residual.norm"],
+    "self_attn.out_proj": ["self_attention.out"],
+    "encoder_attn.out_proj": ["cross_attention.out"],
+    "self_attn_layer_norm": ["self_attention_residual.norm"],
+    "encoder_attn_layer_norm": ["cross_attention_residual.norm"],
     "final_layer_norm": ["feed_forward_residual.norm"],
-    "self_attn.qkv": ["attention.project"],
-    "encoder_attn.qkv": ["cross.query", "cross.memory"],
+    "self_attn.qkv": ["self_attention.project"],
+    "encoder_attn.qkv": ["cross_attention.query", "cross_attention.memory"],
 }
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heedful.nn.attention import CrossAttention, Heads, SelfAttention, Sight, attention_weights, fused
-from heedful.nn.taps import listen
+from heedful.nn.attention import AttentionBias, AttentionCore, CrossAttention, SelfAttention, attention_weights, fused
+from heedful.nn.hooks import hook
 
 Rows = list[list[float]]
 
@@ -23,12 +23,12 @@ def one_head(rows: Rows) -> Tensor:
     return torch.tensor(rows, dtype=torch.float32)[None, None]  # (1, 1, time, head_dim)
 
 
-def both_paths(query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
+def both_paths(query: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias) -> tuple[Tensor, Tensor]:
     """The fused kernel's output, and the explicit sum's, which somebody who may change the weights calls forth."""
-    heads = Heads(dropout=0.0)
-    quick = heads(query, key, value, sight)
-    with listen(heads, "weights", lambda name, weights: weights):
-        return quick, heads(query, key, value, sight)
+    heads = AttentionCore(dropout=0.0)
+    quick = heads(query, key, value, attention_bias)
+    with hook(heads, "weights", lambda name, weights: weights):
+        return quick, heads(query, key, value, attention_bias)
 
 
 def random_heads(queries: int = 4, keys: int = 5, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
@@ -38,19 +38,21 @@ def random_heads(queries: int = 4, keys: int = 5, dtype: torch.dtype = torch.flo
 
 def test_the_cat_danced() -> None:
     query, key = one_head(DIE_KATZE), one_head(THE_CAT_DANCED)
-    weights = attention_weights(query, key, Sight())
+    weights = attention_weights(query, key, AttentionBias())
     assert_close(weights[0, 0], torch.tensor([[0.9971, 0.0029, 0], [0, 0, 1]]), atol=1e-4, rtol=0)
-    for out in both_paths(query, key, key, Sight()):
+    for out in both_paths(query, key, key, AttentionBias()):
         assert_close(out[0, 0], torch.tensor([[-2.0015, -3.9898], [4.5, 2.5]]), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("sight", [Sight(causal=True), Sight(mask=torch.ones(4, 4).tril().bool())], ids=["causal", "mask"])
-def test_masked_self_attention_of_die_katze_tanzte(sight: Sight) -> None:
+@pytest.mark.parametrize(
+    "sight", [AttentionBias(causal=True), AttentionBias(mask=torch.ones(4, 4).tril().bool())], ids=["causal", "mask"]
+)
+def test_masked_self_attention_of_die_katze_tanzte(attention_bias: AttentionBias) -> None:
     x = one_head(START_DIE_KATZE_TANZTE)
-    weights = attention_weights(x, x, sight)
+    weights = attention_weights(x, x, attention_bias)
     expected = [[1, 0, 0, 0], [0.0005, 0.9995, 0, 0], [0, 0, 1, 0], [0.00005, 0.00495, 0.00005, 0.99495]]
     assert_close(weights[0, 0], torch.tensor(expected), atol=1e-4, rtol=0)
-    for out in both_paths(x, x, x, sight):
+    for out in both_paths(x, x, x, attention_bias):
         expected = [[1, 1], [-0.9990, -2.4983], [4, 3], [1.9852, -2.9970]]
         assert_close(out[0, 0], torch.tensor(expected), atol=1e-4, rtol=0)
 
@@ -58,7 +60,7 @@ def test_masked_self_attention_of_die_katze_tanzte(sight: Sight) -> None:
 def test_thinking_machines() -> None:
     query = torch.ones(1, 1, 1, 64)
     key = torch.cat((query / 2, query), dim=2)  # products 32 and 64, divided by 8
-    assert_close(attention_weights(query, key, Sight()).flatten(), torch.tensor([0.0180, 0.9820]), atol=1e-4, rtol=0)
+    assert_close(attention_weights(query, key, AttentionBias()).flatten(), torch.tensor([0.0180, 0.9820]), atol=1e-4, rtol=0)
 
 
 def test_projections_that_do_nothing_leave_parameter_free_self_attention() -> None:
@@ -67,17 +69,17 @@ def test_projections_that_do_nothing_leave_parameter_free_self_attention() -> No
         attention.project.weight.copy_(torch.eye(2).repeat(3, 1))
         attention.project.weight[:2] *= math.sqrt(2)  # the example is not scaled
         attention.out.weight.copy_(torch.eye(2))
-        out = attention(*attention.split(one_head(START_DIE_KATZE_TANZTE)[0]), Sight())
+        out = attention(*attention.split(one_head(START_DIE_KATZE_TANZTE)[0]), AttentionBias())
     expected = [[3.9791, 2.9845], [-0.5558, -2.5740], [4, 3], [1.9983, -2.9997]]
     assert_close(out[0], torch.tensor(expected), atol=1e-4, rtol=0)
 
 
 def test_weights_are_proportions_and_the_output_lies_among_the_values() -> None:
     query, key, value = random_heads()
-    weights = attention_weights(query, key, Sight())
+    weights = attention_weights(query, key, AttentionBias())
     assert (weights >= 0).all()
     assert_close(weights.sum(-1), torch.ones(2, 3, 4))
-    for out in both_paths(query, key, value, Sight()):
+    for out in both_paths(query, key, value, AttentionBias()):
         assert (out <= value.amax(2, keepdim=True) + 1e-6).all()
         assert (out >= value.amin(2, keepdim=True) - 1e-6).all()
 
@@ -86,44 +88,44 @@ def test_scores_a_thousand_times_larger_look_up_the_best_key() -> None:
     query, key, value = random_heads()
     best = (query @ key.transpose(-2, -1)).argmax(-1, keepdim=True)  # (2, 3, 4, 1)
     hard = value.gather(2, best.expand(-1, -1, -1, 8))
-    for out in both_paths(query * 1e3, key, value, Sight()):
+    for out in both_paths(query * 1e3, key, value, AttentionBias()):
         assert_close(out, hard)
 
 
 def test_equal_scores_give_the_mean_of_the_values() -> None:
     query, key, value = random_heads()
-    for out in both_paths(torch.zeros_like(query), key, value, Sight()):
+    for out in both_paths(torch.zeros_like(query), key, value, AttentionBias()):
         assert_close(out, value.mean(2, keepdim=True).expand_as(out))
 
 
 SOME = torch.tensor([[1, 0, 0, 1, 1], [0, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [0, 1, 1, 1, 0]]).bool()
 DISTANCE = torch.linspace(-1, 2, 75).view(1, 3, 5, 5)
 SIGHTS = {
-    "everything": Sight(),
-    "mask": Sight(mask=torch.stack((SOME, SOME.T))[:, None]),
-    "causal": Sight(causal=True),
-    "bias": Sight(bias=DISTANCE),
-    "mask and bias": Sight(mask=SOME[:2, None, None], bias=DISTANCE),
-    "causal and bias": Sight(causal=True, bias=DISTANCE),
+    "everything": AttentionBias(),
+    "mask": AttentionBias(mask=torch.stack((SOME, SOME.T))[:, None]),
+    "causal": AttentionBias(causal=True),
+    "bias": AttentionBias(bias=DISTANCE),
+    "mask and bias": AttentionBias(mask=SOME[:2, None, None], bias=DISTANCE),
+    "causal and bias": AttentionBias(causal=True, bias=DISTANCE),
 }
 
 
 @pytest.mark.parametrize("sight", SIGHTS.values(), ids=SIGHTS)
-def test_fused_and_explicit_agree_with_torch(sight: Sight) -> None:
+def test_fused_and_explicit_agree_with_torch(attention_bias: AttentionBias) -> None:
     query, key, value = random_heads(queries=5)
-    added = torch.zeros(2, 3, 5, 5) if sight.bias is None else sight.bias.expand(2, 3, 5, 5).clone()
-    allowed = torch.ones(5, 5).tril().bool() if sight.causal else sight.mask
+    added = torch.zeros(2, 3, 5, 5) if attention_bias.bias is None else attention_bias.bias.expand(2, 3, 5, 5).clone()
+    allowed = torch.ones(5, 5).tril().bool() if attention_bias.causal else attention_bias.mask
     if allowed is not None:
         added = added.masked_fill(~allowed, -math.inf)
     torchs = nn.functional.scaled_dot_product_attention(query, key, value, added)
-    for out in both_paths(query, key, value, sight):
+    for out in both_paths(query, key, value, attention_bias):
         assert_close(out, torchs, atol=1e-5, rtol=0)
 
 
 def test_masking_comes_before_the_softmax() -> None:
     """Zeroing afterwards would leave rows of 0.0282, 0.7752, 1, 1."""
     x = one_head(START_DIE_KATZE_TANZTE)
-    assert_close(attention_weights(x, x, Sight(causal=True)).sum(-1), torch.ones(1, 1, 4))
+    assert_close(attention_weights(x, x, AttentionBias(causal=True)).sum(-1), torch.ones(1, 1, 4))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
@@ -133,9 +135,9 @@ def test_a_query_that_may_look_nowhere_gets_zeros(dtype: torch.dtype, biased: bo
     mask = torch.ones(2, 1, 4, 5, dtype=torch.bool)
     mask[0, :, 1] = False
     bias = torch.randn(1, 3, 4, 5, dtype=dtype) if biased else None
-    sight = Sight(mask, bias=bias)
-    assert not attention_weights(query, key, sight)[0, :, 1].any()
-    for out in both_paths(query, key, value, sight):
+    attention_bias = AttentionBias(mask, bias=bias)
+    assert not attention_weights(query, key, attention_bias)[0, :, 1].any()
+    for out in both_paths(query, key, value, attention_bias):
         assert not out[0, :, 1].any()
         assert out[0, :, 0].abs().min() > 0
         assert out.isfinite().all()
@@ -149,11 +151,11 @@ def test_masks_are_safe_in_half_precision(dtype: torch.dtype) -> None:
     query, key, value = random_heads(dtype=dtype)
     key[:, :, 0] = query[:, :, 0] * 30
     mask = (torch.arange(5) > 0).expand(1, 1, 1, 5)
-    weights = attention_weights(query, key, Sight(mask))
+    weights = attention_weights(query, key, AttentionBias(mask))
     assert not weights[..., 0].any()
     assert_close(weights.float().sum(-1), torch.ones(2, 3, 4), atol=1e-2, rtol=0)
-    expected = fused(query.float(), key.float(), value.float(), Sight(mask), 0.0)
-    for out in both_paths(query, key, value, Sight(mask)):
+    expected = fused(query.float(), key.float(), value.float(), AttentionBias(mask), 0.0)
+    for out in both_paths(query, key, value, AttentionBias(mask)):
         assert_close(out.float(), expected, atol=5e-2, rtol=0)
 
 
@@ -173,9 +175,9 @@ def test_self_attention_equals_torchs_with_the_same_weights(heads: int) -> None:
     x, real = torch.randn(3, 6, 16), torch.arange(6) < torch.tensor([[6], [2], [4]])
     expected, weights = torchs(x, x, x, key_padding_mask=~real, average_attn_weights=False)
     query, key, value = ours.split(x)
-    sight = Sight(real[:, None, None])
-    assert_close(ours(query, key, value, sight), expected, atol=1e-5, rtol=0)
-    assert_close(attention_weights(query, key, sight), weights, atol=1e-5, rtol=0)
+    attention_bias = AttentionBias(real[:, None, None])
+    assert_close(ours(query, key, value, attention_bias), expected, atol=1e-5, rtol=0)
+    assert_close(attention_weights(query, key, attention_bias), weights, atol=1e-5, rtol=0)
 
 
 def test_cross_attention_equals_torchs_with_the_same_weights() -> None:
@@ -192,8 +194,8 @@ def test_cross_attention_equals_torchs_with_the_same_weights() -> None:
 
 def test_self_attention_is_permutation_equivariant() -> None:
     attention, x, order = SelfAttention(16, 2, 8, dropout=0.0), torch.randn(1, 7, 16), torch.randperm(7)
-    straight = attention(*attention.split(x), Sight())
-    permuted = attention(*attention.split(x[:, order]), Sight())
+    straight = attention(*attention.split(x), AttentionBias())
+    permuted = attention(*attention.split(x[:, order]), AttentionBias())
     assert_close(permuted, straight[:, order], atol=1e-6, rtol=0)
 
 
@@ -214,19 +216,19 @@ def test_zeroing_the_output_rows_of_a_head_removes_the_head(head: int) -> None:
     def silence(name: str, found: Tensor) -> Tensor:
         return found.index_fill(1, torch.tensor([head]), 0.0)
 
-    with listen(attention, "look.found", silence):
-        ablated = attention(*attention.split(x), Sight())
-    assert not torch.allclose(ablated, attention(*attention.split(x), Sight()))
+    with hook(attention, "context", silence):
+        ablated = attention(*attention.split(x), AttentionBias())
+    assert not torch.allclose(ablated, attention(*attention.split(x), AttentionBias()))
     with torch.no_grad():
         attention.out.weight[:, 3 * head : 3 * head + 3] = 0.0
-    assert_close(ablated, attention(*attention.split(x), Sight()))
+    assert_close(ablated, attention(*attention.split(x), AttentionBias()))
 
 
 def test_scaling_keeps_the_softmax_from_saturating() -> None:
     """var(q . k) is head_dim; without the division a large head would pass no gradient."""
     query, key = torch.randn(64, 1, 1, 512), torch.randn(64, 1, 8, 512)
-    scaled = attention_weights(query, key, Sight())
-    unscaled = attention_weights(query * math.sqrt(512), key, Sight())
+    scaled = attention_weights(query, key, AttentionBias())
+    unscaled = attention_weights(query * math.sqrt(512), key, AttentionBias())
 
     def slope(weights: Tensor) -> float:
         return float((weights * (1 - weights)).amax(-1).mean())
@@ -236,13 +238,13 @@ def test_scaling_keeps_the_softmax_from_saturating() -> None:
 
 def test_attention_dropout_keeps_the_expectation_in_both_paths() -> None:
     query, key, value = random_heads()
-    heads = Heads(dropout=0.5)
-    expected = Heads(dropout=0.0)(query, key, value, Sight())
-    quick = torch.stack([heads(query, key, value, Sight()) for _ in range(400)])
-    with listen(heads, "weights", lambda name, weights: weights):
-        explicit = torch.stack([heads(query, key, value, Sight()) for _ in range(400)])
+    heads = AttentionCore(dropout=0.5)
+    expected = AttentionCore(dropout=0.0)(query, key, value, AttentionBias())
+    quick = torch.stack([heads(query, key, value, AttentionBias()) for _ in range(400)])
+    with hook(heads, "weights", lambda name, weights: weights):
+        explicit = torch.stack([heads(query, key, value, AttentionBias()) for _ in range(400)])
     for drawn in (quick, explicit):
         error = drawn.std(0) / math.sqrt(400)
         assert drawn.std(0).min() > 0
         assert ((drawn.mean(0) - expected).abs() < 5 * error).all()
-    assert_close(heads.eval()(query, key, value, Sight()), expected)
+    assert_close(heads.eval()(query, key, value, AttentionBias()), expected)

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from heedful.nn.convolution import Convolution, normed
 from heedful.nn.linear import linear
-from heedful.nn.lineup import line_up
+from heedful.nn.pack_left import pack_left_order
 
 WINDOWS = [(1, 1), (2, 1), (3, 1), (3, 2), (4, 3)]  # kernel, dilation
 ROWS, TIME, INPUTS, OUTPUTS = 2, 9, 5, 4
@@ -42,11 +42,11 @@ def test_both_ways_equal_torchs_convolution(kernel: int, dilation: int) -> None:
 @pytest.mark.parametrize(("kernel", "dilation"), WINDOWS)
 def test_following_in_chunks_is_following_at_once(kernel: int, dilation: int, chunk: int) -> None:
     convolution, _, x = made(kernel, dilation)
-    past, said = convolution.beginning(ROWS, x), []
+    row_state, said = convolution.beginning(ROWS, x), []
     for part in torch.split(x, chunk, dim=1):
-        found, past = convolution.follow(part, past, None)
+        found, row_state = convolution.follow(part, row_state, None)
         said.append(found)
-    assert past.shape == (ROWS, (kernel - 1) * dilation, INPUTS)
+    assert row_state.shape == (ROWS, (kernel - 1) * dilation, INPUTS)
     assert_close(torch.cat(said, dim=1), convolution.follow(x, convolution.beginning(ROWS, x), None)[0])
 
 
@@ -54,16 +54,16 @@ def test_following_in_chunks_is_following_at_once(kernel: int, dilation: int, ch
 def test_only_what_counts_enters_the_past(kernel: int, dilation: int) -> None:
     convolution, _, x = made(kernel, dilation)
     count = torch.tensor([6, 2])
-    _, past = convolution.follow(x, convolution.beginning(ROWS, x), count)
+    _, row_state = convolution.follow(x, convolution.beginning(ROWS, x), count)
     for row, real in enumerate(count.tolist()):
         _, alone = convolution.follow(x[row : row + 1, :real], convolution.beginning(1, x), None)
-        assert torch.equal(past[row], alone[0])
+        assert torch.equal(row_state[row], alone[0])
 
 
 def test_real_tokens_are_moved_to_the_front_in_their_order_and_back() -> None:
     mask = torch.tensor([[0, 1, 0, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]]).bool()
     tokens = torch.arange(15).view(3, 5)
-    lineup = line_up(mask)
+    lineup = pack_left_order(mask)
     moved = tokens.take_along_dim(lineup.order, 1)
     assert moved[0, :3].tolist() == [1, 3, 4]
     assert moved[1].tolist() == [5, 6, 7, 8, 9]

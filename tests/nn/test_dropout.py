@@ -25,7 +25,7 @@ def test_what_is_kept_grows_so_that_the_expectation_stays(rate: float) -> None:
     assert sorted(set(mask.tolist())) == pytest.approx([0.0, 1 / (1 - rate)])
 
 
-def test_neighbours_fall_independently() -> None:
+def test_neighbors_fall_independently() -> None:
     """Four numbers share a draw: each of the 16 ways to keep them is as frequent as it should be."""
     groups = (keep_mask(torch.ones(100_000, 4), 0.5) != 0).long() @ torch.tensor([1, 2, 4, 8])  # (100_000,)
     counts = torch.bincount(groups, minlength=16)

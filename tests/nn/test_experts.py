@@ -14,8 +14,16 @@ from torch.testing import assert_close
 from heedful.models import MODELS
 from heedful.models.gnmt import GNMTConfig
 from heedful.models.transformer import TransformerConfig
-from heedful.nn.experts import Experts, Ledger, balance, chances, has_grouped_products, unevenness, usage
-from heedful.nn.taps import ablate, record
+from heedful.nn.experts import (
+    Experts,
+    RoutingRecord,
+    balance,
+    has_grouped_products,
+    selection_probabilities,
+    squared_variation,
+    usage,
+)
+from heedful.nn.hooks import ablate, record
 
 DIM, HIDDEN, COUNT, USED = 16, 24, 8, 2
 
@@ -56,8 +64,8 @@ def test_gradients_are_those_of_the_formula() -> None:
     direction = torch.randn(11, DIM)
     ours = torch.autograd.grad((experts(x) * direction).sum(), wanted)
     theirs = torch.autograd.grad((by_hand(experts, x) * direction).sum(), wanted)
-    for mine, other in zip(ours, theirs, strict=True):
-        assert_close(mine, other, atol=1e-5, rtol=1e-4)
+    for owned_slots, other in zip(ours, theirs, strict=True):
+        assert_close(owned_slots, other, atol=1e-5, rtol=1e-4)
 
 
 def test_the_work_for_a_token_does_not_depend_on_how_many_experts_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +112,7 @@ def test_the_load_is_the_probability_of_being_chosen_again() -> None:
     """For every expert its noise is drawn anew, many times, while that of the others stays."""
     clean, spreads = torch.randn(6, 5), torch.rand(6, 5) + 0.3  # (tokens, experts)
     noisy = clean + torch.randn(6, 5) * spreads
-    found = chances(clean, noisy, spreads, USED)
+    found = selection_probabilities(clean, noisy, spreads, USED)
     for expert in range(5):
         redrawn = noisy.repeat(20000, 1, 1)  # (draws, tokens, experts)
         redrawn[..., expert] = clean[:, expert] + torch.randn(20000, 6) * spreads[:, expert]
@@ -115,7 +123,7 @@ def test_the_load_is_the_probability_of_being_chosen_again() -> None:
 def test_the_importance_is_the_sum_of_the_gates_of_real_tokens() -> None:
     experts, x = made().train(), torch.randn(2, 6, DIM)
     real = torch.tensor([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]]).bool()
-    ledger = Ledger(real, [])
+    ledger = RoutingRecord(real, [])
     with record(experts, "gates") as seen:
         experts(x, ledger)
     total = seen["gates"][real.flatten()].sum(0)
@@ -123,13 +131,13 @@ def test_the_importance_is_the_sum_of_the_gates_of_real_tokens() -> None:
 
 
 def test_unevenness_of_equals_is_zero_and_of_one_alone_is_largest() -> None:
-    assert float(unevenness(torch.full((4,), 3.0))) == 0.0
-    assert float(unevenness(torch.tensor([8.0, 0, 0, 0]))) == pytest.approx(3.0)  # n - 1
+    assert float(squared_variation(torch.full((4,), 3.0))) == 0.0
+    assert float(squared_variation(torch.tensor([8.0, 0, 0, 0]))) == pytest.approx(3.0)  # n - 1
 
 
 def test_losses_reach_the_gate_alone() -> None:
     experts = made().train()
-    ledger = Ledger(None, [])
+    ledger = RoutingRecord(None, [])
     experts(torch.randn(20, DIM), ledger)
     losses = balance(ledger.wants[0], weight=0.1)
     total = sum((loss.total / loss.count for loss in losses.values()), torch.zeros(()))
@@ -143,23 +151,23 @@ def test_losses_reach_the_gate_alone() -> None:
 def trained(weight: float) -> Tensor:
     """The share of each of eight experts after learning to turn four kinds of vectors in four ways."""
     draws = torch.Generator().manual_seed(2)
-    centres, turns = torch.randn(4, DIM, generator=draws), torch.randn(4, DIM, DIM, generator=draws) / 4
+    centers, turns = torch.randn(4, DIM, generator=draws), torch.randn(4, DIM, DIM, generator=draws) / 4
     torch.manual_seed(2)
     experts = Experts(DIM, HIDDEN, COUNT, USED)
     with torch.no_grad():
-        experts.choose[0] += centres.sum(0) / 4  # one of them has a small lead
+        experts.choose[0] += centers.sum(0) / 4  # one of them has a small lead
     adam = torch.optim.Adam(experts.parameters(), lr=1e-2)
     for _ in range(150):
         kind = torch.randint(4, (256,), generator=draws)
-        x = centres[kind] + 0.5 * torch.randn(256, DIM, generator=draws)
+        x = centers[kind] + 0.5 * torch.randn(256, DIM, generator=draws)
         wanted = torch.einsum("tij,tj->ti", turns[kind], x)
-        ledger = Ledger(None, [])
+        ledger = RoutingRecord(None, [])
         loss = functional.mse_loss(experts(x, ledger), wanted) + weight * ledger.wants[0].sum()
         adam.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         adam.step()
     with record(experts.eval(), "gates") as seen, torch.no_grad():
-        experts(centres.repeat(64, 1) + 0.5 * torch.randn(256, DIM, generator=draws))
+        experts(centers.repeat(64, 1) + 0.5 * torch.randn(256, DIM, generator=draws))
     return usage(seen["gates"])
 
 
@@ -187,7 +195,9 @@ def test_a_model_wants_what_all_its_experts_want_and_does_not_count_padded_sourc
     real = pairs.mask.flatten()
     used = [(gates[real] if name.startswith("encoder") else gates).sum(0) for name, gates in seen.items()]
     assert len(used) == places
-    assert_close(step.losses["expert_importance"].total.detach(), 0.5 * torch.stack([unevenness(one) for one in used]).sum())
+    assert_close(
+        step.losses["expert_importance"].total.detach(), 0.5 * torch.stack([squared_variation(one) for one in used]).sum()
+    )
     assert step.losses["expert_load"].total > 0
     gates = [parameter for name, parameter in model.named_parameters() if name.endswith(".choose")]
     slopes = torch.autograd.grad(step.losses["expert_load"].total, gates)

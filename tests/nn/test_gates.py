@@ -11,9 +11,20 @@ from torch.testing import assert_close
 from heedful.errors import ConfigError
 from heedful.models import MODELS
 from heedful.models.transformer import Transformer
-from heedful.nn.gates import BETA, EPSILON, GatedOut, GatesConfig, add_gates, attentions, chance_open, draw, gates, settled
+from heedful.nn.gates import (
+    BETA,
+    EPSILON,
+    GatedOutput,
+    GatesConfig,
+    add_gates,
+    attentions,
+    gates,
+    inference_gate,
+    open_probability,
+    sample_gate,
+)
+from heedful.nn.hooks import hook
 from heedful.nn.linear import linear
-from heedful.nn.taps import listen
 
 LOG_A = torch.tensor([-3.0, 0.0, 3.0])
 
@@ -26,13 +37,13 @@ def transformer(family: str = "transformer") -> Transformer:
 
 
 def test_the_published_values() -> None:
-    assert_close(chance_open(LOG_A), torch.tensor([0.0990, 0.6881, 0.9779]), atol=5e-5, rtol=0)
-    assert_close(settled(LOG_A), torch.tensor([0.0, 0.5, 1.0]))
+    assert_close(open_probability(LOG_A), torch.tensor([0.0990, 0.6881, 0.9779]), atol=5e-5, rtol=0)
+    assert_close(inference_gate(LOG_A), torch.tensor([0.0, 0.5, 1.0]))
 
 
 def test_a_draw_is_open_as_often_as_its_price_says() -> None:
-    drawn = draw(LOG_A.repeat(40_000, 1))  # (draws, gates)
-    assert_close((drawn > 0).float().mean(0), chance_open(LOG_A), atol=0.01, rtol=0)
+    drawn = sample_gate(LOG_A.repeat(40_000, 1))  # (draws, gates)
+    assert_close((drawn > 0).float().mean(0), open_probability(LOG_A), atol=0.01, rtol=0)
     assert float(drawn.min()) == 0 and float(drawn.max()) == 1
 
 
@@ -40,14 +51,14 @@ def test_a_draw_follows_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     u = torch.tensor([0.2, 0.5, 0.9])
     monkeypatch.setattr(Tensor, "uniform_", lambda x, low, high: x.copy_(u.clamp(low, high)))
     s = 1 / (1 + torch.exp(-(torch.log(u) - torch.log(1 - u) + LOG_A) / BETA))
-    assert_close(draw(LOG_A), (s * 1.2 - 0.1).clamp(0, 1))
+    assert_close(sample_gate(LOG_A), (s * 1.2 - 0.1).clamp(0, 1))
 
 
 @pytest.mark.parametrize("u", [0.0, 1.0])
 def test_the_ends_of_the_draw_are_finite(u: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tensor, "uniform_", lambda x, low, high: x.fill_(low if u == 0 else high))
     log_a = LOG_A.clone().requires_grad_()
-    torch.autograd.backward(draw(log_a).sum())
+    torch.autograd.backward(sample_gate(log_a).sum())
     assert log_a.grad is not None and log_a.grad.isfinite().all() and EPSILON > 0
 
 
@@ -63,12 +74,12 @@ def test_new_gates_change_nothing_but_in_training(family: str, pairs: Pairs) -> 
 
 def test_a_closed_gate_is_a_silenced_head(pairs: Pairs) -> None:
     model = transformer()
-    name, closed = "decoder.1.cross", 1
+    name, closed = "decoder.1.cross_attention", 1
 
     def silence(tap: str, found: Tensor) -> Tensor:
         return found * (torch.arange(found.shape[1]) != closed)[:, None, None]
 
-    with listen(model, f"{name}.look.found", silence):
+    with hook(model, f"{name}.context", silence):
         expected = logits_of(model, pairs)
     assert (expected - logits_of(model, pairs)).abs().max() > 1e-3
     add_gates(model, ["cross"])
@@ -79,7 +90,12 @@ def test_a_closed_gate_is_a_silenced_head(pairs: Pairs) -> None:
 def test_kinds_are_told_apart_by_name() -> None:
     model = transformer()
     add_gates(model, ["encoder", "cross"])
-    assert list(gates(model)) == ["encoder.0.attention", "encoder.1.attention", "decoder.0.cross", "decoder.1.cross"]
+    assert list(gates(model)) == [
+        "encoder.0.self_attention",
+        "encoder.1.self_attention",
+        "decoder.0.cross_attention",
+        "decoder.1.cross_attention",
+    ]
     assert len(attentions(model)) == 6
 
 
@@ -106,17 +122,17 @@ def heads_kept(penalty: float) -> int:
     """Eight heads of rising worth w_i^2 that together say y = w x; the rest is the gates' to learn."""
     torch.manual_seed(0)
     worth = torch.tensor([0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]).sqrt()
-    gated = GatedOut(linear(8, 1), 8)
+    gated = GatedOutput(linear(8, 1), 8)
     with torch.no_grad():
         gated.weight.copy_(worth)
-    optimiser = torch.optim.Adam([gated.log_a], lr=0.2)
+    optimizer = torch.optim.Adam([gated.log_a], lr=0.2)
     for _ in range(120):
         x = torch.randn(64, 8)
-        loss = nn.functional.mse_loss(gated(x)[:, 0], x @ worth) + penalty * chance_open(gated.log_a).sum()
-        optimiser.zero_grad()
+        loss = nn.functional.mse_loss(gated(x)[:, 0], x @ worth) + penalty * open_probability(gated.log_a).sum()
+        optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-    return int((settled(gated.log_a) > 0).sum())
+        optimizer.step()
+    return int((inference_gate(gated.log_a) > 0).sum())
 
 
 def test_a_higher_penalty_keeps_fewer_heads() -> None:

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
-from heedful.nn.attention import Sight, attention_weights
-from heedful.nn.kernels import add_norm, blockwise, fits_short_attention, log_total, short_attention, write_both
+from heedful.nn.attention import AttentionBias, attention_weights
+from heedful.nn.kernels import add_norm, blockwise_logsumexp, fits_short_attention, log_total, short_attention, write_both
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 SLACK = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -31,7 +31,7 @@ def random(device: str, dtype: torch.dtype, *shape: int) -> Tensor:
 def test_skimming_finds_the_largest_and_the_total(device: str, dtype: torch.dtype, block: int, vocab: int) -> None:
     logits = 3 * random(device, dtype, 7, vocab)
     logits[2, 1:] = -float("inf")
-    largest, parts = blockwise(logits, block)
+    largest, parts = blockwise_logsumexp(logits, block)
     total = log_total(largest, parts)
     assert largest.dtype == total.dtype == torch.float32
     assert_close(total, logits.double().logsumexp(-1).float(), atol=1e-5, rtol=1e-5)
@@ -60,7 +60,7 @@ def test_short_attention_is_attention(dtype: torch.dtype, masked: bool, queries:
     if mask is not None:
         mask[1, 0, 0] = False  # a query that may look nowhere gets zeros
     assert fits_short_attention(query, key, value)
-    expected = attention_weights(query.double(), key.double(), Sight(mask)) @ value.double()
+    expected = attention_weights(query.double(), key.double(), AttentionBias(mask)) @ value.double()
     assert_close(short_attention(query, key, value, mask).double(), expected, atol=SLACK[dtype], rtol=SLACK[dtype])
 
 

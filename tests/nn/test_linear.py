@@ -57,10 +57,10 @@ def test_small_products_equal_torchs_in_value_and_gradient(shape: tuple[int, ...
     assert gains(x, weight)
     ours = slopes(apply(x, weight, bias), x, weight, bias)
     torchs = slopes(functional.linear(x, weight, bias), x, weight, bias)
-    for mine, expected in zip(ours, torchs, strict=True):
-        assert_close(mine, expected, atol=1e-5, rtol=1e-5)
-        assert mine.shape == expected.shape
-        assert mine.is_contiguous()
+    for owned_slots, expected in zip(ours, torchs, strict=True):
+        assert_close(owned_slots, expected, atol=1e-5, rtol=1e-5)
+        assert owned_slots.shape == expected.shape
+        assert owned_slots.is_contiguous()
 
 
 @onednn_only
@@ -69,8 +69,8 @@ def test_large_products_are_torchs_to_five_digits() -> None:
     assert gains(x, weight)
     exact = [tensor.detach().double().requires_grad_() for tensor in (x, weight, bias)]
     ours = slopes(apply(x, weight, bias), x, weight, bias)
-    for mine, expected in zip(ours, slopes(functional.linear(*exact), *exact), strict=True):
-        assert float((mine - expected).abs().max()) < 1e-5 * float(expected.abs().max())
+    for owned_slots, expected in zip(ours, slopes(functional.linear(*exact), *exact), strict=True):
+        assert float((owned_slots - expected).abs().max()) < 1e-5 * float(expected.abs().max())
 
 
 @onednn_only

@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from heedful.nn import losses
-from heedful.nn.losses import WISHES, Loss, cross_entropy, disagreement, projected_cross_entropy
+from heedful.nn.losses import SMOOTHINGS, Loss, cross_entropy, projected_cross_entropy, symmetric_kl
 
 PADDING = 3
 TRENDY = [  # "I am trendy": what a model thinks of alla, sono, io, doccia, moda, <eos>
@@ -42,7 +42,7 @@ def wish_written_out(share: str, smoothing: float, target: int, vocab: int) -> T
     return q
 
 
-@pytest.mark.parametrize("share", WISHES)
+@pytest.mark.parametrize("share", SMOOTHINGS)
 @given(smoothing=st.floats(0, 0.9), seed=st.integers(0, 1000), spread=st.sampled_from([0.1, 3.0, 40.0]))
 def test_value_and_gradient_equal_the_sum_written_out(share: str, smoothing: float, seed: int, spread: float) -> None:
     draws = torch.Generator().manual_seed(seed)
@@ -125,7 +125,7 @@ def test_one_pass_over_all_words_of_io_sono_alla_moda() -> None:
     assert words == pytest.approx([0.0825, 0.2231, 0.0060, 0.0355, 0.0232], abs=5e-5)
 
 
-@pytest.mark.parametrize("share", WISHES)
+@pytest.mark.parametrize("share", SMOOTHINGS)
 def test_half_precision_logits_are_judged_in_full_precision(share: str) -> None:
     logits = (4 * torch.randn(64, 500)).bfloat16()
     target = torch.randint(4, 500, (64,))
@@ -160,7 +160,7 @@ def slopes(loss: Loss, *inputs: Tensor) -> tuple[Tensor, ...]:
     return torch.autograd.grad(loss.total / loss.count, inputs)
 
 
-@pytest.mark.parametrize("share", WISHES)
+@pytest.mark.parametrize("share", SMOOTHINGS)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("chunk", [1, 23 * 4, 23 * 7, 2**21])
 @pytest.mark.parametrize("spread", [0.1, 30.0])
@@ -171,9 +171,9 @@ def test_chunks_of_any_size_give_the_loss_of_the_whole(
     hidden, weight, target = projected(19, spread=spread)
     ours = projected_cross_entropy(hidden, weight, target, padding=PADDING, smoothing=smoothing, share=share)
     whole = cross_entropy(hidden @ weight.T, target, padding=PADDING, smoothing=smoothing, share=share)
-    for mine, expected in zip(ours, whole, strict=True):
-        assert_close(mine.total, expected.total, atol=1e-3, rtol=1e-5)
-        assert mine.count == expected.count
+    for owned_slots, expected in zip(ours, whole, strict=True):
+        assert_close(owned_slots.total, expected.total, atol=1e-3, rtol=1e-5)
+        assert owned_slots.count == expected.count
     assert_close(slopes(ours[0], hidden, weight), slopes(whole[0], hidden, weight), atol=1e-5, rtol=1e-4)
 
 
@@ -225,9 +225,9 @@ def test_under_autocast_the_products_are_halved_and_the_sums_are_not() -> None:
     assert_close(half.total, whole.total, atol=0, rtol=1e-4)
     full, _ = projected_cross_entropy(hidden, weight, target, padding=PADDING, smoothing=0.1)
     assert not torch.equal(half.total, full.total)
-    for mine, expected in zip(slopes(half, hidden, weight), slopes(full, hidden, weight), strict=True):
-        assert mine.dtype == torch.float32
-        assert float((mine - expected).norm() / expected.norm()) < 0.01
+    for owned_slots, expected in zip(slopes(half, hidden, weight), slopes(full, hidden, weight), strict=True):
+        assert owned_slots.dtype == torch.float32
+        assert float((owned_slots - expected).norm() / expected.norm()) < 0.01
 
 
 def test_the_logits_of_the_whole_batch_are_never_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ def test_disagreement_is_the_mean_of_both_divergences() -> None:
     real = torch.tensor([True, True, False, True, False, True])
     p, q = first.log_softmax(-1), second.log_softmax(-1)
     both = [functional.kl_div(a, b, log_target=True, reduction="none").sum(-1)[real].sum() for a, b in ((p, q), (q, p))]
-    loss = disagreement(first, second, real)
+    loss = symmetric_kl(first, second, real)
     assert_close(loss.total, (both[0] + both[1]) / 2)
     assert loss.count == 4
-    assert float(disagreement(first, first, real).total) == 0
+    assert float(symmetric_kl(first, first, real).total) == 0

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.errors import HeedfulError
-from heedful.nn.attention import Heads, Sight
+from heedful.nn.attention import AttentionBias, AttentionCore
 from heedful.nn.positions import (
     EMBEDDED,
     POSITIONS,
@@ -135,7 +135,7 @@ def attend(scheme: Position, x: tuple[Tensor, Tensor, Tensor], positions: Tensor
     query, key, value = scheme.rotate(x[0], positions), scheme.rotate(x[1], positions), x[2]
     bias = scheme.bias(query, positions, positions)
     mix = (lambda weights: scheme.mix(weights, positions, positions)) if scheme.mixes else None
-    return Heads(0.0)(query, key, value, Sight(mask, False, bias, mix))
+    return AttentionCore(0.0)(query, key, value, AttentionBias(mask, False, bias, mix))
 
 
 @pytest.mark.parametrize("reads_ahead", [True, False])

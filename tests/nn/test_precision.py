@@ -13,9 +13,9 @@ from torch.testing import assert_close
 
 from heedful.errors import ConfigError
 from heedful.nn import precision
+from heedful.nn.hooks import ablate, record
 from heedful.nn.linear import ONEDNN, Linear, Readout, linear
-from heedful.nn.precision import PRECISIONS, QuantisedLinear, prepared
-from heedful.nn.taps import ablate, record
+from heedful.nn.precision import PRECISIONS, QuantizedLinear, with_precision
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.skipif(not ONEDNN, reason="this torch was built without oneDNN")
@@ -54,7 +54,7 @@ def speller() -> Speller:
 def test_a_prepared_model_says_what_the_model_says(speller: Speller, name: str, shape: tuple[int, int]) -> None:
     tokens = torch.randint(200, shape)
     with torch.inference_mode():
-        assert error(prepared(speller, name, CPU)(tokens), speller(tokens)) < ERRORS[name]
+        assert error(with_precision(speller, name, CPU)(tokens), speller(tokens)) < ERRORS[name]
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
@@ -67,14 +67,14 @@ def test_so_does_every_family(variant: Variant, name: str, pairs: Pairs) -> None
         return speaker.project(speaker.step(pairs.target, state).hidden)
 
     with torch.inference_mode():
-        assert error(logits(prepared(model, name, CPU)), logits(model)) < 3 * ERRORS[name]
+        assert error(logits(with_precision(model, name, CPU)), logits(model)) < 3 * ERRORS[name]
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_the_model_itself_stays_as_it_was(speller: Speller, name: str) -> None:
     before = {key: tensor.clone() for key, tensor in speller.state_dict().items()}
     modules = list(speller.modules())
-    made = prepared(speller, name, CPU)
+    made = with_precision(speller, name, CPU)
     assert list(speller.modules()) == modules
     assert speller.training
     assert not made.training
@@ -86,7 +86,7 @@ def test_the_model_itself_stays_as_it_was(speller: Speller, name: str) -> None:
 
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_training_on_does_not_reach_what_was_prepared(speller: Speller, name: str) -> None:
-    made, tokens = prepared(speller, name, CPU), torch.arange(12)[None]
+    made, tokens = with_precision(speller, name, CPU), torch.arange(12)[None]
     before = made(tokens)
     with torch.no_grad():
         for parameter in speller.parameters():
@@ -96,7 +96,7 @@ def test_training_on_does_not_reach_what_was_prepared(speller: Speller, name: st
 
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_no_linear_map_keeps_the_weight_that_it_was_made_from(speller: Speller, name: str) -> None:
-    made = prepared(speller, name, CPU)
+    made = with_precision(speller, name, CPU)
     assert not [module for module in made.modules() if isinstance(module, Linear | Readout)]
     assert made.inner is made.again
     assert {name for name, _ in made.named_parameters()} == {"table.weight", "norm.weight", "norm.bias"}
@@ -105,7 +105,7 @@ def test_no_linear_map_keeps_the_weight_that_it_was_made_from(speller: Speller, 
 def test_what_was_a_weight_is_freed_with_the_model() -> None:
     speller = Speller()
     weights = [weakref.ref(speller.inner.weight), weakref.ref(speller.table.weight)]
-    made = prepared(speller, "int8", CPU)
+    made = with_precision(speller, "int8", CPU)
     del speller
     gc.collect()
     assert [weight() for weight in weights] == [None, None]
@@ -121,7 +121,7 @@ def test_bytes_lose_no_more_than_rounding_must(rows: int, levels: int, monkeypat
     half_x = x.abs().amax(1, keepdim=True) / 127 / 2  # (rows, 1)
     half_weight = weight.abs().amax(1) / levels / 2  # (outputs,)
     bound = x.abs().sum(1, keepdim=True) * half_weight + weight.abs().sum(1) * half_x + 96 * half_x * half_weight
-    off = (QuantisedLinear(weight, bias)(x) - (x.double() @ weight.double().T + bias)).abs()
+    off = (QuantizedLinear(weight, bias)(x) - (x.double() @ weight.double().T + bias)).abs()
     assert (off <= bound + 1e-4).all()
     assert off.max() > 0
 
@@ -130,38 +130,38 @@ def test_bytes_are_exact_where_the_numbers_are_bytes() -> None:
     levels = precision.LEVELS
     x, weight = torch.randint(-127, 128, (6, 50)).float(), torch.randint(-levels, levels + 1, (9, 50)).float()
     x[:, 0], weight[:, 0] = 127, -levels
-    assert_close(QuantisedLinear(weight, None)(x), x @ weight.T, rtol=1e-5, atol=0.5)
+    assert_close(QuantizedLinear(weight, None)(x), x @ weight.T, rtol=1e-5, atol=0.5)
 
 
 def test_activations_go_to_the_nearest_byte() -> None:
     x = torch.tensor([[127.0, 10.6, -10.6, 3.4, -3.4], [-127.0, 0.6, 0.4, -0.6, 126.7]])
-    assert_close(QuantisedLinear(torch.eye(5), None)(x), x.round(), atol=1e-3, rtol=0)
+    assert_close(QuantizedLinear(torch.eye(5), None)(x), x.round(), atol=1e-3, rtol=0)
 
 
 def test_the_worst_sum_does_not_overflow() -> None:
     x, weight = torch.ones(2, 4096), torch.ones(8, 4096)
-    assert_close(QuantisedLinear(weight, None)(x), x @ weight.T, rtol=1e-3, atol=0)
-    assert_close(QuantisedLinear(-weight, None)(x), -x @ weight.T, rtol=1e-3, atol=0)
+    assert_close(QuantizedLinear(weight, None)(x), x @ weight.T, rtol=1e-3, atol=0)
+    assert_close(QuantizedLinear(-weight, None)(x), -x @ weight.T, rtol=1e-3, atol=0)
 
 
-def test_a_row_does_not_see_its_neighbours() -> None:
+def test_a_row_does_not_see_its_neighbors() -> None:
     weight, x = torch.randn(24, 32), torch.randn(10, 32)
-    together = QuantisedLinear(weight, None)(x)
+    together = QuantizedLinear(weight, None)(x)
     x[1:] *= 1000
-    assert torch.equal(QuantisedLinear(weight, None)(x)[0], together[0])
+    assert torch.equal(QuantizedLinear(weight, None)(x)[0], together[0])
 
 
 def test_zeros_stay_zeros() -> None:
     weight, bias = torch.randn(4, 8), torch.randn(4)
     weight[2] = 0
-    assert_close(QuantisedLinear(weight, bias)(torch.zeros(3, 8)), bias.expand(3, 4))
-    assert_close(QuantisedLinear(weight, bias)(torch.randn(3, 8))[:, 2], bias[2].expand(3))
+    assert_close(QuantizedLinear(weight, bias)(torch.zeros(3, 8)), bias.expand(3, 4))
+    assert_close(QuantizedLinear(weight, bias)(torch.randn(3, 8))[:, 2], bias[2].expand(3))
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_taps_listen_to_prepared_models(name: str, pairs: Pairs) -> None:
     model = tiny_model(PLAIN[0])
-    made = prepared(model, name, CPU)
+    made = with_precision(model, name, CPU)
 
     def hidden() -> Tensor:
         return made.step(pairs.target, made.start(pairs.source, pairs.mask, room=0)).hidden
@@ -179,17 +179,17 @@ def test_taps_listen_to_prepared_models(name: str, pairs: Pairs) -> None:
 def test_preparing_in_inference_mode_is_the_same(speller: Speller, name: str) -> None:
     tokens = torch.arange(6)[None]
     with torch.inference_mode():
-        within = prepared(speller, name, CPU)
-        assert torch.equal(within(tokens), prepared(speller, name, CPU)(tokens))
-    assert torch.equal(within(tokens), prepared(speller, name, CPU)(tokens))
+        within = with_precision(speller, name, CPU)
+        assert torch.equal(within(tokens), with_precision(speller, name, CPU)(tokens))
+    assert torch.equal(within(tokens), with_precision(speller, name, CPU)(tokens))
 
 
 def test_an_unknown_precision_is_refused(speller: Speller) -> None:
     with pytest.raises(ConfigError, match=r"unknown precision 'int9'; expected one of: fp32, bf16, int8") as refused:
-        prepared(speller, "int9", CPU)
+        with_precision(speller, "int9", CPU)
     assert refused.value.hint == "did you mean 'int8'?"
 
 
 def test_bytes_are_for_cpus(speller: Speller) -> None:
     with pytest.raises(ConfigError, match=r"'int8' was asked for on 'meta', but runs on 'cpu' only"):
-        prepared(speller, "int8", torch.device("meta"))
+        with_precision(speller, "int8", torch.device("meta"))

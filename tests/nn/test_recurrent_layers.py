@@ -11,7 +11,18 @@ from tiny import unsettle
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.nn.recurrent import CELLS, BothWays, Gru, Hidden, Layer, Lstm, OneWay, Stack, fused_gru, fused_lstm
+from heedful.nn.recurrent import (
+    CELLS,
+    Bidirectional,
+    Gru,
+    Hidden,
+    Layer,
+    Lstm,
+    RecurrentStack,
+    Unidirectional,
+    fused_gru,
+    fused_lstm,
+)
 
 ROWS, TIME, INPUTS, DIM = 3, 6, 5, 4
 LENGTHS = torch.tensor([6, 2, 4])
@@ -164,11 +175,11 @@ def test_a_token_that_is_not_real_changes_nothing(layer: Layer) -> None:
     x, state = torch.randn(ROWS, TIME, INPUTS), some_state(layer)
     said, last = layer(x, state, real)
     for row in range(ROWS):
-        mine = tuple(each[row : row + 1] for each in state)
+        owned_slots = tuple(each[row : row + 1] for each in state)
         if real[row].any():
-            expected, mine = layer(x[row : row + 1, real[row]], mine)
+            expected, owned_slots = layer(x[row : row + 1, real[row]], owned_slots)
             assert_close(said[row, real[row]], expected[0])
-        assert_close(tuple(each[row : row + 1] for each in last), mine)
+        assert_close(tuple(each[row : row + 1] for each in last), owned_slots)
 
 
 def sentences(x: Tensor) -> list[Tensor]:
@@ -179,7 +190,7 @@ def sentences(x: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_source_is_read_to_its_end_and_its_padding_stays_where_it_is(cell: str, reverse: bool) -> None:
     """Reversed, the first word comes last, also in a short sentence; what is said of a word stands at its place."""
-    encoder = unsettle(OneWay(Stack([CELLS[cell](INPUTS, DIM), CELLS[cell](DIM, DIM)], 0.0), reverse))
+    encoder = unsettle(Unidirectional(RecurrentStack([CELLS[cell](INPUTS, DIM), CELLS[cell](DIM, DIM)], 0.0), reverse))
     x = torch.randn(ROWS, TIME, INPUTS)
     words, last, _ = encoder(x, MASK)
     for row, sentence in enumerate(sentences(x)):
@@ -191,7 +202,7 @@ def test_a_source_is_read_to_its_end_and_its_padding_stays_where_it_is(cell: str
 
 
 def test_both_ways_are_two_readings_side_by_side(layer: Layer) -> None:
-    encoder = BothWays(layer, unsettle(type(layer)(INPUTS, DIM)))
+    encoder = Bidirectional(layer, unsettle(type(layer)(INPUTS, DIM)))
     x = torch.randn(ROWS, TIME, INPUTS)
     words = encoder(x, MASK).words
     for row, sentence in enumerate(sentences(x)):
@@ -201,7 +212,7 @@ def test_both_ways_are_two_readings_side_by_side(layer: Layer) -> None:
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_stack_walks_as_it_reads(cell: str) -> None:
-    stack = unsettle(Stack([CELLS[cell](INPUTS, DIM), CELLS[cell](DIM, DIM), CELLS[cell](DIM, DIM)], 0.0))
+    stack = unsettle(RecurrentStack([CELLS[cell](INPUTS, DIM), CELLS[cell](DIM, DIM), CELLS[cell](DIM, DIM)], 0.0))
     x = torch.randn(ROWS, TIME, INPUTS)
     states = [some_state(layer) for layer in stack]
     expected, last = stack(x, states, None)
@@ -213,9 +224,11 @@ def test_a_stack_walks_as_it_reads(cell: str) -> None:
 
 
 def test_dropout_falls_between_the_layers_of_a_stack() -> None:
-    stack = Stack([Lstm(INPUTS, DIM), Lstm(DIM, DIM)], 0.5)
+    stack = RecurrentStack([Lstm(INPUTS, DIM), Lstm(DIM, DIM)], 0.5)
     x = torch.randn(ROWS, TIME, INPUTS)
     assert not torch.equal(stack(x, None, None)[0], stack(x, None, None)[0])
-    assert_close(Stack(list(stack)[:1], 0.5)(x, None, None)[0], next(iter(stack))(x, None)[0])  # nothing to stand between
+    assert_close(
+        RecurrentStack(list(stack)[:1], 0.5)(x, None, None)[0], next(iter(stack))(x, None)[0]
+    )  # nothing to stand between
     stack.eval()
     assert torch.equal(stack(x, None, None)[0], stack(x, None, None)[0])

@@ -12,8 +12,8 @@ from tiny import unsettle
 from torch import Tensor, nn
 from torch.testing import assert_close
 
+from heedful.nn.hooks import ablate, patch, record
 from heedful.nn.scores import SCOPES, SCORES, Additive, Dot, General, Location, Predicted, Score, SourceAttention
-from heedful.nn.taps import ablate, patch, record
 
 SOURCES, QUERIES, PLACES, DIM, VALUES = 3, 4, 9, 5, 5
 LENGTHS = [9, 4, 6]
@@ -104,21 +104,21 @@ def test_weights_are_the_softmax_over_what_may_be_seen(name: str, scope: str | N
     for at, length in enumerate(LENGTHS):
         for number, state in enumerate(query[at]):
             scores = {place: by_formula(attention.score, state, source[at], place).item() for place in range(length)}
-            centre = None
+            center = None
             if scope == "local-m":
-                centre = min(said[at, number].item(), length - 1)
+                center = min(said[at, number].item(), length - 1)
             elif scope == "local-p":
                 guess = attention.scope
                 assert isinstance(guess, Predicted)
                 inner = (guess.value.weight[0] @ (guess.query.weight @ state).tanh()).item()
-                centre = length / (1 + math.exp(-inner))
-            if centre is not None:
-                scores = {place: score for place, score in scores.items() if abs(place - centre) <= radius}
+                center = length / (1 + math.exp(-inner))
+            if center is not None:
+                scores = {place: score for place, score in scores.items() if abs(place - center) <= radius}
             total = sum(math.exp(score) for score in scores.values())
             for place in range(PLACES):
                 expected = math.exp(scores[place]) / total if place in scores else 0.0
-                if scope == "local-p" and centre is not None:
-                    expected *= math.exp(-((place - centre) ** 2) / (2 * (radius / 2) ** 2))
+                if scope == "local-p" and center is not None:
+                    expected *= math.exp(-((place - center) ** 2) / (2 * (radius / 2) ** 2))
                 assert weights[at, number, place].item() == pytest.approx(expected, abs=1e-6)
                 if place not in scores:
                     assert weights[at, number, place].item() == 0.0
@@ -152,7 +152,7 @@ def test_one_look_of_many_is_the_same_look() -> None:
     said = torch.arange(3).expand(SOURCES * 2, -1)
     with record(attention, "*.weights") as seen:
         found = attention(query, memory, said)
-    weights = seen["look.weights"].view(SOURCES * 2, 3, PLACES)
+    weights = seen["weights"].view(SOURCES * 2, 3, PLACES)
     for time in range(3):
         once = attention.once(query[:, time], memory, said[:, time])
         assert_close(once, (weights[:, time], found[:, time]))
@@ -166,12 +166,12 @@ def test_listeners_hear_a_walk_at_its_end_and_may_change_what_it_found() -> None
     assert attention.tell(weights, memory) is None
     with record(attention, "*") as seen:
         assert attention.tell(weights, memory) is None
-    assert_close(seen["look.weights"][:, 0], torch.stack(weights, dim=1))
-    assert_close(seen["look.found"][:, 0], torch.stack(found, dim=1))
-    with ablate(attention, "look.weights"):
+    assert_close(seen["weights"][:, 0], torch.stack(weights, dim=1))
+    assert_close(seen["context"][:, 0], torch.stack(found, dim=1))
+    with ablate(attention, "weights"):
         nothing = attention.tell(weights, memory)
     assert nothing is not None and not nothing.any()
     first = torch.zeros(SOURCES, 1, 2, PLACES).index_fill(3, torch.tensor([0]), 1.0)
-    with patch(attention, {"look.weights": first}):
+    with patch(attention, {"weights": first}):
         instead = attention.tell(weights, memory)
     assert_close(instead, memory["values"][:, :1].expand(-1, 2, -1))

@@ -119,16 +119,16 @@ class Listener(nn.Module):
 def echo_accuracy(kind: str, size: LayerSize, delay: int, steps: int = 120) -> float:
     """How often a trained listener says what it heard `delay` steps ago; one in four is chance."""
     listener = Listener(kind, size, symbols=4)
-    optimiser = torch.optim.Adam(listener.parameters(), lr=5e-3)
+    optimizer = torch.optim.Adam(listener.parameters(), lr=5e-3)
     right = 0.0
     for step in range(steps + 1):
         heard = torch.randint(4, (32, 16))
         said, expected = listener(heard)[:, delay:], heard[:, :-delay]
         right = float((said.argmax(-1) == expected).float().mean())
         if step < steps:
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             functional.cross_entropy(said.flatten(0, 1), expected.flatten()).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            optimizer.step()
     return right
 
 

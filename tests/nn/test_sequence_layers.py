@@ -15,10 +15,10 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heedful.nn import masks
-from heedful.nn.attention import Sight
+from heedful.nn.attention import AttentionBias
 from heedful.nn.banded import Band
+from heedful.nn.decoder_state import State
 from heedful.nn.recurrent import Layer
-from heedful.nn.rows import State
 from heedful.nn.sequence_layers import (
     SEQUENCE_LAYERS,
     Convolution,
@@ -31,7 +31,7 @@ from heedful.nn.sequence_layers import (
     RestrictedAttention,
     SequenceLayer,
 )
-from heedful.nn.sequence_layers.layer import Kept, Now, follow_on
+from heedful.nn.sequence_layers.base import LayerState, StepContext, step_context
 
 SMALL = LayerSize(dim=8, heads=2, window=4, kernel=3, dilation=2)
 CAUSAL = SMALL.model_copy(update={"causal": True})
@@ -123,13 +123,13 @@ def test_every_parameter_and_every_real_token_receives_a_gradient(kind: str, siz
 def test_a_causal_layer_told_piece_by_piece_gives_what_it_gives_at_once(kind: str, chunk: int) -> None:
     layer, x = make(kind, CAUSAL), tokens()
     nothing = {"positions": torch.zeros(ROWS, TIME, dtype=torch.long), "layer": layer.slots(ROWS, TIME, x)}
-    state = State(None, layer.beginning(ROWS, x), nothing, mine=torch.zeros(ROWS, TIME, dtype=torch.bool))
+    state = State(None, layer.beginning(ROWS, x), nothing, owned_slots=torch.zeros(ROWS, TIME, dtype=torch.bool))
     pieces = []
     with torch.no_grad():
         for piece in x.split(chunk, dim=1):  # type: ignore[no-untyped-call]
-            now = follow_on(state, piece[..., 0], None)
-            out, past = layer.follow(piece, Kept(state.past, state.written["layer"]), now)
-            state = state._replace(past=past, mine=now.mine, filled=int(state.filled) + piece.shape[1])
+            now = step_context(state, piece[..., 0], None)
+            out, row_state = layer.follow(piece, LayerState(state.row_state, state.kv_cache["layer"]), now)
+            state = state._replace(row_state=row_state, owned_slots=now.owned_slots, filled=int(state.filled) + piece.shape[1])
             pieces.append(out)
     torch.testing.assert_close(torch.cat(pieces, dim=1), layer(x), rtol=0, atol=1e-5)
 
@@ -138,7 +138,9 @@ def test_a_causal_layer_told_piece_by_piece_gives_what_it_gives_at_once(kind: st
 def test_a_layer_that_is_not_causal_cannot_be_told_piece_by_piece(kind: str) -> None:
     none = torch.zeros(1, 0, dtype=torch.long)
     with pytest.raises(AssertionError, match="looks ahead"):
-        make(kind, SMALL).follow(tokens(1, 1), Kept(), Now(None, none.bool(), slice(0, 0), none, none, none.bool()[None]))
+        make(kind, SMALL).follow(
+            tokens(1, 1), LayerState(), StepContext(None, none.bool(), slice(0, 0), none, none, none.bool()[None])
+        )
 
 
 @EVERY
@@ -166,7 +168,7 @@ def test_restricted_attention_equals_full_attention_under_a_mask(
     mask = (window_mask(places, places, window) & real[:, None, :])[:, None]  # (rows, 1, query, key)
 
     blocked = layer(x, None if where is None else real)[real]
-    whole = layer.attention(*layer.attention.split(x), Sight(mask))[real]
+    whole = layer.self_attention(*layer.self_attention.split(x), AttentionBias(mask))[real]
     torch.testing.assert_close(blocked, whole, rtol=1e-5, atol=1e-6)
     weight = torch.randn_like(whole)
     for blocked_gradient, whole_gradient in zip(
@@ -190,7 +192,7 @@ def test_blocks_cover_the_band_and_little_more(time: int, window: int, causal: b
 def test_attention_equals_a_loop_over_queries(kind: type[SequenceLayer], size: LayerSize) -> None:
     layer, x, mask = make(kind, size), tokens(), REAL["inside"]
     if isinstance(layer, FullAttention):
-        query, key, value = layer.attention.split(x)
+        query, key, value = layer.self_attention.split(x)
         scale = 1 / math.sqrt(4)
     else:
         query = key = value = x[:, None]
@@ -206,7 +208,7 @@ def test_attention_equals_a_loop_over_queries(kind: type[SequenceLayer], size: L
                 parts = [weight * value[row, head, j] for weight, j in zip(weights, there, strict=True)]
                 heads.append(sum(parts, torch.zeros(value.shape[-1])))
             found[row, i] = torch.cat(heads)
-    expected = layer.attention.out(found) if isinstance(layer, FullAttention) else found
+    expected = layer.self_attention.out(found) if isinstance(layer, FullAttention) else found
     torch.testing.assert_close(layer(x, mask)[mask], expected[mask], rtol=1e-4, atol=1e-5)
 
 
@@ -288,7 +290,7 @@ def test_a_layer_that_reads_both_ways_is_torchs_own(kind: type[Lstm] | type[Gru]
 @pytest.mark.parametrize(("kind", "dilation"), [(Convolution, 1), (DilatedConvolution, 2), (DilatedConvolution, 5)])
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4])
 @BOTH
-def test_a_convolution_equals_a_sum_over_its_neighbours(
+def test_a_convolution_equals_a_sum_over_its_neighbors(
     kind: type[Convolution], dilation: int, kernel: int, size: LayerSize
 ) -> None:
     layer, x, mask = make(kind, size.model_copy(update={"kernel": kernel, "dilation": dilation})), tokens(), REAL["inside"]

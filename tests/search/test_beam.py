@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import exhaustive, find, group, log_probability, predict, random_tables, straight, table_of
 
-from heedful.nn.rows import States
+from heedful.nn.decoder_state import States
 from heedful.search.hypothesis import PENALTIES
 
 Judge = tuple[str, float]  # name and alpha of a length penalty

@@ -12,7 +12,7 @@ from tables import START, exhaustive, find, group, log_probability, predict, ran
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.nn.rows import State
+from heedful.nn.decoder_state import State
 from heedful.search import Group, Hypothesis, ensemble
 from heedful.search.hypothesis import wu
 

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.nn.kernels import blockwise
-from heedful.nn.rows import State, States, unsee
+from heedful.nn.decoder_state import State, States, mask_finished
+from heedful.nn.kernels import blockwise_logsumexp
 from heedful.search import (
     Engines,
     Group,
@@ -28,18 +28,18 @@ from heedful.search import (
     Query,
     SearchConfig,
     limits_for,
-    predictor,
     search,
     search_group,
+    step_function,
 )
-from heedful.search.choose import BLOCK, Allowed, Choice, best
 from heedful.search.engine import Engine
+from heedful.search.expand import BLOCK, EndRule, Expansion, best_candidates
 
 
-def found(logits: torch.Tensor, before: torch.Tensor, count: int, must_end: Sequence[int] = ()) -> Choice:
+def found(logits: torch.Tensor, before: torch.Tensor, count: int, must_end: Sequence[int] = ()) -> Expansion:
     forced = torch.zeros(len(logits), dtype=torch.bool)
     forced[list(must_end)] = True
-    return best(logits, before, blockwise(logits, BLOCK)[0], Allowed(forced, END), count)
+    return best_candidates(logits, before, blockwise_logsumexp(logits, BLOCK)[0], EndRule(forced, END), count)
 
 
 @given(seed=st.integers(0, 10**6), beam=st.integers(1, 5), extra=st.integers(1, 300))
@@ -100,10 +100,10 @@ def test_a_captured_search_finds_what_a_plain_one_finds(
         return plain.start(source, mask, room=slots)
 
     with torch.inference_mode():
-        expected = search_group(predictor(plain), asked(36), config, start=GO, end=STOP)
+        expected = search_group(step_function(plain), asked(36), config, start=GO, end=STOP)
         engines: Engines = {}
         for _ in range(2):  # the same engine again, with whatever the first search left in it
-            query = Query(predictor(plain), arriving(), GO, STOP, 4, 12, width=6, blank=blank)  # one place too many
+            query = Query(step_function(plain), arriving(), GO, STOP, 4, 12, width=6, blank=blank)  # one place too many
             check(dict(search(query, config, engines)), expected)
             (engine,) = engines.values()
     assert (engine.smaller is not None) == (fewest == 1)
@@ -121,7 +121,7 @@ def test_searches_that_take_turns_do_not_share_an_engine(plain: Speaker, pairs: 
         def blank(sources: int, slots: int) -> States:
             return plain.start(pairs.source[:1].repeat(sources, 1), whole[:1].repeat(sources, 1), room=slots)
 
-        return Query(predictor(plain), lambda count, slots: next(groups, None), GO, STOP, 2, 12, width=6, blank=blank)
+        return Query(step_function(plain), lambda count, slots: next(groups, None), GO, STOP, 2, 12, width=6, blank=blank)
 
     sources = pairs.source[:1].repeat(2, 1), pairs.source[:1].flip(1).repeat(2, 1)
     engines: Engines = {}
@@ -131,15 +131,15 @@ def test_searches_that_take_turns_do_not_share_an_engine(plain: Speaker, pairs: 
         found = [dict([next(first)]), dict([next(second)])]
         found[0] |= dict(first)
         found[1] |= dict(second)
-    for mine, theirs in zip(found, expected, strict=True):
-        check(mine, theirs)
+    for owned_slots, theirs in zip(found, expected, strict=True):
+        check(owned_slots, theirs)
     assert len(engines) == 1
 
 
 def test_rows_of_sources_that_are_done_own_nothing() -> None:
-    mine = torch.tensor([[1, 0, 1], [1, 1, 0], [0, 1, 1], [1, 1, 1]], dtype=torch.bool)  # two sources, two rows each
-    left = unsee(State(None, None, None, mine, 3), torch.tensor([True, False]))
-    assert left.mine.tolist() == [[False] * 3, [False] * 3, *mine[2:].tolist()]
+    owned_slots = torch.tensor([[1, 0, 1], [1, 1, 0], [0, 1, 1], [1, 1, 1]], dtype=torch.bool)  # two sources, two rows each
+    left = mask_finished(State(None, None, None, owned_slots, 3), torch.tensor([True, False]))
+    assert left.owned_slots.tolist() == [[False] * 3, [False] * 3, *owned_slots[2:].tolist()]
 
 
 @pytest.mark.parametrize("options", METHODS, ids=str)
@@ -165,7 +165,7 @@ def test_clearing_away_at_every_step_changes_nothing(
     for every in (1, 64):
         monkeypatch.setattr("heedful.search.engine.TIDY_EVERY", every)
         with torch.inference_mode():
-            query = Query(predictor(plain), arriving(), GO, STOP, capacity=2, longest=12, more=True)
+            query = Query(step_function(plain), arriving(), GO, STOP, capacity=2, longest=12, more=True)
             found.append(dict(search(query, config)))
     check(found[0], [found[1][name] for name in range(3)])
 
@@ -265,7 +265,7 @@ def test_any_search_options_give_finite_scores_or_are_refused(options: dict[str,
     with torch.inference_mode():
         state = model.start(pairs.source, pairs.mask, room=int(limits.max()) * config.rows)
         asked = Group(state, limits, [0, 1, 2**62], [[]] * 3)
-        found = search_group(predictor(model), asked, config, start=GO, end=STOP)
+        found = search_group(step_function(model), asked, config, start=GO, end=STOP)
     for hypotheses, limit in zip(found, limits.tolist(), strict=True):
         assert 1 <= len(hypotheses) <= config.n_best
         assert len(hypotheses) == config.n_best or config.method == "beam"
@@ -284,4 +284,4 @@ def test_a_beam_that_no_memory_holds_is_refused(options: dict[str, Any]) -> None
     with torch.inference_mode(), pytest.raises(ConfigError, match=r"of 10000 needs 2\.8 GiB .* expected at most 2 GiB"):
         state = model.start(pairs.source[:1], None, room=30 * config.rows)
         asked = Group(state, torch.tensor([30]), [0], [[]])
-        search_group(predictor(model), asked, config, start=GO, end=STOP)
+        search_group(step_function(model), asked, config, start=GO, end=STOP)

@@ -16,7 +16,7 @@ from heedful.schema import Config, Probability
 from heedful.settings.kinds import describe
 
 
-class Colour(Enum):
+class Color(Enum):
     RED = "red"
     BLUE = "blue"
 
@@ -44,7 +44,7 @@ class Part(Config):
         (date, "a date"),
         (Any, "a value"),
         (Literal["a", "b"], "one of: a, b"),
-        (Colour, "one of: red, blue"),
+        (Color, "one of: red, blue"),
         (Part, "a table"),
         (dict[str, int], "a table"),
         (Mapping[str, int], "a table"),

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from heedful.config import Run, read_run
 from heedful.models import MODELS
-from heedful.recipe_book import all_recipes, find_recipe
+from heedful.recipes import all_recipes, find_recipe
 from heedful.schema import Config, plain
 from heedful.settings import kinds, schema_json, show
 from heedful.settings.remarks import every_config, remark_on, remarks

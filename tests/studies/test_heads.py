@@ -14,11 +14,10 @@ from heedful.data.conllu import Arc, Parsed
 from heedful.data.grammar import generate
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.word_alignment import Alignment
-from heedful.inspection.maps import KINDS, attention_maps, attentions
+from heedful.inspection.attention_maps import KINDS, attention_maps, attentions
 from heedful.models import MODELS
-from heedful.nn.taps import listen
+from heedful.nn.hooks import hook
 from heedful.search import SearchConfig
-from heedful.studies.head_gathering import Gathered, rarest, relations
 from heedful.studies.head_samples import (
     Sample,
     frequencies_in,
@@ -30,12 +29,13 @@ from heedful.studies.head_samples import (
     translated,
     words_of,
 )
-from heedful.studies.head_views import Pair, Pieces, among_themselves, at_the_source
+from heedful.studies.head_statistics import HeadStatistics, rarest, relations
+from heedful.studies.head_views import AnnotatedPair, Pieces, among_themselves, at_the_source
 from heedful.studies.heads import study
-from heedful.tasks.evaluating import score_pairs
-from heedful.tasks.translating import System, collate_one, translate
-from heedful.text.learning import train_tokenizer
+from heedful.tasks.evaluate_translations import score_pairs
+from heedful.tasks.translate import System, collate_one, translate
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
+from heedful.text.train import train_tokenizer
 
 KIND = {kind.name: kind for kind in KINDS.values()}
 LINES = ["a b c d e f g", "c a", "g f e d", "b b a", "d e a c"]
@@ -127,7 +127,7 @@ def test_confidence_is_that_of_each_sentence_by_itself(family: str) -> None:
 def test_marks_and_padding_are_cut_away() -> None:
     """Each weight tells its row and column: ten times the one, plus the other."""
     weights = (10 * torch.arange(9)[:, None] + torch.arange(9)).float()[None]
-    pair = Pair(Pieces([4, 5], [0, 1]), Pieces([6, 7, 8], [0, 0, 1]))
+    pair = AnnotatedPair(Pieces([4, 5], [0, 1]), Pieces([6, 7, 8], [0, 0, 1]))
     encoder = among_themselves(KIND["encoder"], weights, pair, 4)
     assert_close(encoder.weights[0], torch.tensor([[0.0, 1.0], [10.0, 11.0]]))
     decoder = among_themselves(KIND["decoder"], weights, pair, 4)
@@ -150,7 +150,7 @@ def test_a_head_made_to_look_at_the_token_before_is_called_so() -> None:
 
     system = system_of(model)
     pairs = pairs_of(system, samples() * 5)
-    with listen(model, "encoder.0.attention.look.weights", look_back):
+    with hook(model, "encoder.0.self_attention.weights", look_back):
         found = study(system, pairs, {})
     roles = {(head.kind, head.layer, head.head): [(one.role, one.what) for one in head.roles] for head in found.heads}
     assert roles["encoder", 0, 1] == [("positional", "-1")]
@@ -163,8 +163,8 @@ def test_words_are_found_though_they_are_made_of_pieces() -> None:
     weights = torch.full((2, 5, 5), 0.01)
     weights[0, 1:3, 3] = 0.9
     weights[1, 1:3, 0] = 0.9
-    gathered = Gathered()
-    gathered.add(KIND["encoder"], weights, Pair(pieces, Pieces([4], [0])), 5, {})
+    gathered = HeadStatistics()
+    gathered.add(KIND["encoder"], weights, AnnotatedPair(pieces, Pieces([4], [0])), 5, {})
     measures = {(one.role, one.what): one.value for one in gathered.measures()[0]}
     assert measures["syntactic", "nsubj to head"] == 1.0
     assert {(one.role, one.what): one.value for one in gathered.measures()[1]}["syntactic", "nsubj to head"] == 0.0
@@ -175,8 +175,8 @@ def test_nobody_is_asked_for_what_it_cannot_see() -> None:
     """A decoder sees what was said: word 2 can look at word 0 on which it depends, word 0 not at word 2."""
     pieces = Pieces([4, 5, 6], [0, 1, 2], [Arc(2, 0, "obj"), Arc(0, 1, "amod")])
     weights = torch.ones(1, 4, 4).tril()
-    gathered = Gathered()
-    gathered.add(KIND["decoder"], weights, Pair(Pieces([4], [0]), pieces), 2, {"target": torch.arange(11).flip(0)})
+    gathered = HeadStatistics()
+    gathered.add(KIND["decoder"], weights, AnnotatedPair(Pieces([4], [0]), pieces), 2, {"target": torch.arange(11).flip(0)})
     assert {(one.role, one.what): one.cases for one in gathered.measures()[0] if one.baseline is not None} == {
         ("rare", ""): 1,  # the rarest is the last
         ("syntactic", "obj to head"): 1,
@@ -215,10 +215,10 @@ def test_the_rarest_token_is_one_and_where_two_tie_nobody_is_asked() -> None:
 
 def test_an_alignment_that_is_followed_has_no_error() -> None:
     gold = Alignment(frozenset({(0, 0), (2, 1)}), frozenset({(0, 0), (2, 1)}))
-    pair = Pair(Pieces([4, 5, 6], [0, 1, 2]), Pieces([7, 8], [0, 1]), gold)
+    pair = AnnotatedPair(Pieces([4, 5, 6], [0, 1, 2]), Pieces([7, 8], [0, 1]), gold)
     weights = torch.full((2, 3, 4), 0.1)
     weights[0, 0, 0] = weights[0, 1, 2] = weights[1, 0, 1] = weights[1, 1, 1] = 0.7
-    gathered = Gathered()
+    gathered = HeadStatistics()
     gathered.add(KIND["cross"], weights, pair, 4, {})
     assert gathered.alignment_errors() == [0.0, 1.0]
     assert [[one.value for one in row] for row in gathered.measures()] == [[1.0], [0.0]]

@@ -8,8 +8,8 @@ from workshop import heed, write_recipe
 
 from heedful.build import Translator, load_translator
 from heedful.errors import HeedfulError
-from heedful.studies.lengths import Judged, by_length, by_position, joined, judge
-from heedful.tasks.evaluating import Examples
+from heedful.studies.lengths import TokenScores, by_length, by_position, joined, score_examples
+from heedful.tasks.evaluate_translations import Examples
 
 EXAMPLES = Examples(["w1 w2", "w3", "w4 w5 w6", "w7 w8", "w9"], ["w2 w1", "w3", "w6 w5 w4", "w8 w7", "w9"])
 
@@ -23,7 +23,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 def test_losses_are_those_that_pairs_are_scored_by(translator: Translator) -> None:
-    found = judge(translator.system, EXAMPLES)
+    found = score_examples(translator.system, EXAMPLES)
     scored = translator.score(*EXAMPLES)
     assert len(found) == 5
     for one, score in zip(found, scored, strict=True):
@@ -31,12 +31,12 @@ def test_losses_are_those_that_pairs_are_scored_by(translator: Translator) -> No
         assert float(one.losses.sum()) == pytest.approx(-score.log_probability, abs=1e-4)
 
 
-def test_neighbours_are_joined_and_the_rest_left_out() -> None:
+def test_neighbors_are_joined_and_the_rest_left_out() -> None:
     assert joined(EXAMPLES, 2) == Examples(["w1 w2 w3", "w4 w5 w6 w7 w8"], ["w2 w1 w3", "w6 w5 w4 w8 w7"])
 
 
 def test_buckets_add_up_to_the_whole() -> None:
-    judged = [Judged(torch.arange(1.0, length + 1), torch.ones(length)) for length in (2, 3, 5)]
+    judged = [TokenScores(torch.arange(1.0, length + 1), torch.ones(length)) for length in (2, 3, 5)]
     lengths, places = by_length(judged, 2), by_position(judged, 2)
     assert [(one.first, one.last, one.sentences, one.tokens) for one in lengths] == [(1, 2, 1, 2), (3, 4, 1, 3), (5, 6, 1, 5)]
     assert [one.loss for one in lengths] == pytest.approx([1.5, 2.0, 3.0])
@@ -47,4 +47,4 @@ def test_buckets_add_up_to_the_whole() -> None:
 
 def test_learned_positions_refuse_what_is_longer_than_their_table(translator: Translator) -> None:
     with pytest.raises(HeedfulError, match="a sequence of 13 tokens was given to a model with 12 learned positions"):
-        judge(translator.system, Examples([" ".join(["w1"] * 12)], ["w1"]))
+        score_examples(translator.system, Examples([" ".join(["w1"] * 12)], ["w1"]))

@@ -16,11 +16,11 @@ from torch.testing import assert_close
 from workshop import heed
 
 import heedful
-from heedful.data.labelled import Example, LabelledConfig
+from heedful.data.labeled import Example, LabeledConfig
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.search import SearchConfig
-from heedful.tasks.classification import LAYOUTS, Chooser, Classification, ClassificationConfig
-from heedful.tasks.translating import System
+from heedful.tasks.classification import LAYOUTS, ClassificationConfig, ClassificationModel, ClassificationTask
+from heedful.tasks.translate import System
 from heedful.text import Specials, TokenizerConfig, train_tokenizer
 
 MARKS = Specials(pad=0, start=1, end=2, unk=3)
@@ -47,19 +47,21 @@ def write_table(path: Path, count: int, columns: int = 1, seed: int = 1) -> Path
     return path
 
 
-def task_of(tmp_path: Path, layout: str = "classification", columns: int = 1, **options: Any) -> tuple[Classification, Chooser]:
+def task_of(
+    tmp_path: Path, layout: str = "classification", columns: int = 1, **options: Any
+) -> tuple[ClassificationTask, ClassificationModel]:
     table = str(write_table(tmp_path / "table.tsv", 30, columns))
     texts = list(range(2, 2 + columns))
-    data = LabelledConfig.model_validate(
-        {"form": "labelled", "train": table, "valid": table, "texts": texts, "batch": 5, "prefetch": 0} | options
+    data = LabeledConfig.model_validate(
+        {"form": "labeled", "train": table, "valid": table, "texts": texts, "batch": 5, "prefetch": 0} | options
     )
     config = ClassificationConfig.model_validate({"name": "classification", "layout": layout, "labels": ["no", "yes"]})
-    task = Classification(config, data, SearchConfig(), seed=2)
+    task = ClassificationTask(config, data, SearchConfig(), seed=2)
     tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), task.lines("target"))
     torch.manual_seed(0)
     gpt = GPT(GPTConfig(dim=16, layers=1, heads=2, dropout=0.0), len(tokenizer), len(tokenizer))
     model = task.equip(gpt).eval()
-    assert isinstance(model, Chooser)
+    assert isinstance(model, ClassificationModel)
     system = System([gpt], tokenizer, tokenizer, torch.device("cpu"))
     return task.bind(task.open_corpora((tokenizer, tokenizer), task.check(), keep_text=False), system), model
 
@@ -70,7 +72,7 @@ SHAPES = [("classification", 1), ("entailment", 2), ("similarity", 2), ("choice"
 @pytest.mark.parametrize(("layout", "columns"), SHAPES)
 @torch.inference_mode()
 def test_padding_and_company_change_no_decision(tmp_path: Path, layout: str, columns: int) -> None:
-    task, model = task_of(tmp_path, layout, columns, rung=7)
+    task, model = task_of(tmp_path, layout, columns, pad_to_multiple_of=7)
     train = task.corpora.train
     together = task.collate(train, range(6))
     logits, _ = model(together.tokens, together.last, len(together.tokens) // 6)
@@ -102,12 +104,12 @@ def test_the_loss_is_the_decisions_and_half_the_language_models(tmp_path: Path, 
         words = row[1:last]  # between start and extract
         said = said + functional.cross_entropy(model.body.project(states[: last - 1]), words, reduction="sum")
         count += len(words)
-    assert_close(objective.minimise.total, decision + 0.5 * said / count * 5)
+    assert_close(objective.minimize.total, decision + 0.5 * said / count * 5)
     assert_close(objective.report["language"].total, said.detach())
     assert int(objective.report["language"].count) == count
-    without = Classification(task.config.model_copy(update={"auxiliary": 0.0}), task.data, SearchConfig(), 2)
+    without = ClassificationTask(task.config.model_copy(update={"auxiliary": 0.0}), task.data, SearchConfig(), 2)
     plain = without.bind(task.corpora, task.system).loss(model, batch)
-    assert_close(plain.minimise.total, decision)
+    assert_close(plain.minimize.total, decision)
     assert plain.report.keys() == {"loss"}
 
 
@@ -142,12 +144,12 @@ def test_what_is_wrong_with_data_or_config_is_said(tmp_path: Path) -> None:
         task_of(tmp_path, "entailment", 1)
     table = write_table(tmp_path / "t.tsv", 3)
     table.write_text(table.read_text() + "maybe\tso\n")
-    data = LabelledConfig.model_validate({"form": "labelled", "train": str(table), "valid": str(table)})
+    data = LabeledConfig.model_validate({"form": "labeled", "train": str(table), "valid": str(table)})
     config = ClassificationConfig(name="classification", labels=("no", "yes"))
     with pytest.raises(heedful.HeedfulError, match="has the label 'maybe'; expected one of: no, yes"):
-        Classification(config, data, SearchConfig(), 1).check()
+        ClassificationTask(config, data, SearchConfig(), 1).check()
     assert "two or more that differ" in refused(ClassificationConfig, name="classification", labels=["a", "a"])["labels"]
-    assert refused(LabelledConfig, form="labelled", label=2)["texts"] == "given [2], which holds the column of the label"
+    assert refused(LabeledConfig, form="labeled", label=2)["texts"] == "given [2], which holds the column of the label"
 
 
 BOTH = """\
@@ -188,7 +190,7 @@ FINETUNE = (
     BOTH
     + """\
 [data]
-form = "labelled"
+form = "labeled"
 train = "{table}"
 valid = "{table}"
 test = "{table}"
@@ -213,7 +215,7 @@ def test_a_pre_trained_model_is_fine_tuned_judged_and_asked(tmp_path: Path, caps
     (tmp_path / "fine.toml").write_text(FINETUNE.format(table=table))
     assert heed("train", tmp_path / "pre.toml", "--run", tmp_path / "pre") == 0
     init = f"training.init={tmp_path / 'pre'}"
-    still = ("training.steps=1", "training.schedule.rate=1e-30")
+    still = ("training.steps=1", "training.schedule.learning_rate=1e-30")
     assert heed("train", tmp_path / "fine.toml", init, *still, "--run", tmp_path / "still") == 0
     before, after = heedful.load(tmp_path / "pre"), heedful.load(tmp_path / "still")
     assert after.system.target_tokenizer.fingerprint == before.system.target_tokenizer.fingerprint

@@ -14,9 +14,9 @@ from heedful.config import read_run
 from heedful.evaluation.metrics import METRICS
 from heedful.tasks import TASKS
 from heedful.tasks.classification import ClassificationConfig
-from heedful.tasks.language_modelling import LanguageConfig
+from heedful.tasks.language_modeling import LanguageConfig
 from heedful.tasks.translation import TranslationConfig
-from heedful.training.journey import Journey, better
+from heedful.training.train_state import TrainState, better
 
 MODEL = '[model]\nfamily = "{family}"\ndim = 16\nlayers = 1\nheads = 2\nfeed_forward = 32\n'
 SETTINGS = """
@@ -52,7 +52,7 @@ def language(folder: Path) -> str:
 def classification(folder: Path) -> str:
     table = folder / "table.tsv"
     table.write_text("".join(f"{label}\tthe film is {label}\n" for label in ("good", "bad") * 20))
-    data = f'[data]\nform = "labelled"\ntrain = "{table}"\nvalid = "{table}"\ntexts = [2]\nbatch = 8\n'
+    data = f'[data]\nform = "labeled"\ntrain = "{table}"\nvalid = "{table}"\ntexts = [2]\nbatch = 8\n'
     task = '[task]\nname = "classification"\nlabels = ["good", "bad"]\n'
     return f'{task}{data}[tokenizer]\nkind = "words"\nmin_frequency = 1\n' + MODEL.format(family="gpt")
 
@@ -120,10 +120,10 @@ def test_an_unknown_metric_is_refused_before_anything_is_read(tmp_path: Path, ca
 
 def test_ranking_follows_the_direction() -> None:
     for direction, best in (("lower", 1.0), ("higher", 3.0)):
-        journey = Journey()
-        for journey.step, value in enumerate((2.0, 1.0, 3.0)):
-            journey.place(value, direction, keep=1)  # type: ignore[arg-type]
-        assert journey.best[0][1] == best
+        train_state = TrainState()
+        for train_state.step, value in enumerate((2.0, 1.0, 3.0)):
+            train_state.place(value, direction, keep=1)  # type: ignore[arg-type]
+        assert train_state.best[0][1] == best
 
 
 def test_a_classifier_counts_examples_and_shows_no_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from heedful.models import MODELS
 from heedful.nn.losses import Loss
 from heedful.nn.sequence_losses import reward_loss, risk_loss
 from heedful.tasks.batches import Batch
-from heedful.tasks.sequence_level import SequenceConfig, draw, log_probabilities, refined
+from heedful.tasks.sequence_level import SequenceConfig, draw, log_probabilities, sequence_objective
 from heedful.tasks.translation import TranslationConfig
 from heedful.text.specials import Specials
 from heedful.training.metrics_log import read_metrics
@@ -118,9 +118,9 @@ def batch_of(pairs: Pairs) -> Batch:
 def test_every_parameter_of_every_family_learns_from_sentences(family: str, method: str, pairs: Pairs) -> None:
     options: dict[str, Any] = {"method": method, "samples": 12, "max_extra": 4}
     model = small(family, VOCAB).train()
-    told = refined(NOTHING, model, batch_of(pairs), SPECIALS, SequenceConfig(**options))
-    assert model.training and told.minimise.total.isfinite()
-    found = torch.autograd.grad(told.minimise.total, list(model.parameters()), allow_unused=True)
+    told = sequence_objective(NOTHING, model, batch_of(pairs), SPECIALS, SequenceConfig(**options))
+    assert model.training and told.minimize.total.isfinite()
+    found = torch.autograd.grad(told.minimize.total, list(model.parameters()), allow_unused=True)
     named = zip(model.named_parameters(), found, strict=True)
     assert [name for (name, _), slope in named if slope is None or not slope.any()] == []
     assert all(slope.isfinite().all() for slope in found if slope is not None)
@@ -134,10 +134,10 @@ def test_what_is_said_becomes_better_without_having_seen_the_reference(options: 
     adam = torch.optim.Adam(model.parameters(), lr=1e-2)
     rewards = []
     for _ in range(30):
-        told = refined(NOTHING, model, batch_of(pairs), SPECIALS, config)
+        told = sequence_objective(NOTHING, model, batch_of(pairs), SPECIALS, config)
         rewards.append(float(told.report["reward"].total / told.report["reward"].count))
         adam.zero_grad()
-        torch.autograd.backward(told.minimise.total)
+        torch.autograd.backward(told.minimize.total)
         adam.step()
     assert sum(rewards[-4:]) > 2 * sum(rewards[:4])
 

@@ -12,9 +12,9 @@ from workshop import heed, write_recipe
 from heedful.build import Translator, load_translator
 from heedful.errors import ConfigError, DataError
 from heedful.search import SearchConfig
-from heedful.tasks import looking
-from heedful.tasks.looking import Looker, read_dictionary, without_unknown
-from heedful.tasks.translating import System, translate
+from heedful.tasks import attention_reader
+from heedful.tasks.attention_reader import AttentionReader, read_dictionary, replace_unknown_words
+from heedful.tasks.translate import System, translate
 
 FIXED = 'model={family="sutskever", dim=8, layers=1}'
 ASKING = SearchConfig(beam=2, replace_unknown=True)
@@ -42,12 +42,12 @@ def looks(*places: int) -> Tensor:
 def test_each_unknown_word_becomes_the_one_looked_at(attending: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     system, text = attending.system, "Rosalind w2 Orlando"
     unknown, word = system.target_tokenizer.specials.unk, system.target_tokenizer.encode("w2")[0]
-    looker = Looker(system.models[0], system.source_tokenizer, system.target_tokenizer, system.device)
-    monkeypatch.setattr(looking, "attention_between", lambda model, pair: looks(2, 1, 0, 3))
+    reader = AttentionReader(system.models[0], system.source_tokenizer, system.target_tokenizer, system.device)
+    monkeypatch.setattr(attention_reader, "attention_between", lambda model, pair: looks(2, 1, 0, 3))
     ids, said = system.source_tokenizer.encode(text), [unknown, word, unknown]
-    assert without_unknown(looker, ids, text, said, {}) == "Orlando w2 Rosalind"
-    assert without_unknown(looker, ids, text, said, {"Orlando": "Roland"}) == "Roland w2 Rosalind"
-    assert without_unknown(looker, ids, text, [word], {}) is None
+    assert replace_unknown_words(reader, ids, text, said, {}) == "Orlando w2 Rosalind"
+    assert replace_unknown_words(reader, ids, text, said, {"Orlando": "Roland"}) == "Roland w2 Rosalind"
+    assert replace_unknown_words(reader, ids, text, [word], {}) is None
 
 
 def test_a_model_that_does_not_attend_is_refused_by_the_name_of_the_option(fixed: Translator) -> None:

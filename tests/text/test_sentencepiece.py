@@ -15,7 +15,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from heedful.errors import DataError
 from heedful.text import Specials, Tokenizer, TokenizerConfig, train_tokenizer
-from heedful.text.sentencepiece import SentencePieceCodec, normalisation_of
+from heedful.text.sentencepiece import SentencePieceCodec, normalization_of
 
 LINES = ["the dog runs to the river", "die Männer gehen zum Fluss", "a dog, two dogs: 12 dogs!"] * 4
 
@@ -133,10 +133,10 @@ def test_the_file_travels_in_tokenizer_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rule", ["identity", "nmt_nfkc_cf", "nfkc"])
-def test_the_report_names_the_normalisation_of_the_file(tmp_path: Path, rule: str) -> None:
+def test_the_report_names_the_normalization_of_the_file(tmp_path: Path, rule: str) -> None:
     content = model(normalization_rule_name=rule)
-    expected = "not normalised" if rule == "identity" else rule
-    assert normalisation_of(content) == expected
+    expected = "not normalized" if rule == "identity" else rule
+    assert normalization_of(content) == expected
     tokenizer = tokenizer_of(tmp_path, content)
     assert tokenizer.description == f"sentencepiece {len(tokenizer)}, {expected}"
 

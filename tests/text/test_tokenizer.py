@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from heedful.errors import DataError
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 from heedful.text.library import refusing_panics
-from heedful.text.normalise import normalise
+from heedful.text.normalize import normalize
 from heedful.text.specials import SPECIALS
 from heedful.text.tokenizer import CODECS, OPTIONS, Kind
 
@@ -38,10 +38,10 @@ ANY = st.text(st.one_of(st.sampled_from(" <s>/paä1,\n"), st.characters(exclude_
 
 
 @cache
-def trained(kind: Kind, normalise: str = "none") -> Tokenizer:
+def trained(kind: Kind, normalize: str = "none") -> Tokenizer:
     sizes = {"characters": {}, "words": {"min_frequency": 1}, "spaces": {"min_frequency": 1}, "bytes": {"vocab": 320}}
     size = sizes.get(kind, {"vocab": 120})
-    config = TokenizerConfig.model_validate({"kind": kind, "normalise": normalise, **size})
+    config = TokenizerConfig.model_validate({"kind": kind, "normalize": normalize, **size})
     return train_tokenizer(config, LINES, tags=["<2de>", "<2fr>"])
 
 
@@ -61,8 +61,8 @@ def test_text_over_the_training_alphabet_reads_back_with_every_space(kind: Kind,
 def test_bytes_read_back_any_text(text: str) -> None:
     tokenizer = trained("bytes")
     assert tokenizer.decode(tokenizer.encode(text)) == text
-    normalising = trained("bytes", "nfkc")
-    assert normalising.decode(normalising.encode(text)) == normalise(text, "nfkc")
+    normalizing = trained("bytes", "nfkc")
+    assert normalizing.decode(normalizing.encode(text)) == normalize(text, "nfkc")
 
 
 @settings(deadline=None)
@@ -276,7 +276,7 @@ def test_half_a_character_is_refused(kind: Kind) -> None:
         {"kind": "bpe", "dropout": 1.0},
         {"kind": "bpe", "vocab": 0},
         {"kind": "bep"},
-        {"normalise": "nfd"},
+        {"normalize": "nfd"},
     ],
 )
 def test_impossible_options_are_refused(options: dict[str, object]) -> None:
@@ -362,7 +362,7 @@ def hostile(kind: Kind) -> dict[str, Callable[[dict[str, Any]], object]]:
             {**content["added_tokens"][0], "content": "a", "id": 9}
         ),
         "another model": lambda content: content["model"].update(type="WordPiece"),
-        "another normalization": lambda content: content["model"]["heedful"].update(normalisation="nfkc"),
+        "another normalization": lambda content: content["model"]["heedful"].update(normalization="nfkc"),
         "an empty vocabulary": lambda content: content["model"].update(vocab={}),
         "a key more": lambda content: content.update(more=1),
     }

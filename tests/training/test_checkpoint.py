@@ -29,7 +29,7 @@ def tensors() -> dict[str, dict[str, torch.Tensor]]:
     generator = torch.Generator().manual_seed(1)
     return {
         "model": {"weight": torch.randn(3, 4, generator=generator), "count": torch.tensor(5)},
-        "optimiser": {"weight.moment": torch.randn(3, 4, generator=generator)},
+        "optimizer": {"weight.moment": torch.randn(3, 4, generator=generator)},
     }
 
 
@@ -49,14 +49,14 @@ def test_what_was_saved_is_loaded_bit_for_bit(folder: Path) -> None:
     assert folder.name == "step-7"
     assert {path.name for path in folder.iterdir()} == {
         "model.safetensors",
-        "optimiser.safetensors",
+        "optimizer.safetensors",
         "state.json",
         NAME,
     }
     assert loaded.keys() == tensors().keys()
     assert all(same(loaded[stem], tensors()[stem]) for stem in loaded)
     assert state == STATE
-    assert stems(folder) == ["model", "optimiser"]
+    assert stems(folder) == ["model", "optimizer"]
     assert load_state(folder) == STATE
     assert same(load_tensors(folder, "model"), tensors()["model"])
 
@@ -130,7 +130,7 @@ def test_no_damage_loads(tmp_path_factory: pytest.TempPathFactory, data: st.Data
             load(folder)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "optimiser.safetensors", "state.json", NAME])
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", NAME])
 def test_a_missing_a_short_and_an_empty_file_are_named(folder: Path, name: str) -> None:
     content = (folder / name).read_bytes()
     for shorter in (content[:-1], b""):
@@ -143,9 +143,9 @@ def test_a_missing_a_short_and_an_empty_file_are_named(folder: Path, name: str) 
 
 
 def test_only_the_wanted_file_is_read(folder: Path) -> None:
-    (folder / "optimiser.safetensors").unlink()
+    (folder / "optimizer.safetensors").unlink()
     assert same(load_tensors(folder, "model"), tensors()["model"])
-    with pytest.raises(CheckpointError, match=r"has no tensors of 'average'; it has those of: model, optimiser"):
+    with pytest.raises(CheckpointError, match=r"has no tensors of 'average'; it has those of: model, optimizer"):
         load_tensors(folder, "average")
 
 
@@ -242,7 +242,7 @@ def test_everything_is_flushed_before_the_name_is_given(tmp_path: Path, monkeypa
     monkeypatch.setattr(os, "rename", renaming)
     save(tmp_path / "checkpoints", 7, tensors(), STATE)
     said = ["folder" if name.startswith(".tmp-step-7-") else name for name in said]
-    files = ["state.json", "model.safetensors", "optimiser.safetensors"]
+    files = ["state.json", "model.safetensors", "optimizer.safetensors"]
     assert said == [*files, "folder", NAME, "folder", "rename", "checkpoints"]
 
 

@@ -20,7 +20,7 @@ from heedful.training.weights import all_finite
 
 
 def weights(value: float) -> dict[str, dict[str, torch.Tensor]]:
-    return {"model": {"weight": torch.tensor([1.0, value]), "count": torch.tensor(3)}, "optimiser": {}}
+    return {"model": {"weight": torch.tensor([1.0, value]), "count": torch.tensor(3)}, "optimizer": {}}
 
 
 def save_from_outside(checkpoints: Path, step: int, value: float, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -75,7 +75,7 @@ def poison_after(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def update(self: Trainer, fed: Any) -> Any:
         result = real(self, fed)
-        if self.journey.step == step:
+        if self.train_state.step == step:
             with torch.no_grad():
                 next(self.model.parameters()).view(-1)[0] = math.nan
         return result
@@ -87,7 +87,7 @@ def test_a_run_with_one_nan_ends_with_its_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
-    options = ("training.steps=12", "training.validate_every=50", "training.keep_last=2", "training.most_bad=50")
+    options = ("training.steps=12", "training.validate_every=50", "training.keep_last=2", "training.max_nonfinite_steps=50")
     with monkeypatch.context() as patch:
         poison_after(5, patch)
         assert heed("train", recipe, *options, "--run", run) == 5
@@ -101,7 +101,7 @@ def test_inference_with_them_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     assert heed("train", recipe, "training.steps=2", "--run", run) == 0
     folder = run / "checkpoints" / "step-2"
     tensors, state = checkpoint.load(folder)
-    tensors["model"]["encoder.0.attention.out.weight"][0, 0] = math.nan
+    tensors["model"]["encoder.0.self_attention.out.weight"][0, 0] = math.nan
     shutil.rmtree(folder)
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "all_finite", lambda tensors: True)

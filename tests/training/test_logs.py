@@ -17,7 +17,7 @@ from workshop import heed, write_recipe
 
 from heedful.errors import CheckpointError
 from heedful.training.metrics_log import append_metrics, cut_metrics, read_metrics
-from heedful.training.update import Splits
+from heedful.training.update import SplitLog
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,14 @@ def run(workshop: Path, tmp_path: Path) -> Path:
 
 def test_a_torn_last_line_of_the_splits_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "splits.jsonl"
-    Splits(path).note(3, 2)
+    SplitLog(path).note(3, 2)
     whole = path.read_text()
     for torn in ("{", '{"ste', '{"step": 4, "parts": 2}'):
         path.write_text(whole + torn)
-        assert Splits(path).parts == {3: 2}
+        assert SplitLog(path).parts == {3: 2}
         assert path.read_text() == whole
     path.write_text('{"ste')
-    assert Splits(path).parts == {}
+    assert SplitLog(path).parts == {}
 
 
 @pytest.mark.parametrize("line", ["[]", "{}", '{"step": "a", "parts": 2}', '{"step": 1, "parts": 0}', "[" * 9999, "\x00"])
@@ -49,7 +49,7 @@ def test_a_damaged_line_of_the_splits_is_named(line: str, tmp_path: Path) -> Non
     path = tmp_path / "splits.jsonl"
     path.write_text(f'{{"step": 3, "parts": 2}}\n{line}\n')
     with pytest.raises(CheckpointError, match=r"splits\.jsonl line 2 is damaged"):
-        Splits(path)
+        SplitLog(path)
 
 
 def test_a_torn_splits_file_does_not_block_a_resume(run: Path) -> None:

@@ -15,15 +15,15 @@ from workshop import heed, write_pairs, write_recipe
 
 from heedful import running
 from heedful.build import load
-from heedful.tasks.translation import Translation
+from heedful.tasks.translation import TranslationTask
 from heedful.training import loop, retention
 from heedful.training.checkpoint import load_tensors
 from heedful.training.compiling import falling_back
-from heedful.training.guard import Guard
-from heedful.training.journey import Journey
+from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.schedules import SCHEDULES, ScheduleConfig
+from heedful.training.train_state import TrainState
 
-QUICK = ("training.schedule.rate=1e-2", "training.schedule.name=constant", "training.schedule.warmup=5")
+QUICK = ("training.schedule.learning_rate=1e-2", "training.schedule.name=constant", "training.schedule.warmup=5")
 
 
 def records(run: Path, kind: str) -> list[dict[str, Any]]:
@@ -51,7 +51,7 @@ def test_recomputing_activations_changes_no_weight(tmp_path: Path) -> None:
 
 def test_accumulating_equals_one_larger_batch(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
-    steady = "training.optimiser.epsilon=1e-2"  # or Adam would blow the rounding of a zero gradient up to a whole step
+    steady = "training.optimizer.epsilon=1e-2"  # or Adam would blow the rounding of a zero gradient up to a whole step
     once = ("model.dropout=0.0", "training.steps=1", "training.save_every=1", steady, *QUICK)
     pairs = (tmp_path / "pairs.tsv").read_text().splitlines()
     (tmp_path / "pairs.tsv").write_text("\n".join([pair for pair in pairs if len(pair.split("\t")[0].split()) == 5]) + "\n")
@@ -93,7 +93,12 @@ def test_the_last_checkpoints_are_averaged_at_the_end(tmp_path: Path) -> None:
 
 def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
-    options = ("training.schedule.rate=1e-12", "training.metric=bleu", "training.patience=2", "training.validate_every=1")
+    options = (
+        "training.schedule.learning_rate=1e-12",
+        "training.metric=bleu",
+        "training.patience=2",
+        "training.validate_every=1",
+    )
     assert heed("train", recipe, *options, "training.steps=50", "--run", run) == 0
     assert len(records(run, "valid")) == 3  # one to be the best, two that are no better
 
@@ -102,7 +107,7 @@ def test_a_warm_start_begins_with_the_other_runs_weights(tmp_path: Path) -> None
     recipe = write_recipe(tmp_path)
     assert heed("train", recipe, *QUICK, "training.steps=3", "--run", tmp_path / "first") == 0
     init = f"training.init={tmp_path / 'first'}"
-    still = ("training.steps=1", "training.schedule.rate=1e-30")
+    still = ("training.steps=1", "training.schedule.learning_rate=1e-30")
     assert heed("train", recipe, *still, init, "--run", tmp_path / "second") == 0
     first = load_tensors(retention.resolve(tmp_path / "first"), "model")
     second = model_of(tmp_path / "second", 1)
@@ -166,7 +171,7 @@ def test_a_compiler_that_fails_is_announced_once_and_done_without() -> None:
 
 
 def test_the_guard_halves_the_scale_before_it_counts_a_bad_update() -> None:
-    guard = Guard(most_bad=1, scale=4.0, scales=True)
+    guard = NonFiniteGuard(max_nonfinite_steps=1, scale=4.0, scales=True)
     assert [guard.judge(step, finite=False) for step in (1, 2)] == [False, False]
     assert guard.scale == 1.0 and guard.bad == []
     assert guard.judge(3, finite=False) is False and guard.bad == [3]
@@ -175,13 +180,13 @@ def test_the_guard_halves_the_scale_before_it_counts_a_bad_update() -> None:
 
 @pytest.mark.parametrize(("step", "rate"), [(1, 1.7469e-7), (100, 1.7469e-5), (4000, 6.9877e-4), (100_000, 1.3975e-4)])
 def test_the_papers_schedule_has_the_papers_values(step: int, rate: float) -> None:
-    config = ScheduleConfig(name="paper", rate=1.0, warmup=4000)
-    assert SCHEDULES["paper"](step, config, 100_000, 512) == pytest.approx(rate, rel=1e-4)
+    config = ScheduleConfig(name="noam", warmup=4000)
+    assert SCHEDULES["noam"](step, config, 100_000, 512) == pytest.approx(rate, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_schedule_rises_to_its_peak_and_never_above(name: str) -> None:
-    config = ScheduleConfig(name=name, rate=1.0, warmup=10)  # type: ignore[arg-type]
+    config = ScheduleConfig(name=name, learning_rate=1.0, warmup=10)  # type: ignore[arg-type]
     rates = [SCHEDULES[name](step, config, 100, 1) for step in range(1, 101)]
     assert rates[:10] == sorted(rates[:10]) and rates[0] > 0
     assert max(rates) == pytest.approx(rates[9])
@@ -189,12 +194,12 @@ def test_every_schedule_rises_to_its_peak_and_never_above(name: str) -> None:
 
 
 def test_the_best_are_ranked_by_the_metric_in_its_direction() -> None:
-    journey = Journey()
+    train_state = TrainState()
     for step, (value, placed) in enumerate([(3.0, True), (2.0, True), (4.0, False), (1.0, True)], start=1):
-        journey.step = step
-        assert journey.place(value, "lower", keep=2) is placed
-    assert journey.best == [(4, 1.0), (2, 2.0)]
-    assert journey.stale == 0
+        train_state.step = step
+        assert train_state.place(value, "lower", keep=2) is placed
+    assert train_state.best == [(4, 1.0), (2, 2.0)]
+    assert train_state.stale == 0
 
 
 class StopsLater:
@@ -227,7 +232,7 @@ def test_an_average_does_not_depend_on_when_somebody_stopped_the_run(tmp_path: P
 def test_the_best_average_keeps_a_copy_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     losses = iter([3.0, 2.0, 1.0, 2.5, 2.4])  # the third is the first average
-    monkeypatch.setattr(Translation, "validate", lambda self, model: loop.Validation({"loss": next(losses)}, {}, []))
+    monkeypatch.setattr(TranslationTask, "validate", lambda self, model: loop.Validation({"loss": next(losses)}, {}, []))
     options = ("training.average=last", "training.average_count=2", *QUICK)
     assert heed("train", recipe, *options, "--run", run) == 0
     assert retention.resolve(run).name == "average-6"

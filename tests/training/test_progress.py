@@ -18,8 +18,8 @@ from workshop import heed, write_recipe
 from heedful.errors import CheckpointError
 from heedful.nn.losses import Loss
 from heedful.training.metrics_log import read_metrics
-from heedful.training.pace import Stopwatch
 from heedful.training.progress import LenientStream, Progress, duration, lenient
+from heedful.training.time_limit import Stopwatch
 
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -75,7 +75,7 @@ def test_records_tell_the_time_and_time_goes_on_where_a_run_is_continued(tmp_pat
     seconds, times = [one["seconds"] for one in records], [one["time"] for one in records]
     assert seconds == sorted(seconds) and times == sorted(times) and seconds[0] > 0
     state = json.loads((run / "checkpoints" / "step-6" / "state.json").read_text())
-    assert state["journey"]["seconds"] == pytest.approx(seconds[-1], abs=0.5)
+    assert state["train_state"]["seconds"] == pytest.approx(seconds[-1], abs=0.5)
 
 
 class Failing(io.StringIO):

@@ -126,21 +126,21 @@ def test_two_trainers_cannot_share_a_run_folder(tmp_path: Path, capsys: pytest.C
 def test_a_diverging_run_stops_with_5_and_keeps_its_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from heedful.tasks.translation import Translation
+    from heedful.tasks.translation import TranslationTask
     from heedful.training.checkpoint import verify
 
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
-    assert heed("train", recipe, "training.most_bad=2", "training.steps=2", "--run", run) == 0
+    assert heed("train", recipe, "training.max_nonfinite_steps=2", "training.steps=2", "--run", run) == 0
     good = weights(run, 2)
-    whole = Translation.loss
+    whole = TranslationTask.loss
 
-    def broken(self: Translation, model: object, batch: object) -> object:
+    def broken(self: TranslationTask, model: object, batch: object) -> object:
         objective = whole(self, model, batch)  # type: ignore[arg-type]
-        return objective._replace(minimise=replace(objective.minimise, total=objective.minimise.total * torch.nan))
+        return objective._replace(minimize=replace(objective.minimize, total=objective.minimize.total * torch.nan))
 
-    monkeypatch.setattr(Translation, "loss", broken)
+    monkeypatch.setattr(TranslationTask, "loss", broken)
     capsys.readouterr()
-    assert heed("train", recipe, "training.most_bad=2", "training.steps=20", "--run", run) == 5
+    assert heed("train", recipe, "training.max_nonfinite_steps=2", "training.steps=20", "--run", run) == 5
     assert "3 of the last 100 updates up to step 5" in capsys.readouterr().err
     verify(run / "checkpoints" / "step-2")
     assert weights(run, 2) == good
@@ -149,21 +149,21 @@ def test_a_diverging_run_stops_with_5_and_keeps_its_last_good_checkpoint(
 def test_a_batch_that_does_not_fit_is_split_noted_and_gives_the_same_gradient(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from heedful.tasks.translation import Translation
+    from heedful.tasks.translation import TranslationTask
 
     recipe = write_recipe(tmp_path)
     plain = ("model.dropout=0.0", "training.steps=2", "training.save_every=1")
     assert heed("train", recipe, *plain, "--run", tmp_path / "whole") == 0
-    whole = Translation.loss
+    whole = TranslationTask.loss
     failed: list[object] = []
 
-    def short_of_memory(self: Translation, model: object, batch: object) -> object:
+    def short_of_memory(self: TranslationTask, model: object, batch: object) -> object:
         if not failed:
             failed.append(batch)
             raise torch.OutOfMemoryError("as if")
         return whole(self, model, batch)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Translation, "loss", short_of_memory)
+    monkeypatch.setattr(TranslationTask, "loss", short_of_memory)
     assert heed("train", recipe, *plain, "--run", tmp_path / "split") == 0
     assert (tmp_path / "split" / "splits.jsonl").read_text() == '{"step": 1, "parts": 2}\n'
     from safetensors.torch import load

@@ -12,7 +12,7 @@ import torch
 from workshop import heed, write_recipe
 
 from heedful.training import checkpoint
-from heedful.training.saved_state import load_journey
+from heedful.training.saved_state import load_train_state
 
 Damage = Callable[[dict[str, dict[str, torch.Tensor]], dict[str, Any]], object]
 
@@ -29,15 +29,15 @@ def first(tensors: dict[str, torch.Tensor], ending: str) -> str:
 
 
 DAMAGES: dict[str, tuple[Damage, str]] = {
-    "no journey": (lambda t, s: s.pop("journey"), "it has no journey"),
-    "an empty journey": (lambda t, s: s.update(journey={}), "journey.step is missing"),
-    "a journey that is a list": (lambda t, s: s.update(journey=[1]), "journey.step is missing"),
-    "a step that is a text": (lambda t, s: s["journey"].update(step="two"), "journey.step: "),
-    "another step": (lambda t, s: s["journey"].update(step=7), "journey.step is 7"),
-    "a negative cursor": (lambda t, s: s["journey"].update(cursor=-1), "journey.cursor is -1"),
+    "no train_state": (lambda t, s: s.pop("train_state"), "it has no train_state"),
+    "an empty train_state": (lambda t, s: s.update(train_state={}), "train_state.step is missing"),
+    "a train_state that is a list": (lambda t, s: s.update(train_state=[1]), "train_state.step is missing"),
+    "a step that is a text": (lambda t, s: s["train_state"].update(step="two"), "train_state.step: "),
+    "another step": (lambda t, s: s["train_state"].update(step=7), "train_state.step is 7"),
+    "a negative cursor": (lambda t, s: s["train_state"].update(cursor=-1), "train_state.cursor is -1"),
     "metrics that are a text": (lambda t, s: s.update(metrics="good"), "metrics: "),
-    "a guard with something else": (lambda t, s: s["journey"]["guard"].update(judge=1), "of its guard"),
-    "no optimizer": (lambda t, s: t.pop("optimiser"), "no tensors of 'optimiser'"),
+    "a guard with something else": (lambda t, s: s["train_state"]["guard"].update(judge=1), "of its guard"),
+    "no optimizer": (lambda t, s: t.pop("optimizer"), "no tensors of 'optimizer'"),
     "no model": (lambda t, s: t.pop("model"), "no tensors of 'model'"),
     "no average": (lambda t, s: t.pop("average"), "no tensors of 'average'"),
     "a weight less": (lambda t, s: t["model"].pop(first(t["model"], "weight")), "is missing"),
@@ -50,12 +50,12 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda t, s: t["model"].update({first(t["model"], "bias"): t["model"][first(t["model"], "bias")].double()}),
         "has type torch.float64",
     ),
-    "a moment less": (lambda t, s: t["optimiser"].pop(first(t["optimiser"], ":exp_avg")), "has no exp_avg"),
+    "a moment less": (lambda t, s: t["optimizer"].pop(first(t["optimizer"], ":exp_avg")), "has no exp_avg"),
     "a moment of another shape": (
-        lambda t, s: t["optimiser"].update({first(t["optimiser"], ":exp_avg"): torch.zeros(3)}),
+        lambda t, s: t["optimizer"].update({first(t["optimizer"], ":exp_avg"): torch.zeros(3)}),
         "the optimizer state of",
     ),
-    "an unknown moment": (lambda t, s: t["optimiser"].update(nobody=torch.zeros(3)), "'nobody' is unknown"),
+    "an unknown moment": (lambda t, s: t["optimizer"].update(nobody=torch.zeros(3)), "'nobody' is unknown"),
 }
 
 
@@ -74,8 +74,8 @@ def test_it_is_refused_with_a_sentence(name: str, workshop: Path, tmp_path: Path
 
 
 def test_a_good_state_comes_back(workshop: Path) -> None:
-    journey = load_journey(workshop / "run" / "checkpoints" / "step-2")
-    assert journey.step == 2 and journey.tokens > 0 and journey.best
+    train_state = load_train_state(workshop / "run" / "checkpoints" / "step-2")
+    assert train_state.step == 2 and train_state.tokens > 0 and train_state.best
 
 
 def test_without_any_moments_the_optimizer_starts_anew(workshop: Path, tmp_path: Path) -> None:
@@ -83,5 +83,5 @@ def test_without_any_moments_the_optimizer_starts_anew(workshop: Path, tmp_path:
     folder = run / "checkpoints" / "step-2"
     tensors, state = checkpoint.load(folder)
     shutil.rmtree(folder)
-    checkpoint.save(run / "checkpoints", 2, {**tensors, "optimiser": {}}, state)
+    checkpoint.save(run / "checkpoints", 2, {**tensors, "optimizer": {}}, state)
     assert heed("train", run, "training.steps=3") == 0

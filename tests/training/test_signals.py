@@ -15,7 +15,7 @@ from workshop import heed, write_recipe
 
 from heedful import build, running
 from heedful.errors import Interrupted
-from heedful.tasks.translation import Translation
+from heedful.tasks.translation import TranslationTask
 from heedful.training import retention
 from heedful.training.signals import REQUESTS, Stop, interruptible, stop_requests
 
@@ -25,15 +25,15 @@ def test_a_request_during_training_saves_and_ends_with_75(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
-    whole, seen = Translation.loss, []
+    whole, seen = TranslationTask.loss, []
 
-    def loss(self: Translation, model: object, batch: object) -> object:
+    def loss(self: TranslationTask, model: object, batch: object) -> object:
         seen.append(batch)
         if len(seen) == 3:
             os.kill(os.getpid(), number)
         return whole(self, model, batch)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Translation, "loss", loss)
+    monkeypatch.setattr(TranslationTask, "loss", loss)
     assert heed("train", recipe, "training.save_every=100", "training.validate_every=100", "--run", run) == 75
     assert "stopped: saved at step 3 of 6" in capsys.readouterr().err
     assert retention.resolve(run, "last").name == "step-3"
@@ -131,18 +131,18 @@ def test_the_folder_of_a_run_may_not_be_renamed_while_it_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
-    whole, seen = Translation.loss, []
+    whole, seen = TranslationTask.loss, []
 
-    def loss(self: Translation, model: object, batch: object) -> object:
+    def loss(self: TranslationTask, model: object, batch: object) -> object:
         seen.append(batch)
         if len(seen) == 4:
             run.rename(tmp_path / "moved")
         return whole(self, model, batch)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Translation, "loss", loss)
+    monkeypatch.setattr(TranslationTask, "loss", loss)
     assert heed("train", recipe, "training.report_every=100", "--run", run) == 4
     assert f"run folder {run} was renamed or deleted" in capsys.readouterr().err
     assert not run.exists()
-    monkeypatch.setattr(Translation, "loss", whole)
+    monkeypatch.setattr(TranslationTask, "loss", whole)
     (tmp_path / "moved").rename(run)
     assert running.train(recipe, ["training.report_every=100"], run=run).step == 6

@@ -53,7 +53,7 @@ def test_every_reach_up_to_the_window_is_equally_likely() -> None:
     torch.testing.assert_close(shares, torch.tensor([1.0, 2 / 3, 1 / 3]), atol=0.02, rtol=0)
 
 
-def test_rare_and_special_tokens_are_gone_and_their_neighbours_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rare_and_special_tokens_are_gone_and_their_neighbors_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     widest(monkeypatch)
     tokens = tokens_of([5, 0, 6, 9], [5, 6])
     vocabulary = choose_words(tokens.counts, 2, (0,))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from heedful.errors import ConfigError, DataError
-from heedful.vectors.table import Term, Vectors, neighbours, parse_queries, spell_query
+from heedful.vectors.table import Term, Vectors, neighbors, parse_queries, spell_query
 
 ROYAL = Vectors(
     ["king", "man", "woman", "queen", "apple", "▁pear"],
@@ -14,8 +14,8 @@ ROYAL = Vectors(
 )
 
 
-def test_neighbours_are_ordered_by_the_cosine_and_leave_the_word_out() -> None:
-    found = neighbours(ROYAL, [Term(1.0, "king")], 10)
+def test_neighbors_are_ordered_by_the_cosine_and_leave_the_word_out() -> None:
+    found = neighbors(ROYAL, [Term(1.0, "king")], 10)
     expected = {
         word: float(ROYAL.values[0] @ ROYAL.values[row]) / float(ROYAL.values[0].norm() * ROYAL.values[row].norm())
         for row, word in enumerate(ROYAL.words)
@@ -26,7 +26,7 @@ def test_neighbours_are_ordered_by_the_cosine_and_leave_the_word_out() -> None:
 
 
 def test_an_analogy_is_a_sum_of_unit_vectors() -> None:
-    best = neighbours(ROYAL, [Term(1.0, "king"), Term(-1.0, "man"), Term(1.0, "woman")], 1)[0]
+    best = neighbors(ROYAL, [Term(1.0, "king"), Term(-1.0, "man"), Term(1.0, "woman")], 1)[0]
     king, man, woman, queen = torch.nn.functional.normalize(ROYAL.values[:4], dim=1)
     wanted = king - man + woman
     assert best.word == "queen"
@@ -39,7 +39,7 @@ def test_a_piece_is_found_by_the_word_that_it_begins() -> None:
 
 def test_an_unknown_word_is_refused_with_the_nearest_spelling() -> None:
     with pytest.raises(DataError) as refusal:
-        neighbours(ROYAL, [Term(1.0, "quen")])
+        neighbors(ROYAL, [Term(1.0, "quen")])
     assert str(refusal.value) == (
         "unknown word 'quen'; expected one of the 6 words that have vectors\n\nhint: did you mean 'queen'?"
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 from heedful.errors import DataError
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 from heedful.vectors.progress import VectorsProgress
-from heedful.vectors.table import Term, Vectors, neighbours
+from heedful.vectors.table import Term, Vectors, neighbors
 from heedful.vectors.tokens import encode_text, token_names
 from heedful.vectors.training import Told, VectorsConfig, epochs_for, train_vectors
 
@@ -45,27 +45,27 @@ def words_tokenizer(lines: list[str]) -> Tokenizer:
 
 
 @pytest.fixture(scope="module")
-def learnt() -> Vectors:
+def learned() -> Vectors:
     lines = sentences(4000)
     tokenizer = words_tokenizer(lines)
     return train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL)
 
 
-def test_a_words_nearest_neighbour_is_one_that_it_could_be_exchanged_for(learnt: Vectors) -> None:
+def test_a_words_nearest_neighbor_is_one_that_it_could_be_exchanged_for(learned: Vectors) -> None:
     checked = 0
     for members in CLASSES.values():
         for word in members:
-            nearest = neighbours(learnt, [Term(1.0, word)], len(members) - 1)
+            nearest = neighbors(learned, [Term(1.0, word)], len(members) - 1)
             assert {near.word for near in nearest} == set(members) - {word}
             checked += 1
     assert checked == 21
 
 
-def test_words_of_one_class_are_nearer_than_others_in_nearly_every_comparison(learnt: Vectors) -> None:
+def test_words_of_one_class_are_nearer_than_others_in_nearly_every_comparison(learned: Vectors) -> None:
     """The area under the curve that tells pairs of a class from pairs of two, by cosine; 0.9 was asked for."""
     kinds = [(word, kind) for kind, members in CLASSES.items() for word in members]
-    rows = [learnt.row_of(word) for word, _ in kinds]
-    cosines = learnt.units[rows] @ learnt.units[rows].T
+    rows = [learned.row_of(word) for word, _ in kinds]
+    cosines = learned.units[rows] @ learned.units[rows].T
     pairs = [(i, j) for i in range(len(kinds)) for j in range(i)]
     same = np.array([float(cosines[i, j]) for i, j in pairs if kinds[i][1] == kinds[j][1]])
     other = np.array([float(cosines[i, j]) for i, j in pairs if kinds[i][1] != kinds[j][1]])
@@ -74,12 +74,12 @@ def test_words_of_one_class_are_nearer_than_others_in_nearly_every_comparison(le
 
 
 def test_words_that_share_contexts_only_in_pairs_find_their_twins() -> None:
-    """Twenty pairs; of each pair either word is drawn, always between the same two neighbours."""
+    """Twenty pairs; of each pair either word is drawn, always between the same two neighbors."""
     draw = random.Random(5)
     lines = [f"left{i} twin{i}{draw.choice('ab')} right{i}" for i in (draw.randrange(20) for _ in range(8000))]
     tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), lines)
     made = train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL)
-    right = [neighbours(made, [Term(1.0, f"twin{i}a")], 1)[0].word == f"twin{i}b" for i in range(20)]
+    right = [neighbors(made, [Term(1.0, f"twin{i}a")], 1)[0].word == f"twin{i}b" for i in range(20)]
     assert sum(right) == 20
 
 

@@ -10,21 +10,21 @@ import sys
 import typer
 
 from heedful.cli import (
-    aligning,
+    align,
     configs,
-    corpora,
+    data,
     demo,
     explain,
-    exporting,
-    inference,
+    export,
+    generate,
     inspect,
-    pruning,
-    training,
+    prune,
+    train,
+    translate,
     vectors,
-    writing,
 )
-from heedful.cli.ending import ignore_signals, prepare_process, print_text, run_command
 from heedful.cli.naming import name_plainly
+from heedful.cli.process import ignore_signals, prepare_process, print_text, run_command
 from heedful.errors import EXIT_CODES, ConfigError
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer brings its own click, whose names it does not all pass on
@@ -55,21 +55,21 @@ def options(
 
 
 app.command()(demo.demo)
-app.command()(training.train)
-app.command()(inference.translate)
-app.command()(inference.evaluate)
-app.command()(inference.score)
-app.command()(aligning.align)
-app.command()(writing.generate)
+app.command()(train.train)
+app.command()(translate.translate)
+app.command()(translate.evaluate)
+app.command()(translate.score)
+app.command()(align.align)
+app.command()(generate.generate)
 app.command()(explain.explain)
 app.command()(inspect.inspect)
-app.command()(training.average)
-app.command()(training.sweep)
-app.command()(pruning.prune)
-app.command()(exporting.export)
+app.command()(train.average)
+app.command()(train.sweep)
+app.command()(prune.prune)
+app.command()(export.export)
 app.command()(vectors.vectors)
-app.command()(vectors.neighbours)
-app.add_typer(corpora.app, name="data")
+app.command()(vectors.neighbors)
+app.add_typer(data.app, name="data")
 app.command()(configs.recipes)
 app.add_typer(configs.app, name="config")
 app.command()(configs.doctor)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.output import COMMAND_LINE, WIDTH, Json, bytes_in_words, label, print_message, print_text, put, table
+from heedful.cli.output import COMMAND_LINE, WIDTH, Json, bytes_in_words, label, print_json, print_message, print_text, table
 
 if typing.TYPE_CHECKING:
     from heedful.settings import Settings
@@ -21,11 +21,11 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="model.dim=256 …")
 
 def recipes(json: Json = False) -> None:
     """The recipes that come with the toolkit, and what they reached."""
-    from heedful.recipe_book import all_recipes, header
+    from heedful.recipes import all_recipes, header
 
     found = [{"name": name, **header(path)} for name, path in all_recipes().items()]
     if json:
-        put({"recipes": found})
+        print_json({"recipes": found})
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH
     print_text("\n".join(entry(one | {"result": one["result"] or "not measured yet"}, width) for one in found))
@@ -51,7 +51,7 @@ def show(
 
     settings = read_search(overrides) if recipe == "search" else read(recipe, overrides)
     if json:
-        put({"config": settings.config.model_dump(mode="json"), "origins": settings.origins})
+        print_json({"config": settings.config.model_dump(mode="json"), "origins": settings.origins})
     else:
         print_text("\n".join(lines_of(settings, every=recipe == "search")))
 
@@ -69,7 +69,7 @@ def diff(
     found = difference(one, other)
     if json:
         rows = [{"key": key, "first": known(a), "second": known(b)} for key, a, b in found]
-        put({"differences": rows})
+        print_json({"differences": rows})
     elif found:
         print_text(table([("key", first, second), *((key, spell(a), spell(b)) for key, a, b in found)]))
 
@@ -99,7 +99,7 @@ def schema(json: Json = False) -> None:
 
 def read(name: str, overrides: list[str] | None) -> Settings[Any]:
     from heedful.config import read_run
-    from heedful.recipe_book import find_recipe
+    from heedful.recipes import find_recipe
 
     warn_of_two_meanings(name)
     return read_run(find_recipe(name), overrides or [], origin=COMMAND_LINE)
@@ -115,9 +115,9 @@ def read_search(overrides: list[str] | None) -> Settings[Any]:
 
 def warn_of_two_meanings(name: str) -> None:
     """Say which is taken where a recipe and a file or folder have the same name."""
-    from heedful.recipe_book import hides
+    from heedful.recipes import shadows_recipe
 
-    if hides(name):
+    if shadows_recipe(name):
         print_message(f"{name!r} is taken as the recipe of that name; write ./{name} for the one in the working directory")
 
 
@@ -127,7 +127,7 @@ def doctor(json: Json = False) -> None:
 
     found = examine()
     if json:
-        put(found)
+        print_json(found)
         return
     said = {key: bytes_in_words(value) if key.endswith("_bytes") else str(value) for key, value in found.items()}
     print_text(table([("what", "found"), *((label(key), value) for key, value in said.items())]))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.output import Device, Json, print_message, print_text, put
+from heedful.cli.output import Device, Json, print_json, print_message, print_text
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from heedful.build import Translator
     from heedful.data.gold import Words
-    from heedful.tasks.evaluating import Examples
+    from heedful.tasks.evaluate_translations import Examples
 
 DRAWN = 2  # sentences whose attention is drawn
 DRAWN_WORDS = range(4, 8)  # their length
@@ -35,14 +35,14 @@ def demo(
     from heedful.config import read_run
     from heedful.data.grammar import EXAMPLES
     from heedful.data.splits import splits_of
-    from heedful.recipe_book import find_recipe
+    from heedful.recipes import find_recipe
     from heedful.running import train_config
-    from heedful.training.saved_state import load_journey
+    from heedful.training.saved_state import load_train_state
 
     config = read_run(find_recipe("demo")).config
     train_config(config, run, device=device)
     translator = load(run, device=device)
-    seconds = load_journey(run / "checkpoints" / f"step-{config.training.steps}").seconds
+    seconds = load_train_state(run / "checkpoints" / f"step-{config.training.steps}").seconds
     test = examples_of(splits_of(config.data).test, config.data.max_ratio)
     result = translator.evaluate(test, ("exact_match", "bleu"))
     exact, bleu = result.figures["exact_match"], result.figures["bleu"]
@@ -50,7 +50,7 @@ def demo(
     if json:
         words = [{"source": one.source, "translation": text} for one, text in zip(EXAMPLES, told(translator), strict=True)]
         found = {"exact_match": exact, "bleu": bleu, "train_seconds": round(seconds, 1), "alignment_error_rate": error}
-        put(found | {"examples": words, "run": str(run)})
+        print_json(found | {"examples": words, "run": str(run)})
         return
     print_message("")
     print_text(f"{len(test.sources)} unseen sentences: exact match {exact:.1f}%, BLEU {bleu:.1f}; trained in {seconds:.0f} s")
@@ -90,9 +90,9 @@ def told(translator: Translator) -> list[str]:
 def aligned(translator: Translator) -> tuple[float, list[str]]:
     """The error rate of word alignments as `heed align` makes them: heads and thresholds are chosen on the validation
     sentences, the rate is of the test sentences. Besides, pictures of some test sentences whose links are all right."""
-    from heedful.cli.aligning import links_by, sentences_of
+    from heedful.cli.align import links_by, sentences_of
     from heedful.evaluation.word_alignment import alignment_error_rate
-    from heedful.studies.aligning import Models, maps_of
+    from heedful.studies.alignment import Models, maps_of
 
     _, gold, valid = sentences_of(translator, None, None, None)
     assert gold is not None, "the links of the built-in corpus are known"
@@ -116,7 +116,7 @@ def aligned(translator: Translator) -> tuple[float, list[str]]:
 
 def portrait(pair: Words, weights: Tensor) -> str:
     """A sentence, its translation, and the attention between their words (target words, source words), as a picture."""
-    from heedful.inspection.pictures import draw
+    from heedful.inspection.text_heatmap import draw
 
     picture = draw(weights, pair.source.split(), pair.target.split())
     return f"{pair.source}  ->  {pair.target}\n\n{picture}"

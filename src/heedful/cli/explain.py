@@ -15,9 +15,9 @@ from heedful.cli.output import (
     Device,
     Json,
     Search,
+    print_json,
     print_message,
     print_text,
-    put,
     table,
     warn_of_unknown,
 )
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from heedful.errors import ConfigError
     from heedful.inspection.explaining.stages import Explanation
     from heedful.search import SearchConfig
-    from heedful.studies.explaining import Choice
+    from heedful.studies.explain import HeadChoice
 
 What = Annotated[str | None, typer.Argument(help="A topic, or a run folder; without it the topics are listed.")]
 Sentences = Annotated[list[str] | None, typer.Argument(help="For a run: the sentence to explain it by.")]
@@ -52,11 +52,11 @@ def explain(
 ) -> None:
     """Walk through attention, loss, search, …, with worked examples or with a trained model's own numbers."""
     from heedful.errors import ConfigError
-    from heedful.studies.explaining import TOPICS, Choice
+    from heedful.studies.explain import TOPICS, HeadChoice
 
     if what is None:
         listed = {name: about for name, (about, _) in TOPICS.items()}
-        put({"topics": listed}) if json else print_text(table([("topic", "about"), *listed.items()]))
+        print_json({"topics": listed}) if json else print_text(table([("topic", "about"), *listed.items()]))
         return
     ways = [name for name, wanted in (("step", step), ("tree", tree), ("batch", batch)) if wanted]
     if len(ways) > 1:
@@ -76,7 +76,7 @@ def explain(
         raise ConfigError("an empty sentence was given; expected one that has words")
     if not all(one.strip() for one in target or []):
         raise ConfigError("an empty target was given; expected one that has words, or no --target for the model's own")
-    way, choice = ways[0] if ways else "head", Choice(kind, layer, head, token)
+    way, choice = ways[0] if ways else "head", HeadChoice(kind, layer, head, token)
     refuse_idle(way, choice, target or [])
     if way != "batch" and len(sentences) > 1:
         raise ConfigError(f"{len(sentences)} sentences were given; expected one, in quotes", hint="only --batch takes several")
@@ -91,7 +91,7 @@ def explain(
     show(explanation, html, json)
 
 
-def refuse_idle(way: str, choice: Choice, targets: list[str]) -> None:
+def refuse_idle(way: str, choice: HeadChoice, targets: list[str]) -> None:
     """What is said of a head says nothing of a step, a search or a batch."""
     from heedful.errors import ConfigError
 
@@ -104,16 +104,16 @@ def refuse_idle(way: str, choice: Choice, targets: list[str]) -> None:
 
 
 def explained(
-    worker: Any, way: str, sentences: list[str], targets: list[str] | None, choice: Choice, config: SearchConfig
+    worker: Any, way: str, sentences: list[str], targets: list[str] | None, choice: HeadChoice, config: SearchConfig
 ) -> Explanation:
     """What a trained model does with a sentence."""
     from heedful.errors import ConfigError
-    from heedful.studies import explaining
-    from heedful.studies.explaining_step import explain_step, smoothing_of
+    from heedful.studies import explain
+    from heedful.studies.explain_step import explain_step, smoothing_of
 
     system, task, target = worker.system, worker.run.task, targets[0] if targets else None
     if task.name == "language" and way == "head" and targets is None:
-        return explaining.explain_head_alone(system, sentences[0], choice)
+        return explain.explain_head_alone(system, sentences[0], choice)
     if task.name != "translation":
         raise ConfigError(
             f"this is a run of task {task.name!r}; expected one of 'translation'",
@@ -122,10 +122,10 @@ def explained(
     if way == "step":
         return explain_step(system, sentences[0], smoothing_of(task), config, target)
     if way == "tree":
-        return explaining.explain_search(system, sentences[0], config)
+        return explain.explain_search(system, sentences[0], config)
     if way == "batch":
-        return explaining.explain_batch(system, sentences, config, targets)
-    return explaining.explain_head(system, sentences[0], choice, config, target)
+        return explain.explain_batch(system, sentences, config, targets)
+    return explain.explain_head(system, sentences[0], choice, config, target)
 
 
 def show(explanation: Explanation, html: Path | None, json: bool) -> None:
@@ -137,7 +137,7 @@ def show(explanation: Explanation, html: Path | None, json: bool) -> None:
             file.write(render(explanation))
         print_message(f"written to {html}")
     if json:
-        put(stages.as_json(explanation))
+        print_json(stages.as_json(explanation))
     elif html is None:
         print_text(text.render(explanation))
 

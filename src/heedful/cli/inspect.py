@@ -18,15 +18,15 @@ from heedful.cli.output import (
     Device,
     Json,
     Search,
+    print_json,
     print_message,
     print_text,
-    put,
     warn_of_unknown,
 )
 
 if TYPE_CHECKING:
     from heedful.inspection.report import Section
-    from heedful.worker import Worker
+    from heedful.predictor import Predictor
 
 NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {  # option -> all of these, of each one or another
     **dict.fromkeys(("target", "search", "kind", "save", "lens", "alternatives"), (("sentence",),)),
@@ -56,14 +56,14 @@ class Part(NamedTuple):
 
 
 DRAWN = ("kind", "lens", "saliency", "patch_from")  # of a sentence, beside its alignment
-WHATIF = ("alternatives", "saliency", "patch_from", "without")
+INTERVENTIONS = ("alternatives", "saliency", "patch_from", "without")
 PARTS: dict[str, Part] = {
     "heads": Part("heads", "What each head does", ("data", "conllu", "sentences", "json"), ("heads",)),
     "positions": Part("positions", "Positions", ("sentences",), ("positions",)),
     "experts": Part("experts", "Experts", ("sentences",), ("experts",)),
     "cost": Part("cost", "Cost", ("rows", "tokens"), ("cost",)),
     "lens": Part("lens", "What each layer would say", ("sentence", "target", "search"), ("lens",)),
-    "whatif": Part("whatif", "What if", ("sentence", "asked", "target", "search"), WHATIF),
+    "interventions": Part("interventions", "Interventions", ("sentence", "asked", "target", "search"), INTERVENTIONS),
     "sentence": Part("sentence", "", ("seen", "where"), ("kind",)),  # also where a sentence is all that was given
     "model": Part("summary", "", (), ()),  # where nothing was
 }
@@ -122,7 +122,7 @@ def inspect(
     found = {name: one for name, (one, _) in answers.items()}
     paths = written(worker, known, answers)
     if json:
-        put(found | {"checkpoint": str(worker.checkpoint)})
+        print_json(found | {"checkpoint": str(worker.checkpoint)})
     else:
         print_text("\n\n".join(text for _, text in answers.values()))
     for path in paths:
@@ -130,7 +130,7 @@ def inspect(
     warn_of_strangers(worker, given)
 
 
-def warn_of_strangers(worker: Worker, given: dict[str, Any]) -> None:
+def warn_of_strangers(worker: Predictor, given: dict[str, Any]) -> None:
     """As `heed translate` does, of words that the model does not know."""
     system, speaks = worker.system, worker.run.task.name == "language"
     source = system.target_tokenizer if speaks else system.source_tokenizer
@@ -155,7 +155,7 @@ def refuse_idle(given: dict[str, Any]) -> None:
             option = "" if name == "sentence" else f"{flag(name)}: "
             raise ConfigError(f"{option}an empty sentence was given; expected one that has words")
     corpus = [flag(name) for name in ("heads", "positions", "experts", "cost") if name in given]
-    about_it = ("html", "save", "picture", "kind", "lens", *WHATIF)
+    about_it = ("html", "save", "picture", "kind", "lens", *INTERVENTIONS)
     if "sentence" in given and corpus and not any(name in given for name in about_it):
         raise ConfigError(f"a sentence has no effect on {corpus[0]}", hint="with --html both come into one page")
     rolled = given.get("by") == "rollout"
@@ -172,7 +172,7 @@ def refuse_idle(given: dict[str, Any]) -> None:
     drawable = [flag(name) for name in DRAWN if name in given]
     if "picture" in given and len(drawable) > 1:
         raise ConfigError(f"--picture draws one thing; {' and '.join(drawable)} were given")
-    undrawn = [flag(name) for name in WHATIF if name in given and name not in DRAWN]
+    undrawn = [flag(name) for name in INTERVENTIONS if name in given and name not in DRAWN]
     if "picture" in given and undrawn and not drawable:
         raise ConfigError(f"{undrawn[0]} has no picture; leave --picture out, or draw one of: {', '.join(map(flag, DRAWN))}")
 
@@ -187,12 +187,12 @@ def asked(given: dict[str, Any]) -> list[str]:
     return named or ["sentence" if "sentence" in given else "model"]
 
 
-def looked(worker: Worker, given: dict[str, Any]) -> dict[str, Any]:
+def looked(worker: Predictor, given: dict[str, Any]) -> dict[str, Any]:
     """What several parts need of a sentence: what of it is meant, what if, and the inspection where maps are asked for."""
+    from heedful.cli.inspecting.interventions import Asked
     from heedful.cli.inspecting.sentence import Where
-    from heedful.cli.inspecting.whatif import Asked
     from heedful.errors import ConfigError
-    from heedful.studies.reporting import inspect
+    from heedful.studies.report import inspect
 
     task = worker.run.task.name
     if task not in ("translation", "language"):
@@ -208,30 +208,30 @@ def looked(worker: Worker, given: dict[str, Any]) -> dict[str, Any]:
     return known | {"seen": inspect(worker.system, given["sentence"], config, given.get("target"), facts_of(worker))}
 
 
-def sections_alone(worker: Worker, given: dict[str, Any]) -> bool:
+def sections_alone(worker: Predictor, given: dict[str, Any]) -> bool:
     """Whether only a page is asked for, and there are no maps to be drawn on it."""
     from torch import nn
 
-    from heedful.inspection.maps import attentions
+    from heedful.inspection.attention_maps import attentions
 
     model = worker.model
     assert isinstance(model, nn.Module), "models are modules"
     return not attentions(model) and not any(option in given for option in ("save", "picture"))
 
 
-def facts_of(worker: Worker) -> list[str]:
+def facts_of(worker: Predictor) -> list[str]:
     return [worker.run.model.family, worker.checkpoint.parent.parent.name]
 
 
-def answer(worker: Worker, part: Part, known: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def answer(worker: Predictor, part: Part, known: dict[str, Any]) -> tuple[dict[str, Any], str]:
     module = import_module(f"heedful.cli.inspecting.{part.module}")
     found = module.found(worker, **{name: known[name] for name in part.takes if name in known})
     return found, module.as_text(found)
 
 
-def written(worker: Worker, known: dict[str, Any], answers: dict[str, tuple[dict[str, Any], str]]) -> list[Path]:
+def written(worker: Predictor, known: dict[str, Any], answers: dict[str, tuple[dict[str, Any], str]]) -> list[Path]:
     """The files that were asked for."""
-    from heedful.studies.reporting import Page
+    from heedful.studies.report import Page
 
     if "html" in known:
         sections = tuple(section(PARTS[name], one) for name, (one, _) in answers.items() if PARTS[name].title)
@@ -253,7 +253,7 @@ def section(part: Part, found: dict[str, Any]) -> Section:
 
 def drawn(known: dict[str, Any], found: dict[str, Any]) -> None:
     if "seen" in known:
-        from heedful.cli.inspecting.picturing import draw
+        from heedful.cli.inspecting.figures import draw
 
         draw(known["seen"], known["where"], known["picture"], lines="lines" in known, found=found)
         return

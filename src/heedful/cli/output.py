@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.cli.ending import print_message, print_text
+from heedful.cli.process import print_message, print_text
 
-__all__ = ["print_message", "print_text", "put", "table"]
+__all__ = ["print_json", "print_message", "print_text", "table"]
 
 Json = Annotated[bool, typer.Option("--json", help="One machine-readable result on stdout.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps. Default: cuda, else mps, else cpu.")]
@@ -43,7 +43,7 @@ WIDTH, NARROWEST = 80, 16  # columns of what people read; no column of a table i
 COMMAND_LINE = "command line"  # the origin of overrides and search options, for messages
 
 
-def put(result: dict[str, Any]) -> None:
+def print_json(result: dict[str, Any]) -> None:
     """A result as one line of JSON; a number that is not finite becomes null, since JSON has no such numbers."""
     print_text(json.dumps(finite_or_null(result), ensure_ascii=False, allow_nan=False))
 

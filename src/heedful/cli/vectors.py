@@ -1,4 +1,4 @@
-"""heed vectors, neighbours."""
+"""heed vectors, neighbors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from heedful.bounds import MAX_COUNT, MAX_INTEGER, MAX_NUMBER, MAX_SIZE, MAX_SMALL, MAX_VOCAB
-from heedful.cli.output import Checkpoint, Json, finite, print_message, print_text, put, table
+from heedful.cli.output import Checkpoint, Json, finite, print_json, print_message, print_text, table
 
 if TYPE_CHECKING:
     from heedful.text.tokenizer import Tokenizer
@@ -25,7 +25,7 @@ def vectors(
         Path, typer.Option(help="The file to write: .txt or .vec for text, .safetensors for exact numbers.")
     ] = HERE,
     dim: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="Numbers to a vector.")] = 100,
-    window: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="How far a word's neighbours may be.")] = 5,
+    window: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="How far a word's neighbors may be.")] = 5,
     negatives: Annotated[int, typer.Option(min=1, max=MAX_SMALL, help="Noise words to a pair.")] = 5,
     epochs: Annotated[
         int | None,
@@ -83,11 +83,11 @@ def vectors(
     if json:
         figures = {"output": str(output), "words": len(made.words), "dim": made.dim, "tokens": tokens.total}
         speed = tokens.total * times / seconds
-        put(figures | {"loss": progress.loss, "seconds": round(seconds, 3), "words_per_second": round(speed)})
+        print_json(figures | {"loss": progress.loss, "seconds": round(seconds, 3), "words_per_second": round(speed)})
 
 
 def lines_of(texts: list[Path]) -> Iterator[str]:
-    from heedful.data.texts import read_texts
+    from heedful.data.input_lines import read_texts
 
     return (line for path in texts for line in read_texts(path))
 
@@ -117,17 +117,17 @@ def tokenizer_of(run: Path, side: Literal["source", "target"], lowercase: bool) 
     return read_folder(run)[1][side == "target"]
 
 
-def neighbours(
+def neighbors(
     words: Annotated[list[str], typer.Argument(help="Words, or sums of them: king - man + woman.")],
     vectors: Annotated[Path, typer.Option(help="A file of vectors, or a run whose embedding is looked at.")] = HERE,
-    count: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="How many neighbours.")] = 10,
+    count: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="How many neighbors.")] = 10,
     side: Side = "source",
     checkpoint: Checkpoint = None,
     json: Json = False,
 ) -> None:
     """Which words have the nearest vectors, by cosine."""
     from heedful.errors import DataError
-    from heedful.vectors.table import neighbours as nearest_words
+    from heedful.vectors.table import neighbors as nearest_words
     from heedful.vectors.table import parse_queries, spell_query
 
     queries = parse_queries(words)
@@ -143,7 +143,7 @@ def neighbours(
     for missing in unknown:
         print_message(str(missing))
     if json:
-        put({"queries": [{"query": query, "neighbours": [near._asdict() for near in nears]} for query, nears in found]})
+        print_json({"queries": [{"query": query, "neighbors": [near._asdict() for near in nears]} for query, nears in found]})
     else:
         tables = [table([(query, "cosine"), *((n.word, f"{n.cosine:.3f}") for n in nears)]) for query, nears in found]
         print_text("\n\n".join(tables))
@@ -162,7 +162,7 @@ def vectors_of(path: Path, side: Literal["source", "target"], checkpoint: str | 
             raise ConfigError(f"--side and --checkpoint have no effect on a file of vectors; {path} is no run folder")
         return load_vectors(path)
     from heedful.build import load
-    from heedful.vectors.placing import embedding_of
+    from heedful.vectors.initialization import embedding_of
     from heedful.vectors.table import Vectors
     from heedful.vectors.tokens import token_names
 

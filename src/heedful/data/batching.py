@@ -6,7 +6,7 @@ The end token counts, and padding counts like text. A plan is a pure function of
 not matter who asks for it, when, or how many workers there are. Every index is in exactly one batch.
 
 Pairs are sorted by their longer side m and, among those of one m, by source - target, so that both sides of a batch
-are near its longest; every other m goes backwards, so that neighbours stay alike where one m ends and the next begins.
+are near its longest; every other m goes backwards, so that neighbors stay alike where one m ends and the next begins.
 A little noise on the second key mixes the company that a pair keeps from epoch to epoch, at the cost of some padding.
 Then the row is cut into batches, and the batches are shuffled.
 """
@@ -35,12 +35,12 @@ def plan_epoch(
     seed: int,
     epoch: int,
     indices: Index | None = None,
-    rung: int = 1,
+    pad_to_multiple_of: int = 1,
 ) -> list[Index]:
     """The batches of an epoch, each an array of indices.
 
     `indices` are the pairs that take part, as `mixture` gives them (a pair may be in it twice); all when not given.
-    With a `rung`, lengths count as if padded to a multiple of it.
+    With a `pad_to_multiple_of`, lengths count as if padded to a multiple of it.
     A pair that alone is longer than the budget gets a batch of its own; `over_budget` counts them.
     """
     source, target = (lengths if indices is None else lengths[indices] for lengths in (source_lengths, target_lengths))
@@ -56,7 +56,7 @@ def plan_epoch(
         slant = difference[alike] + noise[alike] * JITTER
         alike[:] = alike[np.argsort(slant if longer[begin] % 2 == 0 else -slant, kind="stable")]
     del noise, difference
-    starts = cut(-(-longer // rung) * rung, budget)
+    starts = cut(-(-longer // pad_to_multiple_of) * pad_to_multiple_of, budget)
     batches = np.split(order if indices is None else indices[order], starts[1:]) if starts else []
     return [batches[at] for at in generator.permutation(len(batches))]
 

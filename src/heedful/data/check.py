@@ -22,7 +22,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.pairs import MAX_RATIO, Pair, judged
+from heedful.data.pairs import MAX_RATIO, Pair, checked_pairs
 from heedful.data.report import CheckReport, CorpusCheck, Example, Finding
 from heedful.data.sources import CorpusConfig, files_of, place_of, title_of
 from heedful.data.splits import DataConfig, Splits, splits_of
@@ -73,10 +73,12 @@ def check_corpora(splits: Splits, rules: Rules | None = None) -> CheckReport:
     held_out = [reading for reading in readings if reading.split != "train"]
     repeats = find_repeats(train)
     leaks = find_leaks(train, held_out)
-    checks = [conclude(reading, repeat, leak, rules) for reading, repeat, leak in zip(train, repeats, leaks, strict=True)]
+    checks = [
+        summarize_check(reading, repeat, leak, rules) for reading, repeat, leak in zip(train, repeats, leaks, strict=True)
+    ]
     for reading in held_out:
         (repeat,) = find_repeats([reading])
-        checks.append(conclude(reading, repeat, Marks(np.zeros(0, np.int64), ()), Rules()))
+        checks.append(summarize_check(reading, repeat, Marks(np.zeros(0, np.int64), ()), Rules()))
     return CheckReport(tuple(checks))
 
 
@@ -87,7 +89,7 @@ def read(split: str, corpus: CorpusConfig, rules: Rules) -> Reading:
     samples: dict[str, bytes] = {}  # of each side, what is not UTF-8
     lines, pair_hashes, source_hashes = array("q"), array("Q"), array("Q")
     total = copied = 0
-    for verdict in judged(corpus, max_ratio=rules.max_ratio, strict=rules.strict):
+    for verdict in checked_pairs(corpus, max_ratio=rules.max_ratio, strict=rules.strict):
         total += 1
         if isinstance(verdict, Pair):
             copied += verdict.source == verdict.target
@@ -160,7 +162,7 @@ def find_repeats(readings: Sequence[Reading]) -> list[Marks]:
     for reading in readings:
         positions = np.flatnonzero(again[start : start + len(reading.lines)])
         first = [int(np.flatnonzero(hashes == reading.pairs[at])[0]) for at in positions[:EXAMPLES]]
-        marks.append(mark(reading, positions, "the same pair as", [place(readings, at) for at in first]))
+        marks.append(add_marks(reading, positions, "the same pair as", [place(readings, at) for at in first]))
         start += len(reading.lines)
     return marks
 
@@ -172,11 +174,11 @@ def find_leaks(train: Sequence[Reading], held_out: Sequence[Reading]) -> list[Ma
     for reading in train:
         positions = np.flatnonzero(np.isin(reading.sources, hashes))
         first = [int(np.flatnonzero(hashes == reading.sources[at])[0]) for at in positions[:EXAMPLES]]
-        marks.append(mark(reading, positions, "the source is also in", [place(held_out, at) for at in first]))
+        marks.append(add_marks(reading, positions, "the source is also in", [place(held_out, at) for at in first]))
     return marks
 
 
-def mark(reading: Reading, positions: Lines, words: str, others: list[str]) -> Marks:
+def add_marks(reading: Reading, positions: Lines, words: str, others: list[str]) -> Marks:
     examples = tuple(
         Example(place_of(reading.corpus, int(reading.lines[at])), f"{words} {other}")
         for at, other in zip(positions, others, strict=False)
@@ -193,7 +195,7 @@ def place(readings: Sequence[Reading], position: int) -> str:
     raise AssertionError("a position beyond the last reading")
 
 
-def conclude(reading: Reading, repeats: Marks, leaks: Marks, rules: Rules) -> CorpusCheck:
+def summarize_check(reading: Reading, repeats: Marks, leaks: Marks, rules: Rules) -> CorpusCheck:
     findings: list[Finding] = list(reading.skipped)
     dropped: list[Lines] = [np.zeros(0, np.int64)]
     for kind, marks, drop in (("duplicate", repeats, rules.drop_duplicates), ("leak", leaks, rules.drop_leaks)):

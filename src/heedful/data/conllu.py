@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from heedful.data.input_lines import read_texts
 from heedful.data.sources import find_path
-from heedful.data.texts import read_texts
 from heedful.errors import DataError
 
 COLUMNS = 10

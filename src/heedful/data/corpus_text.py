@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from heedful.data.encode import cache_folder, content_hash, made
+from heedful.data.encode import cache_folder, content_hash, find_or_build
 from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
 from heedful.data.store import MANIFEST, write_manifest
 from heedful.errors import DataError
@@ -195,7 +195,7 @@ def open_text(parts: Sequence[Passage], tokenizer: Tokenizer, cache: Path | None
     key = sha256(json.dumps([1, about, tokenizer.fingerprint]).encode()).hexdigest()[:32]
     folder = (cache or cache_folder()) / "text" / key
     lines = chain.from_iterable(map(lines_of, parts))
-    return made(folder, find_text, lambda partial: write_tokens(partial, lines, tokenizer))
+    return find_or_build(folder, find_text, lambda partial: write_tokens(partial, lines, tokenizer))
 
 
 def find_text(folder: Path) -> TextStore | None:

@@ -78,7 +78,7 @@ def open_store(
     key = key_of(corpus, encoders, options, dropped)
     store = find_store(root / key)
     if store is None:
-        kept = without(dropped, pairs(corpus, max_ratio=options.max_ratio))
+        kept = without_dropped(dropped, pairs(corpus, max_ratio=options.max_ratio))
         store = make_store(root / key, kept, encoders, options)
     if len(store) == 0:
         raise DataError(
@@ -89,7 +89,7 @@ def open_store(
     return store
 
 
-def without(dropped: NDArray[np.int64], kept: Iterable[Pair]) -> Iterator[Pair]:
+def without_dropped(dropped: NDArray[np.int64], kept: Iterable[Pair]) -> Iterator[Pair]:
     """The pairs whose line is not among the dropped; one byte a line, where a set would take sixty for each number."""
     marks = np.zeros(int(dropped.max(initial=-1)) + 1, bool)
     marks[dropped] = True
@@ -141,10 +141,10 @@ def find_store(folder: Path) -> PairStore | None:
 
 
 def make_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions) -> PairStore:
-    return made(folder, find_store, lambda partial: write_store(partial, kept, encoders, options))
+    return find_or_build(folder, find_store, lambda partial: write_store(partial, kept, encoders, options))
 
 
-def made(folder: Path, find: Callable[[Path], Found | None], write: Callable[[Path], None]) -> Found:
+def find_or_build(folder: Path, find: Callable[[Path], Found | None], write: Callable[[Path], None]) -> Found:
     """What is stored in a folder of the cache: found, or written."""
     try:
         return find_or_make(folder, find, write)

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, cast
 
-from heedful.data.catalogue import CATALOGUE, Corpus, Download
+from heedful.data.catalog import CATALOG, Corpus, Download
 from heedful.errors import DataError, lookup
 from heedful.storage.reading import content_sha256, read_bytes, sha256_of
 from heedful.storage.writing import not_written, output_bytes, replace_text
@@ -49,13 +49,13 @@ def list_corpora() -> list[dict[str, object]]:
             "downloads": bool(corpus.downloads),
             "here": str(folder) if (folder := locate(name)) else None,
         }
-        for name, corpus in CATALOGUE.items()
+        for name, corpus in CATALOG.items()
     ]
 
 
 def locate(name: str, root: Path | None = None) -> Path | None:
     """The folder with the corpus's files: root/name or root itself; root is $HEED_DATA when not given."""
-    corpus = lookup(name, CATALOGUE, "corpus")
+    corpus = lookup(name, CATALOG, "corpus")
     if root is None:
         if not os.environ.get("HEED_DATA"):
             return None
@@ -66,7 +66,7 @@ def locate(name: str, root: Path | None = None) -> Path | None:
 
 def get(name: str, destination: Path, source_folder: Path | None = None) -> Fetched:
     """Puts the corpus into destination/name, from `source_folder` or, without one, from $HEED_DATA or its origin."""
-    corpus = lookup(name, CATALOGUE, "corpus")
+    corpus = lookup(name, CATALOG, "corpus")
     found = locate(name, source_folder)
     if source_folder is not None and found is None:
         raise DataError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from heedful.data.texts import read_texts
+from heedful.data.input_lines import read_texts
 from heedful.errors import DataError
 from heedful.evaluation.word_alignment import Alignment, parse_alignment
 

@@ -20,11 +20,11 @@ from typing import Any, Literal, NamedTuple, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.encode import Ragged, cache_folder, content_hash, grammar_fingerprint, made
+from heedful.data.encode import Ragged, cache_folder, content_hash, find_or_build, grammar_fingerprint
 from heedful.data.gold import refuse_beyond
+from heedful.data.input_lines import read_texts
 from heedful.data.sources import CorpusConfig, find_path
 from heedful.data.store import FORMAT, Damaged, PairStore, checked_manifest, write_manifest
-from heedful.data.texts import read_texts
 from heedful.errors import DataError
 from heedful.evaluation.word_alignment import Alignment, Link, parse_alignment
 from heedful.storage.mapping import map_array
@@ -79,7 +79,7 @@ def open_links(aligned: Aligned, encoders: tuple[Spells, Spells], cache: Path | 
     content = grammar_fingerprint() if path is None else content_hash(path)
     key = sha256(f"{FORMAT} {aligned.store.folder.name} {content}".encode()).hexdigest()[:32]
     folder = (cache or cache_folder()) / "links" / key
-    return made(folder, find_links, lambda partial: write_links(partial, aligned, encoders))
+    return find_or_build(folder, find_links, lambda partial: write_links(partial, aligned, encoders))
 
 
 def find_links(folder: Path) -> Links | None:

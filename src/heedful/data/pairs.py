@@ -38,7 +38,7 @@ class Problem(NamedTuple):
     sample: bytes = b""  # the beginning of a line that is not UTF-8
 
 
-def judge(raw: RawPair, max_ratio: float = MAX_RATIO) -> Pair | Problem:
+def check_pair(raw: RawPair, max_ratio: float = MAX_RATIO) -> Pair | Problem:
     """The pair as text, or the first thing that is wrong with it."""
     try:
         source, target = raw.source.decode(), raw.target.decode()
@@ -69,11 +69,11 @@ def not_utf8(raw: RawPair) -> Problem:
     raise AssertionError("one side is not UTF-8")
 
 
-def judged(corpus: CorpusConfig, *, max_ratio: float = MAX_RATIO, strict: bool = False) -> Iterator[Pair | Problem]:
+def checked_pairs(corpus: CorpusConfig, *, max_ratio: float = MAX_RATIO, strict: bool = False) -> Iterator[Pair | Problem]:
     """Every line of the corpus, as a pair with its tag or as a problem; when strict the first problem is raised."""
     front = f"{corpus.tag} " if corpus.tag else ""
     for raw in raw_pairs(corpus):
-        verdict = judge(raw, max_ratio)
+        verdict = check_pair(raw, max_ratio)
         if isinstance(verdict, Pair):
             yield verdict._replace(source=front + verdict.source) if front else verdict
         elif strict:
@@ -87,7 +87,7 @@ def judged(corpus: CorpusConfig, *, max_ratio: float = MAX_RATIO, strict: bool =
 
 def pairs(corpus: CorpusConfig, *, max_ratio: float = MAX_RATIO) -> Iterator[Pair]:
     """The pairs of the corpus that can be trained on, in its order."""
-    for verdict in judged(corpus, max_ratio=max_ratio):
+    for verdict in checked_pairs(corpus, max_ratio=max_ratio):
         if isinstance(verdict, Pair):
             yield verdict
 

@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
 from pydantic import Field, model_validator
 
-from heedful.data.catalogue import CATALOGUE
+from heedful.data.catalog import CATALOG
 from heedful.data.json_text import parse_json
 from heedful.errors import DataError, nearest
 from heedful.schema import Config, Seed, Size
@@ -184,11 +184,11 @@ def find_folder(name: str) -> Path:
 
 
 def _hint_for_folder(path: Path) -> str:
-    if str(path) in CATALOGUE:
+    if str(path) in CATALOG:
         return f"`heed data get {path}` fetches this public corpus"
     parents = [path.parent] if path.is_absolute() else [root / path.parent for root in (Path(), *data_roots())]
     there = {str(entry): entry for parent in parents if parent.is_dir() for entry in parent.iterdir() if entry.is_dir()}
-    close = nearest(path.name, {entry.name for entry in there.values()} | CATALOGUE.keys())
+    close = nearest(path.name, {entry.name for entry in there.values()} | CATALOG.keys())
     folder = next((name for name, entry in there.items() if entry.name == close), None)
     if close is None:
         return "check the path; a relative one starts from the working directory, ./data or $HEED_DATA"

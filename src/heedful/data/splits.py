@@ -71,7 +71,7 @@ class DataConfig(Config):
     drop_leaks: bool = False  # remove training pairs whose source is also in valid or test
     max_length: Size = 256  # maximum tokens per side, without the end token; longer pairs are left out
     batch_tokens: Count = 4096  # maximum tokens per batch on either side, padding included; a longer pair is a batch of its own
-    rung: Size = 1  # pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding
+    pad_to_multiple_of: Size = 1  # pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding
     prefetch: ZeroOrSmallCount = 4  # batches prepared ahead in the background; 0: none
 
     @property

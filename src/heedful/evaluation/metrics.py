@@ -37,7 +37,7 @@ class Options:
     """How text is read; None leaves a choice to the metric's own standard (13a for BLEU, lower case for TER)."""
 
     lowercase: bool | None = None
-    tokenise: str | None = None
+    tokenize: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class Metric:
         references: Sequence[str],
         *,
         lowercase: bool | None = None,
-        tokenise: str | None = None,
+        tokenize: str | None = None,
         bootstrap: int = 0,
         seed: int = SEED,
     ) -> Score:
         """Score line i of the hypotheses against line i of the references."""
         check_counts(hypotheses=hypotheses, references=references)
-        return score(self.name, self.statistics(hypotheses, references, Options(lowercase, tokenise)), bootstrap, seed)
+        return score(self.name, self.statistics(hypotheses, references, Options(lowercase, tokenize)), bootstrap, seed)
 
 
 def score(name: str, statistics: Statistics, bootstrap: int, seed: int) -> Score:
@@ -104,32 +104,32 @@ def perplexity(total: float, count: int) -> Score:
 
 
 def _bleu(hypotheses: Sequence[str], references: Sequence[str], options: Options) -> Statistics:
-    tokenise = BLEU.TOKENIZER_DEFAULT if options.tokenise is None else options.tokenise
-    lookup(tokenise, dict.fromkeys(BLEU.TOKENIZERS), "BLEU tokenizer")
+    tokenize = BLEU.TOKENIZER_DEFAULT if options.tokenize is None else options.tokenize
+    lookup(tokenize, dict.fromkeys(BLEU.TOKENIZERS), "BLEU tokenizer")
     try:
         # force: do not warn on stderr about lines that end in " ."; the score is the same
-        metric = BLEU(lowercase=bool(options.lowercase), tokenize=tokenise, force=True)
+        metric = BLEU(lowercase=bool(options.lowercase), tokenize=tokenize, force=True)
     except (ImportError, OSError, RuntimeError) as error:  # a missing extra of sacreBLEU, or no network for its model
         raise ConfigError(
-            f"BLEU tokenizer {tokenise!r} cannot be used here: {error}",
+            f"BLEU tokenizer {tokenize!r} cannot be used here: {error}",
             hint="13a, intl, char, zh and none need nothing besides",
         ) from error
     return _gather(metric, hypotheses, references)
 
 
 def _chrf(hypotheses: Sequence[str], references: Sequence[str], options: Options) -> Statistics:
-    _refuse_tokeniser("chrf", options)
+    _refuse_tokenizer("chrf", options)
     return _gather(CHRF(lowercase=bool(options.lowercase)), hypotheses, references)
 
 
 def _ter(hypotheses: Sequence[str], references: Sequence[str], options: Options) -> Statistics:
-    _refuse_tokeniser("ter", options)
+    _refuse_tokenizer("ter", options)
     return _gather(TER(case_sensitive=options.lowercase is False), hypotheses, references)
 
 
 def _exact_match(hypotheses: Sequence[str], references: Sequence[str], options: Options) -> Statistics:
     """The share of lines equal to their reference, white space around them aside."""
-    _refuse_tokeniser("exact_match", options)
+    _refuse_tokenizer("exact_match", options)
 
     def plain(line: str) -> str:
         return line.strip().lower() if options.lowercase else line.strip()
@@ -144,7 +144,7 @@ def _exact_match(hypotheses: Sequence[str], references: Sequence[str], options: 
 
 def _gleu(hypotheses: Sequence[str], references: Sequence[str], options: Options) -> Statistics:
     """The mean over sentences, whose words stand between white space."""
-    _refuse_tokeniser("gleu", options)
+    _refuse_tokenizer("gleu", options)
 
     def words(line: str) -> list[str]:
         return (line.lower() if options.lowercase else line).split()
@@ -166,11 +166,11 @@ def _gather(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -
     )
 
 
-def _refuse_tokeniser(name: str, options: Options) -> None:
-    if options.tokenise is not None:
+def _refuse_tokenizer(name: str, options: Options) -> None:
+    if options.tokenize is not None:
         raise ConfigError(
-            f"tokenise={options.tokenise!r} has no effect on {name}, which has no choice of tokenizer",
-            hint="leave tokenise out, or score with bleu",
+            f"tokenize={options.tokenize!r} has no effect on {name}, which has no choice of tokenizer",
+            hint="leave tokenize out, or score with bleu",
         )
 
 

@@ -3,13 +3,13 @@
 Paired bootstrap (Koehn 2004): resample the test set; p is the share of resamples in which the system that is ahead
 on the whole set is not ahead. One-sided; the resampled differences also give the interval of the difference.
 
-Approximate randomisation (Riezler & Maxwell 2005): if the systems were alike, exchanging their outputs on any half
+Approximate randomization (Riezler & Maxwell 2005): if the systems were alike, exchanging their outputs on any half
 of the sentences would do nothing; p is the share of exchanges with a difference at least as large. Two-sided.
 
     p = (1 + trials that speak against) / (1 + trials)
 
 so p is never 0, and a system compared with itself has p = 1. Two sides weigh about double: where the first p is 0.03, the
-second is near 0.06. The verdict goes by the second, which asks whether there is a difference and not in whose favour."""
+second is near 0.06. The verdict goes by the second, which asks whether there is a difference and not in whose favor."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Comparison:
     low: float  # 95 per cent of the resampled differences
     high: float
     p_bootstrap: float
-    p_randomisation: float
+    p_randomization: float
     verdict: str  # on the system, in words
 
 
@@ -66,7 +66,7 @@ def compare(
     differences = second_values - first_values
     low, high = interval(differences)
     signature = resampled_signature(first.signature, trials, seed)
-    p_randomisation = _randomise(first, second, abs(difference), trials=trials, seed=seed)
+    p_randomization = _randomize(first, second, abs(difference), trials=trials, seed=seed)
     return Comparison(
         metric=metric,
         baseline=Score(metric, first.value(), *interval(first_values), signature),
@@ -75,8 +75,8 @@ def compare(
         low=low,
         high=high,
         p_bootstrap=_share(differences * np.sign(difference) <= 0),
-        p_randomisation=p_randomisation,
-        verdict=verdict(p_randomisation, (difference > 0) == chosen.higher_is_better),
+        p_randomization=p_randomization,
+        verdict=verdict(p_randomization, (difference > 0) == chosen.higher_is_better),
     )
 
 
@@ -87,7 +87,7 @@ def verdict(p: float, ahead: bool) -> str:
     return f"significantly {'better' if ahead else 'worse'} at {LEVEL}"
 
 
-def _randomise(first: Statistics, second: Statistics, difference: float, *, trials: int, seed: int) -> float:
+def _randomize(first: Statistics, second: Statistics, difference: float, *, trials: int, seed: int) -> float:
     ones, others = swapped_sums(first.rows, second.rows, trials, seed)
     return _share(np.abs(first.values(ones) - second.values(others)) >= difference)
 

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.nn.rows import State, Tree, map_tree
+from heedful.nn.decoder_state import State, Tree, map_tree
 
 MEMORY = "memory"
-SIZES = {"rows": 3, "source": 5, "past": 2}  # of an example; each is changed once to see what it decides
+SIZES = {"rows": 3, "source": 5, "row_state": 2}  # of an example; each is changed once to see what it decides
 FIRST_ID = 4  # an id that is no special token
 
 
@@ -36,7 +36,7 @@ class Axes(NamedTuple):
 
 
 def parts_of(state: State) -> dict[str, Tree]:
-    return {MEMORY: state.memory, "past": state.past, "written": state.written, "mine": state.mine}
+    return {MEMORY: state.memory, "row_state": state.row_state, "kv_cache": state.kv_cache, "owned_slots": state.owned_slots}
 
 
 def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -48,15 +48,15 @@ def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Tensor]]:
             yield from leaves(branch, f"{path}.{key}" if path else str(key))
 
 
-def planted(like: Tree, tensors: Mapping[str, Tensor], path: str = "") -> Tree:
+def unflatten_like(like: Tree, tensors: Mapping[str, Tensor], path: str = "") -> Tree:
     """The tree with these tensors in the places of its own."""
     if like is None:
         return None
     if isinstance(like, Tensor):
         return tensors[path]
     if isinstance(like, dict):
-        return {key: planted(branch, tensors, f"{path}.{key}" if path else str(key)) for key, branch in like.items()}
-    return type(like)(planted(branch, tensors, f"{path}.{number}") for number, branch in enumerate(like))
+        return {key: unflatten_like(branch, tensors, f"{path}.{key}" if path else str(key)) for key, branch in like.items()}
+    return type(like)(unflatten_like(branch, tensors, f"{path}.{number}") for number, branch in enumerate(like))
 
 
 def one_slot_more(x: Tensor) -> Tensor:
@@ -64,13 +64,13 @@ def one_slot_more(x: Tensor) -> Tensor:
     return torch.cat((x, x.new_zeros(x.shape[0], 1, *x.shape[2:])), dim=1)
 
 
-def begun(model: Any, source: Tensor, real: Tensor) -> State:
+def start_inputs(model: Any, source: Tensor, real: Tensor) -> State:
     """A state with no slot that nobody wrote."""
     state: State = model.start(source, real, room=1)
-    if state.mine is None:
+    if state.owned_slots is None:
         return state
     filled = state.filled
-    return state._replace(written=map_tree(lambda x: x[:, :filled], state.written), mine=state.mine[:, :filled])
+    return state._replace(kv_cache=map_tree(lambda x: x[:, :filled], state.kv_cache), owned_slots=state.owned_slots[:, :filled])
 
 
 class Start(nn.Module):
@@ -80,7 +80,7 @@ class Start(nn.Module):
 
     def forward(self, source: Tensor, real: Tensor) -> tuple[Tensor, ...]:
         """source (rows, source) ids, real (rows, source): False where it is padded."""
-        return tuple(tensor for _, tensor in leaves(parts_of(begun(self.model, source, real))))
+        return tuple(tensor for _, tensor in leaves(parts_of(start_inputs(self.model, source, real))))
 
 
 class Step(nn.Module):
@@ -91,10 +91,10 @@ class Step(nn.Module):
 
     def forward(self, token: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
         """token (rows,): what was said last -> logits (rows, vocabulary), and what is known then, but for the memory."""
-        known = planted(parts_of(self.like), dict(zip(self.names, tensors, strict=True)))
-        slots = 0 if known["mine"] is None else known["mine"].shape[1]
-        grown = {name: map_tree(one_slot_more, known[name]) for name in ("written", "mine")}
-        state = State(known[MEMORY], known["past"], grown["written"], grown["mine"], slots)
+        known = unflatten_like(parts_of(self.like), dict(zip(self.names, tensors, strict=True)))
+        slots = 0 if known["owned_slots"] is None else known["owned_slots"].shape[1]
+        grown = {name: map_tree(one_slot_more, known[name]) for name in ("kv_cache", "owned_slots")}
+        state = State(known[MEMORY], known["row_state"], grown["kv_cache"], grown["owned_slots"], slots)
         model: Any = self.model
         said = model.step(token[:, None], state)
         after = {name: part for name, part in parts_of(said.state).items() if name != MEMORY}
@@ -114,19 +114,19 @@ class Example(NamedTuple):
         return dict(leaves(parts_of(self.state)))
 
 
-def example(model: nn.Module, *, rows: int, source: int, past: int) -> Example:
+def example(model: nn.Module, *, rows: int, source: int, row_state: int) -> Example:
     """So many rows that have read so many tokens and said so many."""
     read = FIRST_ID + torch.arange(rows * source).view(rows, source) % 3
     real = torch.ones(rows, source, dtype=torch.bool)
     real[0, -1] = False
     token = torch.full((rows,), FIRST_ID)
-    state = begun(model, read, real)
+    state = start_inputs(model, read, real)
     names = [name for name, _ in leaves(parts_of(state)) if not name.startswith(MEMORY)]
-    for _ in range(past):
+    for _ in range(row_state):
         known = dict(leaves(parts_of(state)))
         after = Step(model, state).eval()(token, *known.values())[1:]
-        parts = planted(parts_of(state), known | dict(zip(names, after, strict=True)))
-        state = State(parts[MEMORY], parts["past"], parts["written"], parts["mine"])
+        parts = unflatten_like(parts_of(state), known | dict(zip(names, after, strict=True)))
+        state = State(parts[MEMORY], parts["row_state"], parts["kv_cache"], parts["owned_slots"])
     return Example(read, real, token, state)
 
 

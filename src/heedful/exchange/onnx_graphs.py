@@ -72,11 +72,11 @@ def traced(function: nn.Module, given: tuple[Any, ...], shapes: dict[str, Any]) 
 
 def put(program: Any, path: Path, inputs: list[str], outputs: list[str]) -> None:
     try:
-        written = torch.onnx.export(program, input_names=inputs, output_names=outputs, dynamo=True, verbose=False)
+        kv_cache = torch.onnx.export(program, input_names=inputs, output_names=outputs, dynamo=True, verbose=False)
     except torch.onnx.OnnxExporterError as error:
         raise refusal(error) from error
-    assert written is not None, "with dynamo there is a program"
-    written.save(path)
+    assert kv_cache is not None, "with dynamo there is a program"
+    kv_cache.save(path)
 
 
 def refusal(error: Exception) -> ConfigError:

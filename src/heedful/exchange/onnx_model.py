@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heedful.exchange.flat import MEMORY
 from heedful.exchange.onnx_graphs import NEXT, START, STEP, need_packages
-from heedful.nn.rows import State, Step
+from heedful.nn.decoder_state import State, Step
 
 
 class OnnxModel:
@@ -32,13 +32,13 @@ class OnnxModel:
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
         """Token by token, whatever the chunk; those that are not real may only stand at the end."""
-        rows, past, said = tokens.shape[0], state.past, []
+        rows, row_state, said = tokens.shape[0], state.row_state, []
         memory = {name: x.repeat_interleave(rows // x.shape[0], 0) for name, x in state.memory.items()}
         for token in tokens.unbind(1):
-            logits, *after = ask(self.go_on, {"token": token} | memory | past)
-            past = dict(zip((name.removeprefix(NEXT) for name in self.said[1:]), after, strict=True))
+            logits, *after = ask(self.go_on, {"token": token} | memory | row_state)
+            row_state = dict(zip((name.removeprefix(NEXT) for name in self.said[1:]), after, strict=True))
             said.append(logits)
-        return Step(torch.stack(said, dim=1), state._replace(past=past), {})
+        return Step(torch.stack(said, dim=1), state._replace(row_state=row_state), {})
 
     def project(self, hidden: Tensor) -> Tensor:
         """What `step` says are logits already."""

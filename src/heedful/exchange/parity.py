@@ -12,7 +12,7 @@ import torch
 from heedful.errors import HeedfulError
 from heedful.search import SearchConfig
 from heedful.tasks.batches import collate
-from heedful.tasks.translating import System, translate
+from heedful.tasks.translate import System, translate
 
 ALLOWED = 1e-3  # of a logit; what differs by more is another model
 FORCED = 8  # sentences at a time

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError
-from heedful.inspection.maps import Says, attentions, forced, layer_of
-from heedful.nn.taps import record
+from heedful.inspection.attention_maps import Says, attentions, forced, layer_of
+from heedful.nn.hooks import record
 
 ATTENDING = "families that do: transformer, bahdanau, luong, gnmt, deep_att, convs2s, mixed with bridge 'attention', gpt"
 

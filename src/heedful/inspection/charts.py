@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from heedful.inspection.sketch import EDGE, FAINT, QUIET, SMALL, Cells, Curve, Label, Mark, Palette, Sketch, bar, wide
+from heedful.inspection.figure import EDGE, FAINT, QUIET, SMALL, Figure, Heatmap, Label, Mark, Palette, Polyline, bar, wide
 
 TITLE = 14.0  # size of a title
 BESIDE, ABOVE, BELOW = 58.0, 54.0, 44.0  # room for what stands around the axes
 GONE = 0.25  # of what a hand should tell; from here on it is pale
 
 
-def curve(values: Sequence[float], title: str, across: str, up: str, size: tuple[float, float] = (260.0, 192.0)) -> Sketch:
+def curve(values: Sequence[float], title: str, across: str, up: str, size: tuple[float, float] = (260.0, 192.0)) -> Figure:
     """values: at 0, 1, 2, …"""
     width, height = size
     left, low, high = EDGE + BESIDE, min(values), max(values)
@@ -35,14 +35,14 @@ def curve(values: Sequence[float], title: str, across: str, up: str, size: tuple
 
     marks: list[Mark] = [Label(EDGE, EDGE, title, TITLE)]
     for at in ticks(0, len(values) - 1, whole=True):
-        marks.append(Curve([(x(at), ABOVE), (x(at), ABOVE + height)], FAINT, 1.0))
-        marks.append(Label(x(at), ABOVE + height + 12, f"{at:g}", SMALL, "middle", colour=QUIET))
+        marks.append(Polyline([(x(at), ABOVE), (x(at), ABOVE + height)], FAINT, 1.0))
+        marks.append(Label(x(at), ABOVE + height + 12, f"{at:g}", SMALL, "middle", color=QUIET))
     for value in ticks(low, high):
-        marks.append(Curve([(left, y(value)), (left + width, y(value))], FAINT, 1.0))
-        marks.append(Label(left - 8, y(value), f"{value:g}", SMALL, "end", colour=QUIET))
-    marks.append(Curve([(x(at), y(value)) for at, value in enumerate(values)]))
+        marks.append(Polyline([(left, y(value)), (left + width, y(value))], FAINT, 1.0))
+        marks.append(Label(left - 8, y(value), f"{value:g}", SMALL, "end", color=QUIET))
+    marks.append(Polyline([(x(at), y(value)) for at, value in enumerate(values)]))
     marks += named_axes((left, ABOVE, width, height), across, up)
-    return Sketch(title, max(left + width, EDGE + 0.9 * wide(title, TITLE)) + EDGE, ABOVE + height + BELOW, marks)
+    return Figure(title, max(left + width, EDGE + 0.9 * wide(title, TITLE)) + EDGE, ABOVE + height + BELOW, marks)
 
 
 def field(
@@ -54,20 +54,20 @@ def field(
     across: tuple[str, int],
     down: tuple[str, Sequence[str]],
     ends: tuple[str, str] | None,
-) -> Sketch:
+) -> Figure:
     """values (rows, columns). across: a name, and the number of the first column; down: a name, and the names of the rows;
     ends: what the shades at both ends mean, if anything."""
     rows, columns = values.shape
     left, width = EDGE + BESIDE, 256.0
     height = max(min(rows * 18.0, 192.0), 3.0 * rows)
-    marks: list[Mark] = [Label(EDGE, EDGE, title, TITLE), Cells(left, ABOVE, width, height, values, most, palette)]
+    marks: list[Mark] = [Label(EDGE, EDGE, title, TITLE), Heatmap(left, ABOVE, width, height, values, most, palette)]
     first = across[1]
     for number in ticks(first, first + columns - 1, whole=True):
         x = left + width * (number - first + 0.5) / columns
-        marks.append(Label(x, ABOVE + height + 12, f"{number:g}", SMALL, "middle", colour=QUIET))
+        marks.append(Label(x, ABOVE + height + 12, f"{number:g}", SMALL, "middle", color=QUIET))
     step = math.ceil(rows / 6)
     marks += [
-        Label(left - 8, ABOVE + height * (row + 0.5) / rows, down[1][row], SMALL, "end", colour=QUIET)
+        Label(left - 8, ABOVE + height * (row + 0.5) / rows, down[1][row], SMALL, "end", color=QUIET)
         for row in range(0, rows, step)
         if down[1][row]
     ]
@@ -77,38 +77,38 @@ def field(
         least = 0.0 if palette == "turn" else -1.0
         marks += bar(left, bottom, ends, torch.linspace(least, 1, 48), palette)
         bottom += 24
-    return Sketch(title, max(left + width, EDGE + 0.9 * wide(title, TITLE)) + EDGE, bottom, marks)
+    return Figure(title, max(left + width, EDGE + 0.9 * wide(title, TITLE)) + EDGE, bottom, marks)
 
 
 def named_axes(box: tuple[float, float, float, float], across: str, up: str) -> list[Mark]:
     left, top, width, height = box
     return [
-        Label(left + width / 2, top + height + 30, across, SMALL, "middle", colour=QUIET),
-        Label(EDGE + 6, top + height / 2, up, SMALL, "middle", turn=90, colour=QUIET),
+        Label(left + width / 2, top + height + 30, across, SMALL, "middle", color=QUIET),
+        Label(EDGE + 6, top + height / 2, up, SMALL, "middle", turn=90, color=QUIET),
     ]
 
 
 def dials(
     hands: Sequence[Sequence[tuple[float, float]]], title: str, rows: Sequence[str], names: Callable[[int], str]
-) -> Sketch:
+) -> Figure:
     """hands (rows, columns): degrees, and the share of what happens that such a turn misses; one that misses much is pale."""
     radius, step, high = 17.0, 52.0, 56.0
     left, top = EDGE + max(wide(row, SMALL) for row in rows) + 10, ABOVE + 6
     most = max(map(len, hands))
     marks: list[Mark] = [Label(EDGE, EDGE, title, TITLE)]
-    marks += [Label(left + step * (at + 0.5), top - 12, names(at), SMALL, "middle", colour=QUIET) for at in range(most)]
+    marks += [Label(left + step * (at + 0.5), top - 12, names(at), SMALL, "middle", color=QUIET) for at in range(most)]
     for row, (name, turns) in enumerate(zip(rows, hands, strict=True)):
         y = top + high * row + radius + 4
-        marks.append(Label(left - 10, y, name, SMALL, "end", colour=QUIET))
+        marks.append(Label(left - 10, y, name, SMALL, "end", color=QUIET))
         for at, (degrees, missed) in enumerate(turns):
             x = left + step * (at + 0.5)
-            marks.append(Curve([around(x, y, radius, 10 * part) for part in range(37)], QUIET, 0.8))
-            marks.append(Curve([around(x, y, radius * size, 0) for size in (0.75, 1.0)], QUIET, 0.8))
+            marks.append(Polyline([around(x, y, radius, 10 * part) for part in range(37)], QUIET, 0.8))
+            marks.append(Polyline([around(x, y, radius * size, 0) for size in (0.75, 1.0)], QUIET, 0.8))
             hand = [(x, y), around(x, y, radius * 0.9, degrees)]
-            marks.append(Curve(hand, width=2.4) if missed < GONE else Curve(hand, FAINT, 2.4))
+            marks.append(Polyline(hand, width=2.4) if missed < GONE else Polyline(hand, FAINT, 2.4))
             marks.append(Label(x, y + radius + 10, f"{degrees:.1f}°", SMALL, "middle"))
     width = max(left + step * most, EDGE + 0.9 * wide(title, TITLE)) + EDGE
-    return Sketch(title, width, top + high * len(rows) + 12, marks)
+    return Figure(title, width, top + high * len(rows) + 12, marks)
 
 
 def around(x: float, y: float, radius: float, degrees: float) -> tuple[float, float]:

@@ -45,7 +45,7 @@ def total(costs: Sequence[Cost]) -> Cost:
 
 
 @dataclass
-class Bill:
+class CostRecord:
     """Costs by part, in the order in which the parts were first used, and what is kept for the backward pass."""
 
     parts: dict[str, Cost] = field(default_factory=dict)
@@ -72,16 +72,16 @@ def part_of(path: str) -> str:
     return ".".join(names[:2]) or "between"
 
 
-def on_paper(model: AnyModule) -> AnyModule:
+def on_meta_device(model: AnyModule) -> AnyModule:
     """The model without its contents. It can be run where things are counted, and only there."""
     made: AnyModule = copy.deepcopy(model).to("meta")
     return made
 
 
 @contextmanager
-def counted(model: nn.Module) -> Iterator[Bill]:
+def count_costs(model: nn.Module) -> Iterator[CostRecord]:
     """Everything that is computed inside is put on the bill, under the name of the module that computes it."""
-    bill = Bill()
+    bill = CostRecord()
     own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
     held = []  # so that no address is given to two
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.inspection.alignment import cross_weights
-from heedful.inspection.maps import Says
+from heedful.inspection.attention_maps import Says
 
 LEAST = 1e-4  # what a token is looked at even if it is not: it costs as much as many others, not everything
 

@@ -15,18 +15,18 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.maps import attentions, differentiable, forced
-from heedful.nn.taps import listen, record
+from heedful.inspection.attention_maps import attentions, differentiable, forced
+from heedful.nn.hooks import hook, record
 
-Surprise = Callable[[], Tensor]  # lets the model say some sentences: -log p of each, (rows,)
+LossFunction = Callable[[], Tensor]  # lets the model say some sentences: -log p of each, (rows,)
 
 
 def found_by(model: nn.Module) -> dict[str, str]:
     """By the name of a tap on weights the one that hears what was found with them."""
-    return {name: f"{name.removesuffix('weights')}found" for name in attentions(model)}
+    return {name: f"{name.removesuffix('weights')}context" for name in attentions(model)}
 
 
-def gate_gradients(model: nn.Module, surprise: Surprise) -> dict[str, Tensor]:
+def gate_gradients(model: nn.Module, surprise: LossFunction) -> dict[str, Tensor]:
     """By the name of its weights, for each layer: |dL / dxi| added up over the sentences, (heads,)."""
     gates: dict[str, Tensor] = {}
 
@@ -38,7 +38,7 @@ def gate_gradients(model: nn.Module, surprise: Surprise) -> dict[str, Tensor]:
     taps = found_by(model)
     with differentiable(model), ExitStack() as listeners:
         for found in taps.values():
-            listeners.enter_context(listen(model, found, gate))
+            listeners.enter_context(hook(model, found, gate))
         losses = surprise()
         slopes = torch.autograd.grad(losses.sum(), list(gates.values()), materialize_grads=True)  # what nobody uses: 0
     by_tap = {
@@ -48,7 +48,7 @@ def gate_gradients(model: nn.Module, surprise: Surprise) -> dict[str, Tensor]:
     return {weights: by_tap[found] for weights, found in taps.items() if found in by_tap}
 
 
-def ablations(model: nn.Module, surprise: Surprise) -> dict[str, Tensor]:
+def ablations(model: nn.Module, surprise: LossFunction) -> dict[str, Tensor]:
     """By the name of its weights, for each layer: how much L grows without each head, added up over the sentences, (heads,)."""
     taps = found_by(model)
     grown: dict[str, Tensor] = {}
@@ -62,12 +62,12 @@ def ablations(model: nn.Module, surprise: Surprise) -> dict[str, Tensor]:
     return grown
 
 
-def loss_without(model: nn.Module, found: str, head: int, surprise: Surprise) -> Tensor:
+def loss_without(model: nn.Module, found: str, head: int, surprise: LossFunction) -> Tensor:
     def silence(name: str, x: Tensor) -> Tensor:
         heads = torch.arange(x.shape[1], device=x.device)
         return x * (heads != head)[:, None, None]
 
-    with listen(model, found, silence):
+    with hook(model, found, silence):
         return surprise().sum()
 
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError
-from heedful.inspection.maps import Says, forced
-from heedful.nn.taps import patch, record, taps
+from heedful.inspection.attention_maps import Says, forced
+from heedful.nn.hooks import hook_points, patch, record
 
 SAYING = re.compile(r"(decoder|layers)(\.\d+)?\.out")  # what a layer gives of the tokens to be said
 
@@ -44,7 +44,7 @@ class Lens(NamedTuple):
 
 def layers_of(model: nn.Module) -> list[str]:
     """The taps on what the decoder's layers give, in their order."""
-    names = [name for name in taps(model) if SAYING.fullmatch(name)]
+    names = [name for name in hook_points(model) if SAYING.fullmatch(name)]
     if not names:
         raise ConfigError("this model has no taps on the layers that speak, so it cannot be read layer by layer")
     return names

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from heedful.inspection.attention_maps import forced, layer_of
 from heedful.inspection.lens import Projects
-from heedful.inspection.maps import forced, layer_of
-from heedful.nn.taps import listen, record, taps
+from heedful.nn.hooks import hook, hook_points, record
 
 PLACES = re.compile(r".*\.(out|read|thought)")  # what a layer gives of each of its positions
 
@@ -44,7 +44,7 @@ def trace(model: Projects, sources: tuple[Tensor, Tensor], target_in: Tensor, ta
         found = model.project(model.step(target_in.expand(rows, -1), state).hidden).float().log_softmax(-1)
         return found.gather(-1, target_out.expand(rows, -1)[..., None])[..., 0]  # (rows, target time)
 
-    names = [name for name in taps(model) if PLACES.fullmatch(name)]
+    names = [name for name in hook_points(model) if PLACES.fullmatch(name)]
     with forced(model):
         with record(model, *names) as seen:
             first = logs(sources[0])[0]
@@ -54,7 +54,7 @@ def trace(model: Projects, sources: tuple[Tensor, Tensor], target_in: Tensor, ta
         places = []
         for name in fitting:
             value = seen[name][0]  # (positions, dim)
-            with listen(model, name, lambda name, x, value=value: one_each(x, value)):  # type: ignore[misc]
+            with hook(model, name, lambda name, x, value=value: one_each(x, value)):  # type: ignore[misc]
                 places.append(Place(name, layer_of(name), logs(sources[1], len(value)) - second))
     return Tracing(first, second, places, [name for name in names if name not in fitting])
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import ConfigError
-from heedful.inspection.sketch import Cells, Curve, Label, Line, Sketch, colour
+from heedful.inspection.figure import Figure, Heatmap, Label, Line, Polyline, color
 from heedful.inspection.svg import as_svg
 from heedful.storage.writing import output_bytes
 
@@ -27,37 +27,37 @@ FAMILIES = (
 FORMS = (".svg", ".png", ".pdf")
 
 
-def save(sketch: Sketch, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
     """In the form that the name says."""
     if path.suffix.lower() not in FORMS:
         raise ConfigError(f"--picture: given {path.name!r}, expected a name that ends in one of: {', '.join(FORMS)}")
     form = path.suffix.lower()
     with output_bytes(path) as file:
-        file.write(as_svg(sketch).encode() if form == ".svg" else plot(sketch, form[1:]))
+        file.write(as_svg(figure).encode() if form == ".svg" else plot(figure, form[1:]))
 
 
-def plot(sketch: Sketch, form: str) -> bytes:
+def plot(figure: Figure, form: str) -> bytes:
     matplotlib = plotting()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Plot
 
     with matplotlib.rc_context({"font.family": list(fonts()), "text.parse_math": False}):
-        figure = Figure(figsize=(sketch.width / 96, sketch.height / 96), dpi=DOTS, facecolor="white")
-        FigureCanvasAgg(figure)
-        axes = figure.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(0, sketch.width), ylim=(sketch.height, 0))
+        plot = Plot(figsize=(figure.width / 96, figure.height / 96), dpi=DOTS, facecolor="white")
+        FigureCanvasAgg(plot)
+        axes = plot.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, figure.width), ylim=(figure.height, 0))
         axes.axis("off")
-        for mark in sketch.marks:
-            if isinstance(mark, Cells):
+        for mark in figure.marks:
+            if isinstance(mark, Heatmap):
                 picture(axes, mark)
             elif isinstance(mark, Label):
                 write(axes, mark)
-            elif isinstance(mark, Curve):
-                axes.plot(*zip(*mark.points, strict=True), color=mark.colour, linewidth=0.75 * mark.width)
+            elif isinstance(mark, Polyline):
+                axes.plot(*zip(*mark.points, strict=True), color=mark.color, linewidth=0.75 * mark.width)
             else:
                 bend(axes, mark)
         content = io.BytesIO()
-        figure.savefig(content, format=form, dpi=DOTS)
+        plot.savefig(content, format=form, dpi=DOTS)
         return content.getvalue()
 
 
@@ -90,8 +90,8 @@ def bend(axes: Any, line: Line) -> None:
     )
 
 
-def picture(axes: Any, cells: Cells) -> None:
-    shades = [[colour(value / cells.most, cells.palette) for value in row] for row in cells.values.tolist()]
+def picture(axes: Any, cells: Heatmap) -> None:
+    shades = [[color(value / cells.most, cells.palette) for value in row] for row in cells.values.tolist()]
     extent = (cells.x, cells.x + cells.width, cells.y + cells.height, cells.y)
     axes.imshow(shades, extent=extent, aspect="auto", interpolation="nearest")
     frame = plotting().patches.Rectangle((cells.x, cells.y), cells.width, cells.height, fill=False, linewidth=0.4)
@@ -105,7 +105,7 @@ def write(axes: Any, label: Label) -> None:
         label.y,
         drawable(label.text),
         fontsize=label.size * 72 / 96,
-        color=label.colour,
+        color=label.color,
         ha={"start": "left", "middle": "center", "end": "right"}[label.anchor],
         va="center_baseline" if not label.turn else "center",
         rotation=label.turn,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.inspection.shifts import predict
+from heedful.inspection.position_shifts import predict
 
 MOST_PAIRS = 20_000
 

@@ -24,9 +24,9 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from heedful.errors import ConfigError
+from heedful.inspection.attention_maps import differentiable
 from heedful.inspection.importance import found_by
-from heedful.inspection.maps import differentiable
-from heedful.nn.taps import listen
+from heedful.nn.hooks import hook
 
 
 def layer_norm(x: Tensor, shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -92,21 +92,21 @@ def relevances(model: nn.Module, decide: Callable[[], Tensor], real: Tensor) -> 
     """By the name of its weights, for each layer: the shares of its heads, added up over the decisions, (heads,).
 
     decide lets the model say some targets: logits (rows, time, vocab); real (rows, time): which decisions count."""
-    taps, heard = found_by(model), dict[str, Tensor]()
+    taps, recorded = found_by(model), dict[str, Tensor]()
 
     def hear(name: str, found: Tensor) -> Tensor:
-        heard[name] = found if found.requires_grad else found.detach().requires_grad_()
-        return heard[name]
+        recorded[name] = found if found.requires_grad else found.detach().requires_grad_()
+        return recorded[name]
 
     with differentiable(model), ExitStack() as within:
         for name in taps.values():
-            within.enter_context(listen(model, name, hear))
+            within.enter_context(hook(model, name, hear))
         within.enter_context(Ruled())
         best = decide().amax(-1)  # (rows, time)
     totals: dict[str, Tensor] = {}
     for at in range(real.shape[1]):
-        slopes = torch.autograd.grad(best[:, at].sum(), list(heard.values()), retain_graph=True, materialize_grads=True)
-        for (name, found), slope in zip(heard.items(), slopes, strict=True):
+        slopes = torch.autograd.grad(best[:, at].sum(), list(recorded.values()), retain_graph=True, materialize_grads=True)
+        for (name, found), slope in zip(recorded.items(), slopes, strict=True):
             share = shares((found * slope).detach(), len(real))[real[:, at]].sum(0)
             totals[name] = totals.get(name, torch.zeros_like(share)) + share
     return {weights: totals[found] for weights, found in taps.items() if found in totals}

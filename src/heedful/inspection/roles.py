@@ -2,7 +2,7 @@
 
     looked(i) = argmax_j weights_ij                         j: real tokens; the marks around a sentence do not count
 
-    positional   looked(i) = i + o, one offset o, for at least 90% of the tokens that have a neighbour there; for fewer, but
+    positional   looked(i) = i + o, one offset o, for at least 90% of the tokens that have a neighbor there; for fewer, but
                  more than half of them, the head is told to do so mostly
     syntactic    looked(i) is what word i depends on, or what depends on it, by one relation
     rare         looked(i) is the least frequent token of the sentence
@@ -30,7 +30,7 @@ ROUNDING = 1e-6  # of a share in single precision
 FEWEST = 30  # cases; fewer prove nothing
 
 
-class Looked(NamedTuple):
+class AttentionTargets(NamedTuple):
     """Where the heads looked in one sentence."""
 
     at: Tensor  # (heads, query) among the keys
@@ -60,12 +60,12 @@ class Trials(NamedTuple):
         return self.hits / max(self.cases, 1)
 
 
-def looked(weights: Tensor, shift: int = 0) -> Looked:
+def attention_targets(weights: Tensor, shift: int = 0) -> AttentionTargets:
     """weights (heads, query, key) of real tokens."""
-    return Looked(weights.argmax(-1).cpu(), weights.shape[-1], shift)
+    return AttentionTargets(weights.argmax(-1).cpu(), weights.shape[-1], shift)
 
 
-def positional(sentences: Sequence[Looked]) -> tuple[Tensor, Tensor, Tensor]:
+def positional(sentences: Sequence[AttentionTargets]) -> tuple[Tensor, Tensor, Tensor]:
     """Of every head its most frequent offset, how often it looks there if there is a token, and how many there are."""
     offsets = torch.cat([one.at - one.places for one in sentences], dim=-1)  # (heads, tokens)
     usual = offsets.mode(-1, keepdim=True).values  # (heads, 1)
@@ -73,12 +73,12 @@ def positional(sentences: Sequence[Looked]) -> tuple[Tensor, Tensor, Tensor]:
     return usual.squeeze(-1), (offsets == usual).sum(-1) / there.sum(-1), there.sum(-1)
 
 
-def inside(one: Looked, offset: Tensor) -> Tensor:
+def inside(one: AttentionTargets, offset: Tensor) -> Tensor:
     """Whether a token stands at this offset (heads, 1) from each query: (heads, query)."""
     return (one.places + offset >= 0) & (one.places + offset < one.keys)
 
 
-def trials(one: Looked, wanted: Tensor) -> Trials:
+def trials(one: AttentionTargets, wanted: Tensor) -> Trials:
     """wanted (query, key): True where looking is right; a query for which nothing is right is not asked."""
     hits = wanted[torch.arange(len(wanted)), one.at].sum(-1)  # (heads,)
     query, key = wanted.nonzero(as_tuple=True)
@@ -116,7 +116,7 @@ class Measure(NamedTuple):
         return self.role == "positional" and not self.holds and self.cases >= FEWEST and self.value > MOSTLY
 
 
-def measures_of_position(sentences: Sequence[Looked]) -> list[Measure]:
+def measures_of_position(sentences: Sequence[AttentionTargets]) -> list[Measure]:
     """One for each head."""
     columns = (column.tolist() for column in positional(sentences))
     named = ((f"{offset:+d}" if offset else "itself", share, cases) for offset, share, cases in zip(*columns, strict=True))

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.inspection.maps import Map
-from heedful.nn.attention import Heads, NoHeads
+from heedful.inspection.attention_maps import AttentionMap
+from heedful.nn.attention import AttentionCore, NoHeads
 
 
-def rollout(maps: Sequence[Map]) -> list[Map]:
+def rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     """The maps of one pass -> for each layer that looks at its own sequence one map, (1, query, key).
 
     A layer without heads changes nothing. One that reads in blocks or looks at summaries of several tokens ends it: there is
@@ -45,12 +45,12 @@ def rollout(maps: Sequence[Map]) -> list[Map]:
     return found
 
 
-def above_attention(model: nn.Module, maps: Sequence[Map]) -> list[Map]:
+def above_attention(model: nn.Module, maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     """Those below which every layer of the stack attends, or did before its heads were taken out: what a convolution or a
     recurrence does to a token's content is not known."""
 
     def attends(name: str) -> bool:
-        return any(isinstance(module, Heads | NoHeads) for module in model.get_submodule(name).modules())
+        return any(isinstance(module, AttentionCore | NoHeads) for module in model.get_submodule(name).modules())
 
     stacks = {one.name: one.name.split(f".{one.layer}.")[0] for one in maps}
     return [one for one in maps if all(attends(f"{stacks[one.name]}.{below}") for below in range(one.layer))]

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from heedful.inspection.attention_maps import differentiable, with_shared_weights
 from heedful.inspection.lens import Projects
-from heedful.inspection.maps import differentiable, with_shared_weights
 
 NOTE = (
     "Attention is not an explanation: weights show where a model looked, not what its answer rests on "
@@ -75,16 +75,16 @@ def agreement(one: Tensor, other: Tensor) -> float:
 @contextmanager
 def embedded(model: nn.Module, scale: float) -> Iterator[list[Tensor]]:
     """Collect what tokens are turned into, multiplied by `scale`, as leaves that gradients can be asked for."""
-    heard: list[Tensor] = []
+    recorded: list[Tensor] = []
 
     def hear(module: nn.Module, given: Any, out: Tensor) -> Tensor:
-        heard.append((out.detach() * scale).requires_grad_())
-        return heard[-1]
+        recorded.append((out.detach() * scale).requires_grad_())
+        return recorded[-1]
 
     tables = [module for name, module in model.named_modules() if name.endswith("embedding")]
     hooks = [table.register_forward_hook(hear) for table in tables if isinstance(table, nn.Embedding)]
     try:
-        yield heard
+        yield recorded
     finally:
         for hook in hooks:
             hook.remove()

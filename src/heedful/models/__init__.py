@@ -21,7 +21,7 @@ from heedful.models.luong import Luong, LuongConfig
 from heedful.models.mixed import Mixed, MixedConfig
 from heedful.models.sutskever import Sutskever, SutskeverConfig
 from heedful.models.transformer import Transformer, TransformerConfig
-from heedful.nn.rows import State, Step
+from heedful.nn.decoder_state import State, Step
 from heedful.schema import Untagged
 
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
-from heedful.models.recurrent import Recurrent, RecurrentConfig, Said
+from heedful.models.recurrent import DecoderOutput, Recurrent, RecurrentConfig
+from heedful.nn.decoder_state import Tree
+from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import linear
-from heedful.nn.looking import LooksBefore
-from heedful.nn.recurrent import BothWays, Gru, Read
-from heedful.nn.rows import Tree
+from heedful.nn.recurrent import Bidirectional, EncoderOutput, Gru
+from heedful.nn.recurrent_attention import AttentionBeforeStep
 from heedful.nn.scores import Additive, SourceAttention
-from heedful.nn.taps import Tap
 from heedful.schema import Size
 
 
@@ -42,18 +42,18 @@ class InsideDecoder(nn.Module):
         dim, words = config.dim, config.word_dim
         self.dim = dim
         self.first = linear(dim, dim)
-        self.recurrence = LooksBefore(Gru(words, dim, fed=2 * dim), SourceAttention(Additive(dim, 2 * dim)))
+        self.recurrence = AttentionBeforeStep(Gru(words, dim, fed=2 * dim), SourceAttention(Additive(dim, 2 * dim)))
         self.answer = linear(words + 3 * dim, 2 * config.readout)
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
+    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
         backwards = read.words[:, 0, self.dim :]  # (sources, dim): of the first word, which was read last
-        return self.recurrence.cross.remember(read.words, mask), (self.first(backwards).tanh(),)
+        return self.recurrence.cross_attention.remember(read.words, mask), (self.first(backwards).tanh(),)
 
-    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
-        said, found, past = self.recurrence(x, memory, past, real)
+    def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
+        said, found, row_state = self.recurrence(x, memory, row_state, real)
         pairs = self.answer(torch.cat((said, x, found), dim=-1))  # (rows, time, 2 x readout)
-        return Said(self.out(pairs.view(*x.shape[:2], -1, 2).amax(-1)), past, {})
+        return DecoderOutput(self.out(pairs.view(*x.shape[:2], -1, 2).amax(-1)), row_state, {})
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -62,5 +62,5 @@ class InsideDecoder(nn.Module):
 class Bahdanau(Recurrent):
     def __init__(self, config: BahdanauConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__(config, source_vocab, target_vocab)
-        self.encoder = BothWays(Gru(config.word_dim, config.dim), Gru(config.word_dim, config.dim))
+        self.encoder = Bidirectional(Gru(config.word_dim, config.dim), Gru(config.word_dim, config.dim))
         self.decoder = InsideDecoder(config)

@@ -21,15 +21,15 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.models.family import FamilyConfig, untied
+from heedful.models.family import FamilyConfig, tying_problems
 from heedful.nn import masks
 from heedful.nn.convolution import Convolution
+from heedful.nn.decoder_state import State, Step
 from heedful.nn.dropout import Dropout
+from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Readout, linear
-from heedful.nn.lineup import line_up, taken
-from heedful.nn.rows import State, Step
-from heedful.nn.taps import Tap
+from heedful.nn.pack_left import gather_time, pack_left_order
 from heedful.schema import Probability, Problem, Size, SmallCount
 
 Sets = Annotated[int, Field(ge=1, le=100)]
@@ -49,8 +49,8 @@ class ByteNetConfig(FamilyConfig):
     tie: Literal["all", "output", "none"] = "none"  # shared weights: both embeddings and output, target and output, none
     dropout: Probability = 0.0  # dropout of embeddings and of residual blocks
 
-    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        return untied(self.tie, shared=shared)
+    def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        return tying_problems(self.tie, shared=shared)
 
 
 class Block(nn.Module):
@@ -61,7 +61,7 @@ class Block(nn.Module):
         self.across_norm, self.across = nn.LayerNorm(dim), Convolution(dim, dim, config.kernel, dilation)
         self.up_norm, self.up = nn.LayerNorm(dim), linear(dim, 2 * dim)
         self.dropout = Dropout(config.dropout)
-        self.out = Tap()
+        self.out = HookPoint()
 
     def before(self, x: Tensor) -> Tensor:
         """What the convolution reads: (…, 2 dim) -> (…, dim)."""
@@ -79,10 +79,10 @@ class EncoderBlock(Block):
 
 
 class DecoderBlock(Block):
-    def forward(self, x: Tensor, past: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, row_state: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
         """x (rows, time, 2 dim) -> as x, and the past."""
-        found, past = self.across.follow(self.before(x), past, count)
-        return self.after(x, found), past
+        found, row_state = self.across.follow(self.before(x), row_state, count)
+        return self.after(x, found), row_state
 
 
 class ByteNet(nn.Module):
@@ -119,31 +119,31 @@ class ByteNet(nn.Module):
             x = block(x, real)
         x = self.encoder_out(functional.relu(self.encoder_norm(x)))
         columns = x if real is None else x.masked_fill(~real[..., None], 0.0)
-        past = {
+        row_state = {
             "blocks": [block.across.beginning(source.shape[0], x) for block in self.decoder],
             "said": torch.zeros(source.shape[0], dtype=torch.long, device=source.device),
         }
-        return State({"columns": columns}, past)
+        return State({"columns": columns}, row_state)
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
         """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
-        lineup = None if mask is None else line_up(mask)
+        lineup = None if mask is None else pack_left_order(mask)
         count = None if lineup is None else lineup.real
         if lineup is not None:
-            tokens = taken(tokens, lineup.order)
-        said = state.past["said"]
+            tokens = gather_time(tokens, lineup.order)
+        said = state.row_state["said"]
         places = said[:, None] + torch.arange(tokens.shape[1], device=tokens.device)  # (rows, time)
         x = self.dropout(self.target_embedding(tokens) * self.scale)  # (rows, time, 2 dim)
         x = x + below(state.memory["columns"], places)
         blocks = []
-        for block, past in zip(self.decoder, state.past["blocks"], strict=True):
-            x, past = block(x, past, count)
-            blocks.append(past)
+        for block, row_state in zip(self.decoder, state.row_state["blocks"], strict=True):
+            x, row_state = block(x, row_state, count)
+            blocks.append(row_state)
         hidden = functional.relu(self.decoder_out(functional.relu(self.decoder_norm(x))))
         if lineup is not None:
-            hidden = taken(hidden, lineup.back)
+            hidden = gather_time(hidden, lineup.back)
         new = {"blocks": blocks, "said": said + (tokens.shape[1] if count is None else count)}
-        return Step(hidden, state._replace(past=new), {})
+        return Step(hidden, state._replace(row_state=new), {})
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, 2 dim) -> logits (…, target vocabulary)."""

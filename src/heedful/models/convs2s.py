@@ -7,7 +7,7 @@
                between a decoder layer's glu and its sum; z: what the encoder says of the m tokens, e_j: their embeddings
 
 Halving every sum keeps the variance where it was, and so do the weights: those before a gate begin with four times the
-variance of others. All are normalised. The past of a row is the last kernel - 1 inputs of every layer.
+variance of others. All are normalized. The past of a row is the last kernel - 1 inputs of every layer.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.models.family import FamilyConfig, untied
-from heedful.nn.attention import Heads, Sight
+from heedful.models.family import FamilyConfig, tying_problems
+from heedful.nn.attention import AttentionBias, AttentionCore
 from heedful.nn.convolution import Convolution, normed
+from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
+from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Linear, Readout
-from heedful.nn.lineup import line_up, taken
+from heedful.nn.pack_left import gather_time, pack_left_order
 from heedful.nn.positions import Learned, PositionSize
-from heedful.nn.rows import State, Step, Tree
-from heedful.nn.taps import Tap
 from heedful.schema import Probability, Problem, Size, SmallCount, refuse
 
 Channels = Size | tuple[Size, ...]
@@ -76,8 +76,8 @@ class ConvS2SConfig(FamilyConfig):
         refuse(problems)
         return self
 
-    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        problems = untied(self.tie, shared=shared)
+    def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        problems = tying_problems(self.tie, shared=shared)
         if self.max_positions < max(source, target):
             expected = f"expected at least {max(source, target)}, the tokens of the longest sequence"
             problems.append(Problem("max_positions", f"given {self.max_positions}, {expected}"))
@@ -110,9 +110,9 @@ class Gated(nn.Module):
     def around(self, x: Tensor) -> Tensor:
         return functional.glu(self.convolution.around(self.dropout(x)))
 
-    def follow(self, x: Tensor, past: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
-        found, past = self.convolution.follow(self.dropout(x), past, count)
-        return functional.glu(found), past
+    def follow(self, x: Tensor, row_state: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
+        found, row_state = self.convolution.follow(self.dropout(x), row_state, count)
+        return functional.glu(found), row_state
 
 
 class EncoderLayer(nn.Module):
@@ -120,7 +120,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.gated = Gated(inputs, channels, kernel, dropout)
         self.adapt = adapter(inputs, channels)
-        self.out = Tap()
+        self.out = HookPoint()
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x (sources, time, inputs), zero where mask (sources, time) is False -> (sources, time, channels), likewise."""
@@ -136,13 +136,14 @@ class Attention(nn.Module):
     def __init__(self, channels: int, dim: int) -> None:
         super().__init__()
         self.query = plain_map(channels, dim)
-        self.look = Heads(dropout=0.0)
+        core = AttentionCore(dropout=0.0)
+        self.weights, self.context, self.core = core.weights, core.context, core  # hook points are named after the attention
         self.out = plain_map(dim, channels)
 
     def forward(self, x: Tensor, embedded: Tensor, memory: Tree) -> Tensor:
         """x (sources, new, channels), embedded (sources, new, dim) -> (sources, new, channels)."""
         query = (self.query(x) + embedded) * (HALF * math.sqrt(embedded.shape[-1]))  # scores are not divided by its root here
-        found = self.look(query[:, None], memory["keys"], memory["values"], Sight(memory["mask"]))[:, 0]
+        found = self.core(query[:, None], memory["keys"], memory["values"], AttentionBias(memory["mask"]))[:, 0]
         return self.out(found * memory["scale"])
 
     if TYPE_CHECKING:
@@ -153,15 +154,17 @@ class DecoderLayer(nn.Module):
     def __init__(self, inputs: int, channels: int, kernel: int, config: ConvS2SConfig) -> None:
         super().__init__()
         self.gated = Gated(inputs, channels, kernel, config.dropout)
-        self.cross = Attention(channels, config.dim)
+        self.cross_attention = Attention(channels, config.dim)
         self.adapt = adapter(inputs, channels)
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def forward(self, x: Tensor, embedded: Tensor, memory: Tree, past: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, embedded: Tensor, memory: Tree, row_state: Tensor, count: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """x (rows, time, inputs), embedded (sources, new, dim) -> (rows, time, channels), and the past."""
-        found, past = self.gated.follow(x, past, count)
-        seen = self.cross(found.view(*embedded.shape[:2], -1), embedded, memory).view_as(found)
-        return self.out(((found + seen) * HALF + self.adapt(x)) * HALF), past
+        found, row_state = self.gated.follow(x, row_state, count)
+        seen = self.cross_attention(found.view(*embedded.shape[:2], -1), embedded, memory).view_as(found)
+        return self.out(((found + seen) * HALF + self.adapt(x)) * HALF), row_state
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -209,33 +212,33 @@ class ConvS2S(nn.Module):
             "mask": None if source_mask is None else source_mask[:, None, None],  # (sources, 1, 1, time)
             "scale": lengths.to(embedded.dtype).sqrt()[:, None, None],  # (sources, 1, 1)
         }
-        past = {
+        row_state = {
             "layers": [layer.gated.convolution.beginning(source.shape[0], x) for layer in self.decoder],
             "said": torch.zeros(source.shape[0], dtype=torch.long, device=source.device),
         }
-        return State(memory, past)
+        return State(memory, row_state)
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
         """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
         time, sources = tokens.shape[1], state.memory["keys"].shape[0]
-        lineup = None if mask is None else line_up(mask)
+        lineup = None if mask is None else pack_left_order(mask)
         count = None if lineup is None else lineup.real
-        said, new = state.past["said"], time if count is None else count
+        said, new = state.row_state["said"], time if count is None else count
         if isinstance(state.filled, int):  # who has said nothing yet is not asked how much it was
             self.decoder_position.check_length(time if state.filled == 0 or tokens.is_meta else int((said + new).max()))
         positions = (said[:, None] + torch.arange(time, device=tokens.device)).clamp(max=self.config.max_positions - 1)
         if lineup is not None:
-            tokens = taken(tokens, lineup.order)
+            tokens = gather_time(tokens, lineup.order)
         embedded = self.dropout(self.decoder_position.embed(self.target_embedding(tokens), positions))  # (rows, time, dim)
         x, together = self.decoder_in(embedded), embedded.view(sources, -1, embedded.shape[-1])
         layers = []
-        for layer, past in zip(self.decoder, state.past["layers"], strict=True):
-            x, past = layer(x, together, state.memory, past, count)
-            layers.append(past)
+        for layer, row_state in zip(self.decoder, state.row_state["layers"], strict=True):
+            x, row_state = layer(x, together, state.memory, row_state, count)
+            layers.append(row_state)
         hidden = self.dropout(self.decoder_out(x))
         if lineup is not None:
-            hidden = taken(hidden, lineup.back)
-        return Step(hidden, state._replace(past={"layers": layers, "said": said + new}, filled=state.filled + time), {})
+            hidden = gather_time(hidden, lineup.back)
+        return Step(hidden, state._replace(row_state={"layers": layers, "said": said + new}, filled=state.filled + time), {})
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, out_dim) -> logits (…, target vocabulary)."""

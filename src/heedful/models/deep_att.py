@@ -17,15 +17,15 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from heedful.models.recurrent import Recurrent, RecurrentConfig, Said
+from heedful.models.recurrent import DecoderOutput, Recurrent, RecurrentConfig
+from heedful.nn.decoder_state import Tree
 from heedful.nn.dropout import Dropout
+from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import linear
-from heedful.nn.looking import LooksBefore
-from heedful.nn.recurrent import Lstm, Read
-from heedful.nn.rows import Tree
+from heedful.nn.recurrent import EncoderOutput, Lstm
+from heedful.nn.recurrent_attention import AttentionBeforeStep
 from heedful.nn.scores import Additive, SourceAttention
-from heedful.nn.taps import Tap
 from heedful.schema import Probability, Size, SmallCount
 
 ColumnCount = Annotated[int, Field(ge=1, le=100)]
@@ -90,11 +90,11 @@ class Columns(nn.Module):
     def __init__(self, config: DeepAttConfig) -> None:
         super().__init__()
         self.columns = Layers(Column(config, back=at % 2 == 1) for at in range(config.columns))
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Read:
+    def forward(self, x: Tensor, mask: Tensor | None) -> EncoderOutput:
         joined = torch.cat([column(x, mask) for column in self.columns], dim=-1)  # (sources, time, columns x dim)
-        return Read(self.out(joined), [])
+        return EncoderOutput(self.out(joined), [])
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -106,25 +106,25 @@ class StraightDecoder(nn.Module):
     def __init__(self, config: DeepAttConfig) -> None:
         super().__init__()
         dim, words, read_dim = config.dim, config.word_dim, config.columns * config.dim
-        self.bottom = LooksBefore(Lstm(words, dim, fed=read_dim), SourceAttention(Additive(dim, read_dim)))
+        self.bottom = AttentionBeforeStep(Lstm(words, dim, fed=read_dim), SourceAttention(Additive(dim, read_dim)))
         self.above = Layers(Lstm(dim, dim) for _ in range(config.saying_layers - 1))
         sizes = [words + read_dim] + [dim] * (config.saying_layers - 1)
         self.links = Layers(Links(passed, dim, straight=config.straight) for passed in sizes)  # the last leads to the words
         self.dropout = Dropout(config.dropout)
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
+    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
         states = [layer.beginning(read.words.shape[0], read.words) for layer in (self.bottom.layer, *self.above)]
-        return self.bottom.cross.remember(read.words, mask), states
+        return self.bottom.cross_attention.remember(read.words, mask), states
 
-    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
-        said, found, state = self.bottom(x, memory, past[0], real)
+    def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
+        said, found, state = self.bottom(x, memory, row_state[0], real)
         passed, states = self.links[0](torch.cat((x, found), dim=-1), said), [state]
-        for layer, link, before in zip(self.above, list(self.links)[1:], past[1:], strict=True):
+        for layer, link, before in zip(self.above, list(self.links)[1:], row_state[1:], strict=True):
             said, state = layer(self.dropout(passed), before, real)
             passed = link(passed, said)
             states.append(state)
-        return Said(self.out(passed), states, {})
+        return DecoderOutput(self.out(passed), states, {})
 
     if TYPE_CHECKING:
         __call__ = forward

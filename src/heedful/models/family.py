@@ -10,21 +10,21 @@ from heedful.schema import Config, Problem, SmallCount, ZeroOrSmallCount
 
 PerLayer = SmallCount | tuple[ZeroOrSmallCount, ...]  # one number of heads for all layers, or one for each
 PositionName = Literal["none", "sinusoidal", "learned", "relative", "t5", "rotary", "alibi"]
-TELLING_HEADS_APART = ("t5", "alibi")  # positions that are not the same for every head
+PER_HEAD_POSITIONS = ("t5", "alibi")  # positions that are not the same for every head
 
 
 def per_layer(heads: PerLayer, layers: int) -> tuple[int, ...]:
     return (heads,) * layers if isinstance(heads, int) else heads
 
 
-def keep_numbered(position: str, before: Sequence[tuple[int, ...]], left: Sequence[tuple[int, ...]]) -> None:
+def refuse_pruned_positions(position: str, before: Sequence[tuple[int, ...]], left: Sequence[tuple[int, ...]]) -> None:
     """Refuse to take heads out of self-attention whose positions know them by their numbers."""
-    if position in TELLING_HEADS_APART and list(before) != list(left):
+    if position in PER_HEAD_POSITIONS and list(before) != list(left):
         sentence = f"position {position!r} tells heads apart by their number, so none can go from self-attention"
         raise ConfigError(sentence, hint="train with another model.position, or take heads of cross-attention alone")
 
 
-def untied(tie: str, *, shared: bool) -> list[Problem]:
+def tying_problems(tie: str, *, shared: bool) -> list[Problem]:
     """What is wrong with one matrix for both sides, where each has a vocabulary of its own."""
     if tie != "all" or shared:
         return []
@@ -48,7 +48,7 @@ class FamilyConfig(Config):
         """What to change in the config of such a family to have so many heads in each layer, by kind."""
         raise NotImplementedError
 
-    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+    def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
         """What does not fit, by the names of this config's fields: with one vocabulary for both sides or with two, and
         with sequences of so many tokens, the start or the end counted; source 0: nothing is read."""
         return []

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
-from heedful.models.recurrent import Recurrent, RecurrentConfig, Said
+from heedful.models.recurrent import DecoderOutput, Recurrent, RecurrentConfig
+from heedful.nn.decoder_state import Tree
 from heedful.nn.dropout import Dropout
-from heedful.nn.experts import Between, Experts, balance, misfits
+from heedful.nn.experts import ExpertLayer, Experts, balance, misfits
+from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
-from heedful.nn.looking import LooksBefore
-from heedful.nn.recurrent import BothWays, Lstm, Read
-from heedful.nn.rows import Tree
+from heedful.nn.recurrent import Bidirectional, EncoderOutput, Lstm
+from heedful.nn.recurrent_attention import AttentionBeforeStep
 from heedful.nn.scores import Additive, SourceAttention
-from heedful.nn.taps import Tap
 from heedful.schema import NonNegativeNumber, Probability, Problem, Size, SmallCount, ZeroOrSmallCount, unused
 
 
@@ -66,28 +66,28 @@ class GNMTConfig(RecurrentConfig):
 EXPERT_OPTIONS = ("experts_used", "experts_size", "experts_balance")
 
 
-def between(config: GNMTConfig, places: int) -> Between:
+def between(config: GNMTConfig, places: int) -> ExpertLayer:
     sizes = config.dim, config.experts_size or 4 * config.dim, config.experts, config.experts_used
-    return Between(Experts(*sizes) for _ in range(places if config.experts else 0))
+    return ExpertLayer(Experts(*sizes) for _ in range(places if config.experts else 0))
 
 
 class DeepEncoder(nn.Module):
     def __init__(self, config: GNMTConfig) -> None:
         super().__init__()
         dim, self.residual = config.dim, config.residual
-        self.bottom = BothWays(Lstm(config.word_dim, dim), Lstm(config.word_dim, dim))
+        self.bottom = Bidirectional(Lstm(config.word_dim, dim), Lstm(config.word_dim, dim))
         self.above = Layers(Lstm(dim if at else 2 * dim, dim) for at in range(config.layers - 1))
         self.between = between(config, config.places[0])
         self.dropout = Dropout(config.dropout)
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Read:
+    def forward(self, x: Tensor, mask: Tensor | None) -> EncoderOutput:
         """x (sources, time, word_dim), mask (sources, time): padding stands at the end."""
         x, ledger = self.bottom(x, mask).words, self.between.ledger(mask)  # (sources, time, 2 dim)
         for at, layer in enumerate(self.above):
             said, _ = layer(self.dropout(x), None, mask)
             x = self.between(at, said + x if at and self.residual else said, ledger)
-        return Read(self.out(x), [], None if ledger is None else torch.stack(ledger.wants).sum(0))
+        return EncoderOutput(self.out(x), [], None if ledger is None else torch.stack(ledger.wants).sum(0))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -100,21 +100,21 @@ class DeepDecoder(nn.Module):
         super().__init__()
         dim, read_dim, self.residual = config.dim, config.read_dim, config.residual
         attention = SourceAttention(Additive(dim, read_dim))
-        self.bottom = LooksBefore(Lstm(config.word_dim, dim, fed=read_dim), attention)
+        self.bottom = AttentionBeforeStep(Lstm(config.word_dim, dim, fed=read_dim), attention)
         self.above = Layers(Lstm(dim + read_dim, dim) for _ in range(config.places[1]))
         self.between, self.balance = between(config, config.places[1]), config.experts_balance
         self.dropout = Dropout(config.dropout)
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
+    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
         wants = None if read.wants is None else read.wants.expand(read.words.shape[0], -1)  # (sources, 2)
-        memory = {"source": self.bottom.cross.remember(read.words, mask), "wants": wants}
+        memory = {"source": self.bottom.cross_attention.remember(read.words, mask), "wants": wants}
         return memory, [layer.beginning(read.words.shape[0], read.words) for layer in (self.bottom.layer, *self.above)]
 
-    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
-        x, found, state = self.bottom(x, memory["source"], past[0], real)
+    def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
+        x, found, state = self.bottom(x, memory["source"], row_state[0], real)
         states, ledger = [state], self.between.ledger(real)
-        for at, (layer, state) in enumerate(zip(self.above, past[1:], strict=True)):
+        for at, (layer, state) in enumerate(zip(self.above, row_state[1:], strict=True)):
             x = self.between(at, x, ledger)
             said, state = layer(torch.cat((self.dropout(x), found), dim=-1), state, real)
             x = said + x if at and self.residual else said
@@ -122,7 +122,7 @@ class DeepDecoder(nn.Module):
         wants = [] if ledger is None else ledger.wants
         if memory["wants"] is not None:
             wants.append(memory["wants"].mean(0))
-        return Said(self.out(x), states, balance(torch.stack(wants).sum(0), self.balance) if wants else {})
+        return DecoderOutput(self.out(x), states, balance(torch.stack(wants).sum(0), self.balance) if wants else {})
 
     if TYPE_CHECKING:
         __call__ = forward

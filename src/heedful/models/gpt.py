@@ -22,18 +22,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.errors import ConfigError
-from heedful.models.family import FamilyConfig, PerLayer, PositionName, keep_numbered, per_layer
+from heedful.models.family import FamilyConfig, PerLayer, PositionName, per_layer, refuse_pruned_positions
 from heedful.nn import masks
-from heedful.nn.attention import Heads, NoHeads, join_heads, self_attention
+from heedful.nn.attention import AttentionCore, NoHeads, join_heads, self_attention
+from heedful.nn.attention_pattern import PATTERNS, History, PatternCache, QueryKeyValue
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
+from heedful.nn.decoder_state import State, Step, Tree, allocate, new_slot_owners, write, write_pair
 from heedful.nn.dropout import Dropout
+from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Linear, Readout
 from heedful.nn.losses import Loss
-from heedful.nn.positions import POSITIONS, Position, PositionSize, sight
-from heedful.nn.reach import REACHES, History, Kept, Triple
-from heedful.nn.rows import State, Step, Tree, claim, own_slots, write, write_pair
-from heedful.nn.taps import Tap
+from heedful.nn.positions import POSITIONS, Position, PositionSize, make_attention_bias
 from heedful.schema import NonNegativeNumber, Probability, Problem, Size, SmallCount, refuse, unused
 
 ReachName = Literal["full", "local", "compressed"]
@@ -73,7 +73,7 @@ class GPTConfig(FamilyConfig):
         return per_layer(self.heads, self.layers)
 
     @property
-    def size_of_head(self) -> int:
+    def resolved_head_dim(self) -> int:
         return self.head_dim or self.dim // max(self.head_counts)
 
     @property
@@ -82,12 +82,12 @@ class GPTConfig(FamilyConfig):
 
     def with_heads(self, left: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
         within = left["within"]
-        keep_numbered(self.position, [self.head_counts], [within])
+        refuse_pruned_positions(self.position, [self.head_counts], [within])
         for layer, (reach, before, now) in enumerate(zip(self.reaches, self.head_counts, within, strict=True)):
             if reach == "compressed" and now != before:
                 sentence = f"layer {layer} has compressed attention, which mixes its heads, so none of them can go"
                 raise ConfigError(sentence, hint="train with gates on a model whose layers have reach 'full' or 'local'")
-        return {"heads": within, "head_dim": self.size_of_head}
+        return {"heads": within, "head_dim": self.resolved_head_dim}
 
     @property
     def reaches(self) -> tuple[ReachName, ...]:
@@ -107,8 +107,8 @@ class GPTConfig(FamilyConfig):
         elif self.head_dim is None and self.dim % max(self.head_counts):
             sentence = f"given {max(self.head_counts)}, which does not divide dim {self.dim}; or set model.head_dim"
             problems.append(Problem("heads", sentence))
-        elif self.position == "rotary" and self.size_of_head % 2:
-            sentence = f"given 'rotary', which needs an even head size, but it is {self.size_of_head}"
+        elif self.position == "rotary" and self.resolved_head_dim % 2:
+            sentence = f"given 'rotary', which needs an even head size, but it is {self.resolved_head_dim}"
             problems.append(Problem("position", sentence))
         if self.position == "sinusoidal" and self.dim % 2:
             problems.append(Problem("dim", f"given {self.dim}, expected an even number for sinusoidal positions"))
@@ -128,7 +128,7 @@ class GPTConfig(FamilyConfig):
         refuse([*problems, *unused(self, idle)])
         return self
 
-    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+    def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
         problems = []
         if source and not shared:
             one = "given 'gpt', in which source and target are one sequence; expected tokenizer.shared = true"
@@ -140,12 +140,12 @@ class GPTConfig(FamilyConfig):
         return problems
 
 
-class Now:
+class StepContext:
     """What all layers share in one pass: where the new tokens stand, and whom they see.
 
     The rows of a source stand where time stands, (source, new = beam x time), so that all look at one past."""
 
-    mine: Tensor | None = None
+    owned_slots: Tensor | None = None
     seen: Tensor  # (sources, new, slots); where something came before
     key_positions: Tensor  # (sources, slots)
     slots: Tensor | slice | None = None  # where the new tokens are written; None: they are put behind what was read
@@ -156,36 +156,36 @@ class Now:
         self.whole = True  # nothing came before
         self.query_positions = torch.arange(self.time, device=tokens.device)[None]  # (sources or 1, new)
 
-    def after(self, state: State, tokens: Tensor, limit: int | None) -> Now:
+    def after(self, state: State, tokens: Tensor, limit: int | None) -> StepContext:
         """The new tokens continue what the state holds."""
         self.whole = False
         real, beam = self.real, self.rows // self.sources
         positions = self.query_positions if real is None else (real.cumsum(-1) - 1).clamp(min=0)
         positions = positions.expand_as(tokens)  # (rows, time): each real token comes next
-        if state.mine is not None:
-            positions = positions + state.mine.sum(-1, keepdim=True)
+        if state.owned_slots is not None:
+            positions = positions + state.owned_slots.sum(-1, keepdim=True)
         if limit is not None and isinstance(state.filled, Tensor):
             positions = positions.clamp(max=limit - 1)  # of those who are done, but go on while steps are replayed
         self.query_positions = self.key_positions = positions.reshape(self.sources, -1)  # (sources, new)
-        if state.mine is None or has_room(state):
-            self.mine, self.slots = claim(state, beam, tokens, real)
+        if state.owned_slots is None or has_room(state):
+            self.owned_slots, self.slots = allocate(state, beam, tokens, real)
         else:
-            own = own_slots(int(beam), self.time, tokens.device).repeat(self.rows // beam, 1)
-            self.mine = torch.cat((state.mine, own if real is None else own & real.repeat(1, beam)), dim=1)
-        if state.written is not None:
-            written = state.written["positions"]
+            own = new_slot_owners(int(beam), self.time, tokens.device).repeat(self.rows // beam, 1)
+            self.owned_slots = torch.cat((state.owned_slots, own if real is None else own & real.repeat(1, beam)), dim=1)
+        if state.kv_cache is not None:
+            kv_cache = state.kv_cache["positions"]
             self.key_positions = (
-                torch.cat((written, self.query_positions), dim=1)
+                torch.cat((kv_cache, self.query_positions), dim=1)
                 if self.slots is None
-                else write(written, self.slots, self.query_positions)
+                else write(kv_cache, self.slots, self.query_positions)
             )
-        mine = self.mine[:, : self.key_positions.shape[1]].view(self.sources, beam, 1, -1)
-        self.seen = mine.expand(-1, -1, self.time, -1).flatten(1, 2)
+        owned_slots = self.owned_slots[:, : self.key_positions.shape[1]].view(self.sources, beam, 1, -1)
+        self.seen = owned_slots.expand(-1, -1, self.time, -1).flatten(1, 2)
         if self.time > 1:
             self.seen = self.seen & masks.causal(self.query_positions, self.key_positions)
         return self
 
-    def put(self, buffers: tuple[Tensor, Tensor] | None, new: Kept) -> tuple[Tensor, Tensor]:
+    def put(self, buffers: tuple[Tensor, Tensor] | None, new: PatternCache) -> tuple[Tensor, Tensor]:
         """New keys and values (rows, time, heads, size) behind the old ones -> all (sources, heads, slots, size)."""
         key, value = (x.reshape(self.sources, -1, *x.shape[2:]) for x in (new.key, new.value))
         if buffers is not None and self.slots is not None:
@@ -196,54 +196,56 @@ class Now:
 
 
 def has_room(state: State) -> bool:
-    return state.mine is not None and state.mine.shape[1] > state.reserved
+    return state.owned_slots is not None and state.owned_slots.shape[1] > state.reserved
 
 
 class Layer(nn.Module):
     def __init__(self, config: GPTConfig, reach: ReachName, heads: int) -> None:
         super().__init__()
-        residual, width = NORMS[config.norm], heads * config.size_of_head
+        residual, width = NORMS[config.norm], heads * config.resolved_head_dim
         size = config.stride if reach == "compressed" else config.block
-        self.reach = REACHES[reach](width, size)
+        self.reach = PATTERNS[reach](width, size)
         # the same look-up, with taps of its own: a source is another sequence
-        self.reading = Heads(config.attention_dropout) if heads else None
-        self.read = Tap()
-        self.attention = self_attention(config.dim, heads, config.size_of_head, config.attention_dropout)
-        self.attention_residual = residual(config.dim, config.dropout)
+        self.reading = AttentionCore(config.attention_dropout) if heads else None
+        self.read = HookPoint()
+        self.self_attention = self_attention(config.dim, heads, config.resolved_head_dim, config.attention_dropout)
+        self.self_attention_residual = residual(config.dim, config.dropout)
         made = FEED_FORWARDS[config.activation]
         hidden = config.feed_forward or 4 * config.dim
         self.feed_forward = made(config.dim, hidden, config.activation, config.activation_dropout)
         self.feed_forward_residual = residual(config.dim, config.dropout)
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def forward(self, x: Tensor, position: Position, now: Now, before: Tree, history: History) -> tuple[Tensor, Kept]:
+    def forward(
+        self, x: Tensor, position: Position, now: StepContext, before: Tree, history: History
+    ) -> tuple[Tensor, PatternCache]:
         """x (sources, new, dim); before: this layer's keys and values so far, and what it has not convolved yet."""
-        kept: list[Kept] = []
-        attention = self.attention
+        kept: list[PatternCache] = []
+        attention = self.self_attention
 
         def attend(x: Tensor) -> Tensor:
-            made = Triple(*attention.split(x))
+            made = QueryKeyValue(*attention.split(x))
             if isinstance(attention, NoHeads):
                 nothing = made.key.view(now.rows, now.time, 0, made.key.shape[-1])
-                kept.append(Kept(nothing, nothing, None))
+                kept.append(PatternCache(nothing, nothing, None))
                 return attention(x, made.key, made.value, None)
             if now.whole:
                 assert self.reading is not None, "a layer with heads reads with them"
-                look = self.reading if now.reading else attention.look
+                look = self.reading if now.reading else attention.core
                 found, new = self.reach(look, made, position, now.real)
             else:
-                found, new = self.follow(attention.look, made, position, now, before, history)
+                found, new = self.follow(attention.core, made, position, now, before, history)
             kept.append(new)
             out: Tensor = attention.out(join_heads(found))
             return out
 
-        x = self.attention_residual(x, attend)
+        x = self.self_attention_residual(x, attend)
         x = self.feed_forward_residual(x, self.feed_forward)
         return self.read(x) if now.reading else self.out(x), kept[0]
 
     def follow(
-        self, look: Heads, made: Triple, position: Position, now: Now, before: Tree, history: History
-    ) -> tuple[Tensor, Kept]:
+        self, look: AttentionCore, made: QueryKeyValue, position: Position, now: StepContext, before: Tree, history: History
+    ) -> tuple[Tensor, PatternCache]:
         """What new tokens find among all that came before, and among themselves."""
         key, value = (x.transpose(1, 2).reshape(now.rows, now.time, x.shape[1], -1) for x in (made.key, made.value))
         new = self.reach.blend(key, value, history, now.real)  # (rows, time, heads, size)
@@ -252,7 +254,7 @@ class Layer(nn.Module):
         query = position.rotate(made.query, now.query_positions)
         key, value = now.put(before, new._replace(key=turned))
         seen = self.reach.narrow(now.seen, now.query_positions, now.key_positions)[:, None]  # (sources, 1, new, slots)
-        looks = sight(position, query, now.query_positions, now.key_positions, seen)
+        looks = make_attention_bias(position, query, now.query_positions, now.key_positions, seen)
         return look(query, key, value, looks), new
 
     if TYPE_CHECKING:
@@ -270,7 +272,7 @@ class GPT(nn.Module):
         size = PositionSize(
             dim=config.dim,
             heads=max(config.head_counts),
-            head_dim=config.size_of_head,
+            head_dim=config.resolved_head_dim,
             limit=config.max_positions,
             clip=config.relative_clip,
             reads_ahead=False,
@@ -281,9 +283,9 @@ class GPT(nn.Module):
         self.output_dropout = Dropout(config.output_dropout)
         self.layers = Layers(Layer(config, *both) for both in zip(config.reaches, config.head_counts, strict=True))
         self.last = NORMS[config.norm].last(config.dim)
-        self.initialise()
+        self.initialize()
 
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """All weights N(0, 0.02^2); with pre-norm, where nothing bounds the sum of all layers, each adds the less to it."""
         for module in self.modules():
             if isinstance(module, Linear):
@@ -293,7 +295,7 @@ class GPT(nn.Module):
                 nn.init.normal_(table.weight, std=DEVIATION)
         if self.config.norm == "pre":
             for layer in self.layers:
-                joins = [] if isinstance(layer.attention, NoHeads) else [layer.attention.out]
+                joins = [] if isinstance(layer.self_attention, NoHeads) else [layer.self_attention.out]
                 for ends in (*joins, layer.feed_forward.fall):
                     nn.init.normal_(ends.weight, std=DEVIATION / math.sqrt(2 * len(self.layers)))
 
@@ -311,28 +313,28 @@ class GPT(nn.Module):
         memory, positions = None, torch.arange(length, device=source.device).expand(sources, -1)
         if length:
             self.position.check_length(length)
-            hidden, kept = self.run(source, Now(source, source_mask, sources=sources, reading=True), State(None, None))
-            pairs, past = [(one.key, one.value) for one in kept], [one.history for one in kept]
+            hidden, kept = self.run(source, StepContext(source, source_mask, sources=sources, reading=True), State(None, None))
+            pairs, row_state = [(one.key, one.value) for one in kept], [one.history for one in kept]
             if self.training and self.config.source_loss and length > 1:
                 memory = self.surprises(hidden, source, source_mask)
         else:
             weight = self.embedding.weight
-            counts, size = self.config.head_counts, self.config.size_of_head
+            counts, size = self.config.head_counts, self.config.resolved_head_dim
             pairs = [(weight.new_zeros(sources, 0, heads, size),) * 2 for heads in counts]
-            past = [layer.reach.beginning(sources, weight) for layer in self.layers]
+            row_state = [layer.reach.beginning(sources, weight) for layer in self.layers]
         there = torch.ones_like(source, dtype=torch.bool) if source_mask is None else source_mask
-        written = {"layers": pairs, "positions": positions}
+        kv_cache = {"layers": pairs, "positions": positions}
         if room:  # zeros: what nobody wrote is multiplied by a weight of zero
             roomy = [tuple(functional.pad(x, (0, 0, 0, 0, 0, room)) for x in pair) for pair in pairs]
-            written = {"layers": roomy, "positions": functional.pad(positions, (0, room))}
+            kv_cache = {"layers": roomy, "positions": functional.pad(positions, (0, room))}
             there = functional.pad(there, (0, room))
-        return State(memory, past, written, there, filled=length, reserved=length)
+        return State(memory, row_state, kv_cache, there, filled=length, reserved=length)
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
         """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
-        nothing, roomy = state.written is None, has_room(state)
+        nothing, roomy = state.kv_cache is None, has_room(state)
         assert roomy or state.filled == state.reserved, "a second step needs room: tell `start` how much is to come"
-        now = Now(tokens, mask, sources=tokens.shape[0] if nothing else state.written["positions"].shape[0])
+        now = StepContext(tokens, mask, sources=tokens.shape[0] if nothing else state.kv_cache["positions"].shape[0])
         if not nothing or mask is not None:
             now = now.after(state, tokens, self.position.limit)
         self.check_length(now, state)
@@ -341,28 +343,30 @@ class GPT(nn.Module):
         if state.memory is not None:
             losses["source"] = Loss(self.config.source_loss * state.memory["surprise"].sum(), state.memory["tokens"].sum())
         after = state._replace(
-            past=None if nothing else [one.history for one in kept],
-            mine=now.mine if roomy else state.mine,
+            row_state=None if nothing else [one.history for one in kept],
+            owned_slots=now.owned_slots if roomy else state.owned_slots,
             filled=state.filled + tokens.numel() // now.sources,
         )
         return Step(x.view(*tokens.shape, -1), after, losses)
 
-    def run(self, tokens: Tensor, now: Now, state: State) -> tuple[Tensor, list[Kept]]:
+    def run(self, tokens: Tensor, now: StepContext, state: State) -> tuple[Tensor, list[PatternCache]]:
         """tokens (sources, new) -> what the last layer thinks of them, and what every layer keeps of them."""
         vectors = self.embedding(tokens)  # (sources, new, dim)
         if self.training and self.config.word_dropout:
             vectors = vectors * self.word_dropout(vectors.new_ones(self.embedding.num_embeddings, 1))[tokens]
         x = self.embedding_dropout(self.position.embed(vectors, now.query_positions))
         nothing: list[None] = [None] * len(self.layers)
-        before = nothing if state.written is None else state.written["layers"]
-        histories = [layer.reach.beginning(now.rows, x) for layer in self.layers] if state.past is None else state.past
+        before = nothing if state.kv_cache is None else state.kv_cache["layers"]
+        histories = (
+            [layer.reach.beginning(now.rows, x) for layer in self.layers] if state.row_state is None else state.row_state
+        )
         kept = []
         for layer, buffers, history in zip(self.layers, before, histories, strict=True):
             x, new = layer(x, self.position, now, buffers, history)
             kept.append(new)
         return self.output_dropout(self.last(x)), kept
 
-    def check_length(self, now: Now, state: State) -> None:
+    def check_length(self, now: StepContext, state: State) -> None:
         """A GPU is only asked where the slots alone do not tell that everything fits."""
         if self.position.limit is None or not isinstance(state.filled, int):
             return

@@ -1,4 +1,4 @@
-"""Attention after the recurrence: the decoder looks with its new state, everywhere or near a centre; what it finds enters its
+"""Attention after the recurrence: the decoder looks with its new state, everywhere or near a center; what it finds enters its
 answer and, if fed, its next input ("Effective Approaches to Attention-based Neural Machine Translation", Luong et al., 2015).
 
     s_t = LSTM(s_{t-1}, [y_{t-1}, a_{t-1}])     c_t = sum_s softmax(score(s_t, h_s)) h_s     a_t = tanh(W [c_t, s_t])
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor, nn
 
-from heedful.models.recurrent import Recurrent, RecurrentConfig, Said, Thought, stack
-from heedful.nn.looking import After, LooksAfter
-from heedful.nn.recurrent import OneWay, Read
-from heedful.nn.rows import Tree
+from heedful.models.recurrent import DecoderOutput, InitialState, Recurrent, RecurrentConfig, stack
+from heedful.nn.decoder_state import Tree
+from heedful.nn.hooks import HookPoint
+from heedful.nn.recurrent import EncoderOutput, Unidirectional
+from heedful.nn.recurrent_attention import AttentionAfterStep, RecurrentState
 from heedful.nn.scores import SCOPES, SCORES, Location, SourceAttention
-from heedful.nn.taps import Tap
 from heedful.schema import Probability, Problem, Size, SmallCount, unused
 
 
@@ -39,8 +39,8 @@ class LuongConfig(RecurrentConfig):
             idle["places"] = f"a score {self.score!r} knows no places"
         return [*super().problems(), *unused(self, idle)]
 
-    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        found = super().misfits(shared=shared, source=source, target=target)
+    def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        found = super().problems_with(shared=shared, source=source, target=target)
         if self.score == "location" and self.places < source:
             found.append(
                 Problem("places", f"given {self.places}, expected at least {source}, the tokens of the longest source")
@@ -57,16 +57,16 @@ class AfterDecoder(nn.Module):
         scope = None if config.scope == "global" else SCOPES[config.scope](dim, config.radius)
         score = Location(dim, config.places) if config.score == "location" else SCORES[config.score](dim, dim)
         attention = SourceAttention(score, scope)
-        self.start = Thought()
-        self.recurrence = LooksAfter(stack(config, fed=dim if config.feed else 0), attention, dim, feeds=config.feed)
-        self.out = Tap()
+        self.start = InitialState()
+        self.recurrence = AttentionAfterStep(stack(config, fed=dim if config.feed else 0), attention, dim, feeds=config.feed)
+        self.out = HookPoint()
 
-    def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
-        return self.recurrence.cross.remember(read.words, mask), tuple(self.recurrence.begin(self.start(read.last)))
+    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
+        return self.recurrence.cross_attention.remember(read.words, mask), tuple(self.recurrence.begin(self.start(read.last)))
 
-    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
-        answers, after = self.recurrence(x, memory, After(*past), real)
-        return Said(self.out(answers), tuple(after), {})
+    def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
+        answers, after = self.recurrence(x, memory, RecurrentState(*row_state), real)
+        return DecoderOutput(self.out(answers), tuple(after), {})
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -75,5 +75,5 @@ class AfterDecoder(nn.Module):
 class Luong(Recurrent):
     def __init__(self, config: LuongConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__(config, source_vocab, target_vocab)
-        self.encoder = OneWay(stack(config), config.reverse)
+        self.encoder = Unidirectional(stack(config), config.reverse)
         self.decoder = AfterDecoder(config)

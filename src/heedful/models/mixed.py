@@ -20,20 +20,20 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from heedful.models.family import FamilyConfig, untied
+from heedful.models.family import FamilyConfig, tying_problems
 from heedful.models.transformer import embedding
 from heedful.nn import masks
 from heedful.nn.attention import CrossAttention
 from heedful.nn.blocks import NORMS, FeedForward, Residual
+from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
+from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Readout, linear
-from heedful.nn.lineup import line_up, taken
+from heedful.nn.pack_left import gather_time, pack_left_order
 from heedful.nn.positions import POSITIONS, Position, PositionSize
-from heedful.nn.rows import State, Step, Tree
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName, LayerSize
-from heedful.nn.sequence_layers.layer import Kept, Now, follow_on
-from heedful.nn.taps import Tap
+from heedful.nn.sequence_layers.base import LayerState, StepContext, step_context
 from heedful.schema import Probability, Problem, Size, SmallCount, refuse, unused
 
 Kinds = Annotated[tuple[KindName, ...], Field(min_length=1)]
@@ -66,13 +66,13 @@ class MixedConfig(FamilyConfig):
     dropout: Probability = 0.1  # dropout of embeddings and of every sub-layer's output
 
     @property
-    def taken(self) -> set[str]:
+    def used_options(self) -> set[str]:
         """What some layer, or the bridge, needs to be told besides `dim`."""
         needs = {name for kind in (*self.encoder, *self.decoder) for name in SEQUENCE_LAYERS[kind].takes}
         return needs | ({"heads"} if self.bridge == "attention" else set())
 
     def size(self, *, causal: bool) -> LayerSize:
-        heads = self.heads if "heads" in self.taken else 1
+        heads = self.heads if "heads" in self.used_options else 1
         told = {"window": self.window, "kernel": self.kernel, "dilation": self.dilation}
         return LayerSize(dim=self.dim, heads=heads, causal=causal, **told)
 
@@ -81,16 +81,16 @@ class MixedConfig(FamilyConfig):
         problems = []
         if self.dim % 2:
             problems.append(Problem("dim", f"given {self.dim}, expected an even number: half reads forwards, half backwards"))
-        if "heads" in self.taken and self.dim % self.heads:
+        if "heads" in self.used_options and self.dim % self.heads:
             problems.append(Problem("heads", f"given {self.heads}, which does not divide dim {self.dim}"))
-        idle = {name: why for name, why in WITHOUT.items() if name not in self.taken}
+        idle = {name: why for name, why in WITHOUT.items() if name not in self.used_options}
         if self.position != "learned":
             idle["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
         refuse([*problems, *unused(self, idle)])
         return self
 
-    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        problems = untied(self.tie, shared=shared)
+    def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        problems = tying_problems(self.tie, shared=shared)
         if self.position == "learned" and self.max_positions < max(source, target):
             expected = f"expected at least {max(source, target)}, the tokens of the longest sequence"
             problems.append(Problem("max_positions", f"given {self.max_positions}, {expected}"))
@@ -105,7 +105,7 @@ class EncoderLayer(nn.Module):
         self.mix_residual = residual(config.dim, config.dropout)
         self.feed_forward = FeedForward(config.dim, config.feed_forward, "relu", dropout=0.0)
         self.feed_forward_residual = residual(config.dim, config.dropout)
-        self.out = Tap()
+        self.out = HookPoint()
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x (sources, time, dim), mask (sources, time)."""
@@ -122,35 +122,35 @@ class DecoderLayer(nn.Module):
         residual = NORMS[config.norm]
         self.mix = SEQUENCE_LAYERS[kind](config.size(causal=True))
         self.mix_residual = residual(config.dim, config.dropout)
-        self.cross: CrossAttention | None = None
-        self.cross_residual: Residual | None = None
+        self.cross_attention: CrossAttention | None = None
+        self.cross_attention_residual: Residual | None = None
         if config.bridge == "attention":
-            self.cross = CrossAttention(config.dim, config.heads, config.dim // config.heads, dropout=0.0)
-            self.cross_residual = residual(config.dim, config.dropout)
+            self.cross_attention = CrossAttention(config.dim, config.heads, config.dim // config.heads, dropout=0.0)
+            self.cross_attention_residual = residual(config.dim, config.dropout)
         self.feed_forward = FeedForward(config.dim, config.feed_forward, "relu", dropout=0.0)
         self.feed_forward_residual = residual(config.dim, config.dropout)
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def forward(self, x: Tensor, memory: Tree, kept: Kept, now: Now | None) -> tuple[Tensor, Tree]:
+    def forward(self, x: Tensor, memory: Tree, kept: LayerState, now: StepContext | None) -> tuple[Tensor, Tree]:
         """x (rows, time, dim); memory: this layer's keys and values and the source's mask, None where the bridge is a vector;
         now: how x follows what is kept, None: x is all there is -> as x, and the past."""
-        past = [kept.past]
+        row_state = [kept.row_state]
 
         def mix(x: Tensor) -> Tensor:
             if now is None:
                 return self.mix(x)
-            out, past[0] = self.mix.follow(x, kept, now)
+            out, row_state[0] = self.mix.follow(x, kept, now)
             return out
 
         x = self.mix_residual(x, mix)
-        if self.cross_residual is not None:
-            x = self.cross_residual(x, lambda x: self.look(x, *memory))
-        return self.out(self.feed_forward_residual(x, self.feed_forward)), past[0]
+        if self.cross_attention_residual is not None:
+            x = self.cross_attention_residual(x, lambda x: self.look(x, *memory))
+        return self.out(self.feed_forward_residual(x, self.feed_forward)), row_state[0]
 
     def look(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """x (rows, time, dim): the rows of a source look at one memory, standing where time stands."""
-        assert self.cross is not None, "only where the bridge is attention"
-        return self.cross(x.reshape(key.shape[0], -1, x.shape[-1]), key, value, mask).view_as(x)
+        assert self.cross_attention is not None, "only where the bridge is attention"
+        return self.cross_attention(x.reshape(key.shape[0], -1, x.shape[-1]), key, value, mask).view_as(x)
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -162,7 +162,7 @@ class Summary(nn.Module):
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.map = linear(dim, dim)
-        self.thought = Tap()  # (sources, 1, dim)
+        self.thought = HookPoint()  # (sources, 1, dim)
 
     def forward(self, read: Tensor, mask: Tensor | None) -> Tensor:
         """read (sources, time, dim), mask (sources, time) -> (sources, 1, dim)."""
@@ -208,44 +208,47 @@ class Mixed(nn.Module):
         for layer in self.encoder:
             x = layer(x, source_mask)
         x = self.encoder_last(x)
-        past = [layer.mix.beginning(source.shape[0], x) for layer in self.decoder]
+        row_state = [layer.mix.beginning(source.shape[0], x) for layer in self.decoder]
         if not room:
-            return State(self.remember(x, source_mask), past)
-        written = {
+            return State(self.remember(x, source_mask), row_state)
+        kv_cache = {
             "layers": [layer.mix.slots(source.shape[0], room, x) for layer in self.decoder],
             "positions": torch.zeros(source.shape[0], room, dtype=torch.long, device=x.device),
         }
-        mine = torch.zeros(source.shape[0], room, dtype=torch.bool, device=x.device)
-        return State(self.remember(x, source_mask), past, written, mine)
+        owned_slots = torch.zeros(source.shape[0], room, dtype=torch.bool, device=x.device)
+        return State(self.remember(x, source_mask), row_state, kv_cache, owned_slots)
 
     def remember(self, read: Tensor, source_mask: Tensor | None) -> Tree:
         """What the decoder will know of what was read, (sources, time, dim)."""
         if self.summary is not None:
             return {"vector": self.summary(read, source_mask)}
         mask = None if source_mask is None else source_mask[:, None, None, :]  # (sources, 1, 1, time)
-        return {"layers": [layer.cross.remember(read) for layer in self.decoder if layer.cross is not None], "mask": mask}
+        return {
+            "layers": [layer.cross_attention.remember(read) for layer in self.decoder if layer.cross_attention is not None],
+            "mask": mask,
+        }
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
         """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
-        assert state.written is not None or state.filled == 0, "a second step needs room: tell `start` how much is to come"
-        lineup = None if mask is None else line_up(mask)
+        assert state.kv_cache is not None or state.filled == 0, "a second step needs room: tell `start` how much is to come"
+        lineup = None if mask is None else pack_left_order(mask)
         if lineup is not None:
-            tokens, mask = taken(tokens, lineup.order), masks.padding(lineup.real, tokens.shape[1])
-        now = None if state.written is None else follow_on(state, tokens, mask)
+            tokens, mask = gather_time(tokens, lineup.order), masks.padding(lineup.real, tokens.shape[1])
+        now = None if state.kv_cache is None else step_context(state, tokens, mask)
         x = self.begin(tokens, state, now)
-        past = []
+        row_state = []
         for layer, memory, kept in zip(self.decoder, self.memories(state), kept_of(state), strict=True):
             x, after = layer(x, memory, kept, now)
-            past.append(after)
+            row_state.append(after)
         hidden = self.decoder_last(x)
         if lineup is not None:
-            hidden = taken(hidden, lineup.back)
+            hidden = gather_time(hidden, lineup.back)
         if now is None:
             return Step(hidden, state._replace(filled=tokens.shape[1]), {})
         filled = state.filled + now.positions.shape[1]
-        return Step(hidden, state._replace(past=past, mine=now.mine, filled=filled), {})
+        return Step(hidden, state._replace(row_state=row_state, owned_slots=now.owned_slots, filled=filled), {})
 
-    def begin(self, tokens: Tensor, state: State, now: Now | None) -> Tensor:
+    def begin(self, tokens: Tensor, state: State, now: StepContext | None) -> Tensor:
         """What the decoder's first layer is given: (rows, time, dim)."""
         if now is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, time)
@@ -254,7 +257,7 @@ class Mixed(nn.Module):
             positions = now.positions.view_as(tokens)
             if self.longest is not None:
                 if isinstance(state.filled, int) and not tokens.is_meta:
-                    self.decoder_position.check_length(int(now.mine.sum(-1).max()))
+                    self.decoder_position.check_length(int(now.owned_slots.sum(-1).max()))
                 positions = positions.clamp(max=self.longest - 1)  # of padding, and of rows that are done and go on for nobody
         x = self.embed(self.target_embedding, self.decoder_position, tokens, positions)
         if self.summary is None:
@@ -280,10 +283,10 @@ class Mixed(nn.Module):
         return [*self.encoder, *self.decoder]
 
 
-def kept_of(state: State) -> list[Kept]:
+def kept_of(state: State) -> list[LayerState]:
     """What every layer of the decoder keeps."""
-    written = [None] * len(state.past) if state.written is None else state.written["layers"]
-    return [Kept(*both) for both in zip(state.past, written, strict=True)]
+    kv_cache = [None] * len(state.row_state) if state.kv_cache is None else state.kv_cache["layers"]
+    return [LayerState(*both) for both in zip(state.row_state, kv_cache, strict=True)]
 
 
 def make_position(config: MixedConfig) -> Position:

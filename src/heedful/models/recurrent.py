@@ -18,14 +18,14 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from heedful.models.family import FamilyConfig, untied
+from heedful.models.family import FamilyConfig, tying_problems
 from heedful.models.transformer import embedding
+from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
+from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import Readout
 from heedful.nn.losses import Loss
-from heedful.nn.recurrent import CELLS, Hidden, Layer, Read, Stack
-from heedful.nn.rows import State, Step, Tree
-from heedful.nn.taps import Tap
+from heedful.nn.recurrent import CELLS, EncoderOutput, Hidden, Layer, RecurrentStack
 from heedful.schema import Probability, Problem, Size, refuse
 
 
@@ -58,24 +58,24 @@ class RecurrentConfig(FamilyConfig):
         refuse(self.problems())
         return self
 
-    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        return untied(self.tie, shared=shared)
+    def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        return tying_problems(self.tie, shared=shared)
 
 
-class Said(NamedTuple):
+class DecoderOutput(NamedTuple):
     """What a decoder answers."""
 
     hidden: Tensor  # (rows, time, said_dim)
-    past: Tree
-    losses: dict[str, Loss]  # what it wants minimised besides
+    row_state: Tree
+    losses: dict[str, Loss]  # what it wants minimized besides
 
 
-class Thought(nn.Module):
+class InitialState(nn.Module):
     """The tap on the vector with which a decoder begins."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.thought = Tap()  # (sources, layers x states of a layer, dim)
+        self.thought = HookPoint()  # (sources, layers x states of a layer, dim)
 
     def forward(self, last: list[Hidden]) -> list[Hidden]:
         if not self.thought.wanted:
@@ -89,15 +89,15 @@ class Thought(nn.Module):
 
 
 class Encoder(Protocol):
-    def __call__(self, x: Tensor, mask: Tensor | None) -> Read:
+    def __call__(self, x: Tensor, mask: Tensor | None) -> EncoderOutput:
         """x (sources, time, word_dim), mask (sources, time): padding stands at the end."""
 
 
 class Decoder(Protocol):
-    def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
+    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
         """What was read as it will be looked at (memory), and what rows know before they say anything (past)."""
 
-    def __call__(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
+    def __call__(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
         """x (rows, time, word_dim), real (rows, time): which tokens count."""
 
 
@@ -130,8 +130,8 @@ class Recurrent(nn.Module):
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
         """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
         words = self.dropout(self.target_embedding(tokens) * self.scale)  # (rows, time, word_dim)
-        said = self.decoder(words, state.memory, state.past, mask)
-        return Step(self.dropout(said.hidden), state._replace(past=said.past), said.losses)
+        said = self.decoder(words, state.memory, state.row_state, mask)
+        return Step(self.dropout(said.hidden), state._replace(row_state=said.row_state), said.losses)
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, said_dim) -> logits (…, target vocabulary)."""
@@ -157,8 +157,8 @@ class Stacked(Protocol):
     def dropout(self) -> float: ...
 
 
-def stack(config: Stacked, fed: int = 0) -> Stack:
+def stack(config: Stacked, fed: int = 0) -> RecurrentStack:
     """Layers above each other, of which the lowest takes words and what is fed."""
     cell = CELLS[config.cell]
     above = [cell(config.dim, config.dim) for _ in range(config.layers - 1)]
-    return Stack([cell(config.word_dim, config.dim, fed), *above], config.dropout)
+    return RecurrentStack([cell(config.word_dim, config.dim, fed), *above], config.dropout)

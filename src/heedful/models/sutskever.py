@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor, nn
 
-from heedful.models.recurrent import Recurrent, RecurrentConfig, Said, Thought, stack
-from heedful.nn.recurrent import OneWay, Read, Stack
-from heedful.nn.rows import Tree
-from heedful.nn.taps import Tap
+from heedful.models.recurrent import DecoderOutput, InitialState, Recurrent, RecurrentConfig, stack
+from heedful.nn.decoder_state import Tree
+from heedful.nn.hooks import HookPoint
+from heedful.nn.recurrent import EncoderOutput, RecurrentStack, Unidirectional
 from heedful.schema import SmallCount
 
 
@@ -29,18 +29,18 @@ class SutskeverConfig(RecurrentConfig):
 class FixedVector(nn.Module):
     """A decoder that begins where the encoder ended, and knows nothing else of the source."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: RecurrentStack) -> None:
         super().__init__()
-        self.start = Thought()
+        self.start = InitialState()
         self.stack = stack
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def begin(self, read: Read, mask: Tensor | None) -> tuple[Tree, Tree]:
+    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
         return None, self.start(read.last)
 
-    def forward(self, x: Tensor, memory: Tree, past: Tree, real: Tensor | None) -> Said:
-        said, past = self.stack(x, past, real)
-        return Said(self.out(said), past, {})
+    def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
+        said, row_state = self.stack(x, row_state, real)
+        return DecoderOutput(self.out(said), row_state, {})
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -49,5 +49,5 @@ class FixedVector(nn.Module):
 class Sutskever(Recurrent):
     def __init__(self, config: SutskeverConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__(config, source_vocab, target_vocab)
-        self.encoder = OneWay(stack(config), config.reverse)
+        self.encoder = Unidirectional(stack(config), config.reverse)
         self.decoder = FixedVector(stack(config))

@@ -18,17 +18,17 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from heedful.models.family import FamilyConfig, PerLayer, PositionName, keep_numbered, per_layer, untied
+from heedful.models.family import FamilyConfig, PerLayer, PositionName, per_layer, refuse_pruned_positions, tying_problems
 from heedful.nn import masks
 from heedful.nn.attention import cross_attention, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
+from heedful.nn.decoder_state import State, Step, Tree, allocate, write, write_pair
 from heedful.nn.dropout import Dropout
-from heedful.nn.experts import Experts, Ledger, balance, misfits
+from heedful.nn.experts import Experts, RoutingRecord, balance, misfits
+from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Readout
-from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize, sight
-from heedful.nn.rows import State, Step, Tree, claim, write, write_pair
-from heedful.nn.taps import Tap
+from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize, make_attention_bias
 from heedful.schema import (
     NonNegativeNumber,
     Probability,
@@ -83,16 +83,16 @@ class TransformerConfig(FamilyConfig):
         return dict(zip(("encoder", "decoder", "cross"), self.head_counts, strict=True))
 
     def with_heads(self, left: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-        keep_numbered(self.position, self.head_counts[:2], (left["encoder"], left["decoder"]))
+        refuse_pruned_positions(self.position, self.head_counts[:2], (left["encoder"], left["decoder"]))
         return {
             "heads": left["encoder"],
             "decoder_heads": left["decoder"],
             "cross_heads": left["cross"],
-            "head_dim": self.size_of_head,
+            "head_dim": self.resolved_head_dim,
         }
 
     @property
-    def size_of_head(self) -> int:
+    def resolved_head_dim(self) -> int:
         return self.head_dim or self.dim // max(max(counts) for counts in self.head_counts)
 
     @model_validator(mode="after")
@@ -113,14 +113,14 @@ class TransformerConfig(FamilyConfig):
                 problems.append(Problem("head_dim", "missing; it cannot be told from heads where there are none"))
             elif self.dim % most:
                 problems.append(Problem("heads", f"given {most}, which does not divide dim {self.dim}; or set model.head_dim"))
-        if not problems and self.position == "rotary" and self.size_of_head % 2:
+        if not problems and self.position == "rotary" and self.resolved_head_dim % 2:
             problems.append(
-                Problem("position", f"given 'rotary', which needs an even head size, but it is {self.size_of_head}")
+                Problem("position", f"given 'rotary', which needs an even head size, but it is {self.resolved_head_dim}")
             )
         if self.position == "sinusoidal" and self.dim % 2:
             problems.append(Problem("dim", f"given {self.dim}, expected an even number for sinusoidal positions"))
         if self.experts:
-            problems += misfits_of_experts(self)
+            problems += expert_problems(self)
         idle: dict[str, str] = {}
         if not self.experts:
             idle |= dict.fromkeys(("experts_used", "experts_balance"), "model.experts is 0")
@@ -133,8 +133,8 @@ class TransformerConfig(FamilyConfig):
         refuse([*problems, *unused(self, idle)])
         return self
 
-    def misfits(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        problems = untied(self.tie, shared=shared)
+    def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        problems = tying_problems(self.tie, shared=shared)
         if self.position == "learned" and self.max_positions < max(source, target):
             most = max(source, target) - 1
             sentence = f"given {self.max_positions}, expected more than data.max_length, which is {most}"
@@ -142,7 +142,7 @@ class TransformerConfig(FamilyConfig):
         return problems
 
 
-def misfits_of_experts(config: TransformerConfig) -> list[Problem]:
+def expert_problems(config: TransformerConfig) -> list[Problem]:
     problems = misfits({"dim": config.dim, "feed_forward": config.feed_forward}, config.experts, config.experts_used)
     if config.activation == "swiglu":
         problems.append(Problem("activation", "given 'swiglu', expected 'relu' or 'gelu' where there are experts"))
@@ -153,22 +153,24 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig, heads: int) -> None:
         super().__init__()
         residual = NORMS[config.norm]
-        self.attention = self_attention(config.dim, heads, config.size_of_head, config.attention_dropout)
-        self.attention_residual = residual(config.dim, config.dropout)
+        self.self_attention = self_attention(config.dim, heads, config.resolved_head_dim, config.attention_dropout)
+        self.self_attention_residual = residual(config.dim, config.dropout)
         self.feed_forward = feed_forward(config)
         self.feed_forward_residual = residual(config.dim, config.dropout)
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def forward(self, x: Tensor, position: Position, positions: Tensor, mask: Tensor | None, ledger: Ledger | None) -> Tensor:
+    def forward(
+        self, x: Tensor, position: Position, positions: Tensor, mask: Tensor | None, ledger: RoutingRecord | None
+    ) -> Tensor:
         """x (sources, time, dim), mask (sources or 1, 1, time or 1, time)."""
 
         def attend(x: Tensor) -> Tensor:
-            query, key, value = self.attention.split(x)
+            query, key, value = self.self_attention.split(x)
             query, key = position.rotate(query, positions), position.rotate(key, positions)
-            return self.attention(query, key, value, sight(position, query, positions, positions, mask))
+            return self.self_attention(query, key, value, make_attention_bias(position, query, positions, positions, mask))
 
-        x = self.attention_residual(x, attend)
-        return self.out(self.feed_forward_residual(x, noted(self.feed_forward, ledger)))
+        x = self.self_attention_residual(x, attend)
+        return self.out(self.feed_forward_residual(x, with_routing(self.feed_forward, ledger)))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -178,49 +180,49 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig, heads: int, cross_heads: int) -> None:
         super().__init__()
         residual = NORMS[config.norm]
-        self.attention = self_attention(config.dim, heads, config.size_of_head, config.attention_dropout)
-        self.attention_residual = residual(config.dim, config.dropout)
-        self.cross = cross_attention(config.dim, cross_heads, config.size_of_head, config.attention_dropout)
-        self.cross_residual = residual(config.dim, config.dropout)
+        self.self_attention = self_attention(config.dim, heads, config.resolved_head_dim, config.attention_dropout)
+        self.self_attention_residual = residual(config.dim, config.dropout)
+        self.cross_attention = cross_attention(config.dim, cross_heads, config.resolved_head_dim, config.attention_dropout)
+        self.cross_attention_residual = residual(config.dim, config.dropout)
         self.feed_forward = feed_forward(config)
         self.feed_forward_residual = residual(config.dim, config.dropout)
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def forward(self, x: Tensor, memory: Tree, written: Tree, now: Now) -> Tensor:
+    def forward(self, x: Tensor, memory: Tree, kv_cache: Tree, now: StepContext) -> Tensor:
         """x (sources, new, dim); memory: this layer's keys and values and the source's mask; written: its buffers."""
 
         def attend(x: Tensor) -> Tensor:
-            query, key, value = self.attention.split(x)
+            query, key, value = self.self_attention.split(x)
             query = now.position.rotate(query, now.query_positions)
             key = now.position.rotate(key, now.query_positions)
-            if written is not None:
-                key, value = now.write(written, (key, value))
-            seen = sight(now.position, query, now.query_positions, now.key_positions, now.mask, causal=now.causal)
-            return self.attention(query, key, value, seen)
+            if kv_cache is not None:
+                key, value = now.write(kv_cache, (key, value))
+            seen = make_attention_bias(now.position, query, now.query_positions, now.key_positions, now.mask, causal=now.causal)
+            return self.self_attention(query, key, value, seen)
 
         key, value, source_mask = memory
-        x = self.attention_residual(x, attend)
-        x = self.cross_residual(x, lambda x: self.cross(x, key, value, source_mask))
-        return self.out(self.feed_forward_residual(x, noted(self.feed_forward, now.ledger)))
+        x = self.self_attention_residual(x, attend)
+        x = self.cross_attention_residual(x, lambda x: self.cross_attention(x, key, value, source_mask))
+        return self.out(self.feed_forward_residual(x, with_routing(self.feed_forward, now.ledger)))
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
-class Now:
+class StepContext:
     """What all decoder layers share in one step: where the new tokens and the old ones stand, and who sees whom.
 
     The rows of a source stand where time stands, (source, new = beam x time), so that all look at one memory and at what
     they wrote together."""
 
-    ledger: Ledger | None = None  # of the layers' experts
+    ledger: RoutingRecord | None = None  # of the layers' experts
 
     def __init__(self, position: Position, state: State, tokens: Tensor, real: Tensor | None, window: int) -> None:
-        self.position, self.mine = position, state.mine
+        self.position, self.owned_slots = position, state.owned_slots
         self.sources = sources = state.memory["layers"][0][0].shape[0]
         beam, time = tokens.shape[0] // sources, tokens.shape[1]
-        assert state.written is not None or state.filled == 0, "a second step needs room: tell `start` how much is to come"
-        if state.written is None and beam == 1 and real is None:  # the whole target at once
+        assert state.kv_cache is not None or state.filled == 0, "a second step needs room: tell `start` how much is to come"
+        if state.kv_cache is None and beam == 1 and real is None:  # the whole target at once
             self.query_positions = self.key_positions = torch.arange(time, device=tokens.device)[None]
             self.causal = not 0 < window < time
             self.mask = None if self.causal else masks.causal_window(self.query_positions, self.key_positions, window)[:, None]
@@ -228,15 +230,17 @@ class Now:
         self.causal = False
         following = torch.arange(time, device=tokens.device)[None] if real is None else (real.cumsum(-1) - 1).clamp(min=0)
         positions = following.expand_as(tokens)  # (rows, time): each real token comes next
-        if state.mine is not None:
-            positions = positions + state.mine.sum(-1, keepdim=True)
+        if state.owned_slots is not None:
+            positions = positions + state.owned_slots.sum(-1, keepdim=True)
         if position.limit is not None and isinstance(state.filled, Tensor):
             positions = positions.clamp(max=position.limit - 1)  # of rows that are done and go on for nobody
-        self.mine, self.slots = claim(state, beam, tokens, real)
+        self.owned_slots, self.slots = allocate(state, beam, tokens, real)
         self.query_positions = self.key_positions = positions.reshape(sources, -1)  # (sources, new)
-        if state.written is not None:
-            self.key_positions = write(state.written["positions"], self.slots, self.query_positions)  # (sources, slots)
-        seen = self.mine[:, : self.key_positions.shape[1]].view(sources, beam, 1, -1).expand(-1, -1, time, -1).flatten(1, 2)
+        if state.kv_cache is not None:
+            self.key_positions = write(state.kv_cache["positions"], self.slots, self.query_positions)  # (sources, slots)
+        seen = (
+            self.owned_slots[:, : self.key_positions.shape[1]].view(sources, beam, 1, -1).expand(-1, -1, time, -1).flatten(1, 2)
+        )
         if window:
             seen = seen & masks.causal_window(self.query_positions, self.key_positions, window)
         elif time > 1:
@@ -249,7 +253,7 @@ class Now:
         return keys.transpose(1, 2), values.transpose(1, 2)
 
 
-def noted(layer: nn.Module, ledger: Ledger | None) -> Callable[[Tensor], Tensor]:
+def with_routing(layer: nn.Module, ledger: RoutingRecord | None) -> Callable[[Tensor], Tensor]:
     """A feed-forward layer that writes into the ledger, if there is one; only experts have something to write."""
     return layer if ledger is None else partial(layer, ledger=ledger)
 
@@ -266,7 +270,7 @@ def make_position(config: TransformerConfig, heads: Sequence[int], *, reads_ahea
     size = PositionSize(
         dim=config.dim,
         heads=max(heads),
-        head_dim=config.size_of_head,
+        head_dim=config.resolved_head_dim,
         limit=config.max_positions,
         clip=config.relative_clip,
         reads_ahead=reads_ahead,
@@ -316,45 +320,47 @@ class Transformer(nn.Module):
         for layer in self.encoder:
             x = layer(x, self.encoder_position, positions, mask, ledger)
         x = self.encoder_last(x)
-        memory = {"layers": [layer.cross.remember(x) for layer in self.decoder], "mask": padding}
+        memory = {"layers": [layer.cross_attention.remember(x) for layer in self.decoder], "mask": padding}
         if ledger is not None:
             memory["wants"] = torch.stack(ledger.wants).sum(0).expand(source.shape[0], -1)  # (sources, 2)
         if not room:
-            return State(memory, past=None)
-        written = {
+            return State(memory, row_state=None)
+        kv_cache = {
             "layers": [self.buffers_for(layer, source.shape[0], room, x) for layer in self.decoder],
             "positions": torch.zeros(source.shape[0], room, dtype=torch.long, device=x.device),
         }
-        return State(memory, None, written, torch.zeros(source.shape[0], room, dtype=torch.bool, device=x.device))
+        return State(memory, None, kv_cache, torch.zeros(source.shape[0], room, dtype=torch.bool, device=x.device))
 
     def buffers_for(self, layer: DecoderLayer, sources: int, room: int, like: Tensor) -> tuple[Tensor, Tensor] | None:
-        if not layer.attention.heads:
+        if not layer.self_attention.heads:
             return None
-        shape = (sources, room, layer.attention.heads, self.config.size_of_head)
+        shape = (sources, room, layer.self_attention.heads, self.config.resolved_head_dim)
         return like.new_zeros(shape), like.new_zeros(shape)  # zeros: what nobody wrote is multiplied by a weight of zero
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
         """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
-        now = Now(self.decoder_position, state, tokens, mask, self.config.window)
+        now = StepContext(self.decoder_position, state, tokens, mask, self.config.window)
         now.ledger = self.ledger(mask)
-        if state.written is None:
+        if state.kv_cache is None:
             self.decoder_position.check_length(tokens.shape[1])
         elif self.longest is not None and isinstance(state.filled, int) and not tokens.is_meta:
             self.decoder_position.check_length(int(now.query_positions.max()) + 1)
         x = self.embed(self.target_embedding, self.decoder_position, tokens.view(now.sources, -1), now.query_positions)
-        buffers = [None] * len(self.decoder) if state.written is None else state.written["layers"]
-        for layer, (key, value), written in zip(self.decoder, state.memory["layers"], buffers, strict=True):
-            x = layer(x, (key, value, state.memory["mask"]), written, now)
+        buffers = [None] * len(self.decoder) if state.kv_cache is None else state.kv_cache["layers"]
+        for layer, (key, value), kv_cache in zip(self.decoder, state.memory["layers"], buffers, strict=True):
+            x = layer(x, (key, value, state.memory["mask"]), kv_cache, now)
         hidden = self.decoder_last(x).view(*tokens.shape, -1)
         losses = {}
         if now.ledger is not None:
             wants = torch.stack(now.ledger.wants).sum(0) + state.memory["wants"].mean(0)  # (2,)
             losses = balance(wants, self.config.experts_balance)
-        return Step(hidden, state._replace(mine=now.mine, filled=state.filled + tokens.numel() // now.sources), losses)
+        return Step(
+            hidden, state._replace(owned_slots=now.owned_slots, filled=state.filled + tokens.numel() // now.sources), losses
+        )
 
-    def ledger(self, real: Tensor | None) -> Ledger | None:
+    def ledger(self, real: Tensor | None) -> RoutingRecord | None:
         """Of experts that are being trained."""
-        return Ledger(real, []) if self.config.experts and self.training else None
+        return RoutingRecord(real, []) if self.config.experts and self.training else None
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, dim) -> logits (…, target vocabulary)."""

@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.nn import kernels
+from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import linear
-from heedful.nn.taps import Tap
-from heedful.nn.whole_attention import fits, whole_attention
+from heedful.nn.short_sequence_attention import fits_short_sequences, short_sequence_attention
 
 Mix = Callable[[Tensor], Tensor | None]
 
 
-class Sight(NamedTuple):
+class AttentionBias(NamedTuple):
     """Where the queries may look and what is added to their scores. All None: everywhere, nothing."""
 
     mask: Tensor | None = None  # (rows or 1, 1, query, key), True where looking is allowed
@@ -34,59 +34,61 @@ class Sight(NamedTuple):
     mix: Mix | None = None  # weights -> what to add to the output
 
 
-def attention_weights(query: Tensor, key: Tensor, sight: Sight) -> Tensor:
+def attention_weights(query: Tensor, key: Tensor, attention_bias: AttentionBias) -> Tensor:
     """(rows, heads, query, head_dim), (rows, heads, key, head_dim) -> (rows, heads, query, key); rows sum to 1 or 0."""
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-    if sight.bias is not None:
-        scores = scores + sight.bias
-    mask = sight.mask
-    if sight.causal:
+    if attention_bias.bias is not None:
+        scores = scores + attention_bias.bias
+    mask = attention_bias.mask
+    if attention_bias.causal:
         mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
     if mask is None:
         return scores.softmax(-1)
     return scores.masked_fill(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0.0)
 
 
-def fused(query: Tensor, key: Tensor, value: Tensor, sight: Sight, dropout: float) -> Tensor:
+def fused(query: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias, dropout: float) -> Tensor:
     """The same sum by a fused kernel."""
-    mask, causal = sight.mask, sight.causal
-    if sight.bias is None and not causal and not dropout and kernels.fits_short_attention(query, key, value):
+    mask, causal = attention_bias.mask, attention_bias.causal
+    if attention_bias.bias is None and not causal and not dropout and kernels.fits_short_attention(query, key, value):
         return kernels.short_attention(query, key, value, mask)
-    if sight.bias is None and not dropout and fits(query, key, value):
-        found: Tensor = whole_attention(query, key, value, mask, causal)
+    if attention_bias.bias is None and not dropout and fits_short_sequences(query, key, value):
+        found: Tensor = short_sequence_attention(query, key, value, mask, causal)
         return found
     if query.device.type == "cpu" and query.dtype is not torch.float32 and torch.is_grad_enabled():
-        wide = Sight(mask, causal, None if sight.bias is None else sight.bias.float())
+        wide = AttentionBias(mask, causal, None if attention_bias.bias is None else attention_bias.bias.float())
         with torch.autocast("cpu", enabled=False):  # its backward pass in half precision takes three times as long
             return fused(query.float(), key.float(), value.float(), wide, dropout).to(query.dtype)
-    if sight.bias is not None:
+    if attention_bias.bias is not None:
         mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril() if causal else mask
         causal = False
-        mask = sight.bias if mask is None else sight.bias.masked_fill(~mask, -math.inf)
+        mask = attention_bias.bias if mask is None else attention_bias.bias.masked_fill(~mask, -math.inf)
     return functional.scaled_dot_product_attention(query, key, value, mask, dropout_p=dropout, is_causal=causal)
 
 
-class Heads(nn.Module):
+class AttentionCore(nn.Module):
     """The look-up itself, all heads at once, with its two taps: the weights, and what each head found."""
 
     def __init__(self, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.weights = Tap()  # (rows, heads, query, key); while searching (sources, heads, rows of the source x query, key)
-        self.found = Tap()  # (rows, heads, query, head_dim), likewise
+        self.weights = (
+            HookPoint()
+        )  # (rows, heads, query, key); while searching (sources, heads, rows of the source x query, key)
+        self.context = HookPoint()  # (rows, heads, query, head_dim), likewise
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias) -> Tensor:
         """query (rows, heads, query, head_dim), key and value (rows, heads, key, head_dim) -> as query."""
         dropout = self.dropout if self.training else 0.0
-        if sight.mix is not None or self.weights.changes:
-            weights = functional.dropout(self.weights(attention_weights(query, key, sight)), dropout)
+        if attention_bias.mix is not None or self.weights.changes:
+            weights = functional.dropout(self.weights(attention_weights(query, key, attention_bias)), dropout)
             out = weights @ value
-            added = None if sight.mix is None else sight.mix(weights)
-            return self.found(out if added is None else out + added)
-        out = fused(query, key, value, sight, dropout)
+            added = None if attention_bias.mix is None else attention_bias.mix(weights)
+            return self.context(out if added is None else out + added)
+        out = fused(query, key, value, attention_bias, dropout)
         if self.weights.wanted:
-            self.weights(attention_weights(query, key, sight))
-        return self.found(out)
+            self.weights(attention_weights(query, key, attention_bias))
+        return self.context(out)
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -107,7 +109,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.project = linear(dim, 3 * heads * head_dim, blocks=3)
-        self.look = Heads(dropout)
+        core = AttentionCore(dropout)
+        self.weights, self.context, self.core = core.weights, core.context, core  # hook points are named after the attention
         self.out = linear(heads * head_dim, dim)
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -115,9 +118,9 @@ class SelfAttention(nn.Module):
         query, key, value = self.project(x).chunk(3, dim=-1)
         return split_heads(query, self.heads), split_heads(key, self.heads), split_heads(value, self.heads)
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, sight: Sight) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias) -> Tensor:
         """What `split` gave, the key and value perhaps grown by the past -> (rows, time, dim)."""
-        out: Tensor = self.out(join_heads(self.look(query, key, value, sight)))
+        out: Tensor = self.out(join_heads(self.core(query, key, value, attention_bias)))
         return out
 
     if TYPE_CHECKING:
@@ -132,7 +135,8 @@ class CrossAttention(nn.Module):
         self.heads = heads
         self.query = linear(dim, heads * head_dim)
         self.memory = linear(dim, 2 * heads * head_dim, blocks=2)
-        self.look = Heads(dropout)
+        core = AttentionCore(dropout)
+        self.weights, self.context, self.core = core.weights, core.context, core  # hook points are named after the attention
         self.out = linear(heads * head_dim, dim)
 
     def remember(self, source: Tensor) -> tuple[Tensor, Tensor]:
@@ -142,7 +146,7 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """x (sources, time, dim), key and value as remembered, mask (sources, 1, 1, key) -> (sources, time, dim)."""
-        found = self.look(split_heads(self.query(x), self.heads), key, value, Sight(mask))
+        found = self.core(split_heads(self.query(x), self.heads), key, value, AttentionBias(mask))
         out: Tensor = self.out(join_heads(found))
         return out
 
@@ -167,7 +171,7 @@ class NoHeads(nn.Module):
     def remember(self, source: Tensor) -> tuple[Tensor, Tensor]:
         return self.split(source)[:2]
 
-    def forward(self, x: Tensor, key: Tensor, value: Tensor, sight: Sight | Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias | Tensor | None) -> Tensor:
         """x: what asks, (rows, time, dim) or (rows, no heads, time, head_dim) -> (rows, time, dim)."""
         return self.bias.expand(x.shape[0], x.shape[-2], -1)
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 from torch.nn.utils.parametrizations import weight_norm
 
 from heedful.nn.linear import Linear, linear
-from heedful.nn.lineup import taken
+from heedful.nn.pack_left import gather_time
 
 
 class Convolution(nn.Module):
@@ -39,14 +39,14 @@ class Convolution(nn.Module):
         before = self.reach // 2
         return self.map(self.windows(functional.pad(x, (0, 0, before, self.reach - before))))
 
-    def follow(self, x: Tensor, past: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
+    def follow(self, x: Tensor, row_state: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
         """As `around`, without looking ahead; also the past, grown by the first `count` (rows,) of x, None: by all."""
-        joined = torch.cat((past, x), dim=1)  # (rows, reach + time, inputs)
+        joined = torch.cat((row_state, x), dim=1)  # (rows, reach + time, inputs)
         if count is None:
             kept = joined[:, x.shape[1] :]
         else:
             last = count[:, None] + torch.arange(self.reach, device=x.device)  # (rows, reach)
-            kept = taken(joined, last)
+            kept = gather_time(joined, last)
         return self.map(self.windows(joined)), kept
 
     def beginning(self, rows: int, like: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class Convolution(nn.Module):
 
 
 def normed(made: Linear, std: float) -> Linear:
-    """Weight normalisation (Salimans and Kingma, 2016): w = gain v / |v| for each output; v begins with this deviation."""
+    """Weight normalization (Salimans and Kingma, 2016): w = gain v / |v| for each output; v begins with this deviation."""
     nn.init.normal_(made.weight, std=std)
     weight_norm(made)
     return made

@@ -27,22 +27,22 @@ from torch.nn import functional
 
 from heedful.nn.blocks import ACTIVATIONS
 from heedful.nn.dropout import Dropout
+from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import dtype_of
 from heedful.nn.losses import Loss
-from heedful.nn.taps import Tap
 from heedful.schema import Problem
 
 ALIGNED = 8  # sizes must be multiples of this: the grouped product reads 16 bytes at a time
 
 
-class Ledger(NamedTuple):
-    """Where the layers of a stack note what they want minimised."""
+class RoutingRecord(NamedTuple):
+    """Where the layers of a stack note what they want minimized."""
 
     real: Tensor | None  # (rows, time): which tokens count; None: all
     wants: list[Tensor]  # (2,) each: of importance and of load
 
 
-class Choice(NamedTuple):
+class Routing(NamedTuple):
     """What a gate decided for each token."""
 
     weight: Tensor  # (tokens, used), adding up to 1
@@ -62,32 +62,32 @@ class Experts(nn.Module):
         for each in (*self.rise.data, *self.fall.data):
             nn.init.xavier_uniform_(each)
         self.dropout = Dropout(dropout)
-        self.gates = Tap()  # G: (tokens, experts)
+        self.gates = HookPoint()  # G: (tokens, experts)
 
-    def forward(self, x: Tensor, ledger: Ledger | None = None) -> Tensor:
+    def forward(self, x: Tensor, ledger: RoutingRecord | None = None) -> Tensor:
         """(rows, time, dim), or any shape (…, dim) without a ledger of real tokens -> as x."""
         tokens = x.reshape(-1, x.shape[-1])  # (tokens, dim)
         choice = self.gate(tokens, ledger)
         if self.gates.wanted:
-            heard = self.gates(spread(choice, self.count))
-            choice = Choice(*heard.topk(self.used)) if self.gates.changes else choice
+            heard = self.gates(dense_gates(choice, self.count))
+            choice = Routing(*heard.topk(self.used)) if self.gates.changes else choice
         return self.send(tokens, choice).view_as(x)
 
-    def gate(self, tokens: Tensor, ledger: Ledger | None) -> Choice:
+    def gate(self, tokens: Tensor, ledger: RoutingRecord | None) -> Routing:
         with exactly(tokens):
             clean, raw = functional.linear(tokens.float(), self.choose.float()).chunk(2, dim=-1)  # (tokens, experts)
             spreads = functional.softplus(raw)
             noisy = clean + torch.randn_like(clean) * spreads if self.training else clean
             largest, expert = noisy.topk(self.used)
-            choice = Choice(largest.softmax(-1), expert)
+            choice = Routing(largest.softmax(-1), expert)
             if self.training and ledger is not None:
-                both = torch.stack((spread(choice, self.count), chances(clean, noisy, spreads, self.used)))
+                both = torch.stack((dense_gates(choice, self.count), selection_probabilities(clean, noisy, spreads, self.used)))
                 if ledger.real is not None:
                     both = both * ledger.real.reshape(-1, 1)  # (2, tokens, experts)
-                ledger.wants.append(unevenness(both.sum(1)))
+                ledger.wants.append(squared_variation(both.sum(1)))
         return choice
 
-    def send(self, tokens: Tensor, choice: Choice) -> Tensor:
+    def send(self, tokens: Tensor, choice: Routing) -> Tensor:
         """(tokens, dim) -> the chosen experts' answers in the proportion of their weights (tokens, dim)."""
         dtype = dtype_of(tokens)
         if not has_grouped_products(tokens.device, dtype):
@@ -101,7 +101,7 @@ class Experts(nn.Module):
         back = answers.index_select(0, order.argsort()).view(-1, self.used, tokens.shape[-1])  # (tokens, used, dim)
         return (back * choice.weight.to(dtype)[..., None]).sum(1)
 
-    def send_to_all(self, tokens: Tensor, choice: Choice) -> Tensor:
+    def send_to_all(self, tokens: Tensor, choice: Routing) -> Tensor:
         """As `send`: all experts answer all tokens, and the chosen ones are heard. More work, but nobody has to wait for
         how many tokens each expert gets, so that a GPU can record it."""
         dtype = tokens.dtype
@@ -122,18 +122,18 @@ def has_grouped_products(device: torch.device, dtype: torch.dtype) -> bool:
     return dtype is torch.bfloat16 and torch.cuda.get_device_capability(device)[0] in (9, 10)
 
 
-class Between(nn.Module):
+class ExpertLayer(nn.Module):
     """Experts between the layers of a stack, the n-th behind the n-th layer: to the next one goes  x + experts(x)."""
 
     def __init__(self, experts: Iterable[Experts]) -> None:
         super().__init__()
         self.experts = nn.ModuleList(experts)
 
-    def ledger(self, real: Tensor | None) -> Ledger | None:
+    def ledger(self, real: Tensor | None) -> RoutingRecord | None:
         """Of experts that are being trained."""
-        return Ledger(real, []) if self.training and len(self.experts) else None
+        return RoutingRecord(real, []) if self.training and len(self.experts) else None
 
-    def forward(self, at: int, x: Tensor, ledger: Ledger | None) -> Tensor:
+    def forward(self, at: int, x: Tensor, ledger: RoutingRecord | None) -> Tensor:
         """What layer `at` says, (rows, time, dim) -> as x; behind the last of the experts, x itself."""
         return x + self.experts[at](x, ledger) if at < len(self.experts) else x
 
@@ -146,12 +146,12 @@ def exactly(x: Tensor) -> AbstractContextManager[object]:
     return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
 
 
-def spread(choice: Choice, count: int) -> Tensor:
+def dense_gates(choice: Routing, count: int) -> Tensor:
     """The weights of all experts, zeros for those not chosen: (tokens, experts)."""
     return choice.weight.new_zeros(len(choice.weight), count).scatter(1, choice.expert, choice.weight)
 
 
-def chances(clean: Tensor, noisy: Tensor, spreads: Tensor, used: int) -> Tensor:
+def selection_probabilities(clean: Tensor, noisy: Tensor, spreads: Tensor, used: int) -> Tensor:
     """How likely each expert is to be chosen, were its noise drawn anew and that of the others not: all (tokens, experts)."""
     *_, last, next_one = torch.split(noisy.topk(used + 1).values, 1, dim=-1)  # (tokens, 1) each
     other = torch.where(noisy >= last, next_one, last)
@@ -159,7 +159,7 @@ def chances(clean: Tensor, noisy: Tensor, spreads: Tensor, used: int) -> Tensor:
     return likely
 
 
-def unevenness(amounts: Tensor) -> Tensor:
+def squared_variation(amounts: Tensor) -> Tensor:
     """The squared coefficient of variation, variance / mean^2, 0 when all are alike: (…, experts) -> (…)."""
     return amounts.var(-1, correction=0) / amounts.mean(-1).square().clamp(min=1e-10)
 

@@ -1,4 +1,4 @@
-"""Hard-Concrete gates: a number in [0, 1] for each head, learnt with a price on not being 0 (Louizos et al., 2018; of heads,
+"""Hard-Concrete gates: a number in [0, 1] for each head, learned with a price on not being 0 (Louizos et al., 2018; of heads,
 Voita et al., 2019).
 
     out = Concat(g_i head_i) W_O + b
@@ -30,10 +30,10 @@ GAMMA, ZETA, BETA = -0.1, 1.1, 0.33
 EPSILON = 1e-6  # u keeps so far from 0 and 1
 BEGIN = 3.0  # log_a of a new gate, which is open: the model is at first what it was
 KINDS = {
-    "*encoder.*.attention": "encoder",
-    "*decoder.*.attention": "decoder",
-    "*cross": "cross",
-    "*layers.*.attention": "within",
+    "*encoder.*.self_attention": "encoder",
+    "*decoder.*.self_attention": "decoder",
+    "*cross_attention": "cross",
+    "*layers.*.self_attention": "within",
 }
 
 
@@ -50,14 +50,14 @@ class GatesConfig(Config):
         return self
 
 
-def draw(log_a: Tensor) -> Tensor:
+def sample_gate(log_a: Tensor) -> Tensor:
     """A gate's value for one batch."""
     u = torch.empty_like(log_a).uniform_(EPSILON, 1 - EPSILON)
     return stretch(torch.sigmoid((torch.logit(u) + log_a) / BETA))
 
 
-def settled(log_a: Tensor) -> Tensor:
-    """A gate's value when nothing is learnt any more."""
+def inference_gate(log_a: Tensor) -> Tensor:
+    """A gate's value when nothing is learned any more."""
     return stretch(torch.sigmoid(log_a))
 
 
@@ -65,12 +65,12 @@ def stretch(s: Tensor) -> Tensor:
     return (s * (ZETA - GAMMA) + GAMMA).clamp(0, 1)
 
 
-def chance_open(log_a: Tensor) -> Tensor:
+def open_probability(log_a: Tensor) -> Tensor:
     """P(g != 0)."""
     return torch.sigmoid(log_a - BETA * math.log(-GAMMA / ZETA))
 
 
-class GatedOut(nn.Module):
+class GatedOutput(nn.Module):
     """W_O with a gate for each head that it joins; takes the place, and the weights, of one without."""
 
     def __init__(self, plain: Linear, heads: int) -> None:
@@ -80,7 +80,7 @@ class GatedOut(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, heads x head_dim) -> (…, dim)."""
-        gates = draw(self.log_a) if self.training else settled(self.log_a)  # (heads,)
+        gates = sample_gate(self.log_a) if self.training else inference_gate(self.log_a)  # (heads,)
         columns = gates.repeat_interleave(self.weight.shape[1] // len(gates))  # (heads x head_dim,)
         return apply(x, self.weight * columns, self.bias)
 
@@ -101,7 +101,7 @@ def attentions(model: nn.Module) -> dict[str, SelfAttention | CrossAttention]:
 
 def gates(model: nn.Module) -> dict[str, Tensor]:
     """log_a (heads,) of every attention that has gates, by its name."""
-    return {name: one.out.log_a for name, one in attentions(model).items() if isinstance(one.out, GatedOut)}
+    return {name: one.out.log_a for name, one in attentions(model).items() if isinstance(one.out, GatedOutput)}
 
 
 def add_gates(model: nn.Module, kinds: Sequence[str] = ()) -> None:
@@ -114,4 +114,4 @@ def add_gates(model: nn.Module, kinds: Sequence[str] = ()) -> None:
             raise ConfigError(f"training.gates: the model has {what}; it has those of: {known or 'none'}")
     for name, one in there.items():
         if not kinds or kind_of(name) in kinds:
-            one.out = GatedOut(one.out, one.heads)  # type: ignore[assignment]
+            one.out = GatedOutput(one.out, one.heads)  # type: ignore[assignment]

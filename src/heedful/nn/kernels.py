@@ -164,7 +164,7 @@ def _blockwise(logits, largest, total, vocab, blocks, BLOCK: tl.constexpr, GROUP
     tl.store(total + row * blocks + block, tl.sum(tl.exp(x - safe[:, None]), 1), mask=block < blocks)
 
 
-def blockwise(logits: Tensor, block: int) -> tuple[Tensor, Tensor]:
+def blockwise_logsumexp(logits: Tensor, block: int) -> tuple[Tensor, Tensor]:
     """logits (rows, vocab) -> of each block the largest, and the total of exp(x - largest), both (rows, blocks) in float."""
     rows, vocab = logits.shape
     blocks = -(-vocab // block)
@@ -177,13 +177,13 @@ def blockwise(logits: Tensor, block: int) -> tuple[Tensor, Tensor]:
     few = max(1, CACHED // vocab)  # rows, so that they stay in the cache
     for chunk in (slice(first, first + few) for first in range(0, rows, few)):
         part = logits[chunk, : whole * block].float()
-        summarise(part.reshape(len(part), whole, block), largest[chunk, :whole], total[chunk, :whole])
+        summarize(part.reshape(len(part), whole, block), largest[chunk, :whole], total[chunk, :whole])
         if whole < blocks:
-            summarise(logits[chunk, None, whole * block :].float(), largest[chunk, whole:], total[chunk, whole:])
+            summarize(logits[chunk, None, whole * block :].float(), largest[chunk, whole:], total[chunk, whole:])
     return largest, total
 
 
-def summarise(x: Tensor, largest: Tensor, total: Tensor) -> None:
+def summarize(x: Tensor, largest: Tensor, total: Tensor) -> None:
     """x (rows, blocks, block) -> the largest of each block, and the total of exp(x - largest), both (rows, blocks)."""
     torch.amax(x, -1, out=largest)
     torch.sum((x - largest[..., None].clamp(min=LOWEST)).exp_(), -1, out=total)

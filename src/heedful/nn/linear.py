@@ -87,7 +87,7 @@ class Linear(nn.Linear):
 
 
 def linear(inputs: int, outputs: int, blocks: int = 1) -> Linear:
-    """A map whose weight may be several maps fused into one; each is initialised as if it stood alone."""
+    """A map whose weight may be several maps fused into one; each is initialized as if it stood alone."""
     made = Linear(inputs, outputs)
     for block in made.weight.data.chunk(blocks):
         nn.init.xavier_uniform_(block)

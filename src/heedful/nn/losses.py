@@ -30,7 +30,7 @@ class Loss:
     count: Tensor  # ()
 
 
-class Wish(NamedTuple):
+class SmoothedTarget(NamedTuple):
     """q: `true` for the target, `padding` for the padding, `other` for all the rest."""
 
     true: float
@@ -38,29 +38,29 @@ class Wish(NamedTuple):
     padding: float
 
 
-def wish_all(smoothing: float, vocab: int) -> Wish:
+def smooth_over_all(smoothing: float, vocab: int) -> SmoothedTarget:
     share = smoothing / vocab
-    return Wish(1 - smoothing + share, share, share)
+    return SmoothedTarget(1 - smoothing + share, share, share)
 
 
-def wish_others(smoothing: float, vocab: int) -> Wish:
+def smooth_over_others(smoothing: float, vocab: int) -> SmoothedTarget:
     share = smoothing / (vocab - 1)
-    return Wish(1 - smoothing, share, share)
+    return SmoothedTarget(1 - smoothing, share, share)
 
 
-def wish_words(smoothing: float, vocab: int) -> Wish:
-    return Wish(1 - smoothing, smoothing / (vocab - 2), 0.0)
+def smooth_over_words(smoothing: float, vocab: int) -> SmoothedTarget:
+    return SmoothedTarget(1 - smoothing, smoothing / (vocab - 2), 0.0)
 
 
-WISHES = {"all": wish_all, "others": wish_others, "words": wish_words}
+SMOOTHINGS = {"all": smooth_over_all, "others": smooth_over_others, "words": smooth_over_words}
 
 
 class _CrossEntropy(torch.autograd.Function):
     """Per-token loss from logits. The softmax, computed once in the forward pass, becomes the gradient in place."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, wish: Wish, padding: int) -> tuple[Tensor, Tensor]:
-        """logits (tokens, vocab), target (tokens,) -> the loss to minimise and -log p of the target, both (tokens,)."""
+    def forward(ctx: Any, logits: Tensor, target: Tensor, wish: SmoothedTarget, padding: int) -> tuple[Tensor, Tensor]:
+        """logits (tokens, vocab), target (tokens,) -> the loss to minimize and -log p of the target, both (tokens,)."""
         best, index = logits.max(-1, keepdim=True)
         probability = torch.softmax(logits, -1, dtype=torch.float32)
         log_sum = best.squeeze(-1).float() - probability.gather(-1, index).squeeze(-1).log()  # logsumexp, exactly
@@ -77,7 +77,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         probability, target = ctx.saved_tensors
-        wish: Wish = ctx.wish
+        wish: SmoothedTarget = ctx.wish
         gradient = gradients[0][:, None]  # (tokens, 1)
         result = probability.sub_(wish.other)
         result.scatter_add_(-1, target[:, None], torch.full_like(gradient, wish.other - wish.true))
@@ -85,7 +85,7 @@ class _CrossEntropy(torch.autograd.Function):
         return result.mul_(gradient).to(ctx.dtype), None, None, None
 
 
-def _plain(logits: Tensor, target: Tensor, wish: Wish, padding: int) -> tuple[Tensor, Tensor]:
+def _plain(logits: Tensor, target: Tensor, wish: SmoothedTarget, padding: int) -> tuple[Tensor, Tensor]:
     """The same in one expression, for a compiler to fuse and differentiate."""
     logits = logits.float()
     log_sum, true = logits.logsumexp(-1), logits.gather(-1, target[:, None]).squeeze(-1)
@@ -101,7 +101,7 @@ def cross_entropy(
 
     Targets equal to `padding` do not count."""
     real = target != padding
-    wish = WISHES[share](smoothing, logits.shape[-1])
+    wish = SMOOTHINGS[share](smoothing, logits.shape[-1])
     if torch.compiler.is_compiling():
         smoothed, surprise = _plain(logits, target, wish, padding)
     else:
@@ -120,7 +120,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, wish: Wish, padding: int, learns: bool
+        ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, wish: SmoothedTarget, padding: int, learns: bool
     ) -> tuple[Tensor, Tensor]:
         """hidden (tokens, dim), weight (vocab, dim), target (tokens,) -> both losses, summed over the tokens."""
         wide = torch.promote_types(hidden.dtype, torch.float32)
@@ -172,7 +172,7 @@ def projected_cross_entropy(
     hidden (tokens, dim), weight (vocab, dim), target (tokens,) ids. Padded tokens are left out before anything is
     multiplied. Under autocast the products are taken in its precision, the rest in single."""
     real = (target != padding).nonzero().squeeze(-1)
-    wish = WISHES[share](smoothing, len(weight))
+    wish = SMOOTHINGS[share](smoothing, len(weight))
     dtype = dtype_of(hidden)
     with torch.autocast(hidden.device.type, enabled=False):
         smoothed, plain = _ProjectedCrossEntropy.apply(  # type: ignore[no-untyped-call]
@@ -187,7 +187,7 @@ def projected_cross_entropy(
     return Loss(smoothed, count), Loss(plain, count)
 
 
-def disagreement(first: Tensor, second: Tensor, real: Tensor) -> Loss:
+def symmetric_kl(first: Tensor, second: Tensor, real: Tensor) -> Loss:
     """R-Drop (Liang et al., 2021): the mean of KL(p || q) and KL(q || p) of two passes under different dropout.
 
     first and second: logits (tokens, vocab); real (tokens,)."""

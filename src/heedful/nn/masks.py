@@ -2,7 +2,7 @@
 
 padding   (batch, time)              which tokens of a sequence are real
 causal    (query, key)               a token sees itself and what came before it
-window    (query, key)               a token sees its neighbours at most r/2 away, or the r tokens up to itself
+window    (query, key)               a token sees its neighbors at most r/2 away, or the r tokens up to itself
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import HeedfulError
-from heedful.nn.attention import Sight
+from heedful.nn.attention import AttentionBias
 from heedful.nn.linear import linear
 
 
@@ -222,7 +222,7 @@ class Concatenated(Position):
         return joined
 
 
-def sight(
+def make_attention_bias(
     position: Position,
     query: Tensor,
     query_positions: Tensor,
@@ -230,11 +230,11 @@ def sight(
     mask: Tensor | None,
     *,
     causal: bool = False,
-) -> Sight:
+) -> AttentionBias:
     """What a position scheme adds to where one may look."""
     bias = position.bias(query, query_positions, key_positions)
     mix = (lambda weights: position.mix(weights, query_positions, key_positions)) if position.mixes else None
-    return Sight(mask, causal, bias, mix)
+    return AttentionBias(mask, causal, bias, mix)
 
 
 POSITIONS: dict[str, type[Position]] = {

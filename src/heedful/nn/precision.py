@@ -51,7 +51,7 @@ class PackedLinear(nn.Module):
         __call__ = forward
 
 
-class QuantisedLinear(nn.Module):
+class QuantizedLinear(nn.Module):
     """A linear map in bytes."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -84,27 +84,27 @@ class QuantisedLinear(nn.Module):
         __call__ = forward
 
 
-def in_full(model: Model, device: torch.device) -> Model:
+def to_fp32(model: Model, device: torch.device) -> Model:
     if device.type == "cpu" and ONEDNN:
-        return rebuilt(model, device, torch.float32, PackedLinear)
+        return copy_with(model, device, torch.float32, PackedLinear)
     return copy.deepcopy(model).to(device)
 
 
-def in_half(model: Model, device: torch.device) -> Model:
+def to_bf16(model: Model, device: torch.device) -> Model:
     if device.type == "cpu" and ONEDNN and torch.ops.mkldnn._is_mkldnn_bf16_supported():
-        return rebuilt(model, device, torch.bfloat16, PackedLinear)
+        return copy_with(model, device, torch.bfloat16, PackedLinear)
     return copy.deepcopy(model).to(device, torch.bfloat16)
 
 
-def in_bytes(model: Model, device: torch.device) -> Model:
+def to_int8(model: Model, device: torch.device) -> Model:
     if device.type != "cpu":
         raise ConfigError(f"precision 'int8' was asked for on {device.type!r}, but runs on 'cpu' only", hint="use 'bf16'")
     if not ONEDNN:
         raise ConfigError("precision 'int8' needs oneDNN, which this torch was built without", hint="use 'fp32'")
-    return rebuilt(model, device, torch.float32, QuantisedLinear)
+    return copy_with(model, device, torch.float32, QuantizedLinear)
 
 
-def rebuilt(model: Model, device: torch.device, dtype: torch.dtype, make: Made) -> Model:
+def copy_with(model: Model, device: torch.device, dtype: torch.dtype, make: Made) -> Model:
     """A copy in which `make` has made every linear map anew. Copying is told beforehand what to put in their place, so
     that their weights are never copied as they were, and what is shared stays shared."""
     instead: dict[int, nn.Module] = {}
@@ -116,10 +116,10 @@ def rebuilt(model: Model, device: torch.device, dtype: torch.dtype, make: Made) 
     return copy.deepcopy(model, instead).to(device, dtype)
 
 
-PRECISIONS: dict[str, Callable[[Model, torch.device], Model]] = {"fp32": in_full, "bf16": in_half, "int8": in_bytes}
+PRECISIONS: dict[str, Callable[[Model, torch.device], Model]] = {"fp32": to_fp32, "bf16": to_bf16, "int8": to_int8}
 
 
-def prepared(model: Model, precision: str, device: torch.device) -> Model:
+def with_precision(model: Model, precision: str, device: torch.device) -> Model:
     """A copy of the model for inference on the device; the model itself stays as it is."""
     make = lookup(precision, PRECISIONS, "precision")
     with torch.no_grad():

@@ -25,9 +25,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.nn.dropout import Dropout
-from heedful.nn.lineup import taken
-from heedful.nn.repeated import repeated
-from heedful.nn.taps import Tap
+from heedful.nn.hooks import HookPoint
+from heedful.nn.pack_left import gather_time
+from heedful.nn.shared_weight_grad import shared_weight
 
 Hidden = tuple[Tensor, ...]  # the state of a layer, each (rows, dim): what it says, and an LSTM's cell
 Walk = Callable[[Tensor, Tensor | None, Hidden], Hidden]  # W x + b of one token (rows, gates x dim), what is fed, the state
@@ -71,7 +71,7 @@ class Layer(nn.Module):
             return self.run(x, state, real)
         walk, said = self.walk(), []
         for gates, is_real in zip(self.foresee(x), real.unbind(1), strict=True):
-            state = hold(walk(gates, None, state), state, is_real)
+            state = keep_padded(walk(gates, None, state), state, is_real)
             said.append(state[0])
         return torch.stack(said, dim=1), state
 
@@ -126,7 +126,7 @@ class Layer(nn.Module):
         __call__ = forward
 
 
-def hold(new: Hidden, old: Hidden, real: Tensor) -> Hidden:
+def keep_padded(new: Hidden, old: Hidden, real: Tensor) -> Hidden:
     """The new state where the token (rows,) was real, else the old one."""
     return tuple(torch.where(real[:, None], after, before) for after, before in zip(new, old, strict=True))
 
@@ -160,7 +160,9 @@ class Lstm(Layer):
         return said, (hidden[0], cell[0])
 
     def walk(self) -> Walk:
-        multiply = repeated(torch.cat((self.weight[:, self.inputs : -1], self.recurrent), dim=1))  # (gates x dim, fed + dim)
+        multiply = shared_weight(
+            torch.cat((self.weight[:, self.inputs : -1], self.recurrent), dim=1)
+        )  # (gates x dim, fed + dim)
         nothing = self.recurrent.new_zeros(self.gates * self.dim)
 
         def step(gates: Tensor, fed: Tensor | None, state: Hidden) -> Hidden:
@@ -183,7 +185,7 @@ class Gru(Layer):
         return said, (hidden[0],)
 
     def walk(self) -> Walk:
-        feed, keep, two = repeated(self.weight[:, self.inputs : -1]), repeated(self.recurrent), 2 * self.dim
+        feed, keep, two = shared_weight(self.weight[:, self.inputs : -1]), shared_weight(self.recurrent), 2 * self.dim
         nothing = self.recurrent.new_zeros(self.gates * self.dim)
 
         def step(gates: Tensor, fed: Tensor | None, state: Hidden) -> Hidden:
@@ -202,7 +204,7 @@ class Gru(Layer):
 CELLS: dict[str, type[Lstm] | type[Gru]] = {"lstm": Lstm, "gru": Gru}
 
 
-class Stack(nn.Module):
+class RecurrentStack(nn.Module):
     """Layers above each other, all of one size, with dropout between them."""
 
     def __init__(self, layers: list[Layer], dropout: float) -> None:
@@ -231,7 +233,7 @@ class Stack(nn.Module):
         """As a layer's: what is fed goes to the lowest."""
         bottom, *others = self
         first = bottom.walk()
-        above = [(repeated(layer.weight[:, : layer.inputs]), layer.weight[:, -1], layer.walk()) for layer in others]
+        above = [(shared_weight(layer.weight[:, : layer.inputs]), layer.weight[:, -1], layer.walk()) for layer in others]
 
         def step(gates: Tensor, fed: Tensor | None, states: list[Hidden]) -> list[Hidden]:
             new = [first(gates, fed, states[0])]
@@ -245,7 +247,7 @@ class Stack(nn.Module):
         __call__ = forward
 
 
-class Read(NamedTuple):
+class EncoderOutput(NamedTuple):
     """What an encoder made of a source."""
 
     words: Tensor  # (sources, time, dim): what it says of every token
@@ -253,45 +255,45 @@ class Read(NamedTuple):
     wants: Tensor | None = None  # (2,): what its experts want, see nn/experts.py
 
 
-class OneWay(nn.Module):
+class Unidirectional(nn.Module):
     """Layers that read from one end to the other, and end with the last token whatever the padding."""
 
-    def __init__(self, stack: Stack, reverse: bool) -> None:
+    def __init__(self, stack: RecurrentStack, reverse: bool) -> None:
         super().__init__()
         self.stack, self.reverse = stack, reverse
-        self.out = Tap()  # (sources, time, dim)
+        self.out = HookPoint()  # (sources, time, dim)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Read:
+    def forward(self, x: Tensor, mask: Tensor | None) -> EncoderOutput:
         """x (sources, time, inputs), mask (sources, time): padding stands at the end, and is moved to the beginning."""
         if self.reverse:
             words, last = self.stack(x.flip(1), None, None if mask is None else mask.flip(1))
-            return Read(self.out(words.flip(1)), last)
+            return EncoderOutput(self.out(words.flip(1)), last)
         if mask is None:
             words, last = self.stack(x, None, None)
-            return Read(self.out(words), last)
+            return EncoderOutput(self.out(words), last)
         places, padding = torch.arange(x.shape[1], device=x.device), (~mask).sum(1, keepdim=True)
         moved = torch.where(places < padding, places - padding + x.shape[1], places - padding)  # (sources, time)
         back = torch.where(places + padding < x.shape[1], places + padding, places + padding - x.shape[1])
-        words, last = self.stack(taken(x, moved), None, places >= padding)
-        return Read(self.out(taken(words, back)), last)
+        words, last = self.stack(gather_time(x, moved), None, places >= padding)
+        return EncoderOutput(self.out(gather_time(words, back)), last)
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
-class BothWays(nn.Module):
+class Bidirectional(nn.Module):
     """Two layers that read towards each other: every token is described by what stands before it and what stands after."""
 
     def __init__(self, ahead: Layer, back: Layer) -> None:
         super().__init__()
         self.ahead, self.back = ahead, back
-        self.out = Tap()
+        self.out = HookPoint()
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Read:
+    def forward(self, x: Tensor, mask: Tensor | None) -> EncoderOutput:
         """x (sources, time, inputs), mask (sources, time): padding stands at the end."""
         ahead, _ = self.ahead(x, None, mask)
         back, _ = self.back(x.flip(1), None, None if mask is None else mask.flip(1))
-        return Read(self.out(torch.cat((ahead, back.flip(1)), dim=-1)), [])  # (sources, time, 2 dim)
+        return EncoderOutput(self.out(torch.cat((ahead, back.flip(1)), dim=-1)), [])  # (sources, time, 2 dim)
 
     if TYPE_CHECKING:
         __call__ = forward

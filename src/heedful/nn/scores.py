@@ -7,7 +7,7 @@
 
     weights = softmax over the places s that may be seen;    found = sum_s weights_s value_s
 
-A scope narrows what may be seen to places at most D from a centre p (Luong et al.); S: how much was read:
+A scope narrows what may be seen to places at most D from a center p (Luong et al.); S: how much was read:
 
     local-m     p = t, the number of the token
     local-p     p = S sigmoid(v . tanh(W q)), and the weights are multiplied by exp(-(s - p)^2 / (2 (D/2)^2))
@@ -25,9 +25,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from heedful.nn.decoder_state import Tree
+from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import Linear, linear
-from heedful.nn.rows import Tree
-from heedful.nn.taps import Tap
 
 
 def unbiased(inputs: int, outputs: int) -> Linear:
@@ -110,7 +110,7 @@ class Monotonic(nn.Module):
         self.radius = radius
 
     def forward(self, query: Tensor, said: Tensor | None, length: Tensor) -> Tensor:
-        """said (sources, n), length (sources or 1, 1) -> the centre (sources, n)."""
+        """said (sources, n), length (sources or 1, 1) -> the center (sources, n)."""
         assert said is not None, "where a row stands must be told"
         return torch.minimum(said, (length - 1).clamp(min=0)).float()
 
@@ -130,32 +130,32 @@ class Predicted(nn.Module):
         self.value = unbiased(query_dim, 1)
 
     def forward(self, query: Tensor, said: Tensor | None, length: Tensor) -> Tensor:
-        """query (sources, n, dim), length (sources or 1, 1) -> the centre (sources, n)."""
+        """query (sources, n, dim), length (sources or 1, 1) -> the center (sources, n)."""
         return length * self.value(self.query(query).tanh()).squeeze(-1).float().sigmoid()
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
-class Look(nn.Module):
+class WeightedSum(nn.Module):
     """The weighted sum, with its two taps: the weights, and what was found."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.weights = Tap()  # (rows, 1, query, S); while searching (sources, 1, rows of the source x query, S)
-        self.found = Tap()  # (rows, 1, query, dim), likewise
+        self.weights = HookPoint()  # (rows, 1, query, S); while searching (sources, 1, rows of the source x query, S)
+        self.context = HookPoint()  # (rows, 1, query, dim), likewise
 
     @property
     def wanted(self) -> bool:
-        return self.weights.wanted or self.found.wanted
+        return self.weights.wanted or self.context.wanted
 
     @property
     def changes(self) -> bool:
-        return self.weights.changes or self.found.changes
+        return self.weights.changes or self.context.changes
 
     def forward(self, weights: Tensor, values: Tensor) -> Tensor:
         """(sources, n, S), (sources, S, dim) -> (sources, n, dim)."""
-        return self.found(self.weights(weights[:, None]) @ values[:, None])[:, 0]
+        return self.context(self.weights(weights[:, None]) @ values[:, None])[:, 0]
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -167,7 +167,8 @@ class SourceAttention(nn.Module):
     def __init__(self, score: Score, scope: Monotonic | Predicted | None = None) -> None:
         super().__init__()
         self.score, self.scope = score, scope
-        self.look = Look()
+        core = WeightedSum()
+        self.weights, self.context, self.core = core.weights, core.context, core  # hook points are named after the attention
 
     @property
     def counts(self) -> bool:
@@ -184,12 +185,12 @@ class SourceAttention(nn.Module):
         scores = self.score(query, memory["keys"])
         seen = None if mask is None else mask[:, None]  # (sources, 1, S)
         if self.scope is None:
-            return seen_only(scores, seen)
+            return masked_softmax(scores, seen)
         whole = torch.full((1, 1), places, device=query.device)
-        centre = self.scope(query, said, whole if mask is None else mask.sum(-1, keepdim=True))
-        away = torch.arange(places, device=query.device) - centre[..., None]  # (sources, n, S)
+        center = self.scope(query, said, whole if mask is None else mask.sum(-1, keepdim=True))
+        away = torch.arange(places, device=query.device) - center[..., None]  # (sources, n, S)
         near = away.abs() <= self.scope.radius
-        weights = seen_only(scores, near if seen is None else near & seen)
+        weights = masked_softmax(scores, near if seen is None else near & seen)
         if not self.scope.bell:
             return weights
         return weights * (-2 * (away / self.scope.radius).square()).exp().to(weights.dtype)
@@ -198,35 +199,35 @@ class SourceAttention(nn.Module):
         """All looks at once: (rows, time, query_dim) -> what was found, (rows, time, dim)."""
         sources = memory["values"].shape[0]
         rows, time, _ = query.shape
-        weights = self.weigh(query.reshape(sources, rows * time // sources, -1), memory, in_sources(said, sources))
-        return self.look(weights, memory["values"]).view(rows, time, -1)
+        weights = self.weigh(query.reshape(sources, rows * time // sources, -1), memory, group_by_source(said, sources))
+        return self.core(weights, memory["values"]).view(rows, time, -1)
 
     def once(self, query: Tensor, memory: Tree, said: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """One look of many: (rows, query_dim) -> the weights (rows, S) and what was found (rows, dim), heard by nobody."""
         values = memory["values"]
-        weights = self.weigh(query.view(values.shape[0], -1, query.shape[-1]), memory, in_sources(said, values.shape[0]))
+        weights = self.weigh(query.view(values.shape[0], -1, query.shape[-1]), memory, group_by_source(said, values.shape[0]))
         return weights.flatten(0, 1), (weights @ values).flatten(0, 1)
 
     def tell(self, weights: Sequence[Tensor], memory: Tree) -> Tensor | None:
         """Let listeners hear all the looks (rows, S) of a walk; if they interfere, what it should have found instead,
         (rows, time, dim)."""
-        if not self.look.wanted:
+        if not self.core.wanted:
             return None
         values = memory["values"]
         all_weights = torch.stack(list(weights), dim=1)  # (rows, time, S)
-        found = self.look(all_weights.view(values.shape[0], -1, values.shape[1]), values)
-        return found.view(*all_weights.shape[:2], -1) if self.look.changes else None
+        found = self.core(all_weights.view(values.shape[0], -1, values.shape[1]), values)
+        return found.view(*all_weights.shape[:2], -1) if self.core.changes else None
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
-def in_sources(said: Tensor | None, sources: int) -> Tensor | None:
+def group_by_source(said: Tensor | None, sources: int) -> Tensor | None:
     """(rows, time) or (rows,) -> (sources, n)."""
     return None if said is None else said.reshape(sources, -1)
 
 
-def seen_only(scores: Tensor, seen: Tensor | None) -> Tensor:
+def masked_softmax(scores: Tensor, seen: Tensor | None) -> Tensor:
     """The softmax over what may be seen."""
     if seen is None:
         return scores.softmax(-1)

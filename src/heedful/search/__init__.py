@@ -10,10 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from heedful.nn.rows import States
+from heedful.nn.decoder_state import States
 from heedful.search.engine import Answer, Engines, Group, NonFiniteScores, Query, search
 from heedful.search.hypothesis import Hypothesis, SearchConfig
-from heedful.search.predict import Predict, Steps, ensemble, predictor
+from heedful.search.step_function import StepFunction, StepModel, ensemble, step_function
 
 
 def limits_for(config: SearchConfig, source_lengths: Tensor, prefix_lengths: Tensor) -> Tensor:
@@ -22,7 +22,7 @@ def limits_for(config: SearchConfig, source_lengths: Tensor, prefix_lengths: Ten
     return torch.maximum(longest, prefix_lengths) + 1
 
 
-def search_group(predict: Predict, group: Group, config: SearchConfig, *, start: int, end: int) -> list[list[Hypothesis]]:
+def search_group(predict: StepFunction, group: Group, config: SearchConfig, *, start: int, end: int) -> list[list[Hypothesis]]:
     """For each source of one group its hypotheses, best first."""
     arriving = iter([group])
     query = Query(
@@ -44,14 +44,14 @@ __all__ = [
     "Group",
     "Hypothesis",
     "NonFiniteScores",
-    "Predict",
     "Query",
     "SearchConfig",
     "States",
-    "Steps",
+    "StepFunction",
+    "StepModel",
     "ensemble",
     "limits_for",
-    "predictor",
     "search",
     "search_group",
+    "step_function",
 ]

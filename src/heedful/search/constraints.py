@@ -11,8 +11,8 @@ import math
 import torch
 from torch import Tensor
 
-from heedful.nn.kernels import blockwise
-from heedful.search.choose import BLOCK
+from heedful.nn.kernels import blockwise_logsumexp
+from heedful.search.expand import BLOCK
 from heedful.search.frontier import Frontier
 from heedful.search.hypothesis import SearchConfig
 
@@ -24,34 +24,34 @@ def constrain(logits: Tensor, largest: Tensor, frontier: Frontier, config: Searc
     beam = frontier.scores.shape[1]
     count = frontier.count.repeat_interleave(beam)[:, None]  # (rows, 1)
     if frontier.prefix.shape[1]:
-        logits = begin_with(logits, frontier.prefix.repeat_interleave(beam, 0), frontier.prefix_length, count)
+        logits = force_prefix(logits, frontier.prefix.repeat_interleave(beam, 0), frontier.prefix_length, count)
     if config.no_repeat:
-        logits = unless_nothing_is_left(logits, repeating(logits, frontier.said.flatten(0, 1), count, config.no_repeat))
+        logits = mask_unless_empty(logits, repeated_ngrams(logits, frontier.said.flatten(0, 1), count, config.no_repeat))
     if config.min_length:
         ends = logits[:, end].clone()
-        logits[:, end] = torch.where((count.squeeze(-1) < config.min_length) & ~must_end(frontier), -math.inf, ends)
+        logits[:, end] = torch.where((count.squeeze(-1) < config.min_length) & ~at_length_limit(frontier), -math.inf, ends)
         if config.no_repeat:  # else there is always something left
             nothing = ~(logits > -math.inf).any(-1)
             logits[:, end] = torch.where(nothing, ends, logits[:, end])
         begin = end // BLOCK * BLOCK
         largest[:, end // BLOCK] = logits[:, begin : begin + BLOCK].amax(-1).to(largest.dtype)
     if frontier.prefix.shape[1] or config.no_repeat:
-        largest, _ = blockwise(logits, BLOCK)
+        largest, _ = blockwise_logsumexp(logits, BLOCK)
     return logits, largest
 
 
-def must_end(frontier: Frontier) -> Tensor:
+def at_length_limit(frontier: Frontier) -> Tensor:
     """(rows,): which rows have one token left."""
     return (frontier.count >= frontier.limits - 1).repeat_interleave(frontier.scores.shape[1])
 
 
-def unless_nothing_is_left(logits: Tensor, banned: Tensor) -> Tensor:
+def mask_unless_empty(logits: Tensor, banned: Tensor) -> Tensor:
     """Ban what is banned, (rows, vocab), but in a row where nothing else is possible let everything pass."""
     left = logits.masked_fill(banned, -math.inf)
     return torch.where((left > -math.inf).any(-1, keepdim=True), left, logits)
 
 
-def begin_with(logits: Tensor, prefix: Tensor, lengths: Tensor, count: Tensor) -> Tensor:
+def force_prefix(logits: Tensor, prefix: Tensor, lengths: Tensor, count: Tensor) -> Tensor:
     """Only the prefix's next token, as long as there is one: prefix (rows, longest), lengths (sources,), count (rows, 1)."""
     wanted = prefix.gather(1, count.clamp(max=prefix.shape[1] - 1))  # (rows, 1)
     free = count >= lengths.repeat_interleave(len(logits) // len(lengths))[:, None]  # (rows, 1)
@@ -59,7 +59,7 @@ def begin_with(logits: Tensor, prefix: Tensor, lengths: Tensor, count: Tensor) -
     return torch.where(free, logits, only)
 
 
-def repeating(logits: Tensor, said: Tensor, count: Tensor, length: int) -> Tensor:
+def repeated_ngrams(logits: Tensor, said: Tensor, count: Tensor, length: int) -> Tensor:
     """(rows, vocab): what would say an n-gram of this length again; said (rows, longest), count (rows, 1)."""
     banned = torch.zeros_like(logits, dtype=torch.bool)
     if said.shape[1] < length:

@@ -16,26 +16,34 @@ import torch
 from torch import Tensor
 
 from heedful.errors import ConfigError, DivergedError
-from heedful.nn.kernels import blockwise, log_total
-from heedful.nn.rows import (
+from heedful.nn.decoder_state import (
     State,
     States,
+    compact,
+    copy_states,
+    expand_rows,
+    insert_sources,
     map_tree,
-    place,
-    renew,
+    mask_finished,
+    move_sources,
     select_rows,
     select_sources,
-    take_over,
-    tidy,
-    unsee,
-    widen,
 )
-from heedful.search import quick
-from heedful.search.choose import BLOCK, Allowed, branch, sample
-from heedful.search.constraints import constrain, must_end
-from heedful.search.frontier import begin, blank, harvest, keep, not_finite, note, seat
+from heedful.nn.kernels import blockwise_logsumexp, log_total
+from heedful.search import beam_kernels
+from heedful.search.constraints import at_length_limit, constrain
+from heedful.search.expand import BLOCK, EndRule, expand_beam, sample_tokens
+from heedful.search.frontier import (
+    collect_hypotheses,
+    empty_frontier,
+    insert,
+    keep_sources,
+    nonfinite_sources,
+    record_finished,
+    start_sources,
+)
 from heedful.search.hypothesis import Hypothesis, SearchConfig
-from heedful.search.predict import Predict
+from heedful.search.step_function import StepFunction
 
 TIDY_EVERY = 8  # steps after which slots that are nobody's are freed: moving the others costs something, too
 MOST_ENGINES = 4  # captured ones that are kept: each holds the caches of its sources
@@ -70,7 +78,7 @@ Arrive = Callable[[int, int], Group | None]  # how many sources at most, slots f
 class Query(NamedTuple):
     """What to search: how to go on, with whom, and how far."""
 
-    predict: Predict
+    predict: StepFunction
     arrive: Arrive  # the longest source comes first
     start: int
     end: int
@@ -125,16 +133,16 @@ class Engine:
         self.steps = 0
         group = None
         if query.blank is not None:
-            self.states = widened(query.blank(query.capacity, self.slots()), self.beam)
+            self.states = expand_to_beam(query.blank(query.capacity, self.slots()), self.beam)
             count, device = query.capacity, query.device
         else:
             group = query.arrive(query.capacity, self.slots())
             assert group is not None, "there is nothing to search"
-            self.states, count, device = widened(group.states, self.beam), len(group.limits), group.limits.device
+            self.states, count, device = expand_to_beam(group.states, self.beam), len(group.limits), group.limits.device
         self.penalty = torch.tensor(penalties(config, query.longest), device=device)  # (longest + 1,)
         if self.captures:
-            self.states = own(self.states, device)
-        self.frontier = blank(count, query.longest, query.prefix, config, device)
+            self.states = copy_for_graph(self.states, device)
+        self.frontier = empty_frontier(count, query.longest, query.prefix, config, device)
         self.names: list[int | None] = [None] * count  # whose place it is
         self.tidy_at = TIDY_EVERY * self.beam  # slots
         if group is not None:
@@ -160,8 +168,8 @@ class Engine:
 
     def let_in(self, group: Group, where: Sequence[int]) -> None:
         device = group.limits.device
-        new = begin(self.config, group.limits, group.names, group.prefixes, self.query.start, self.query.longest)
-        seat(self.frontier, new, torch.tensor(where, device=device))
+        new = start_sources(self.config, group.limits, group.names, group.prefixes, self.query.start, self.query.longest)
+        insert(self.frontier, new, torch.tensor(where, device=device))
         for at, name in zip(where, group.names, strict=True):
             self.names[at] = name
 
@@ -182,32 +190,32 @@ class Engine:
     def take_step(self) -> None:
         frontier, config = self.frontier, self.config
         logits, states = self.query.predict(frontier.last.view(-1, 1), self.states)
-        if quick.fits(logits, frontier, config):
-            row = quick.advance(frontier, logits, config, self.query.end, self.penalty)
+        if beam_kernels.fits(logits, frontier, config):
+            row = beam_kernels.advance(frontier, logits, config, self.query.end, self.penalty)
         else:
             row = self.advance(logits)
         if config.method == "beam" and self.beam > 1:
             sources = torch.arange(len(row), device=row.device)[:, None]
             states = select_rows(states, (sources * self.beam + row).flatten())
         if self.captures:
-            renew(self.states, unsee(states, frontier.done))
+            copy_states(self.states, mask_finished(states, frontier.done))
         else:
             self.states = states
 
     def advance(self, logits: Tensor) -> Tensor:
         """Choose what comes next and note it; returns which row each beginning goes on from, (sources, beam)."""
         frontier, config, end = self.frontier, self.config, self.query.end
-        largest, parts = blockwise(logits, BLOCK)  # (rows, blocks) each
-        normalise = log_total(largest, parts)
-        broken = not_finite(frontier, normalise)
+        largest, parts = blockwise_logsumexp(logits, BLOCK)  # (rows, blocks) each
+        normalize = log_total(largest, parts)
+        broken = nonfinite_sources(frontier, normalize)
         logits, largest = constrain(logits, largest, frontier, config, end)
-        allowed = Allowed(must_end(frontier), end)
+        allowed = EndRule(at_length_limit(frontier), end)
         if config.method == "sample":
-            choice = sample(frontier, logits, normalise, allowed, config)
+            choice = sample_tokens(frontier, logits, normalize, allowed, config)
         else:
-            choice = branch(frontier, logits, largest, normalise, allowed)
+            choice = expand_beam(frontier, logits, largest, normalize, allowed)
         choice = choice._replace(scores=choice.scores.masked_fill(broken, math.nan))
-        note(frontier, *choice, choice.places(frontier, config, end), self.penalty, config.n_best)
+        record_finished(frontier, *choice, choice.places(frontier, config, end), self.penalty, config.n_best)
         return choice.row
 
     def answers(self) -> list[Answer]:
@@ -216,7 +224,7 @@ class Engine:
         flags = self.frontier.done.tolist()
         done = [i for i, name in enumerate(self.names) if name is not None and flags[i]]
         if done:
-            for i, hypotheses in zip(done, harvest(self.frontier, done, self.config), strict=True):
+            for i, hypotheses in zip(done, collect_hypotheses(self.frontier, done, self.config), strict=True):
                 name = self.names[i]
                 assert name is not None
                 if not hypotheses:
@@ -246,7 +254,7 @@ class Engine:
         """Take these sources over from an engine with more places."""
         self.query, self.waiting = other.query._replace(capacity=len(self.names)), False
         index = torch.tensor(living, device=self.query.device)
-        take_over(self.states, other.states, index, self.beam)
+        move_sources(self.states, other.states, index, self.beam)
         self.frontier.done.fill_(True)
         for mine, theirs in zip(self.frontier.tensors(), other.frontier.tensors(), strict=True):
             mine[: len(living)] = theirs.index_select(0, index)
@@ -259,7 +267,7 @@ class Engine:
             self.waiting = False
             return
         where = free[: len(group.limits)]
-        place(self.states, group.states, torch.tensor(where, device=group.limits.device), self.beam)
+        insert_sources(self.states, group.states, torch.tensor(where, device=group.limits.device), self.beam)
         self.let_in(group, where)
 
     def shrink(self) -> None:
@@ -267,20 +275,20 @@ class Engine:
         kept = [i for i, name in enumerate(self.names) if name is not None]
         index = torch.tensor(kept, device=self.frontier.done.device)
         self.states = select_sources(self.states, index, self.beam)
-        self.frontier = keep(self.frontier, index)
+        self.frontier = keep_sources(self.frontier, index)
         self.names = [self.names[i] for i in kept]
 
     def clear_away(self) -> None:
         """Free what is nobody's, once in a while."""
         if slots_used(self.states) < self.tidy_at:
             return
-        self.states = tidy(self.states, self.frontier.scores.isfinite() & ~self.frontier.done[:, None])
+        self.states = compact(self.states, self.frontier.scores.isfinite() & ~self.frontier.done[:, None])
         self.tidy_at = slots_used(self.states) + TIDY_EVERY * self.beam
 
 
 def penalties(config: SearchConfig, longest: int) -> list[float]:
     """What the log-probability of a hypothesis is divided by, for each length."""
-    found = [config.judge(max(length, 1)) for length in range(longest + 1)]
+    found = [config.length_penalty_fn(max(length, 1)) for length in range(longest + 1)]
     if found[-1] > LARGEST_PENALTY:
         raise ConfigError(
             f"search.length_penalty = {config.length_penalty} divides the score of {longest} tokens by {found[-1]:.0e}; "
@@ -290,7 +298,7 @@ def penalties(config: SearchConfig, longest: int) -> list[float]:
     return found
 
 
-def widened(states: States, beam: int) -> States:
+def expand_to_beam(states: States, beam: int) -> States:
     """As `widen`, but refused where the masks of one source's rows would take more memory than they may."""
     needed = beam * mask_bytes(states)
     if beam > 1 and needed > MOST_BYTES:
@@ -299,26 +307,26 @@ def widened(states: States, beam: int) -> States:
             f"expected at most {MOST_BYTES / 2**30:.0f} GiB",
             hint="a smaller search.beam, search.n_best, search.max_length or search.max_extra",
         )
-    return widen(states, beam)
+    return expand_rows(states, beam)
 
 
 def mask_bytes(states: States) -> int:
     """Of one row: a byte for each slot of its source."""
     if isinstance(states, State):
-        return 0 if states.mine is None else states.mine.shape[1]
+        return 0 if states.owned_slots is None else states.owned_slots.shape[1]
     return sum(map(mask_bytes, states))
 
 
 def slots_used(states: States) -> int:
     """Of the states that have slots; all of them are filled alike."""
     if isinstance(states, State):
-        return 0 if states.mine is None else int(states.filled) - states.reserved
+        return 0 if states.owned_slots is None else int(states.filled) - states.reserved
     return max(map(slots_used, states))
 
 
-def own(states: States, device: torch.device) -> States:
+def copy_for_graph(states: States, device: torch.device) -> States:
     """States whose tensors are nobody else's, with the next slot as a tensor that a captured step can advance."""
     if isinstance(states, State):
         memory = map_tree(Tensor.clone, states.memory)
         return states._replace(memory=memory, filled=torch.tensor(int(states.filled), device=device))
-    return tuple(own(state, device) for state in states)
+    return tuple(copy_for_graph(state, device) for state in states)

@@ -38,7 +38,7 @@ class Frontier:
         return [getattr(self, field.name) for field in fields(self)]
 
 
-def blank(sources: int, longest: int, prefix: int, config: SearchConfig, device: torch.device) -> Frontier:
+def empty_frontier(sources: int, longest: int, prefix: int, config: SearchConfig, device: torch.device) -> Frontier:
     """Room for so many sources, none of them there."""
 
     def full(value: float, *shape: int, dtype: torch.dtype = torch.long) -> Tensor:
@@ -66,7 +66,7 @@ def blank(sources: int, longest: int, prefix: int, config: SearchConfig, device:
 Arrivals = dict[str, Tensor]  # what a frontier must know of new sources, by the names of its fields
 
 
-def begin(
+def start_sources(
     config: SearchConfig, limits: Tensor, names: Sequence[int], prefixes: Sequence[Sequence[int]], start: int, longest: int
 ) -> Arrivals:
     """New sources, not yet anywhere: everything that a frontier holds of them."""
@@ -89,7 +89,7 @@ def begin(
     return arrivals
 
 
-def seat(frontier: Frontier, arrivals: Arrivals, where: Tensor) -> None:
+def insert(frontier: Frontier, arrivals: Arrivals, where: Tensor) -> None:
     """Let new sources take the places `where`, with nothing said and nothing found."""
     nothing = {"count": 0, "found": 0, "found_scores": -math.inf, "done": False}
     for name, value in nothing.items():
@@ -100,18 +100,20 @@ def seat(frontier: Frontier, arrivals: Arrivals, where: Tensor) -> None:
         old.index_copy_(0, where, functional.pad(new, (0, missing)) if missing else new)
 
 
-def keep(frontier: Frontier, sources: Tensor) -> Frontier:
+def keep_sources(frontier: Frontier, sources: Tensor) -> Frontier:
     """Only these sources."""
     return Frontier(*(tensor.index_select(0, sources) for tensor in frontier.tensors()))
 
 
-def not_finite(frontier: Frontier, normalise: Tensor) -> Tensor:
+def nonfinite_sources(frontier: Frontier, normalize: Tensor) -> Tensor:
     """(sources, 1): where the log-sum-exp of a living row's logits, (rows,), is not finite, so that no score can be."""
     living = frontier.scores > -math.inf
-    return (living & ~normalise.view_as(living).isfinite()).any(1, keepdim=True)
+    return (living & ~normalize.view_as(living).isfinite()).any(1, keepdim=True)
 
 
-def note(frontier: Frontier, scores: Tensor, row: Tensor, token: Tensor, place: Tensor, penalty: Tensor, n_best: int) -> None:
+def record_finished(
+    frontier: Frontier, scores: Tensor, row: Tensor, token: Tensor, place: Tensor, penalty: Tensor, n_best: int
+) -> None:
     """Take one step: the beginnings are now those of `row` with `token` behind them, and what has ended is put away.
 
     scores, row, token, each (sources, beam); place (sources, beam): where each of them belongs among what was found, and
@@ -140,7 +142,7 @@ def note(frontier: Frontier, scores: Tensor, row: Tensor, token: Tensor, place: 
     frontier.count += ~frontier.done
 
 
-def harvest(frontier: Frontier, sources: Sequence[int], config: SearchConfig) -> list[list[Hypothesis]]:
+def collect_hypotheses(frontier: Frontier, sources: Sequence[int], config: SearchConfig) -> list[list[Hypothesis]]:
     """The hypotheses of sources that are done: best first, or samples in the order of their draws.
 
     None for a source whose scores were not finite."""
@@ -156,7 +158,7 @@ def harvest(frontier: Frontier, sources: Sequence[int], config: SearchConfig) ->
     )
     said = frontier.found_said.index_select(0, where)
     tokens = said.gather(1, chosen[..., None].expand(-1, -1, said.shape[-1])).tolist()
-    judge = config.judge
+    judge = config.length_penalty_fn
     return [
         [
             Hypothesis(tokens[i][k][:length], totals[i][k] / judge(length + 1), totals[i][k])

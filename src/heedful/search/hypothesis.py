@@ -2,7 +2,7 @@
 
     score = log_probability / penalty(length)      and, where it is asked for, + coverage cp (inspection/coverage.py)
 
-Both the log-probability and the length count the end token. A penalty that grows with length favours longer sentences.
+Both the log-probability and the length count the end token. A penalty that grows with length favors longer sentences.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SearchConfig(Config):
         return {"beam": self.beam, "greedy": 1, "sample": self.n_best}[self.method]
 
     @property
-    def judge(self) -> Penalty:
+    def length_penalty_fn(self) -> Penalty:
         return PENALTIES[self.penalty](self.length_penalty if self.method == "beam" else 0.0)
 
     @model_validator(mode="after")

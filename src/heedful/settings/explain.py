@@ -17,7 +17,7 @@ from pydantic import Discriminator, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from heedful.errors import nearest
-from heedful.schema import Config, Problem, Problems, written
+from heedful.schema import Config, Problem, Problems, format_value
 from heedful.settings.kinds import branches, choices, describe, fields, is_list, is_table, is_union, keys, member, peel, rule
 from heedful.settings.toml import write_key
 
@@ -61,7 +61,7 @@ def _mark(spot: Spot) -> object:
     if isinstance(spot.given, bool):
         kinds = [peel(branch)[0] for branch in branches(spot.kind)]
         is_number = any(kind in (int, float) for kind in kinds) and not any(kind in (bool, str, Any) for kind in kinds)
-        return Flag(written(spot.given)) if is_number else spot.given
+        return Flag(format_value(spot.given)) if is_number else spot.given
     chosen = spot._replace(kind=_choose_branch(spot) if is_union(peel(spot.kind)[0]) else spot.kind)
     if isinstance(spot.given, Mapping):
         return {key: _mark_member(chosen, key, value) for key, value in spot.given.items()}
@@ -101,7 +101,7 @@ def _explain_item(start: Spot, item: ErrorDetails) -> list[Problem]:
     if item["type"] == "too_short" and isinstance(spot.given, Sequence) and len(spot.given) >= item["ctx"]["min_length"]:
         return []  # only without the items that were refused, each of which has its own problem
     if item["type"] in EXPECTED:
-        return [Problem(write_key(spot.path), f"given {written(spot.given)}, expected {EXPECTED[item['type']]}")]
+        return [Problem(write_key(spot.path), f"given {format_value(spot.given)}, expected {EXPECTED[item['type']]}")]
     return [_unexpected(spot)]
 
 
@@ -125,7 +125,7 @@ def _locate(spot: Spot, location: Sequence[int | str]) -> tuple[Spot, Sequence[i
 
 def _unexpected(spot: Spot) -> Problem:
     names = [name for branch in branches(spot.kind) for name in choices(branch)]
-    sentence = f"given {written(spot.given)}, expected {describe(spot.kind)}"
+    sentence = f"given {format_value(spot.given)}, expected {describe(spot.kind)}"
     return Problem(write_key(spot.path), sentence, _suggest(spot.given, names))
 
 
@@ -154,7 +154,7 @@ def _refused(spot: Spot, error: Exception) -> list[Problem]:
     where = write_key(spot.path)
     if isinstance(error, Problems):
         return [each._replace(path=".".join(filter(None, (where, each.path)))) for each in error.problems]
-    sentence = str(error) if isinstance(spot.given, Mapping) else f"given {written(spot.given)}, {error}"
+    sentence = str(error) if isinstance(spot.given, Mapping) else f"given {format_value(spot.given)}, {error}"
     return [Problem(where, sentence)]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from heedful.errors import ConfigError, nearest
-from heedful.schema import Problem, written
+from heedful.schema import Problem, format_value
 from heedful.settings.toml import MAX_DEPTH, TomlError, TooDeep, key_lines, parse_toml, split_key, write_key
 from heedful.storage.reading import read_bytes
 
@@ -152,18 +152,18 @@ def _override(given: Given, text: str) -> Problem | None:
     if not equals or parts is None or key.startswith("-"):
         bare = key.lstrip("-")
         suggestion = f"{bare}={value or 'VALUE'}" if split_key(bare) else None
-        return Problem("", f"given {written(text)}, expected key=value, as in {EXAMPLE}", suggestion)
+        return Problem("", f"given {format_value(text)}, expected key=value, as in {EXAMPLE}", suggestion)
     if len(parts) > MAX_DEPTH:
         return Problem("", f"given a key of {len(parts):,} parts, expected at most {MAX_DEPTH}")
     if not value:
         return Problem(key, "given nothing after '=', expected a value")
     if obstacle := _obstacle(given.tree, parts):
         blocked, found = obstacle
-        return Problem(key, f"given {written(value)}, but {write_key(blocked)} is {found} ({given.place(blocked)})")
+        return Problem(key, f"given {format_value(value)}, but {write_key(blocked)} is {found} ({given.place(blocked)})")
     try:
         put(given.tree, parts, parse_value(value))
     except TooDeep as error:
-        return Problem(key, f"given {written(value)}, which is {error.reason}")
+        return Problem(key, f"given {format_value(value)}, which is {error.reason}")
     given.overrides[parts] = value
     return None
 
@@ -180,7 +180,7 @@ def _obstacle(tree: object, parts: Parts) -> tuple[Parts, str] | None:
                 return parts[:depth], f"a list of {len(tree)}, with items numbered from 0"
             tree = tree[int(part)]
         else:
-            return parts[:depth], f"{written(tree)}, not a table"
+            return parts[:depth], f"{format_value(tree)}, not a table"
     return None
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Len
 from pydantic.fields import Field, FieldInfo
 
-from heedful.schema import Config, written
+from heedful.schema import Config, format_value
 
 NOUNS: dict[Any, tuple[str, str]] = {
     bool: ("true or false", "true or false"),
@@ -148,7 +148,7 @@ def _unfold(rules: Iterable[Any]) -> Iterator[Any]:
 
 def _describe_branch(kind: Any, many: bool) -> str:
     names = choices(kind)
-    return " or ".join(written(name) for name in names) if names else describe(kind, many)
+    return " or ".join(format_value(name) for name in names) if names else describe(kind, many)
 
 
 def _describe_items(bare: Any, rules: Sequence[Any]) -> str:

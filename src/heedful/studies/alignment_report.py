@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from heedful.evaluation.metrics import Score
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
-from heedful.inspection.linking import choose_linking, judged
-from heedful.studies.aligning import MOMENTS, Aligner, Head, Watched
+from heedful.inspection.alignment_links import choose_link_rule, label_maps
+from heedful.studies.alignment import MOMENTS, Aligner, AlignmentHead, HeadWeights
 
 
 class Judge(NamedTuple):
     """Watched sentences and their gold alignments."""
 
-    watched: Watched
+    watched: HeadWeights
     gold: Sequence[Alignment]
     bootstrap: int = 0
 
@@ -46,11 +46,11 @@ def by_layer(test: Judge, valid: Judge | None) -> list[LayerScore]:
     return found
 
 
-def settle(valid: Judge, heads: tuple[Head, ...]) -> Aligner:
+def settle(valid: Judge, heads: tuple[AlignmentHead, ...]) -> Aligner:
     """The moment and the thresholds that suit these heads best."""
     places = [valid.watched.heads.index(head) for head in heads]
     choices = []
     for moment in MOMENTS:
-        linking, error = choose_linking(judged(valid.watched.maps[moment], valid.gold), places)
+        linking, error = choose_link_rule(label_maps(valid.watched.maps[moment], valid.gold), places)
         choices.append((error, Aligner(heads, moment, linking)))
     return min(choices, key=lambda one: one[0])[1]

@@ -20,8 +20,8 @@ from heedful.data.grammar import Sentence
 from heedful.errors import DataError
 from heedful.evaluation.word_alignment import Alignment, parse_alignments
 from heedful.search import SearchConfig
-from heedful.studies.head_views import Pair, Pieces
-from heedful.tasks.translating import System, translate
+from heedful.studies.head_views import AnnotatedPair, Pieces
+from heedful.tasks.translate import System, translate
 from heedful.text.tokenizer import Tokenizer
 
 
@@ -86,7 +86,7 @@ def translated(system: System, samples: Sequence[Sample], config: SearchConfig) 
     return [one._replace(target=next(made).text) if one.target is None else one for one in samples]
 
 
-def pairs_of(system: System, samples: Sequence[Sample]) -> list[Pair]:
+def pairs_of(system: System, samples: Sequence[Sample]) -> list[AnnotatedPair]:
     """Source and target as the model reads them; left out is who is too long, empty, or not cut where its words end."""
     source, target = system.source_tokenizer, system.target_tokenizer
     found = []
@@ -97,14 +97,14 @@ def pairs_of(system: System, samples: Sequence[Sample]) -> list[Pair]:
             continue
         words = max(read.words) + 1, max(said.words) + 1
         if one.alignment is None or all(i < words[0] and j < words[1] for i, j in one.alignment.possible):
-            found.append(Pair(read, said, one.alignment))
+            found.append(AnnotatedPair(read, said, one.alignment))
     return found
 
 
-def texts_of(system: System, samples: Sequence[Sample]) -> list[Pair]:
+def texts_of(system: System, samples: Sequence[Sample]) -> list[AnnotatedPair]:
     """The sources alone, for a system that has no source but goes through a text."""
     made = (pieces_of(system.target_tokenizer, one.source, one.source_arcs, system.max_length) for one in samples)
-    return [Pair(None, pieces) for pieces in made if pieces is not None]
+    return [AnnotatedPair(None, pieces) for pieces in made if pieces is not None]
 
 
 def pieces_of(tokenizer: Tokenizer, text: str, known: Sequence[Arc] | None, most: int) -> Pieces | None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from heedful.data.conllu import Arc
 from heedful.evaluation.word_alignment import Alignment
 from heedful.inspection.alignment import between_words
-from heedful.inspection.maps import Kind
+from heedful.inspection.attention_maps import Kind
 
 
 class Pieces(NamedTuple):
@@ -27,7 +27,7 @@ class Pieces(NamedTuple):
     arcs: Sequence[Arc] | None = None  # between those words, where they are known
 
 
-class Pair(NamedTuple):
+class AnnotatedPair(NamedTuple):
     source: Pieces | None  # None: there is no source
     target: Pieces
     alignment: Alignment | None = None
@@ -60,14 +60,14 @@ def looks_within(kind: Kind) -> bool:
     return kind.keys in ("both", kind.queries)
 
 
-def own_side(kind: Kind, pair: Pair) -> Pieces:
+def own_side(kind: Kind, pair: AnnotatedPair) -> Pieces:
     """The tokens that look."""
     pieces = pair.source if kind.queries == "source" else pair.target
     assert pieces is not None, "who has no source does not look at it"
     return pieces
 
 
-def among_themselves(kind: Kind, weights: Tensor, pair: Pair, width: int) -> View:
+def among_themselves(kind: Kind, weights: Tensor, pair: AnnotatedPair, width: int) -> View:
     """weights (heads, query, key) with marks and padding; width: of the padded source. Tokens look where they were fed."""
     mine = own_side(kind, pair)
     before, here = pair.source_length, len(mine.ids)
@@ -82,7 +82,7 @@ def among_themselves(kind: Kind, weights: Tensor, pair: Pair, width: int) -> Vie
     return View(weights[:, fed][..., columns], mine.words, all_words, before, words)
 
 
-def at_the_source(weights: Tensor, pair: Pair) -> View:
+def at_the_source(weights: Tensor, pair: AnnotatedPair) -> View:
     """weights (heads, query, key) of tokens of the target, where they were said; the source's columns come first."""
     assert pair.source is not None, "there is a source to look at"
     cut = weights[:, : len(pair.target.ids), : len(pair.source.ids)]

@@ -16,22 +16,22 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.errors import ConfigError, DataError
-from heedful.inspection.importance import Surprise, ablations, gate_gradients, within_layer
-from heedful.inspection.maps import KINDS, Kind, attentions, forced, layer_of
+from heedful.inspection.attention_maps import KINDS, Kind, attentions, forced, layer_of
+from heedful.inspection.importance import LossFunction, ablations, gate_gradients, within_layer
 from heedful.inspection.relevance import NoRule, relevances
 from heedful.inspection.roles import Measure
 from heedful.models import SequenceModel
-from heedful.nn.taps import record
-from heedful.studies.head_gathering import Frequencies, Gathered
-from heedful.studies.head_views import Pair
+from heedful.nn.hooks import record
+from heedful.studies.head_statistics import Frequencies, HeadStatistics
+from heedful.studies.head_views import AnnotatedPair
 from heedful.tasks.batches import Batch, collate, pad
-from heedful.tasks.translating import System, batches_of
+from heedful.tasks.translate import System, batches_of
 
 BATCH = 2**11  # tokens
 Tell = Callable[[float], None]
 
 
-class Head(NamedTuple):
+class HeadResult(NamedTuple):
     kind: str
     layer: int
     head: int
@@ -52,7 +52,7 @@ class Head(NamedTuple):
         return [one for one in self.measures if one.leans]
 
 
-class Matters(NamedTuple):
+class HeadImportance(NamedTuple):
     """How much the heads of a layer do, a token: (heads,) each."""
 
     gradient: Tensor
@@ -60,12 +60,14 @@ class Matters(NamedTuple):
     relevance: Tensor | None = None
 
 
-class Study(NamedTuple):
-    heads: list[Head]
+class HeadStudy(NamedTuple):
+    heads: list[HeadResult]
     loss: float  # nats a token of the targets
 
 
-def study(system: System, pairs: Sequence[Pair], frequencies: Frequencies, tell: Tell = lambda share: None) -> Study:
+def study(
+    system: System, pairs: Sequence[AnnotatedPair], frequencies: Frequencies, tell: Tell = lambda share: None
+) -> HeadStudy:
     """frequencies: of a side's tokens; without them nobody is asked for the rare ones. tell: hears what share of the work was
     done since it heard last."""
     model = system.models[0]
@@ -74,7 +76,7 @@ def study(system: System, pairs: Sequence[Pair], frequencies: Frequencies, tell:
         raise ConfigError("this model has no attention, and so no heads to look at")
     if not pairs:
         raise DataError("no sentence is left to look at", hint="give sentences that the model can read")
-    gathered: dict[str, Gathered | None] = {}
+    gathered: dict[str, HeadStatistics | None] = {}
     gradients: dict[str, Tensor] = {}
     grown: dict[str, Tensor] = {}
     relevant: dict[str, Tensor] = {}
@@ -87,15 +89,17 @@ def study(system: System, pairs: Sequence[Pair], frequencies: Frequencies, tell:
         grown = added(grown, ablations(model, telling(surprise, tell, len(some) / len(pairs) / passes)))
         relevant = added(relevant, relevances_of(system, batch))
     tokens = sum(len(pair.target.ids) + 1 for pair in pairs)
-    heads: list[Head] = []
+    heads: list[HeadResult] = []
     for name, kind in sorted(attentions(model).items(), key=lambda item: list(KINDS.values()).index(item[1])):
         if name in gradients:  # an empty source is not read
             share = relevant[name] / tokens if name in relevant else None
-            heads += heads_of(name, kind, gathered.get(name), Matters(gradients[name] / tokens, grown[name] / tokens, share))
-    return Study(heads, loss / tokens)
+            heads += heads_of(
+                name, kind, gathered.get(name), HeadImportance(gradients[name] / tokens, grown[name] / tokens, share)
+            )
+    return HeadStudy(heads, loss / tokens)
 
 
-def telling(surprise: Surprise, tell: Tell, share: float) -> Surprise:
+def telling(surprise: LossFunction, tell: Tell, share: float) -> LossFunction:
     def passed() -> Tensor:
         losses = surprise()
         tell(share)
@@ -105,10 +109,10 @@ def telling(surprise: Surprise, tell: Tell, share: float) -> Surprise:
 
 
 def gather(
-    gathered: dict[str, Gathered | None],
+    gathered: dict[str, HeadStatistics | None],
     model: nn.Module,
-    pairs: Sequence[Pair],
-    surprise: Surprise,
+    pairs: Sequence[AnnotatedPair],
+    surprise: LossFunction,
     frequencies: Frequencies,
 ) -> float:
     """Adds what one pass over a batch shows, layer by layer; returns its loss. None: the layer does not look at tokens."""
@@ -120,7 +124,7 @@ def gather(
     for name, kind in attentions(model).items():
         if name not in seen:
             continue
-        weights, layer = seen[name].cpu(), gathered.setdefault(name, Gathered())
+        weights, layer = seen[name].cpu(), gathered.setdefault(name, HeadStatistics())
         if weights.shape[::2] != (len(pairs), lengths[kind.queries]) or weights.shape[3] != lengths[kind.keys]:
             gathered[name] = None
         elif layer is not None:
@@ -129,7 +133,7 @@ def gather(
     return loss
 
 
-def heads_of(name: str, kind: Kind, layer: Gathered | None, matters: Matters) -> Iterator[Head]:
+def heads_of(name: str, kind: Kind, layer: HeadStatistics | None, matters: HeadImportance) -> Iterator[HeadResult]:
     heads = len(matters.gradient)
     nothing: list[None] = [None] * heads
     columns = (
@@ -142,14 +146,14 @@ def heads_of(name: str, kind: Kind, layer: Gathered | None, matters: Matters) ->
         nothing if matters.relevance is None else matters.relevance.tolist(),
     )
     for head, row in enumerate(zip(*columns, strict=True)):
-        yield Head(kind.name, layer_of(name), head, *row)
+        yield HeadResult(kind.name, layer_of(name), head, *row)
 
 
 def added(totals: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: totals[name] + one if name in totals else one for name, one in more.items()}
 
 
-def batches(system: System, pairs: Sequence[Pair]) -> Iterator[tuple[Batch, list[Pair]]]:
+def batches(system: System, pairs: Sequence[AnnotatedPair]) -> Iterator[tuple[Batch, list[AnnotatedPair]]]:
     lengths = [max(pair.source_length, len(pair.target.ids)) + 1 for pair in pairs]
     order = sorted(range(len(pairs)), key=lambda i: lengths[i], reverse=True)
     for chosen in batches_of(order, lambda i: lengths[i], BATCH):
@@ -157,7 +161,7 @@ def batches(system: System, pairs: Sequence[Pair]) -> Iterator[tuple[Batch, list
         yield batch_of(system, some).to(system.device), some
 
 
-def batch_of(system: System, pairs: Sequence[Pair]) -> Batch:
+def batch_of(system: System, pairs: Sequence[AnnotatedPair]) -> Batch:
     """Where there is no source, a text goes on from the end of a line, as language models learn it."""
     marks, targets = system.target_tokenizer.specials, [pair.target.ids for pair in pairs]
     sources = [pair.source.ids for pair in pairs if pair.source is not None]

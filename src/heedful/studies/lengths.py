@@ -15,13 +15,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.maps import forced
+from heedful.inspection.attention_maps import forced
 from heedful.tasks.batches import collate
-from heedful.tasks.evaluating import Examples
-from heedful.tasks.translating import System, batches_of
+from heedful.tasks.evaluate_translations import Examples
+from heedful.tasks.translate import System, batches_of
 
 
-class Judged(NamedTuple):
+class TokenScores(NamedTuple):
     """One target, token by token, its end included."""
 
     losses: Tensor  # (time,): -log p
@@ -38,7 +38,7 @@ class Bucket(NamedTuple):
 
 
 def joined(examples: Examples, times: int) -> Examples:
-    """So many neighbours in a row become one; what is left over at the end is left out."""
+    """So many neighbors in a row become one; what is left over at the end is left out."""
 
     def chunks(lines: Sequence[str]) -> list[str]:
         return [" ".join(lines[at : at + times]) for at in range(0, len(lines) - times + 1, times)]
@@ -46,7 +46,7 @@ def joined(examples: Examples, times: int) -> Examples:
     return Examples(chunks(examples.sources), chunks(examples.references))
 
 
-def judge(system: System, examples: Examples) -> list[Judged]:
+def score_examples(system: System, examples: Examples) -> list[TokenScores]:
     """In the order of the examples; a length that the model refuses is an error that says so."""
     sources = system.source_tokenizer.encode_many(examples.sources)
     targets = system.target_tokenizer.encode_many(examples.references)
@@ -54,7 +54,7 @@ def judge(system: System, examples: Examples) -> list[Judged]:
     order = sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)
     specials, model = (system.source_tokenizer.specials, system.target_tokenizer.specials), system.models[0]
     assert isinstance(model, nn.Module), "models are modules"
-    found: dict[int, Judged] = {}
+    found: dict[int, TokenScores] = {}
     for chosen in batches_of(order, lambda i: lengths[i], 2**12):
         batch = collate([sources[i] for i in chosen], [targets[i] for i in chosen], *specials).to(system.device)
         with forced(model):
@@ -64,13 +64,13 @@ def judge(system: System, examples: Examples) -> list[Judged]:
             hits = (logits.argmax(-1) == batch.target_out).cpu()
         for row, i in enumerate(chosen):
             real = len(targets[i]) + 1
-            found[i] = Judged(losses[row, :real], hits[row, :real].float())
+            found[i] = TokenScores(losses[row, :real], hits[row, :real].float())
     return [found[i] for i in range(len(lengths))]
 
 
-def by_length(judged: Iterable[Judged], width: int) -> list[Bucket]:
+def by_length(judged: Iterable[TokenScores], width: int) -> list[Bucket]:
     """Targets of 1 to `width` tokens, the end counted, then the next `width`, and so on."""
-    groups: dict[int, list[Judged]] = {}
+    groups: dict[int, list[TokenScores]] = {}
     for one in judged:
         groups.setdefault((len(one.losses) - 1) // width, []).append(one)
     return [
@@ -79,7 +79,7 @@ def by_length(judged: Iterable[Judged], width: int) -> list[Bucket]:
     ]
 
 
-def by_position(judged: Sequence[Judged], width: int) -> list[Bucket]:
+def by_position(judged: Sequence[TokenScores], width: int) -> list[Bucket]:
     """The first `width` tokens of all targets, then the next, and so on."""
     longest = max((len(one.losses) for one in judged), default=0)
     found = []

@@ -1,4 +1,4 @@
-"""Tasks, one a file: what is read, what is minimised, how it is judged."""
+"""Tasks, one a file: what is read, what is minimized, how it is judged."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from heedful.schema import Untagged
-from heedful.tasks.classification import Classification, ClassificationConfig
-from heedful.tasks.language_modelling import Language, LanguageConfig
-from heedful.tasks.translation import Translation, TranslationConfig
+from heedful.tasks.classification import ClassificationConfig, ClassificationTask
+from heedful.tasks.language_modeling import LanguageConfig, LanguageModelingTask
+from heedful.tasks.translation import TranslationConfig, TranslationTask
 
-TASKS: dict[str, Any] = {"translation": Translation, "language": Language, "classification": Classification}
+TASKS: dict[str, Any] = {"translation": TranslationTask, "language": LanguageModelingTask, "classification": ClassificationTask}
 TaskConfig = Annotated[
     TranslationConfig | LanguageConfig | ClassificationConfig,
     Field(discriminator="name"),

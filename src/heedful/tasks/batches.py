@@ -62,11 +62,11 @@ def collate(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], 
     return Batch(tokens, mask, target_in, target_out, sum(len(row) + 1 for row in targets))
 
 
-def fill_up(batch: Batch, budget: int, rung: int, source: Specials, target: Specials) -> Batch:
-    """Pad both sides to the next rung of a ladder of lengths, and the rows to as many as the budget holds of that length.
+def fill_up(batch: Batch, budget: int, pad_to_multiple_of: int, source: Specials, target: Specials) -> Batch:
+    """Pad both sides to a multiple of `pad_to_multiple_of`, and the rows to as many as the budget holds of that length.
 
     Then few shapes occur, and what was compiled or captured for one is used again. Added rows hold an end and no target."""
-    length = -(-max(batch.source.shape[1], batch.target_in.shape[1]) // rung) * rung
+    length = -(-max(batch.source.shape[1], batch.target_in.shape[1]) // pad_to_multiple_of) * pad_to_multiple_of
     rows = max(budget // length, batch.source.shape[0])
 
     def grow(tensor: Tensor, value: int | bool) -> Tensor:

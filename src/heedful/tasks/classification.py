@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.data.labelled import Example, LabelledConfig, examples_in, file_of
+from heedful.data.labeled import Example, LabeledConfig, examples_in, file_of
 from heedful.data.report import Notes
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
@@ -33,13 +33,13 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.losses import Loss
 from heedful.schema import Config, NonNegativeNumber, Probability, Problem, refuse
 from heedful.search import SearchConfig
-from heedful.tasks.feeding import Place, feed
+from heedful.tasks.batch_stream import Place, feed
 from heedful.tasks.objectives import token_loss
-from heedful.tasks.translating import System
+from heedful.tasks.translate import System
 from heedful.text.specials import Specials
 from heedful.text.tokenizer import Tokenizer
-from heedful.training.journey import Direction
 from heedful.training.loop import Fed, Validation
+from heedful.training.train_state import Direction
 from heedful.training.update import Objective
 
 # What is read of a text at most: its tokens are cut off at data.max_length anyway, and no vocabulary has longer ones.
@@ -80,7 +80,7 @@ def batched(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
 
 
 class ClassificationConfig(Config):
-    form: ClassVar[str] = "labelled"  # of the data
+    form: ClassVar[str] = "labeled"  # of the data
     unit: ClassVar[str] = "examples"
     metrics: ClassVar[Mapping[str, Direction]] = {"loss": "lower", "accuracy": "higher"}
     name: Literal["classification"]  # task
@@ -94,7 +94,7 @@ class ClassificationConfig(Config):
             refuse([Problem("labels", f"given {list(self.labels)!r}, expected two or more that differ")])
 
 
-class Chooser(nn.Module):
+class ClassificationModel(nn.Module):
     """A language model with a head."""
 
     def __init__(self, body: Any, choices: int, dropout: float) -> None:
@@ -120,16 +120,16 @@ class Chooser(nn.Module):
         return found
 
 
-class Examples(NamedTuple):
+class LabeledBatch(NamedTuple):
     tokens: Tensor  # (examples x group, time)
     last: Tensor  # (examples x group,)
     labels: Tensor  # (examples,)
 
-    def pin(self) -> Examples:
-        return Examples(*(tensor.pin_memory() for tensor in self))
+    def pin(self) -> LabeledBatch:
+        return LabeledBatch(*(tensor.pin_memory() for tensor in self))
 
-    def to(self, device: torch.device) -> Examples:
-        return Examples(*(tensor.to(device, non_blocking=True) for tensor in self))
+    def to(self, device: torch.device) -> LabeledBatch:
+        return LabeledBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
 
 class Encoded(NamedTuple):
@@ -142,8 +142,8 @@ class Splits(NamedTuple):
     valid: Encoded
 
 
-class Classification:
-    def __init__(self, config: ClassificationConfig, data: LabelledConfig, search: SearchConfig, seed: int) -> None:
+class ClassificationTask:
+    def __init__(self, config: ClassificationConfig, data: LabeledConfig, search: SearchConfig, seed: int) -> None:
         self.config, self.data, self.seed = config, data, seed
 
     def check(self) -> Notes:
@@ -172,7 +172,7 @@ class Classification:
         return found
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
-        """What the vocabulary is learnt from, unless the run begins with another's."""
+        """What the vocabulary is learned from, unless the run begins with another's."""
         path = file_of(self.data, "train")
         assert path is not None, "there is always something to train on"
         for one in self.examples(path) if side == "target" else ():
@@ -184,7 +184,9 @@ class Classification:
 
     def equip(self, model: nn.Module) -> nn.Module:
         """The model that is trained: the given one, with a head."""
-        return Chooser(model, 1 if self.config.layout == "choice" else len(self.config.labels), self.config.head_dropout)
+        return ClassificationModel(
+            model, 1 if self.config.layout == "choice" else len(self.config.labels), self.config.head_dropout
+        )
 
     def encode(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Encoded:
         width = len(self.data.texts)
@@ -207,7 +209,7 @@ class Classification:
             examples = [examples[i] for i in order[: self.data.limit]]
         return Splits(self.encode(examples, tokenizers[1]), self.encode(self.examples(valid), tokenizers[1]))
 
-    def bind(self, corpora: Splits, system: System, dropout: float = 0.0) -> Classification:
+    def bind(self, corpora: Splits, system: System, dropout: float = 0.0) -> ClassificationTask:
         self.corpora, self.system = corpora, system
         return self
 
@@ -228,32 +230,34 @@ class Classification:
     def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]:
         """Batches without end, from the given place on, prepared ahead of need."""
 
-        def collate(chosen: NDArray[np.int64], epoch: int) -> Examples:
+        def collate(chosen: NDArray[np.int64], epoch: int) -> LabeledBatch:
             return self.collate(self.corpora.train, chosen.tolist())
 
         return feed(self.plan, collate, Place(epoch, cursor), device=self.system.device, ahead=self.data.prefetch)
 
-    def collate(self, encoded: Encoded, chosen: Sequence[int]) -> Examples:
+    def collate(self, encoded: Encoded, chosen: Sequence[int]) -> LabeledBatch:
         rows = [sequence for i in chosen for sequence in encoded.groups[i]]
-        longest = -(-max(map(len, rows)) // self.data.rung) * self.data.rung
+        longest = -(-max(map(len, rows)) // self.data.pad_to_multiple_of) * self.data.pad_to_multiple_of
         pad = self.system.target_tokenizer.specials.pad
         tokens = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
-        return Examples(tokens, torch.tensor([len(row) - 1 for row in rows]), torch.tensor([encoded.labels[i] for i in chosen]))
+        return LabeledBatch(
+            tokens, torch.tensor([len(row) - 1 for row in rows]), torch.tensor([encoded.labels[i] for i in chosen])
+        )
 
-    def count(self, batch: Examples) -> int:
+    def count(self, batch: LabeledBatch) -> int:
         return len(batch.labels)
 
-    def split(self, batch: Examples, parts: int) -> Sequence[Examples]:
+    def split(self, batch: LabeledBatch, parts: int) -> Sequence[LabeledBatch]:
         group = len(batch.tokens) // len(batch.labels)
         cuts = torch.arange(len(batch.labels)).chunk(parts)
         sides = [(int(cut[0]), int(cut[-1]) + 1) for cut in cuts]
         tokens, last, labels = batch
-        return [Examples(tokens[a * group : b * group], last[a * group : b * group], labels[a:b]) for a, b in sides]
+        return [LabeledBatch(tokens[a * group : b * group], last[a * group : b * group], labels[a:b]) for a, b in sides]
 
-    def loss(self, model: Chooser, batch: Examples) -> Objective:
+    def loss(self, model: ClassificationModel, batch: LabeledBatch) -> Objective:
         return self.objective(model, *batch.to(self.system.device))
 
-    def objective(self, model: Chooser, tokens: Tensor, last: Tensor, labels: Tensor) -> Objective:
+    def objective(self, model: ClassificationModel, tokens: Tensor, last: Tensor, labels: Tensor) -> Objective:
         """The loss as a function of tensors alone, which can be compiled and captured."""
         logits, hidden = model(tokens, last, len(tokens) // len(labels))
         total = functional.cross_entropy(logits.float(), labels, reduction="sum")
@@ -262,13 +266,13 @@ class Classification:
         if self.config.auxiliary:
             pad = self.system.target_tokenizer.specials.pad  # the extract token is not said, nor is what follows it
             said = tokens[:, 1:].flatten()
-            minimised, language = token_loss(model.body, hidden[:, :-1].flatten(0, 1), said, padding=pad)
-            total = total + self.config.auxiliary * minimised.total / minimised.count * len(labels)
+            minimized, language = token_loss(model.body, hidden[:, :-1].flatten(0, 1), said, padding=pad)
+            total = total + self.config.auxiliary * minimized.total / minimized.count * len(labels)
             report["language"] = language
         return Objective(Loss(total, count), report)
 
     @torch.inference_mode()
-    def judge(self, model: Chooser, encoded: Encoded) -> dict[str, float]:
+    def evaluate(self, model: ClassificationModel, encoded: Encoded) -> dict[str, float]:
         loss, right = 0.0, 0
         order = sorted(range(len(encoded.labels)), key=lambda i: max(map(len, encoded.groups[i])))
         for at in range(0, len(order), 64):
@@ -281,7 +285,7 @@ class Classification:
         return {"loss": loss / len(order), "accuracy": right / len(order)}
 
     def validate(self, model: Any) -> Validation:
-        return Validation(self.judge(model, self.corpora.valid), {}, [])
+        return Validation(self.evaluate(model, self.corpora.valid), {}, [])
 
     def advice(self, folder: str) -> tuple[str, str]:
         usage = f'chooser = heedful.load("{folder}")\nchooser.choose([("…",)])'

@@ -1,4 +1,4 @@
-"""What tasks minimise: the surprise of tokens, and whatever else a model wants small."""
+"""What tasks minimize: the surprise of tokens, and whatever else a model wants small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from heedful.training.update import Objective
 
 
 def token_loss(model: SequenceModel, hidden: Tensor, target: Tensor, **judging: Any) -> tuple[Loss, Loss]:
-    """hidden (tokens, dim), target (tokens,) -> the loss to minimise and the plain one; on a CPU without all the logits."""
+    """hidden (tokens, dim), target (tokens,) -> the loss to minimize and the plain one; on a CPU without all the logits."""
     readout = getattr(model, "readout", None)
     if isinstance(readout, Readout) and hidden.device.type == "cpu" and not torch.compiler.is_compiling():
         return projected_cross_entropy(hidden, readout.weight, target, **judging)
@@ -23,7 +23,7 @@ def token_loss(model: SequenceModel, hidden: Tensor, target: Tensor, **judging: 
 
 def with_model_losses(objective: Objective, losses: dict[str, Loss]) -> Objective:
     """Each extra loss enters by its mean, weighed like one token's loss."""
-    total, count = objective.minimise.total, objective.minimise.count
+    total, count = objective.minimize.total, objective.minimize.count
     for loss in losses.values():
         total = total + loss.total / loss.count * count
     return Objective(Loss(total, count), objective.report | losses)

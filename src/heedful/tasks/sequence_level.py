@@ -1,7 +1,7 @@
 """Refinement by whole sentences: the model says sentences, they are compared with the reference, and the better ones are
 made likelier. Training by likelihood never sees what the model itself would say; this does.
 
-    minimise   ml_weight * (the usual loss) + sum over sources of a loss of `nn/sequence_losses.py`,  reward r = GLEU
+    minimize   ml_weight * (the usual loss) + sum over sources of a loss of `nn/sequence_losses.py`,  reward r = GLEU
 
 Both are sums over sentences, divided by the target tokens of the batch as every loss here is. Sentences are drawn by the
 search that also translates, without dropout, and then read by the model that is being trained, the source only once.
@@ -20,13 +20,13 @@ from torch.nn import functional
 
 from heedful.bounds import MAX_BEAM
 from heedful.evaluation.gleu import gleu_of_grams, grams
-from heedful.inspection.maps import forced
+from heedful.inspection.attention_maps import forced
 from heedful.models import SequenceModel
+from heedful.nn.decoder_state import select_sources
 from heedful.nn.losses import Loss
-from heedful.nn.rows import select_sources
 from heedful.nn.sequence_losses import reward_loss, risk_loss
 from heedful.schema import Config, NonNegativeNumber, PositiveNumber, ZeroOrSize, refuse_unused
-from heedful.search import Group, SearchConfig, predictor, search_group
+from heedful.search import Group, SearchConfig, search_group, step_function
 from heedful.tasks.batches import Batch, pad
 from heedful.text.specials import Specials
 from heedful.training.update import Objective
@@ -72,7 +72,9 @@ class Candidates(NamedTuple):
     times: Tensor  # (sources, candidates) how often it was drawn
 
 
-def refined(objective: Objective, model: SequenceModel, batch: Batch, specials: Specials, config: SequenceConfig) -> Objective:
+def sequence_objective(
+    objective: Objective, model: SequenceModel, batch: Batch, specials: Specials, config: SequenceConfig
+) -> Objective:
     """The usual objective, already weighed, with the loss of the sentences added."""
     kept = (batch.target_out != specials.pad).any(1).nonzero().squeeze(1)  # rows that fill a batch up have no target
     if not len(kept):
@@ -84,10 +86,10 @@ def refined(objective: Objective, model: SequenceModel, batch: Batch, specials: 
     if config.method == "reward":
         losses = reward_loss(likely, candidates.rewards, candidates.times)
     else:
-        losses = risk_loss(likely, candidates.rewards, there(candidates.sentences, likely), config.alpha)
-    total = objective.minimise.total + losses.sum()
+        losses = risk_loss(likely, candidates.rewards, token_mask(candidates.sentences, likely), config.alpha)
+    total = objective.minimize.total + losses.sum()
     reward = Loss((candidates.times * candidates.rewards).sum(), candidates.times.sum())
-    return Objective(Loss(total, objective.minimise.count), objective.report | {"reward": reward})
+    return Objective(Loss(total, objective.minimize.count), objective.report | {"reward": reward})
 
 
 def draw(
@@ -101,7 +103,7 @@ def draw(
     limits = torch.tensor([len(reference) + config.max_extra + 1 for reference in references], device=sources[0].device)
     if model.longest is not None:
         limits = limits.clamp(max=model.longest)
-    drawn = say(model, sources, limits, specials, config.samples)
+    drawn = sample_translations(model, sources, limits, specials, config.samples)
     counted = [Counter(map(tuple, sentences)) for sentences in drawn]
     if config.method == "risk" and config.reference:
         for found, reference in zip(counted, references, strict=True):
@@ -116,14 +118,16 @@ def draw(
     return Candidates(sentences, limits.tolist(), *rectangles)
 
 
-def say(model: SequenceModel, sources: Sources, limits: Tensor, specials: Specials, samples: int) -> list[list[list[int]]]:
+def sample_translations(
+    model: SequenceModel, sources: Sources, limits: Tensor, specials: Specials, samples: int
+) -> list[list[list[int]]]:
     """So many draws for each source. They follow from torch's seed, which is keyed by the step, so a run can be repeated."""
     assert isinstance(model, nn.Module), "models are modules"
     config = SearchConfig(method="sample", n_best=samples, seed=int(torch.randint(2**62, ())))
     with forced(model):
         state = model.start(*sources, room=int(limits.max()) * samples)
         group = Group(state, limits, range(len(limits)), [[]] * len(limits))
-        found = search_group(predictor(model), group, config, start=specials.start, end=specials.end)
+        found = search_group(step_function(model), group, config, start=specials.start, end=specials.end)
     return [[one.tokens for one in hypotheses] for hypotheses in found]
 
 
@@ -152,7 +156,7 @@ def log_probabilities(
     return of_rows.new_zeros(len(sentences), max(map(len, sentences))).index_put((owner, place), of_rows)
 
 
-def there(sentences: Sentences, like: Tensor) -> Tensor:
+def token_mask(sentences: Sentences, like: Tensor) -> Tensor:
     """(sources, candidates): which places hold a candidate."""
     counts = torch.tensor([len(some) for some in sentences], device=like.device)
     return torch.arange(like.shape[1], device=like.device) < counts[:, None]

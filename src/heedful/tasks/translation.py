@@ -21,19 +21,19 @@ from heedful.data.splits import DataConfig, splits_of
 from heedful.data.store import JoinedStore
 from heedful.evaluation.metrics import METRICS
 from heedful.models import SequenceModel
-from heedful.nn.losses import Loss, cross_entropy, disagreement
+from heedful.nn.losses import Loss, cross_entropy, symmetric_kl
 from heedful.schema import Config, NonNegativeNumber, Probability, Problem, ZeroOrCount, ZeroOrSmallCount, refuse, unused
 from heedful.search import SearchConfig
+from heedful.tasks.batch_stream import Place, feed
 from heedful.tasks.batches import Batch, collate, fill_up, split_batch
-from heedful.tasks.evaluating import Examples, evaluate
-from heedful.tasks.feeding import Place, feed
-from heedful.tasks.guiding import guide_of, with_gold
+from heedful.tasks.evaluate_translations import Examples, evaluate
+from heedful.tasks.guided_alignment import guide_of, with_gold
 from heedful.tasks.objectives import token_loss, with_model_losses
-from heedful.tasks.sequence_level import SequenceConfig, refined
-from heedful.tasks.translating import System
+from heedful.tasks.sequence_level import SequenceConfig, sequence_objective
+from heedful.tasks.translate import System
 from heedful.text.tokenizer import Tokenizer
-from heedful.training.journey import Direction
 from heedful.training.loop import Fed, Validation
+from heedful.training.train_state import Direction
 from heedful.training.update import Objective
 
 GuidedHeads = Annotated[tuple[ZeroOrSmallCount, ...], Field(min_length=1)]
@@ -88,7 +88,7 @@ def examples_of(corpora: Iterable[CorpusConfig], max_ratio: float) -> Examples:
     return Examples([pair.source for pair in found], [pair.target for pair in found])
 
 
-class Translation:
+class TranslationTask:
     def __init__(self, config: TranslationConfig, data: DataConfig, search: SearchConfig, seed: int) -> None:
         self.config, self.data, self.search, self.seed = config, data, search, seed
 
@@ -107,7 +107,7 @@ class Translation:
         return [*(file for corpus in corpora for file in files_of(corpus)), *alignments]
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
-        """What the vocabulary of a side is learnt from."""
+        """What the vocabulary of a side is learned from."""
         return sentences(splits_of(self.data).train, side, max_ratio=self.data.max_ratio)
 
     @property
@@ -130,7 +130,7 @@ class Translation:
             links = JoinedLinks([open_links(one, tokenizers) for one in aligned])
         return Corpora(JoinedStore(stores), weights, examples_of(splits.valid, self.data.max_ratio), links)
 
-    def bind(self, corpora: Corpora, system: System, dropout: float = 0.0) -> Translation:
+    def bind(self, corpora: Corpora, system: System, dropout: float = 0.0) -> TranslationTask:
         """Give the task its data, the system whose model is being trained, and its BPE-dropout."""
         self.corpora, self.system, self.dropout = corpora, system, dropout
         if self.config.guided_alignment:
@@ -178,7 +178,7 @@ class Translation:
             seed=self.seed,
             epoch=epoch,
             indices=chosen,
-            rung=self.data.rung,
+            pad_to_multiple_of=self.data.pad_to_multiple_of,
         )
 
     def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]:
@@ -198,9 +198,9 @@ class Translation:
         batch = collate(sources, targets, source.specials, target.specials)
         if self.corpora.links is not None:
             batch = with_gold(batch, self.corpora.links, indices)
-        if self.data.rung == 1:
+        if self.data.pad_to_multiple_of == 1:
             return batch
-        return fill_up(batch, self.data.batch_tokens, self.data.rung, source.specials, target.specials)
+        return fill_up(batch, self.data.batch_tokens, self.data.pad_to_multiple_of, source.specials, target.specials)
 
     def count(self, batch: Batch) -> int:
         return batch.tokens
@@ -215,7 +215,7 @@ class Translation:
         objective = plain() if batch.gold is None else self.guide.added(plain, batch.gold)
         if self.config.sequence.method == "none":
             return objective
-        return refined(objective, model, batch, self.system.target_tokenizer.specials, self.config.sequence)
+        return sequence_objective(objective, model, batch, self.system.target_tokenizer.specials, self.config.sequence)
 
     def objective(
         self, model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor
@@ -238,7 +238,7 @@ class Translation:
         smoothed, plain = cross_entropy(logits, target_out.repeat(2, 1).flatten(), **self.judging())
         real = target_out.flatten() != self.system.target_tokenizer.specials.pad
         first, second = logits.chunk(2)
-        apart = disagreement(first, second, real)
+        apart = symmetric_kl(first, second, real)
         # Both passes count half, so that the loss is of one batch; alpha is halved with them, as published.
         total = (smoothed.total + self.config.r_drop * apart.total) / 2
         report = {"loss": Loss(plain.total / 2, apart.count), "disagreement": apart}

@@ -1,7 +1,7 @@
-"""Text to ids and back: special tokens, normalising, tokenizers. No torch."""
+"""Text to ids and back: special tokens, normalizing, tokenizers. No torch."""
 
-from heedful.text.learning import train_tokenizer
 from heedful.text.specials import END, PAD, START, UNK, Specials
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
+from heedful.text.train import train_tokenizer
 
 __all__ = ["END", "PAD", "START", "UNK", "Specials", "Tokenizer", "TokenizerConfig", "train_tokenizer"]

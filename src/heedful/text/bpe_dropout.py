@@ -1,6 +1,6 @@
 """BPE-dropout (Provilkov et al. 2020): while a word is put together, every merge is left out with probability p.
 
-    repeat: of the merges that apply and survive this round's draw, do the one learnt first; stop when none is left
+    repeat: of the merges that apply and survive this round's draw, do the one learned first; stop when none is left
 
 A model then sees a word in many segmentations. Here which one is a pure function of (seed, epoch, index): every
 word has a pool of segmentations, entry k drawn by a generator keyed by (seed, word, k), and the word at position t
@@ -38,7 +38,7 @@ class BpeDropout:
         self.find_chunks = re.compile(chunk_pattern(space)).findall
         self.ids: dict[str, int] = model["vocab"]
         self.unk = self.ids[model["unk_token"]]
-        # pair of ids -> (rank, id of the merged piece): what is learnt first is done first
+        # pair of ids -> (rank, id of the merged piece): what is learned first is done first
         self.merges: dict[Pair, Pair] = {
             (self.ids[left], self.ids[right]): (rank, self.ids[left + right])
             for rank, (left, right) in enumerate(model["merges"])
@@ -46,9 +46,9 @@ class BpeDropout:
         self.pool: dict[tuple[int, str, int], list[int]] = {}
 
     def encode(self, text: str, *, seed: int, epoch: int, index: int) -> list[int]:
-        normalise = self.library.normalizer.normalize_str
+        normalize = self.library.normalizer.normalize_str
         parts: list[int | list[str]] = [
-            part if isinstance(part, int) else self.find_chunks(normalise(part)) for part in self.split_tags(text)
+            part if isinstance(part, int) else self.find_chunks(normalize(part)) for part in self.split_tags(text)
         ]
         draws = iter(draw_bytes((seed, epoch, index), sum(len(part) for part in parts if isinstance(part, list))))
         ids: list[int] = []

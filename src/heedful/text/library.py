@@ -17,7 +17,7 @@ from tokenizers import AddedToken, Tokenizer, models
 
 from heedful.errors import DataError, lookup
 from heedful.text.bpe_dropout import BpeDropout
-from heedful.text.normalise import FORMS, describe_normalising, normalising_steps
+from heedful.text.normalize import FORMS, describe_normalizing, normalizing_steps
 from heedful.text.pipelines import BAR, JOINER, PIPELINES, SPACES
 from heedful.text.specials import SPECIALS, UNK, Specials, find_special
 from heedful.text.tags import check_tags
@@ -78,8 +78,8 @@ class LibraryCodec:
         self.specials = read_specials(library)
 
     @classmethod
-    def read(cls, kind: str, content: dict[str, Any], normalisation: str) -> LibraryCodec:
-        return cls(kind, rebuild(kind, content, normalisation))
+    def read(cls, kind: str, content: dict[str, Any], normalization: str) -> LibraryCodec:
+        return cls(kind, rebuild(kind, content, normalization))
 
     def content(self) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(self.library.to_str())
@@ -124,13 +124,13 @@ def refusing_panics() -> Iterator[None]:
         raise
 
 
-def rebuild(kind: str, content: dict[str, Any], normalisation: str) -> Tokenizer:
+def rebuild(kind: str, content: dict[str, Any], normalization: str) -> Tokenizer:
     """The tokenizer that `content`, a tokenizer.json without our header, describes.
 
     Only the vocabulary is taken from it. Everything else (normalizer, regular expressions, decoder) is made as for a new
     tokenizer of this kind, and the result must be written as the very same content: so no file can bring a pipeline, a
     regular expression or an id of its own."""
-    steps = lookup(normalisation, NORMALISATIONS, "normalisation")
+    steps = lookup(normalization, NORMALIZATIONS, "normalization")
     library = PIPELINES[kind](steps)
     vocabulary = content["model"]["vocab"]
     with refusing_panics():
@@ -183,8 +183,8 @@ MODELS: dict[str, Callable[[Any, Any, Any], models.Model]] = {
     "unigram": with_scores,
     "bytes": with_merges,
 }
-NORMALISATIONS = {
-    describe_normalising(form, lowercase): normalising_steps(form, lowercase) for form in FORMS for lowercase in (False, True)
+NORMALIZATIONS = {
+    describe_normalizing(form, lowercase): normalizing_steps(form, lowercase) for form in FORMS for lowercase in (False, True)
 }
 
 

@@ -3,7 +3,7 @@
     characters   every character is a piece; so are spaces
     words        letters and digits hold together, every other character stands alone; a joiner says where no
                  space stood:            (don't) -> (￭ don ￭'￭ t ￭)
-    spaces       white space alone parts words, for text that was tokenised before
+    spaces       white space alone parts words, for text that was tokenized before
     bpe, unigram letters, digits and the rest part; a bar says where a space stood, also in front of the text:
                                          two men, 10 dogs -> ▁two ▁men , ▁10 ▁dogs
     bytes        the same over the bytes of UTF-8, with the space itself

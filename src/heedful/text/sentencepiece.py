@@ -1,6 +1,6 @@
 """A SentencePiece model file as a tokenizer.
 
-The file fixes everything: pieces, normalisation, special ids. What it lacks (often padding, sometimes a start) and
+The file fixes everything: pieces, normalization, special ids. What it lacks (often padding, sometimes a start) and
 the tags that it does not know get ids after its own vocabulary.
 """
 
@@ -60,11 +60,11 @@ class SentencePieceCodec:
         return Specials(*ids), tag_ids, next(free)
 
     @classmethod
-    def read(cls, content: dict[str, Any], normalisation: str) -> SentencePieceCodec:
+    def read(cls, content: dict[str, Any], normalization: str) -> SentencePieceCodec:
         model, tags = base64.b64decode(content["model"]["file"], validate=True), content["model"]["tags"]
         check_tags(tags)
         codec = cls(model, tags)
-        if codec.content() != content or normalisation_of(model) != normalisation:
+        if codec.content() != content or normalization_of(model) != normalization:
             raise DataError("it holds more than a SentencePiece model and its tags")
         return codec
 
@@ -124,11 +124,11 @@ def read_model(file: str) -> bytes:
     return model
 
 
-def normalisation_of(model: bytes) -> str:
-    """The name of the model's normalisation, for example 'nmt_nfkc_cf' (which also folds case)."""
+def normalization_of(model: bytes) -> str:
+    """The name of the model's normalization, for example 'nmt_nfkc_cf' (which also folds case)."""
     specification = read_field(model, 3)  # ModelProto.normalizer_spec
     name = read_field(specification, 1) if specification else b""  # NormalizerSpec.name
-    return {"": "normalised by its file", "identity": "not normalised"}.get(name.decode(), name.decode())
+    return {"": "normalized by its file", "identity": "not normalized"}.get(name.decode(), name.decode())
 
 
 def read_field(message: bytes, wanted: int) -> bytes:

@@ -1,6 +1,6 @@
 """A tokenizer: text to ids and back, one file on disk, whatever the vocabulary is made of.
 
-    decode(encode(text)) == text     after normalisation, when every piece is known
+    decode(encode(text)) == text     after normalization, when every piece is known
 
 No special token is added by `encode` and none can be smuggled in by a text that spells one.
 """
@@ -24,7 +24,7 @@ from heedful.storage.reading import read_bytes
 from heedful.storage.writing import replace_text
 from heedful.text.bpe_dropout import BpeDropout
 from heedful.text.library import LibraryCodec
-from heedful.text.normalise import Form
+from heedful.text.normalize import Form
 from heedful.text.sentencepiece import SentencePieceCodec
 from heedful.text.specials import END, PAD, START, Specials
 from heedful.text.words import without_signs, word_indices
@@ -33,12 +33,12 @@ Kind = Literal["characters", "words", "spaces", "bpe", "unigram", "bytes", "sent
 
 # The options that mean something to each kind, besides `shared`.
 OPTIONS: dict[Kind, frozenset[str]] = {
-    "characters": frozenset({"lowercase", "normalise"}),
-    "words": frozenset({"vocab", "lowercase", "normalise", "min_frequency"}),
-    "spaces": frozenset({"vocab", "lowercase", "normalise", "min_frequency"}),
-    "bpe": frozenset({"vocab", "lowercase", "normalise", "min_frequency", "dropout"}),
-    "unigram": frozenset({"vocab", "lowercase", "normalise"}),
-    "bytes": frozenset({"vocab", "lowercase", "normalise", "min_frequency", "dropout"}),
+    "characters": frozenset({"lowercase", "normalize"}),
+    "words": frozenset({"vocab", "lowercase", "normalize", "min_frequency"}),
+    "spaces": frozenset({"vocab", "lowercase", "normalize", "min_frequency"}),
+    "bpe": frozenset({"vocab", "lowercase", "normalize", "min_frequency", "dropout"}),
+    "unigram": frozenset({"vocab", "lowercase", "normalize"}),
+    "bytes": frozenset({"vocab", "lowercase", "normalize", "min_frequency", "dropout"}),
     "sentencepiece": frozenset({"file"}),
 }
 
@@ -55,13 +55,13 @@ def cut(word: str) -> str:
 
 
 class TokenizerConfig(Config):
-    """Which pieces text is cut into, and how they are learnt."""
+    """Which pieces text is cut into, and how they are learned."""
 
     kind: Kind = "bpe"  # kind of tokenizer
     vocab: VocabSize = 8000  # maximum vocabulary size, special tokens included; characters are all kept
     shared: bool = True  # one vocabulary for source and target
     lowercase: bool = False  # lowercase the text
-    normalise: Form = "nfc"  # Unicode normalization
+    normalize: Form = "nfc"  # Unicode normalization
     min_frequency: Count = 2  # minimum frequency of words in the vocabulary, or of BPE merges
     dropout: Probability = 0.0  # BPE-dropout, during training only
     file: str | None = None  # SentencePiece model file
@@ -86,7 +86,7 @@ class Header(Config):
 
     format: Literal[1] = 1
     kind: Kind
-    normalisation: str
+    normalization: str
     dropout: Probability = 0.0
 
 
@@ -119,7 +119,7 @@ class Tokenizer:
     @property
     def description(self) -> str:
         """For score reports, for example 'bpe 8000, nfc, lower-cased'."""
-        return f"{self.kind} {len(self)}, {self.header.normalisation}"
+        return f"{self.kind} {len(self)}, {self.header.normalization}"
 
     def __len__(self) -> int:
         return len(self.codec)
@@ -215,7 +215,7 @@ class Tokenizer:
         header = Header(**content["model"].pop("heedful"))
         if header.dropout and "dropout" not in OPTIONS[header.kind]:
             raise DataError(f"it has dropout {header.dropout}, which kind {header.kind!r} cannot have")
-        return cls(header, CODECS[header.kind](content, header.normalisation))
+        return cls(header, CODECS[header.kind](content, header.normalization))
 
     def save(self, path: Path | str) -> None:
         """Whole or not at all, also when the process dies meanwhile."""

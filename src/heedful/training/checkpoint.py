@@ -47,7 +47,7 @@ SPARE = 1.2  # free space wanted, as a multiple of what will be written
 
 
 def save(checkpoints: Path, step: int, tensors: Mapping[str, Mapping[str, torch.Tensor]], state: Mapping[str, Any]) -> Path:
-    """Write checkpoints/step-N: one safetensors file for each stem ("model", "optimiser", …), and the state."""
+    """Write checkpoints/step-N: one safetensors file for each stem ("model", "optimizer", …), and the state."""
     return save_named(checkpoints, f"step-{step}", tensors, state)
 
 
@@ -135,7 +135,7 @@ def shapes(folder: Path, stem: str) -> dict[str, tuple[int, ...]]:
 
 
 def stems(folder: Path) -> list[str]:
-    """What a checkpoint has tensors for: "model", "optimiser", …"""
+    """What a checkpoint has tensors for: "model", "optimizer", …"""
     return _stems(read_manifest(folder))
 
 
@@ -269,7 +269,7 @@ def _refuse_nonfinite(folder: Path, tensors: Mapping[str, Mapping[str, torch.Ten
             raise DivergedError(
                 f"training diverged: the weights of {folder.name} are not finite, so it was not saved; "
                 f"{_what_remains(folder.parent)}",
-                hint="lower training.schedule.rate, raise its warmup, or use precision bf16 or fp32",
+                hint="lower training.schedule.learning_rate, raise its warmup, or use precision bf16 or fp32",
             )
 
 
@@ -277,7 +277,7 @@ def _finite(folder: Path, weights: Tensors) -> Tensors:
     if not all_finite(weights.values()):
         raise CheckpointError(
             f"checkpoint {folder} has weights that are not finite: its training diverged",
-            hint="--checkpoint takes another one; train again with a lower training.schedule.rate",
+            hint="--checkpoint takes another one; train again with a lower training.schedule.learning_rate",
         )
     return weights
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from heedful.bounds import MAX_THREADS
 from heedful.nn.gates import GatesConfig
 from heedful.schema import Config, Count, NonNegativeNumber, Probability, Problem, SmallCount, ZeroOrCount, refuse, unused
-from heedful.training.optimisers import OptimiserConfig
+from heedful.training.optimizers import OptimizerConfig
 from heedful.training.schedules import ScheduleConfig
 
 Threads = Annotated[int, Field(ge=0, le=MAX_THREADS)]
@@ -21,14 +21,14 @@ class TrainingConfig(Config):
     save_every: Count = 1000  # updates between checkpoints
     validate_every: Count = 1000  # updates between validations
     report_every: Count = 100  # updates between lines of progress
-    optimiser: OptimiserConfig = OptimiserConfig()  # optimizer
+    optimizer: OptimizerConfig = OptimizerConfig()  # optimizer
     schedule: ScheduleConfig = ScheduleConfig()  # learning rate schedule
     gates: GatesConfig = GatesConfig()  # gates that prune attention heads
     clip: NonNegativeNumber = 1.0  # maximum norm of the gradient; 0: no clipping
     accumulate: SmallCount = 1  # batches per update (gradient accumulation)
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # number format of computation
     compile: bool = False  # use torch.compile: minutes of compilation, faster steps
-    capture: bool = False  # use CUDA graphs: record the kernels of each shape and replay them
+    cuda_graphs: bool = False  # use CUDA graphs: record the kernels of each shape and replay them
     recompute: bool = False  # activation checkpointing: less memory, more time
     deterministic: bool = False  # bit-identical runs on a GPU as well; on a CPU they always are
     average: Literal["none", "last", "best", "ema"] = "none"  # average the weights of checkpoints, or keep a moving average
@@ -38,7 +38,7 @@ class TrainingConfig(Config):
     patience: ZeroOrCount = 0  # stop after this many validations without improvement; 0: never
     keep_last: Count = 3  # newest checkpoints to keep
     keep_best: Count = 1  # best checkpoints to keep
-    most_bad: Count = 20  # stop after this many non-finite updates among the last 100
+    max_nonfinite_steps: Count = 20  # stop after this many non-finite updates among the last 100
     init: str | None = None  # run folder that gives the initial weights and the vocabulary; "": none
     vectors: str | None = None  # file of word vectors that initialize the embeddings
     vectors_side: Literal["both", "source", "target"] = "both"  # embeddings that the vectors initialize
@@ -58,7 +58,7 @@ class TrainingConfig(Config):
         problems = unused(self, idle)
         if self.init is not None and self.vectors is not None:
             problems.append(Problem("vectors", "given beside training.init, whose embeddings they would overwrite; choose one"))
-        if self.compile and self.capture:
+        if self.compile and self.cuda_graphs:
             problems.append(Problem("capture", "given true beside training.compile, which captures by itself; choose one"))
         for name, kept in (("last", self.keep_last), ("best", self.keep_best)):
             if self.average == name and kept < self.average_count:

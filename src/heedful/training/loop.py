@@ -20,23 +20,23 @@ from heedful.nn.losses import Loss
 from heedful.storage.writing import remove
 from heedful.training import checkpoint, environment, retention
 from heedful.training.averaging import RunningAverage, mean_of
-from heedful.training.capture import captured, into_graphs
 from heedful.training.config import TrainingConfig
-from heedful.training.guard import Guard
+from heedful.training.cuda_graphs import capture_training_step, graph_recorder
 from heedful.training.held_folder import HeldFolder
-from heedful.training.journey import Direction, Journey, better
 from heedful.training.metrics_log import cut_metrics
-from heedful.training.optimisers import make_optimiser, optimiser_tensors, restore_optimiser
-from heedful.training.pace import Pace, Stopwatch
+from heedful.training.nonfinite import NonFiniteGuard
+from heedful.training.optimizers import make_optimizer, optimizer_tensors, restore_optimizer
 from heedful.training.progress import Progress
-from heedful.training.saved_state import journey_in, load_journey, load_saved, parse_state, tensors_of
+from heedful.training.saved_state import load_saved, load_train_state, parse_state, tensors_of, train_state_in
 from heedful.training.schedules import SCHEDULES, advance
 from heedful.training.signals import Stop
+from heedful.training.time_limit import Pace, Stopwatch
+from heedful.training.train_state import Direction, TrainState, better
 from heedful.training.update import (
     PRECISIONS,
     Gradients,
     Objective,
-    Splits,
+    SplitLog,
     accumulate_plainly,
     apply,
     gradient_with_splitting,
@@ -115,32 +115,34 @@ class Trainer:
         self.checkpoints = run / "checkpoints"
         self.watch = watch or Stopwatch()
         self.pace = Pace(config, self.watch.clock)
-        self.optimiser = make_optimiser(config.optimiser, model)
+        self.optimizer = make_optimizer(config.optimizer, model)
         self.average = RunningAverage(model, config.ema_decay) if config.average == "ema" else None
-        self.guard = Guard(config.most_bad, scales=config.precision == "fp16")
+        self.guard = NonFiniteGuard(config.max_nonfinite_steps, scales=config.precision == "fp16")
         if self.guard.scales:
             self.guard.scale = 2.0**15
-        self.journey = Journey()
-        self.splits = Splits(run / "splits.jsonl")
+        self.train_state = TrainState()
+        self.splits = SplitLog(run / "splits.jsonl")
         device = next(model.parameters()).device
-        quick = config.capture and device.type == "cuda"
-        self.accumulate = captured(model, self.loss, device, into_graphs()) if quick else accumulate_plainly(self.loss)
+        quick = config.cuda_graphs and device.type == "cuda"
+        self.accumulate = (
+            capture_training_step(model, self.loss, device, graph_recorder()) if quick else accumulate_plainly(self.loss)
+        )
         self.metrics: dict[str, float] = {}  # of the last validation
         self.signatures: dict[str, str] = {}
 
     @property
     def last(self) -> int:
         """The step to end with; with a time limit an estimate, which changes with the pace."""
-        return min(self.journey.last, self.config.steps) if self.pace.limit and self.journey.last else self.config.steps
+        return min(self.train_state.last, self.config.steps) if self.pace.limit and self.train_state.last else self.config.steps
 
     def plan(self, progress: Progress) -> None:
         """Estimate again where the time limit ends the run."""
         if self.pace.limit:
-            self.journey.plan(self.config.steps, self.pace.limit, self.pace.fits(self.watch.seconds()))
+            self.train_state.plan(self.config.steps, self.pace.limit, self.pace.fits(self.watch.seconds()))
             progress.expect(self.last)
 
     def seconds_left(self) -> float | None:
-        return self.pace.left(self.last - self.journey.step)
+        return self.pace.left(self.last - self.train_state.step)
 
     def resume(self, progress: Progress) -> None:
         """Continue from the newest checkpoint that verifies, if there is one."""
@@ -152,46 +154,46 @@ class Trainer:
             return
         tensors, state = checkpoint.load(folder)
         saved = parse_state(folder, state)
-        self.journey, self.metrics, self.signatures = journey_in(folder, saved), saved.metrics, saved.signatures
-        self.guard.restore(self.journey.guard)
+        self.train_state, self.metrics, self.signatures = train_state_in(folder, saved), saved.metrics, saved.signatures
+        self.guard.restore(self.train_state.guard)
         put_weights(self.model, tensors_of(tensors, "model", folder), folder)
-        restore_optimiser(self.optimiser, self.model, tensors_of(tensors, "optimiser", folder), folder)
+        restore_optimizer(self.optimizer, self.model, tensors_of(tensors, "optimizer", folder), folder)
         if self.average is not None:
             self.average.restore(tensors_of(tensors, "average", folder), folder)
-        cut_metrics(self.run / "metrics.jsonl", self.journey.step)
+        cut_metrics(self.run / "metrics.jsonl", self.train_state.step)
         for change in environment.differences(saved.environment):
             progress.say(f"{change}; bits may differ from an uninterrupted run")
         self.point_best()  # a kill may have come between a checkpoint and its link
-        self.watch.earlier = self.journey.seconds
-        self.pace.validation, self.pace.save = self.journey.validation_seconds, self.journey.save_seconds
-        if not self.journey.is_over(self.config.steps, self.pace.limit):
-            self.journey.go_on(self.config.steps, self.pace.limit)
-        progress.say(f"continuing from step {self.journey.step}")
+        self.watch.earlier = self.train_state.seconds
+        self.pace.validation, self.pace.save = self.train_state.validation_seconds, self.train_state.save_seconds
+        if not self.train_state.is_over(self.config.steps, self.pace.limit):
+            self.train_state.go_on(self.config.steps, self.pace.limit)
+        progress.say(f"continuing from step {self.train_state.step}")
 
     def average_is_current(self) -> bool:
         """Whether the mean of checkpoints was already taken at this step."""
         folder = self.checkpoints / "average"
-        return checkpoint.verifies(folder) and load_saved(folder).step == self.journey.step
+        return checkpoint.verifies(folder) and load_saved(folder).step == self.train_state.step
 
     def update(self, fed: Sequence[Fed]) -> tuple[dict[str, Loss], Tensor, float]:
         """One update from these batches: what to tell, the gradient's norm, the learning rate."""
-        step, schedule = self.journey.step + 1, self.config.schedule
+        step, schedule = self.train_state.step + 1, self.config.schedule
         fits = self.pace.fits(self.watch.seconds())
-        position = advance(self.journey.position, self.journey.step, schedule, self.config.steps, fits)
+        position = advance(self.train_state.position, self.train_state.step, schedule, self.config.steps, fits)
         rate = SCHEDULES[schedule.name](position, schedule, self.config.steps, self.dim)
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("speed", 1.0)
         gradients = Gradients(self.accumulate, self.task.split, self.task.count)
         batches = [one.batch for one in fed]
         told = gradient_with_splitting(
             self.model, gradients, batches, self.splits, seed=self.seed, step=step, scale=self.guard.scale
         )
-        norm = apply(self.model, self.optimiser, self.guard, self.config, step)
+        norm = apply(self.model, self.optimizer, self.guard, self.config, step)
         if self.average is not None:
             self.average.update(self.model, step)
-        self.journey.position = position
-        self.journey.step, self.journey.epoch, self.journey.cursor = step, fed[-1].epoch, fed[-1].cursor
-        self.journey.tokens += sum(self.task.count(batch) for batch in batches)
+        self.train_state.position = position
+        self.train_state.step, self.train_state.epoch, self.train_state.cursor = step, fed[-1].epoch, fed[-1].cursor
+        self.train_state.tokens += sum(self.task.count(batch) for batch in batches)
         return told, norm, rate
 
     def loss(self, batch: Any) -> Objective:
@@ -206,9 +208,9 @@ class Trainer:
         with self.average.in_place(self.model) if self.average else nullcontext():
             samples = self.score()
         self.pace.validation = self.watch.clock() - began
-        placed = self.journey.place(self.metrics[self.config.metric], self.direction, self.config.keep_best)
-        best = "  (best so far)" if self.journey.stale == 0 else ""
-        progress.validated(self.journey.step, self.metrics, samples, remark=best)
+        placed = self.train_state.place(self.metrics[self.config.metric], self.direction, self.config.keep_best)
+        best = "  (best so far)" if self.train_state.stale == 0 else ""
+        progress.validated(self.train_state.step, self.metrics, samples, remark=best)
         return placed
 
     def score(self) -> list[str]:
@@ -225,22 +227,22 @@ class Trainer:
         self.folder.check()
         began = self.watch.clock()
         self.guard.settle()
-        self.journey.seconds = self.watch.seconds()
-        self.journey.validation_seconds, self.journey.save_seconds = self.pace.validation, self.pace.save
-        self.journey.guard = self.guard.as_dict()
-        tensors = {"model": self.model.state_dict(), "optimiser": optimiser_tensors(self.optimiser, self.model)}
+        self.train_state.seconds = self.watch.seconds()
+        self.train_state.validation_seconds, self.train_state.save_seconds = self.pace.validation, self.pace.save
+        self.train_state.guard = self.guard.as_dict()
+        tensors = {"model": self.model.state_dict(), "optimizer": optimizer_tensors(self.optimizer, self.model)}
         if self.average is not None:
             tensors["average"] = self.average.weights
         state = {
-            "journey": self.journey.as_dict(),
+            "train_state": self.train_state.as_dict(),
             "metrics": self.metrics,
             "signatures": self.signatures,
             "environment": environment.describe(),
         }
-        folder = checkpoint.save(self.checkpoints, self.journey.step, tensors, state)
+        folder = checkpoint.save(self.checkpoints, self.train_state.step, tensors, state)
         self.point_best()
         regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if self.on_grid(step)]
-        kept = [*regular[-self.config.keep_last :], *(step for step, _ in self.journey.best)]
+        kept = [*regular[-self.config.keep_last :], *(step for step, _ in self.train_state.best)]
         retention.prune(self.checkpoints, keep_last=1, best_steps=kept)
         self.pace.save = self.watch.clock() - began
         return folder
@@ -258,9 +260,9 @@ class Trainer:
 
     def point_best(self) -> None:
         """Let `best` name the best checkpoint of a step, unless an average is still better."""
-        if not self.journey.best:
+        if not self.train_state.best:
             return
-        step, value = self.journey.best[0]
+        step, value = self.train_state.best[0]
         average = self.best_average()
         if average is not None and not better(value, average[1], self.direction):
             return
@@ -274,21 +276,21 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
     """Run to the last step, from wherever the run folder stands; the caller holds its lock."""
     config, clock = trainer.config, trainer.watch.clock
     trainer.resume(progress)
-    journey = trainer.journey
-    already_done = journey.step >= trainer.last or out_of_patience(trainer)
+    train_state = trainer.train_state
+    already_done = train_state.step >= trainer.last or out_of_patience(trainer)
     stop.defer()
     trainer.model.train()
-    progress.begin(journey.step, trainer.last)
-    with closing(trainer.task.stream(journey.epoch, journey.cursor)) as stream, closing(progress):
-        while journey.step < trainer.last and not out_of_patience(trainer):
+    progress.begin(train_state.step, trainer.last)
+    with closing(trainer.task.stream(train_state.epoch, train_state.cursor)) as stream, closing(progress):
+        while train_state.step < trainer.last and not out_of_patience(trainer):
             began = clock()
             told, norm, rate = trainer.update([next(stream) for _ in range(config.accumulate)])
-            extra: dict[str, float | Tensor] = {"rate": rate, "norm": norm, "epoch": journey.epoch}
-            progress.updated(journey.step, told, extra, left=trainer.seconds_left())
+            extra: dict[str, float | Tensor] = {"rate": rate, "norm": norm, "epoch": train_state.epoch}
+            progress.updated(train_state.step, told, extra, left=trainer.seconds_left())
             pause(trainer, progress, stop, began)
-    if out_of_patience(trainer) and journey.step < trainer.last and not already_done:
+    if out_of_patience(trainer) and train_state.step < trainer.last and not already_done:
         progress.say(
-            f"stopped at step {journey.step} of {trainer.last}: {config.metric} has not improved for {config.patience} "
+            f"stopped at step {train_state.step} of {trainer.last}: {config.metric} has not improved for {config.patience} "
             "validations (training.patience)"
         )
     if config.average in ("last", "best") and not trainer.average_is_current():
@@ -303,13 +305,13 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
 def outcome(run: Path, *, already_done: bool) -> Outcome:
     """What a run folder holds."""
     newest, chosen = retention.resolve(run, "last"), retention.resolve(run)
-    journey = load_journey(newest)
-    return Outcome(journey.step, chosen.name, load_saved(chosen).metrics, journey.seconds, already_done)
+    train_state = load_train_state(newest)
+    return Outcome(train_state.step, chosen.name, load_saved(chosen).metrics, train_state.seconds, already_done)
 
 
 def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> None:
     """What happens between two updates; the last one began at the given time."""
-    step, config, pace = trainer.journey.step, trainer.config, trainer.pace
+    step, config, pace = trainer.train_state.step, trainer.config, trainer.pace
     if step % config.report_every == 0:
         trainer.guard.settle()
     pace.updated(began, trainer.guard.settle)
@@ -332,40 +334,40 @@ def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> Non
 
 def over(trainer: Trainer) -> str:
     """What to say of a run that ends because its time is over."""
-    warmup, position = trainer.config.schedule.warmup, trainer.journey.position
-    text = f"the {trainer.config.minutes:g} minutes are over after {trainer.journey.step} steps"
+    warmup, position = trainer.config.schedule.warmup, trainer.train_state.position
+    text = f"the {trainer.config.minutes:g} minutes are over after {trainer.train_state.step} steps"
     if position >= warmup:
         return text
     return f"{text}, before the learning rate reached its peak ({position / warmup:.0%} of the warm-up)"
 
 
 def out_of_patience(trainer: Trainer) -> bool:
-    return 0 < trainer.config.patience <= trainer.journey.stale
+    return 0 < trainer.config.patience <= trainer.train_state.stale
 
 
 def average(trainer: Trainer, progress: Progress) -> None:
     """Write the mean of the last or best checkpoints, and let it be the best if validation says so."""
-    config, journey = trainer.config, trainer.journey
+    config, train_state = trainer.config, trainer.train_state
     if config.average == "last":  # those on the grid: when somebody pressed Ctrl-C must not matter
         regular = [f for f in retention.steps(trainer.checkpoints) if trainer.on_grid(retention.number(f))]
         folders = regular[-config.average_count :]
     else:
-        folders = [trainer.checkpoints / f"step-{step}" for step, _ in journey.best[: config.average_count]]
+        folders = [trainer.checkpoints / f"step-{step}" for step, _ in train_state.best[: config.average_count]]
     weights = mean_of(folders)
     samples: list[str] = []
-    if [retention.number(folder) for folder in folders] != [journey.step]:  # else it is what was just validated
+    if [retention.number(folder) for folder in folders] != [train_state.step]:  # else it is what was just validated
         trainer.model.load_state_dict(weights)
         samples = trainer.score()
     value = trainer.metrics[config.metric]
     kept = trainer.best_average()
-    improved = better(value, kept[1] if kept else journey.best[0][1], trainer.direction)
+    improved = better(value, kept[1] if kept else train_state.best[0][1], trainer.direction)
     of = [folder.name for folder in folders]
     remark = f"  the average of {', '.join(of)}{' (best so far)' if improved else ''}"
-    progress.validated(journey.step, trainer.metrics, samples, remark=remark, kind="average")
-    state = {"step": journey.step, "of": of, "metrics": trainer.metrics, "signatures": trainer.signatures}
+    progress.validated(train_state.step, trainer.metrics, samples, remark=remark, kind="average")
+    state = {"step": train_state.step, "of": of, "metrics": trainer.metrics, "signatures": trainer.signatures}
     trainer.folder.check()
     if improved:  # `best` has a copy of its own, which the next average will not write over
-        folder = checkpoint.save_named(trainer.checkpoints, f"average-{journey.step}", {"model": weights}, state)
+        folder = checkpoint.save_named(trainer.checkpoints, f"average-{train_state.step}", {"model": weights}, state)
         retention.point_best(trainer.checkpoints, folder.name)
         if kept is not None and kept[0] != folder:
             remove(kept[0])

@@ -23,7 +23,7 @@ from heedful.nn.losses import Loss
 from heedful.storage.terminal import printable, silence
 from heedful.training.held_folder import HeldFolder
 from heedful.training.metrics_log import append_metrics
-from heedful.training.pace import Stopwatch
+from heedful.training.time_limit import Stopwatch
 
 FIRST_LINE, LONGEST_SILENCE = 3.0, 30.0  # seconds between lines without a terminal; from the first to the longest
 GROWTH = 1.5

@@ -11,18 +11,18 @@ from torch import Tensor
 
 from heedful.errors import CheckpointError
 from heedful.training import checkpoint
-from heedful.training.journey import Journey
 from heedful.training.manifest import STEP
+from heedful.training.train_state import TrainState
 
 COUNTERS = ("step", "epoch", "cursor", "tokens")  # what training cannot continue without
 
 
 class SavedState(BaseModel):
-    """Of a training step, or of an average of checkpoints, which has no journey."""
+    """Of a training step, or of an average of checkpoints, which has no train_state."""
 
     model_config = ConfigDict(frozen=True)
 
-    journey: Journey | None = None
+    train_state: TrainState | None = None
     step: int | None = None  # of an average: the step after which it was made
     metrics: dict[str, float] = Field(default_factory=dict)
     signatures: dict[str, str] = Field(default_factory=dict)
@@ -33,32 +33,32 @@ def load_saved(folder: Path) -> SavedState:
     return parse_state(folder, checkpoint.load_state(folder))
 
 
-def load_journey(folder: Path) -> Journey:
+def load_train_state(folder: Path) -> TrainState:
     """How far training had come at a step."""
-    return journey_in(folder, load_saved(folder))
+    return train_state_in(folder, load_saved(folder))
 
 
 def parse_state(folder: Path, state: Mapping[str, Any]) -> SavedState:
-    given = state.get("journey")
+    given = state.get("train_state")
     if given is not None:
         missing = [name for name in COUNTERS if not isinstance(given, Mapping) or name not in given]
         if missing:
-            raise _unusable(folder, f"journey.{missing[0]} is missing")
+            raise _unusable(folder, f"train_state.{missing[0]} is missing")
     try:
-        journey = None if given is None else {"position": given["step"], **given}  # earlier versions had no position
-        saved = SavedState.model_validate({**state, "journey": journey})
+        train_state = None if given is None else {"position": given["step"], **given}  # earlier versions had no position
+        saved = SavedState.model_validate({**state, "train_state": train_state})
     except ValidationError as error:
         first = error.errors()[0]
         raise _unusable(folder, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-    if saved.journey is not None:
-        _check(folder, saved.journey)
+    if saved.train_state is not None:
+        _check(folder, saved.train_state)
     return saved
 
 
-def journey_in(folder: Path, saved: SavedState) -> Journey:
-    if saved.journey is None:
-        raise _unusable(folder, "it has no journey")
-    return saved.journey
+def train_state_in(folder: Path, saved: SavedState) -> TrainState:
+    if saved.train_state is None:
+        raise _unusable(folder, "it has no train_state")
+    return saved.train_state
 
 
 def tensors_of(tensors: Mapping[str, Mapping[str, Tensor]], stem: str, folder: Path) -> Mapping[str, Tensor]:
@@ -68,13 +68,13 @@ def tensors_of(tensors: Mapping[str, Mapping[str, Tensor]], stem: str, folder: P
     return tensors[stem]
 
 
-def _check(folder: Path, journey: Journey) -> None:
+def _check(folder: Path, train_state: TrainState) -> None:
     for name in COUNTERS:
-        if getattr(journey, name) < 0:
-            raise _unusable(folder, f"journey.{name} is {getattr(journey, name)}, expected 0 or more")
+        if getattr(train_state, name) < 0:
+            raise _unusable(folder, f"train_state.{name} is {getattr(train_state, name)}, expected 0 or more")
     named = STEP.fullmatch(folder.name)
-    if named and int(named[1]) != journey.step:
-        raise _unusable(folder, f"journey.step is {journey.step}")
+    if named and int(named[1]) != train_state.step:
+        raise _unusable(folder, f"train_state.step is {train_state.step}")
 
 
 def _unusable(folder: Path, why: str) -> CheckpointError:

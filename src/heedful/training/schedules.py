@@ -1,10 +1,10 @@
-"""How the learning rate moves: warm up, then fall. A schedule is a function of the step, 1 for the first update.
+"""Learning rate schedules: warm-up, then decay. A schedule is a function of the step s, 1 for the first update; w is `warmup`.
 
-paper          dim^-0.5 min(s^-0.5, s w^-1.5)          Vaswani et al., 2017; times `rate`, which is then a factor
-inverse_sqrt   rate min(s / w, sqrt(w / s))
-cosine         rate s / w, then half a cosine down to `floor` x rate at the last step
-linear         rate s / w, then straight down to `floor` x rate at the last step
-constant       rate s / w, then rate
+noam           factor dim^-0.5 min(s^-0.5, s w^-1.5)                    Vaswani et al., 2017
+inverse_sqrt   learning_rate min(s / w, sqrt(w / s))
+cosine         learning_rate s / w, then half a cosine down to `floor` x learning_rate at the last step
+linear         learning_rate s / w, then a straight line down to `floor` x learning_rate at the last step
+constant       learning_rate s / w, then learning_rate
 
 A run with a time limit goes through the same schedule in fewer updates: `advance` moves its position by more than one step
 at a time. The position never jumps, so the learning rate stays smooth when the pace of the machine changes.
@@ -22,15 +22,22 @@ from heedful.schema import Config, PositiveNumber, Probability, ZeroOrCount, ref
 
 
 class ScheduleConfig(Config):
-    name: Literal["paper", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"  # shape of the schedule
-    rate: PositiveNumber = 1e-3  # peak learning rate; for "paper" a factor, 1 as published
+    name: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"  # shape of the schedule
+    learning_rate: PositiveNumber = 1e-3  # peak learning rate
+    factor: PositiveNumber = 1.0  # factor of the noam schedule, which has no peak learning rate of its own
     warmup: ZeroOrCount = 4000  # warmup steps; 0 starts at the peak
     floor: Probability = 0.0  # final learning rate of cosine and linear, as a fraction of the peak
 
     @model_validator(mode="after")
     def _fits_together(self) -> ScheduleConfig:
+        idle = {}
         if self.name not in ("cosine", "linear"):
-            refuse_unused(self, {"floor": f"schedule {self.name!r} has no end"})
+            idle["floor"] = f"schedule {self.name!r} does not decay to a final learning rate"
+        if self.name == "noam":
+            idle["learning_rate"] = "schedule 'noam' follows from model.dim, warmup and factor"
+        else:
+            idle["factor"] = f"schedule {self.name!r} is set by learning_rate"
+        refuse_unused(self, idle)
         return self
 
 
@@ -51,26 +58,26 @@ def advance(position: float, step: int, config: ScheduleConfig, steps: int, fits
     return min(position + (steps - position) / left, max(position, float(steps)))
 
 
-def paper(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
+def noam(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
     warmup = max(config.warmup, 1)
-    return config.rate / math.sqrt(dim) * min(1 / math.sqrt(step), step / (warmup * math.sqrt(warmup)))
+    return config.factor / math.sqrt(dim) * min(1 / math.sqrt(step), step / (warmup * math.sqrt(warmup)))
 
 
 def inverse_sqrt(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
     warmup = max(config.warmup, 1)
-    return config.rate * min(step / warmup, math.sqrt(warmup / step))
+    return config.learning_rate * min(step / warmup, math.sqrt(warmup / step))
 
 
 def cosine(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
-    return config.rate * _fall(step, config, steps, lambda gone: (1 + math.cos(math.pi * gone)) / 2)
+    return config.learning_rate * _fall(step, config, steps, lambda gone: (1 + math.cos(math.pi * gone)) / 2)
 
 
 def linear(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
-    return config.rate * _fall(step, config, steps, lambda gone: 1 - gone)
+    return config.learning_rate * _fall(step, config, steps, lambda gone: 1 - gone)
 
 
 def constant(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
-    return config.rate * min(1.0, step / max(config.warmup, 1))
+    return config.learning_rate * min(1.0, step / max(config.warmup, 1))
 
 
 def _fall(step: float, config: ScheduleConfig, steps: int, shape: Callable[[float], float]) -> float:
@@ -81,7 +88,7 @@ def _fall(step: float, config: ScheduleConfig, steps: int, shape: Callable[[floa
 
 
 SCHEDULES: dict[str, Callable[[float, ScheduleConfig, int, int], float]] = {
-    "paper": paper,
+    "noam": noam,
     "inverse_sqrt": inverse_sqrt,
     "cosine": cosine,
     "linear": linear,

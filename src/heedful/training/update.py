@@ -1,4 +1,4 @@
-"""One update: gradients of the whole batch, however it is cut into parts, then one step of the optimiser.
+"""One update: gradients of the whole batch, however it is cut into parts, then one step of the optimizer.
 
     gradient = d/dw  sum of all parts' losses / count of all parts' tokens
 
@@ -20,9 +20,9 @@ from heedful.nn.losses import Loss
 from heedful.schema import Config, ZeroOrCount
 from heedful.storage.writing import replace_text
 from heedful.training.config import TrainingConfig
-from heedful.training.guard import Guard
 from heedful.training.metrics_log import append_metrics, content_of
-from heedful.training.optimisers import skips_by_itself
+from heedful.training.nonfinite import NonFiniteGuard
+from heedful.training.optimizers import supports_found_inf
 from heedful.training.randomness import seed_part
 
 MOST_PARTS = 64
@@ -30,13 +30,13 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 
 
 class Objective(NamedTuple):
-    """What to minimise, and what to tell people."""
+    """What to minimize, and what to tell people."""
 
-    minimise: Loss
+    minimize: Loss
     report: dict[str, Loss]
 
 
-class Splits:
+class SplitLog:
     """Which updates had to be cut into parts for memory: a file, so that a resumed run cuts them alike."""
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +48,7 @@ class Splits:
         append_metrics(self.path, {"step": step, "parts": parts})
 
 
-class Split(Config):
+class SplitRecord(Config):
     step: ZeroOrCount
     parts: Annotated[int, Field(ge=1, le=MOST_PARTS)]
 
@@ -60,7 +60,7 @@ def read_splits(path: Path) -> dict[int, int]:
     parts = {}
     for number, line in enumerate(whole.splitlines(), start=1):
         try:
-            split = Split.model_validate_json(line)
+            split = SplitRecord.model_validate_json(line)
         except ValidationError as error:
             raise CheckpointError(
                 f"{path} line {number} is damaged, so the run cannot be continued to the same weights",
@@ -80,7 +80,7 @@ def accumulate_plainly(loss: Callable[[Any], Objective]) -> Accumulate:
 
     def accumulate(batch: Any, factor: float | Tensor) -> dict[str, Loss]:
         objective = loss(batch)
-        (objective.minimise.total * factor).backward()  # type: ignore[no-untyped-call]
+        (objective.minimize.total * factor).backward()  # type: ignore[no-untyped-call]
         return {name: Loss(loss.total.detach(), loss.count) for name, loss in objective.report.items()}
 
     return accumulate
@@ -114,7 +114,7 @@ def gradient_with_splitting(
     model: nn.Module,
     gradients: Gradients,
     batches: Sequence[Any],
-    splits: Splits,
+    splits: SplitLog,
     *,
     seed: int,
     step: int,
@@ -135,11 +135,13 @@ def gradient_with_splitting(
         splits.note(step, parts)
 
 
-def apply(model: nn.Module, optimiser: torch.optim.Optimizer, guard: Guard, config: TrainingConfig, step: int) -> Tensor:
-    """Cut the gradient and let the optimiser step, unless something is not finite; returns the gradient's norm.
+def apply(
+    model: nn.Module, optimizer: torch.optim.Optimizer, guard: NonFiniteGuard, config: TrainingConfig, step: int
+) -> Tensor:
+    """Cut the gradient and let the optimizer step, unless something is not finite; returns the gradient's norm.
 
-    On a GPU nobody waits for the answer: the optimiser's kernel itself leaves everything as it was, and the guard is told
-    later. Only fp16, whose scale depends on it, must know at once, and an optimiser without such a kernel."""
+    On a GPU nobody waits for the answer: the optimizer's kernel itself leaves everything as it was, and the guard is told
+    later. Only fp16, whose scale depends on it, must know at once, and an optimizer without such a kernel."""
     parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if guard.scale != 1:
@@ -147,12 +149,12 @@ def apply(model: nn.Module, optimiser: torch.optim.Optimizer, guard: Guard, conf
     norm = nn.utils.get_total_norm(gradients)
     if config.clip:
         nn.utils.clip_grads_with_norm_(parameters, config.clip, norm)
-    if norm.device.type == "cuda" and not guard.scales and skips_by_itself(optimiser):
+    if norm.device.type == "cuda" and not guard.scales and supports_found_inf(optimizer):
         bad = (~norm.isfinite()).float()
-        optimiser.found_inf = bad  # type: ignore[attr-defined]
-        optimiser.step()
+        optimizer.found_inf = bad  # type: ignore[attr-defined]
+        optimizer.step()
         guard.note(step, bad)
     elif guard.judge(step, finite=bool(norm.isfinite())):
-        optimiser.step()
-    optimiser.zero_grad(set_to_none=not config.capture)  # captured gradients keep their place
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=not config.cuda_graphs)  # captured gradients keep their place
     return norm

@@ -1,1 +1,1 @@
-"""Word vectors that are learnt apart from any model: training, files, neighbours, and their place in a model's embedding."""
+"""Word vectors that are learned apart from any model: training, files, neighbors, and their place in a model's embedding."""

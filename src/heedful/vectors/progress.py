@@ -1,4 +1,4 @@
-"""What people see while vectors are learnt: a bar on a terminal, a line for each epoch elsewhere.
+"""What people see while vectors are learned: a bar on a terminal, a line for each epoch elsewhere.
 
 epoch 3  loss 2.412  rate 2.1e-02  312k words/s
 """

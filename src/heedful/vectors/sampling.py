@@ -4,7 +4,7 @@
     a word at i is paired with those at i - r … i + r of its line, r drawn from 1 … window
     noise is drawn in proportion to count^0.75
 
-Rare and special tokens, and those left out, are gone before windows are laid: their neighbours become neighbours.
+Rare and special tokens, and those left out, are gone before windows are laid: their neighbors become neighbors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BLOCK = 16  # consecutive words that share their noise
 NOISE = 32  # words drawn for a block
 BLOCKS = 64  # to a batch
 SLICE = 1 << 18  # tokens read at a time
-NOWHERE = -1  # the line of padding, the row of tokens that are not learnt
+NOWHERE = -1  # the line of padding, the row of tokens that are not learned
 
 
 class Vocabulary(NamedTuple):

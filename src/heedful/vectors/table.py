@@ -82,12 +82,12 @@ def spell_query(query: Sequence[Term]) -> str:
     return query[0].word + "".join(f" {'+' if term.sign > 0 else '-'} {term.word}" for term in query[1:])
 
 
-class Neighbour(NamedTuple):
+class Neighbor(NamedTuple):
     word: str
     cosine: float
 
 
-def neighbours(vectors: Vectors, query: Sequence[Term], count: int = 10) -> list[Neighbour]:
+def neighbors(vectors: Vectors, query: Sequence[Term], count: int = 10) -> list[Neighbor]:
     """The `count` words nearest to the signed sum, best first."""
     rows = torch.tensor([vectors.row_of(term.word) for term in query])
     signs = torch.tensor([term.sign for term in query])
@@ -96,4 +96,4 @@ def neighbours(vectors: Vectors, query: Sequence[Term], count: int = 10) -> list
     cosines[rows] = -torch.inf
     best = cosines.topk(min(count, len(vectors.words) - len(set(rows.tolist()))))
     found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [Neighbour(vectors.words[row], cosine) for row, cosine in found]
+    return [Neighbor(vectors.words[row], cosine) for row, cosine in found]

@@ -49,6 +49,6 @@ def token_names(tokenizer: Tokenizer) -> list[str]:
     """One name for every id, no two alike: the words themselves, or pieces in which ▁ stands for a space."""
     if tokenizer.kind != "words":
         return tokenizer.pieces(range(len(tokenizer)))
-    content = tokenizer.codec.content()  # a word's spelling depends on its neighbours, its name here does not
+    content = tokenizer.codec.content()  # a word's spelling depends on its neighbors, its name here does not
     ids: dict[str, int] = content["model"]["vocab"] | {tag["content"]: tag["id"] for tag in content["added_tokens"]}
     return sorted(ids, key=ids.__getitem__)

@@ -12,12 +12,12 @@ from torch import nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.explaining.heads import Head, head_of, turn
-from heedful.inspection.explaining.listening import Heard, Pair, listen_to
+from heedful.inspection.attention_maps import attention_maps, attentions, forced
+from heedful.inspection.explaining.attention_stages import View, head_stages, scored_stages
+from heedful.inspection.explaining.heads import HeadTrace, head_of, turn
+from heedful.inspection.explaining.recording import RecordedAttention, TokenPair, record_attention
 from heedful.inspection.explaining.recurrent import Scored, scored
-from heedful.inspection.explaining.showing import View, head_stages, scored_stages
 from heedful.inspection.explaining.stages import Check
-from heedful.inspection.maps import attention_maps, attentions, forced
 from heedful.nn.attention import SelfAttention
 from heedful.nn.gates import add_gates
 from heedful.nn.positions import PositionSize, Rotary
@@ -27,15 +27,15 @@ PLAIN = Variant("transformer", (("position", "sinusoidal"), ("norm", "pre")))
 SOME = [one for one in VARIANTS if not {("norm", "post"), ("window", 0), ("scale_embeddings", False)} & set(one.changes)]
 
 
-def looked(variant: Variant, pairs: Pairs, tap: str) -> list[Head | Scored]:
+def looked(variant: Variant, pairs: Pairs, tap: str) -> list[HeadTrace | Scored]:
     model = tiny_model(variant)
-    heard = listen_to(model, Pair(pairs.source[:1], pairs.target[:1]), tap)
+    heard = record_attention(model, TokenPair(pairs.source[:1], pairs.target[:1]), tap)
     if isinstance(heard.owner, SourceAttention):
         return [scored(heard)]
     return [head_of(heard, head) for head in range(heard.weights.shape[1])]
 
 
-def checks_of(one: Head | Scored) -> list[Check]:
+def checks_of(one: HeadTrace | Scored) -> list[Check]:
     return [check for stage in one.checks.values() for check in stage]
 
 
@@ -63,22 +63,26 @@ def test_weights_are_those_of_the_map(kind: str, pairs: Pairs) -> None:
         assert_close(torch.stack(again), one.weights.detach(), atol=1e-6, rtol=0)
 
 
-def with_doubled_scores(heard: Heard) -> Heard:
+def with_doubled_scores(heard: RecordedAttention) -> RecordedAttention:
     query, *rest = heard.looking[-1][0]
     return heard._replace(looking=[((query * 2, *rest), None)])
 
 
-def with_other_weights(heard: Heard) -> Heard:
+def with_other_weights(heard: RecordedAttention) -> RecordedAttention:
     return heard._replace(weights=heard.weights.flip(-1))
 
 
-def with_other_findings(heard: Heard) -> Heard:
+def with_other_findings(heard: RecordedAttention) -> RecordedAttention:
     return heard._replace(found=heard.found + 1e-4)
 
 
 @pytest.mark.parametrize("spoil", [with_doubled_scores, with_other_weights, with_other_findings])
-def test_a_model_that_computes_something_else_is_found_out(spoil: Callable[[Heard], Heard], pairs: Pairs) -> None:
-    heard = listen_to(tiny_model(PLAIN), Pair(pairs.source[:1], pairs.target[:1]), "decoder.0.cross.look.weights")
+def test_a_model_that_computes_something_else_is_found_out(
+    spoil: Callable[[RecordedAttention], RecordedAttention], pairs: Pairs
+) -> None:
+    heard = record_attention(
+        tiny_model(PLAIN), TokenPair(pairs.source[:1], pairs.target[:1]), "decoder.0.cross_attention.weights"
+    )
     assert all(check.holds for check in checks_of(head_of(heard, 1)))
     assert not all(check.holds for check in checks_of(head_of(spoil(heard), 1)))
 
@@ -87,14 +91,16 @@ def test_listening_leaves_nothing_behind_and_changes_nothing(pairs: Pairs) -> No
     model, source, target = tiny_model(PLAIN), pairs.source[:1], pairs.target[:1]
     with forced(model):
         before = model.step(target, model.start(source, None, room=0)).hidden
-        listen_to(model, Pair(source, target), "decoder.1.attention.look.weights")
+        record_attention(model, TokenPair(source, target), "decoder.1.self_attention.weights")
         assert torch.equal(before, model.step(target, model.start(source, None, room=0)).hidden)
     assert not any(module._forward_hooks for module in model.modules())
 
 
 def test_a_share_is_what_is_missing_when_the_head_is_silent(pairs: Pairs) -> None:
     """Zeroing what one head found takes exactly its share from the layer's output."""
-    heard = listen_to(tiny_model(PLAIN), Pair(pairs.source[:1], pairs.target[:1]), "encoder.0.attention.look.weights")
+    heard = record_attention(
+        tiny_model(PLAIN), TokenPair(pairs.source[:1], pairs.target[:1]), "encoder.0.self_attention.weights"
+    )
     head = head_of(heard, 1)
     assert head.shares is not None and isinstance(heard.owner, SelfAttention)
     found = heard.found.clone()
@@ -111,7 +117,7 @@ def test_gates_are_part_of_what_the_layer_makes_of_it(pairs: Pairs) -> None:
     for name, parameter in model.named_parameters():
         if name.endswith("log_a"):
             nn.init.constant_(parameter, -0.5)
-    heard = listen_to(model, Pair(pairs.source[:1], pairs.target[:1]), "decoder.0.cross.look.weights")
+    heard = record_attention(model, TokenPair(pairs.source[:1], pairs.target[:1]), "decoder.0.cross_attention.weights")
     assert all(check.holds for check in checks_of(head_of(heard, 0)))
 
 
@@ -122,8 +128,8 @@ def test_turning_by_complex_numbers_is_the_rotary_scheme() -> None:
 
 
 def test_stages_show_the_rows_of_the_chosen_query(pairs: Pairs) -> None:
-    (head, *_) = looked(PLAIN, pairs, "decoder.0.attention.look.weights")
-    assert isinstance(head, Head)
+    (head, *_) = looked(PLAIN, pairs, "decoder.0.self_attention.weights")
+    assert isinstance(head, HeadTrace)
     words = [f"w{i}" for i in range(7)]
     stages = {one.title: one for one in head_stages(head, View(words, words, at=2), number=0)}
     assert list(stages) == [
@@ -154,7 +160,7 @@ def test_a_look_by_another_score_has_its_own_formula(pairs: Pairs) -> None:
         variant = Variant("luong", (("score", score), ("scope", "local-p"), ("radius", 2)))
         (tap,) = attentions(tiny_model(variant))
         (one,) = looked(variant, pairs, tap)
-        assert isinstance(one, Scored) and one.centre is not None
+        assert isinstance(one, Scored) and one.center is not None
         stages = scored_stages(one, View([f"t{i}" for i in range(7)], [f"s{i}" for i in range(6)], at=1))
         assert [stage.title for stage in stages][1:3] == ["Scores", "Scope"]
         seen.add(stages[1].formula)

@@ -20,7 +20,7 @@ from heedful.inspection.explaining.formulas import as_mathml, as_text
 from heedful.inspection.explaining.stages import Check, Explanation, Matrix, Mistake, Stage, as_json, check, check_softmax
 from heedful.inspection.explaining.tree import Node, Tree, grow
 from heedful.search import SearchConfig
-from heedful.studies.explaining import TOPICS
+from heedful.studies.explain import TOPICS
 
 EVIL = '<img src=x onerror="alert(1)">&\'</td>'
 VOID = {"meta", "link", "img"}

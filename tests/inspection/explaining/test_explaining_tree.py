@@ -12,12 +12,12 @@ from tiny import END, SPEAKING, START, VOCAB, Pairs, Variant, tiny_model
 from torch import Tensor
 
 from heedful.errors import ConfigError
-from heedful.inspection.explaining.saying import END as LAST
-from heedful.inspection.explaining.saying import ITALIAN, LIMIT, say, search
-from heedful.inspection.explaining.saying import START as FIRST
+from heedful.inspection.attention_maps import forced
+from heedful.inspection.explaining.decoding import END as LAST
+from heedful.inspection.explaining.decoding import ITALIAN, LIMIT, say, search
+from heedful.inspection.explaining.decoding import START as FIRST
 from heedful.inspection.explaining.tree import Say, grow, hypothesis, tokens_of
-from heedful.inspection.maps import forced
-from heedful.search import Group, SearchConfig, predictor, search_group
+from heedful.search import Group, SearchConfig, search_group, step_function
 
 CONFIGS: list[dict[str, Any]] = [
     {"method": "greedy"},
@@ -46,7 +46,7 @@ def test_the_tree_finds_what_the_search_finds(family: str, options: dict[str, An
     for source, limit in ((pairs.source[:1], 7), (pairs.source[1:2, :3], 4)):
         with forced(model):
             group = Group(model.start(source, None, room=limit * config.rows), torch.tensor([limit]), [0], [[]])
-            (real,) = search_group(predictor(model), group, config, start=START, end=END)
+            (real,) = search_group(step_function(model), group, config, start=START, end=END)
             nodes, best = grow(says(model, source), config, limit, start=START, end=END)
         found = [hypothesis(nodes, at) for at in best]
         assert found and [one.tokens for one in found] == [one.tokens for one in real]

@@ -10,11 +10,11 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
+from heedful.inspection.explaining.decoding import sampling
 from heedful.inspection.explaining.examples import attention, masked
-from heedful.inspection.explaining.learning import GIVEN, SAID, TARGETS, loss, schedule
-from heedful.inspection.explaining.lookups import look_up, thinking
-from heedful.inspection.explaining.places import positions
-from heedful.inspection.explaining.saying import sampling
+from heedful.inspection.explaining.lookup import look_up, thinking
+from heedful.inspection.explaining.losses import GIVEN, SAID, TARGETS, loss, schedule
+from heedful.inspection.explaining.positions import positions
 from heedful.inspection.explaining.stages import Explanation, Matrix, Stage
 from heedful.nn.losses import cross_entropy
 from heedful.nn.scores import Additive, Dot, General

@@ -10,10 +10,10 @@ from heedful.cli.output import table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from heedful.inspection.cost import Bill
-    from heedful.inspection.limits import Limits
+    from heedful.inspection.cost import CostRecord
+    from heedful.inspection.hardware_limits import Limits
     from heedful.inspection.report.blocks import Block
-    from heedful.worker import Worker
+    from heedful.predictor import Predictor
 
 COUNTED = (
     "FLOP are those of matrix products, 2 for a multiplication and an addition; norms, sums and the update are paid for in "
@@ -21,17 +21,17 @@ COUNTED = (
     "parts, such as masks and putting tensors together. Kept: for the backward pass"
 )
 MEMORY = (
-    "Weights, gradients, what the optimiser keeps, and activations from the forward to the backward pass are there in "
+    "Weights, gradients, what the optimizer keeps, and activations from the forward to the backward pass are there in "
     "training; the cache, when all is said, in translating. Bars: beside the largest."
 )
 LONG, WINDOW = 1024, 64  # tokens for which kinds of layers are compared, and how many of them restricted attention sees
 
 
-def found(worker: Worker, *, rows: int = 32, tokens: int = 32) -> dict[str, Any]:
+def found(worker: Predictor, *, rows: int = 32, tokens: int = 32) -> dict[str, Any]:
     """rows: sentences at a time; tokens: of each, on either side."""
     from heedful.errors import ConfigError
-    from heedful.inspection.limits import measure
-    from heedful.inspection.scenes import SCENES, Size, kinds, memory, parameters_by_part
+    from heedful.inspection.cost_report import PHASES, Size, kinds, memory, parameters_by_part
+    from heedful.inspection.hardware_limits import measure
     from heedful.nn.sequence_layers import LayerSize
 
     if worker.run.task.name not in ("translation", "language"):
@@ -41,7 +41,7 @@ def found(worker: Worker, *, rows: int = 32, tokens: int = 32) -> dict[str, Any]
     size, limits = Size(rows, tokens, tokens), measure(worker.system.device)
     width = getattr(worker.run.model, "dim", 512)
     layer = LayerSize(dim=width, heads=gcd(8, width), window=WINDOW, causal=bool(width % 2))  # an odd dim cannot look both ways
-    bills = {name: scene(model, size) for name, scene in SCENES.items()}
+    bills = {name: scene(model, size) for name, scene in PHASES.items()}
     return {
         "rows": rows,
         "tokens": tokens,
@@ -66,7 +66,7 @@ def found(worker: Worker, *, rows: int = 32, tokens: int = 32) -> dict[str, Any]
     }
 
 
-def parts_of(bill: Bill, limits: Limits, owned: dict[str, int]) -> list[dict[str, Any]]:
+def parts_of(bill: CostRecord, limits: Limits, owned: dict[str, int]) -> list[dict[str, Any]]:
     """Every part that does something, the whole last; owned: parameters of each part."""
     from heedful.inspection.cost import total
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from heedful.inspection.report.blocks import Block
-    from heedful.worker import Worker
+    from heedful.predictor import Predictor
 
 TAP = ".gates"
 
 
-def found(worker: Worker, *, sentences: int = 200) -> dict[str, Any]:
+def found(worker: Predictor, *, sentences: int = 200) -> dict[str, Any]:
     from heedful.cli.inspecting.heads import samples_of
     from heedful.errors import ConfigError
 
@@ -33,19 +33,19 @@ def found(worker: Worker, *, sentences: int = 200) -> dict[str, Any]:
     return {"sentences": len(pairs), "used": used, "layers": {name: as_plain(one) for name, one in gates.items()}}
 
 
-def gates_of(worker: Worker, pairs: list[tuple[str, str]]) -> dict[str, Tensor]:
+def gates_of(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, Tensor]:
     """The weights that each layer of experts gave them, (tokens, experts); pair by pair, so that no token is padding."""
     import torch
     from torch import nn
 
     from heedful.errors import ConfigError
-    from heedful.inspection.maps import forced
-    from heedful.nn.taps import record, taps
-    from heedful.tasks.translating import collate_one
+    from heedful.inspection.attention_maps import forced
+    from heedful.nn.hooks import hook_points, record
+    from heedful.tasks.translate import collate_one
 
     model, system = worker.model, worker.system
     assert isinstance(model, nn.Module), "models are modules"
-    names = [name for name in taps(model) if name.endswith(TAP)]
+    names = [name for name in hook_points(model) if name.endswith(TAP)]
     if not names:
         raise ConfigError("this model has no experts", hint="train one with model.experts=8, or the recipe demo-experts")
     heard: dict[str, list[Tensor]] = {name.removesuffix(TAP): [] for name in names}

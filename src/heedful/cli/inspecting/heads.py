@@ -17,11 +17,11 @@ from heedful.cli.output import progress, table
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from heedful.inspection.head_pictures import Cell
+    from heedful.inspection.head_figures import Cell
     from heedful.inspection.report.blocks import Block
-    from heedful.studies.head_gathering import Frequencies
+    from heedful.predictor import Predictor
     from heedful.studies.head_samples import Sample
-    from heedful.worker import Worker
+    from heedful.studies.head_statistics import Frequencies
 
 COUNTED = 20_000  # lines of training text from which it is known what is rare
 UNIT = "nats a token"
@@ -36,7 +36,7 @@ COLUMNS = {
 
 
 def found(
-    worker: Worker, *, data: Path | None = None, conllu: Path | None = None, sentences: int = 200, json: bool = False
+    worker: Predictor, *, data: Path | None = None, conllu: Path | None = None, sentences: int = 200, json: bool = False
 ) -> dict[str, Any]:
     """data: lines of source, TAB target, TAB alignment, the last two as far as they are known; the run's validation data
     unless a file is given. json: a machine reads it, and watches no bar."""
@@ -73,9 +73,9 @@ def found(
     }
 
 
-def samples_of(worker: Worker, data: Path | None, conllu: Path | None) -> Iterator[Sample]:
+def samples_of(worker: Predictor, data: Path | None, conllu: Path | None) -> Iterator[Sample]:
     from heedful.data.conllu import read_trees
-    from heedful.data.texts import read_texts
+    from heedful.data.input_lines import read_texts
     from heedful.studies.head_samples import Sample, from_grammar, from_lines, from_trees
 
     if conllu is not None:
@@ -99,7 +99,7 @@ def samples_of(worker: Worker, data: Path | None, conllu: Path | None) -> Iterat
                 yield from (Sample(one.source, one.target) for one in pairs(corpus, max_ratio=worker.run.data.max_ratio))
 
 
-def frequencies_of(worker: Worker, samples: Iterable[Sample]) -> tuple[Frequencies, str]:
+def frequencies_of(worker: Predictor, samples: Iterable[Sample]) -> tuple[Frequencies, str]:
     """How often tokens occur in the training text, or where that is no longer there in the sentences looked at; and which."""
     from heedful.build import task_of
     from heedful.errors import DataError
@@ -131,7 +131,7 @@ def as_text(found: dict[str, Any]) -> str:
 
 
 def as_blocks(found: dict[str, Any]) -> list[Block]:
-    from heedful.inspection.head_pictures import grids
+    from heedful.inspection.head_figures import grids
     from heedful.inspection.report.blocks import Pictures, Table, Terms, Words, sentence
 
     cells, rows = cells_of(found), rows_of(found)
@@ -192,7 +192,7 @@ def marks(head: dict[str, Any]) -> list[str]:
 
 def draw(found: dict[str, Any], path: Path) -> None:
     """The grid of all heads as SVG, PNG or PDF."""
-    from heedful.inspection.head_pictures import Meaning, picture_of
+    from heedful.inspection.head_figures import Meaning, picture_of
     from heedful.inspection.plots import save
 
     cells = cells_of(found)
@@ -200,15 +200,15 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
 
 def shades(cells: Sequence[Cell]) -> str:
-    """What the colours say that occur."""
-    from heedful.inspection.head_pictures import figure
+    """What the colors say that occur."""
+    from heedful.inspection.head_figures import figure
 
     gained = any(figure(cell.importance).startswith("-") for cell in cells)
     return "blue: lost without the head" + " · orange: gained" * gained
 
 
 def cells_of(found: dict[str, Any]) -> list[Cell]:
-    from heedful.inspection.head_pictures import Cell
+    from heedful.inspection.head_figures import Cell
 
     return [Cell(head["kind"], head["layer"], head["head"], head["ablation"], marks(head)) for head in found["heads"]]
 

@@ -13,7 +13,7 @@ from heedful.cli.output import table
 
 if TYPE_CHECKING:
     from heedful.inspection.report.blocks import Block
-    from heedful.worker import Worker
+    from heedful.predictor import Predictor
 
 MEANING = (
     "each layer's likeliest next token with its probability, read through the model's own last steps (logit lens); rank 1 "
@@ -21,10 +21,10 @@ MEANING = (
 )
 
 
-def found(worker: Worker, sentence: str, target: str | None = None, search: Sequence[str] = ()) -> dict[str, Any]:
+def found(worker: Predictor, sentence: str, target: str | None = None, search: Sequence[str] = ()) -> dict[str, Any]:
     """Of the translation that the search finds, or of the given one; of a language model, of the sentence itself."""
-    from heedful.cli.inspecting.whatif import pair_for
-    from heedful.studies.whatif import lens_of, wanted
+    from heedful.cli.inspecting.interventions import pair_for
+    from heedful.studies.interventions import lens_of, wanted
 
     system, pair = worker.system, pair_for(worker, sentence, target, search)
     seen = lens_of(system, pair)
@@ -54,7 +54,7 @@ def as_text(found: dict[str, Any]) -> str:
 
 
 def as_blocks(found: dict[str, Any]) -> list[Block]:
-    from heedful.cli.inspecting.picturing import ABOUT_LENS, lens_sketch
+    from heedful.cli.inspecting.figures import ABOUT_LENS, lens_sketch
     from heedful.inspection.report.blocks import Pictures, Table, Words, sentence
 
     caption = f"{sentence('; '.join(ABOUT_LENS))}."

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from heedful.cli.output import table
 
 if TYPE_CHECKING:
-    from heedful.inspection.position_pictures import Drawn
+    from heedful.inspection.position_figures import Drawn
     from heedful.inspection.report.blocks import Block
     from heedful.nn.positions import Position
-    from heedful.worker import Worker
+    from heedful.predictor import Predictor
 
 DISTANCES = 8  # shown in the table
 SHIFTS = (1, 2, 5, 10)
@@ -34,7 +34,7 @@ DIALS = (
 )
 
 
-def found(worker: Worker, *, sentences: int = SENTENCES) -> dict[str, Any]:
+def found(worker: Predictor, *, sentences: int = SENTENCES) -> dict[str, Any]:
     from torch import nn
 
     from heedful.errors import ConfigError
@@ -60,9 +60,9 @@ def beside_fixed(found: dict[str, Position]) -> dict[str, Position]:
 
 def scheme_found(position: Position, reached: int) -> dict[str, Any]:
     """reached: how many positions training did; what is learned is not looked at beyond them."""
+    from heedful.inspection.position_shifts import shift_error, turns
     from heedful.inspection.positions import beyond, by_distance, cosines, encoding, scores, shape_of, vectors
     from heedful.inspection.probes import probe
-    from heedful.inspection.shifts import shift_error, turns
 
     count = MOST if position.limit is None else min(reached, position.limit)
     said, seen = encoding(position, count), scores(position, count)
@@ -91,24 +91,24 @@ def scheme_found(position: Position, reached: int) -> dict[str, Any]:
     return result
 
 
-def lengths_found(worker: Worker, sentences: int) -> dict[str, Any]:
-    """Loss by length and by place, of the validation data as it is and with neighbours joined."""
+def lengths_found(worker: Predictor, sentences: int) -> dict[str, Any]:
+    """Loss by length and by place, of the validation data as it is and with neighbors joined."""
     from heedful.build import examples_of
     from heedful.data.splits import splits_of
     from heedful.errors import HeedfulError
-    from heedful.studies.lengths import by_length, by_position, joined, judge
-    from heedful.tasks.evaluating import Examples
+    from heedful.studies.lengths import by_length, by_position, joined, score_examples
+    from heedful.tasks.evaluate_translations import Examples
 
     data = worker.run.data
     every = examples_of(splits_of(data).valid, data.max_ratio)
     examples = Examples(list(islice(every.sources, sentences)), list(islice(every.references, sentences)))
-    alone = judge(worker.system, examples)
+    alone = score_examples(worker.system, examples)
     longest = max(len(one.losses) for one in alone)
     result: dict[str, Any] = {"sentences": len(examples.sources), "longest": longest, "refused": None}
     together = []
     for times in range(2, JOINED + 1):
         try:
-            together += judge(worker.system, joined(examples, times))
+            together += score_examples(worker.system, joined(examples, times))
         except HeedfulError as refusal:
             result["refused"] = str(refusal.args[0])
             break
@@ -127,7 +127,7 @@ def as_text(found: dict[str, Any]) -> str:
 
 
 def as_blocks(found: dict[str, Any]) -> list[Block]:
-    from heedful.inspection.position_pictures import sketches_of
+    from heedful.inspection.position_figures import sketches_of
     from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words, sentence
 
     schemes, lengths = equal_ones_together(found["schemes"]), found["lengths"]
@@ -279,7 +279,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
     """Every scheme's encoding, similarity and turns as SVG, PNG or PDF."""
     from heedful.errors import ConfigError
     from heedful.inspection.plots import save
-    from heedful.inspection.position_pictures import picture
+    from heedful.inspection.position_figures import picture
 
     if not found["schemes"]:
         raise ConfigError("this model has no position scheme, so there is none to draw")
@@ -289,9 +289,9 @@ def draw(found: dict[str, Any], path: Path) -> None:
 def drawn_of(schemes: dict[str, Any]) -> dict[str, Drawn]:
     import torch
 
-    from heedful.inspection.position_pictures import Drawn
+    from heedful.inspection.position_figures import Drawn
+    from heedful.inspection.position_shifts import Turn
     from heedful.inspection.positions import Encoding
-    from heedful.inspection.shifts import Turn
 
     return {
         name: Drawn(

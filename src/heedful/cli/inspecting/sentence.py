@@ -13,9 +13,9 @@ from heedful.cli.output import table
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from heedful.inspection.maps import Map
-    from heedful.studies.reporting import Inspection
-    from heedful.worker import Worker
+    from heedful.inspection.attention_maps import AttentionMap
+    from heedful.predictor import Predictor
+    from heedful.studies.report import Inspection
 
 
 MOST = {"weights": "looks most at", "norms": "is given most by", "rollout": "comes most from"}
@@ -40,7 +40,7 @@ class Where(NamedTuple):
         return self.head is not None or (self.by == "rollout" and self.layer is not None)
 
 
-def found(worker: Worker, seen: Inspection, where: Where) -> dict[str, Any]:
+def found(worker: Predictor, seen: Inspection, where: Where) -> dict[str, Any]:
     trace, views = seen.trace, seen.views
     result: dict[str, Any] = {
         "source": None if trace.source is None else trace.source.text,
@@ -54,8 +54,8 @@ def found(worker: Worker, seen: Inspection, where: Where) -> dict[str, Any]:
     if views.words and trace.source is not None and where.kind is None:
         import torch
 
-        from heedful.inspection.linking import links
-        from heedful.studies.reporting import words_of
+        from heedful.inspection.alignment_links import links
+        from heedful.studies.report import words_of
 
         mean = torch.cat(list(views.words.values())).mean(0)  # (target words, source words)
         names = {"source": words_of(trace.source), "target": words_of(trace.target)}
@@ -64,7 +64,7 @@ def found(worker: Worker, seen: Inspection, where: Where) -> dict[str, Any]:
     return result | {"by": where.by, "heads": [row for one in ordered for row in heads_of(seen, one, where.by)]}
 
 
-def maps_of(seen: Inspection, where: Where) -> list[Map]:
+def maps_of(seen: Inspection, where: Where) -> list[AttentionMap]:
     """The maps of a kind and layer, or of all; one that is not there is an error that says which are."""
     from heedful.errors import ConfigError
 
@@ -87,13 +87,13 @@ def layers_by_kind(seen: Inspection) -> dict[str, list[int]]:
     return found
 
 
-def shown_maps(seen: Inspection, where: Where) -> list[Map]:
+def shown_maps(seen: Inspection, where: Where) -> list[AttentionMap]:
     """Those that can be shown by the way asked for: not every layer has a rollout."""
     maps, rolled = maps_of(seen, where), {one.name for one in seen.views.rollout}
     return [one for one in maps if where.by != "rollout" or one.name in rolled] or maps
 
 
-def chosen(seen: Inspection, where: Where) -> tuple[Map, Tensor]:
+def chosen(seen: Inspection, where: Where) -> tuple[AttentionMap, Tensor]:
     """A layer's map, and its values (heads, query, key) by the way asked for; of one head, if one is asked for."""
     from heedful.errors import ConfigError
 
@@ -106,7 +106,7 @@ def chosen(seen: Inspection, where: Where) -> tuple[Map, Tensor]:
     return one, values[where.head : where.head + 1]
 
 
-def values_of(seen: Inspection, one: Map, by: str) -> Tensor:
+def values_of(seen: Inspection, one: AttentionMap, by: str) -> Tensor:
     from heedful.errors import ConfigError
 
     if by == "norms":
@@ -125,9 +125,9 @@ def values_of(seen: Inspection, one: Map, by: str) -> Tensor:
     return one.weights
 
 
-def heads_of(seen: Inspection, one: Map, by: str) -> list[dict[str, Any]]:
+def heads_of(seen: Inspection, one: AttentionMap, by: str) -> list[dict[str, Any]]:
     """A row for each head; a rollout has merged them, so it has one row, of no head. Norms count as shares of their sum."""
-    from heedful.inspection.weighing import entropy
+    from heedful.inspection.attention_norms import entropy
 
     values = values_of(seen, one, by)  # (heads, query, key)
     shares = values / values.sum(-1, keepdim=True).clamp(min=1e-12) if by == "norms" else values
@@ -155,7 +155,7 @@ def as_text(found: dict[str, Any]) -> str:
     if "alignment" in found:
         import torch
 
-        from heedful.inspection.pictures import draw
+        from heedful.inspection.text_heatmap import draw
 
         words = found["alignment"]
         parts.append(draw(torch.tensor(words["weights"]), words["source"], words["target"]))
@@ -173,7 +173,7 @@ def as_text(found: dict[str, Any]) -> str:
 
 def numbers(one: dict[str, Any]) -> str:
     """Rows look at columns."""
-    from heedful.inspection.pictures import columns, padded, shown
+    from heedful.inspection.text_heatmap import columns, padded, shown
 
     names, rows = [shown(name) for name in one["keys"]], [shown(name) for name in one["queries"]]
     cells = [[f"{value:.4f}" for value in row] for row in one["values"]]

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from heedful.inspection.maps import Map
+    from heedful.inspection.attention_maps import AttentionMap
+    from heedful.predictor import Predictor
     from heedful.text.tokenizer import Tokenizer
-    from heedful.worker import Worker
 
 # How to ask, what it tells, and what a run must have: attention, at a source that it translates, in one but never at it from
 # the translation, or in a text; a position scheme; words to say, of a translation or of a text; experts.
@@ -46,7 +46,7 @@ ASK = (
 )
 
 
-def found(worker: Worker) -> dict[str, Any]:
+def found(worker: Predictor) -> dict[str, Any]:
     from torch import nn
 
     from heedful.inspection.positions import schemes
@@ -85,10 +85,10 @@ def described(source: Tokenizer, target: Tokenizer) -> str:
     return f"{source.description} (source); {target.description} (target)"
 
 
-def maps_of(worker: Worker) -> list[Map]:
+def maps_of(worker: Predictor) -> list[AttentionMap]:
     """Where the model attends; seen on a sentence without words."""
-    from heedful.inspection.maps import attention_maps
-    from heedful.tasks.translating import collate_one
+    from heedful.inspection.attention_maps import attention_maps
+    from heedful.tasks.translate import collate_one
 
     if worker.run.task.name not in ("translation", "language"):
         return []
@@ -102,7 +102,7 @@ def has_experts(model: nn.Module) -> bool:
     return any(isinstance(part, Experts) for part in model.modules())
 
 
-def asks_of(task: str, maps: Sequence[Map], *, has_positions: bool, has_experts: bool) -> dict[str, str]:
+def asks_of(task: str, maps: Sequence[AttentionMap], *, has_positions: bool, has_experts: bool) -> dict[str, str]:
     """What can be asked of such a run -> what it tells."""
     speaks = task in ("translation", "language")
     some = [one for one in maps if len(one.weights)]  # a layer may have lost all its heads

@@ -15,7 +15,7 @@ from torch import Tensor
 from heedful.inspection.explaining import mistakes
 from heedful.inspection.explaining.mistakes import PAIR
 from heedful.inspection.explaining.stages import Explanation, Matrix, Stage, matrix
-from heedful.nn.attention import Sight, attention_weights
+from heedful.nn.attention import AttentionBias, attention_weights
 
 ENGLISH, GERMAN = ["the", "cat", "danced"], ["die", "Katze"]
 SAID = ["<s>", "die", "Katze", "tanzte"]
@@ -88,7 +88,7 @@ def masked() -> Explanation:
     scores = WORDS @ WORDS.T
     scaled = scores / math.sqrt(2)
     mask = torch.ones(4, 4).tril().bool()
-    weights = weigh(WORDS, WORDS, Sight(causal=True))
+    weights = weigh(WORDS, WORDS, AttentionBias(causal=True))
     stages = [
         Stage(
             "One vector a word, in all three roles",
@@ -144,6 +144,6 @@ def masked() -> Explanation:
     return Explanation("Masked self-attention: nobody looks ahead", opening, stages)
 
 
-def weigh(query: Tensor, key: Tensor, sight: Sight | None = None) -> Tensor:
+def weigh(query: Tensor, key: Tensor, attention_bias: AttentionBias | None = None) -> Tensor:
     """The model's own function for one row and one head: (query, d_k), (key, d_k) -> (query, key)."""
-    return attention_weights(query[None, None], key[None, None], sight or Sight())[0, 0]
+    return attention_weights(query[None, None], key[None, None], attention_bias or AttentionBias())[0, 0]

@@ -14,13 +14,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.explaining.listening import Heard
+from heedful.inspection.explaining.recording import RecordedAttention
 from heedful.inspection.explaining.stages import Check, check, check_softmax
-from heedful.nn.attention import CrossAttention, SelfAttention, Sight, join_heads
+from heedful.nn.attention import AttentionBias, CrossAttention, SelfAttention, join_heads
 from heedful.nn.positions import frequencies
 
 
-class Head(NamedTuple):
+class HeadTrace(NamedTuple):
     """(query, …) and (key, …), all in double precision."""
 
     x: Tensor | None  # (query, dim) what the queries are made of, where they are a linear map of something
@@ -39,49 +39,49 @@ class Head(NamedTuple):
 
 
 @torch.no_grad()
-def head_of(heard: Heard, head: int) -> Head:
-    query, key, value, sight = heard.looking[-1][0]
+def head_of(recorded: RecordedAttention, head: int) -> HeadTrace:
+    query, key, value, attention_bias = recorded.looking[-1][0]
     parts = {name: x[0, head].double() for name, x in (("query", query), ("key", key), ("value", value))}
-    inputs = inputs_of(heard)
+    inputs = inputs_of(recorded)
     checks: dict[str, list[Check]] = {"projected": []}
     for name, x in inputs.items():
-        ours = project(heard.owner, name, x, head, query.shape[1])  # (new, head_dim)
+        ours = project(recorded.owner, name, x, head, query.shape[1])  # (new, head_dim)
         before = len(parts[name]) - len(ours)  # keys of what was read before this pass, which are remembered
-        if heard.rotary and name != "value":
+        if recorded.rotary and name != "value":
             ours = turn(ours, first=len(parts["key"]) - len(ours))
         checks["projected"].append(check(name, ours, parts[name][before:]))
         parts[name] = torch.cat((parts[name][:before], ours))
     scores = parts["query"] @ parts["key"].T
     scaled = scores / math.sqrt(query.shape[-1])
-    bias = None if sight.bias is None else sight.bias[0, head].double()
+    bias = None if attention_bias.bias is None else attention_bias.bias[0, head].double()
     scaled = scaled if bias is None else scaled + bias
-    mask = mask_of(sight, scaled)
+    mask = mask_of(attention_bias, scaled)
     seen = scaled if mask is None else scaled.masked_fill(~mask, -math.inf)
     weights = seen.softmax(-1).nan_to_num(0.0)  # who may look nowhere takes nothing
-    mixed = None if sight.mix is None else sight.mix(heard.weights)[0, head].double()
+    mixed = None if attention_bias.mix is None else attention_bias.mix(recorded.weights)[0, head].double()
     found = weights @ parts["value"]
     found = found if mixed is None else found + mixed
-    checks["weights"] = [check_softmax("A", weights, heard.weights[0, head], scaled)]
-    checks["found"] = [check("out", found, heard.found[0, head])]
+    checks["weights"] = [check_softmax("A", weights, recorded.weights[0, head], scaled)]
+    checks["found"] = [check("out", found, recorded.found[0, head])]
     shares = None
     if inputs:
-        shares, together = through_output(heard.owner, heard.found[0].double())
-        said = heard.around["out"][0 if heard.reads else -1][1][0]
+        shares, together = through_output(recorded.owner, recorded.found[0].double())
+        said = recorded.around["out"][0 if recorded.reads else -1][1][0]
         checks["shares"] = [check("the sum of all heads' shares and the bias", together, said)]
     q, k, v = parts.values()
-    return Head(inputs.get("query"), q, k, v, heard.rotary, scores, bias, seen, weights, mixed, found, shares, checks)
+    return HeadTrace(inputs.get("query"), q, k, v, recorded.rotary, scores, bias, seen, weights, mixed, found, shares, checks)
 
 
-def inputs_of(heard: Heard) -> dict[str, Tensor]:
+def inputs_of(recorded: RecordedAttention) -> dict[str, Tensor]:
     """What queries, keys and values are linear maps of, (time, dim) each; nothing where they are something else."""
 
     def into(part: str) -> Tensor:
-        given: Tensor = heard.around[part][0 if heard.reads else -1][0][0]
+        given: Tensor = recorded.around[part][0 if recorded.reads else -1][0][0]
         return given[0].double()
 
-    if isinstance(heard.owner, SelfAttention):
+    if isinstance(recorded.owner, SelfAttention):
         return dict.fromkeys(("query", "key", "value"), into("project"))
-    if isinstance(heard.owner, CrossAttention):
+    if isinstance(recorded.owner, CrossAttention):
         return {"query": into("query")} | dict.fromkeys(("key", "value"), into("memory"))
     return {}
 
@@ -106,11 +106,11 @@ def turn(x: Tensor, first: int) -> Tensor:
     return torch.view_as_real(points * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
 
 
-def mask_of(sight: Sight, scores: Tensor) -> Tensor | None:
+def mask_of(attention_bias: AttentionBias, scores: Tensor) -> Tensor | None:
     """(query, key), or None where all may be seen."""
-    if sight.causal:
+    if attention_bias.causal:
         return torch.ones_like(scores, dtype=torch.bool).tril()
-    return None if sight.mask is None else sight.mask[0, 0].expand_as(scores)
+    return None if attention_bias.mask is None else attention_bias.mask[0, 0].expand_as(scores)
 
 
 def through_output(owner: nn.Module, found: Tensor) -> tuple[Tensor, Tensor]:

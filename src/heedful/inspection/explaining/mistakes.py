@@ -28,7 +28,7 @@ def unscaled(scores: Tensor, value: Tensor, queries: Words, keys: Words) -> Mist
         "taking the softmax of the scores and forgetting the scaled ones",
         shares_and_sum(scores.softmax(-1), value, queries, keys),
         "the shares are nearer to 0 and 1 than they should be. With two numbers a key the error is small; with 64 or 512 "
-        "nothing is left between 0 and 1, the slope of the softmax vanishes, and nothing is learnt.",
+        "nothing is left between 0 and 1, the slope of the softmax vanishes, and nothing is learned.",
     )
 
 
@@ -100,7 +100,7 @@ def unmasked(scores: Tensor, value: Tensor, words: Words) -> Mistake:
         "leaving out both the mask and the scale",
         [matrix("W", words, words, weights, shaded=True), matrix("Y = W X", words, PAIR, weights @ value)],
         "<s> takes 0.9929 from 'Katze', a word that has not been said yet: in training the answer is read off, and in "
-        "generation, where it is not there, nothing has been learnt. (Without either this is self-attention with no "
+        "generation, where it is not there, nothing has been learned. (Without either this is self-attention with no "
         "parameters at all, and right where a whole sentence may be seen.)",
     )
 

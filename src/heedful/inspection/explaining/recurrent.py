@@ -2,7 +2,7 @@
 
     score_s = q . k_s   or   v . tanh(W q + k_s)   or   (W q)_s          A = softmax(score)          found = A values
 
-A scope lets only places near a centre be seen, and may weigh them by a bell around it.
+A scope lets only places near a center be seen, and may weigh them by a bell around it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.inspection.explaining.listening import Heard
+from heedful.inspection.explaining.recording import RecordedAttention
 from heedful.inspection.explaining.stages import Check, check, check_softmax
 from heedful.nn.scores import Additive, Dot, General, Location, Score, SourceAttention
 
@@ -27,7 +27,7 @@ class Scored(NamedTuple):
     key: Tensor  # (key, dim), as remembered
     value: Tensor  # (key, dim)
     scores: Tensor  # (query, key)
-    centre: Tensor | None  # (query,) where a scope looks
+    center: Tensor | None  # (query,) where a scope looks
     seen: Tensor  # (query, key), -inf where it does not look
     weights: Tensor  # (query, key)
     found: Tensor  # (query, dim)
@@ -60,27 +60,27 @@ WAYS: dict[type[Score], tuple[str, Callable[[Score, Tensor, Tensor], Tensor]]] =
 
 
 @torch.no_grad()
-def scored(heard: Heard) -> Scored:
-    owner = heard.owner
+def scored(recorded: RecordedAttention) -> Scored:
+    owner = recorded.owner
     assert isinstance(owner, SourceAttention), "asked for by its own kind"
     formula, again = WAYS[type(owner.score)]
-    calls = heard.around["score"]
+    calls = recorded.around["score"]
     query = torch.cat([inputs[0] for inputs, _ in calls], dim=1)[0].double()  # (query, query_dim): one call a token, or one
-    key, value = calls[-1][0][1][0].double(), heard.looking[-1][0][1][0].double()
+    key, value = calls[-1][0][1][0].double(), recorded.looking[-1][0][1][0].double()
     scores = again(owner.score, query, key)
     checks = {"scores": [check("S", *finite(scores, torch.cat([output for _, output in calls], dim=1)[0]))]}
-    seen, bell, centre = scores, torch.ones_like(scores), None
+    seen, bell, center = scores, torch.ones_like(scores), None
     if owner.scope is not None:
-        centre = torch.cat([output for _, output in heard.around["scope"]], dim=1)[0].double()
-        away = torch.arange(len(key), device=scores.device) - centre[:, None]  # (query, key)
+        center = torch.cat([output for _, output in recorded.around["scope"]], dim=1)[0].double()
+        away = torch.arange(len(key), device=scores.device) - center[:, None]  # (query, key)
         seen = scores.masked_fill(away.abs() > owner.scope.radius, -math.inf)
         if owner.scope.bell:
             bell = torch.exp(-(away**2) / (2 * (owner.scope.radius / 2) ** 2))
     weights = seen.softmax(-1).nan_to_num(0.0) * bell
     found = weights @ value
-    checks["weights"] = [check_softmax("A", weights, heard.weights[0, 0], scores)]
-    checks["found"] = [check("found", found, heard.found[0, 0])]
-    return Scored(formula, query, key, value, scores, centre, seen, weights, found, checks)
+    checks["weights"] = [check_softmax("A", weights, recorded.weights[0, 0], scores)]
+    checks["found"] = [check("found", found, recorded.found[0, 0])]
+    return Scored(formula, query, key, value, scores, center, seen, weights, found, checks)
 
 
 def finite(ours: Tensor, models: Tensor) -> tuple[Tensor, Tensor]:

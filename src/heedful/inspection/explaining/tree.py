@@ -72,7 +72,7 @@ def grow(say: Say, config: SearchConfig, limit: int, *, start: int, end: int) ->
     while living:
         logs = say([tokens_of(nodes, i) for i in living]).float().double().cpu()  # (living, vocab)
         places = config.rows - len(found)
-        judged = judge(continued(nodes, living, logs, config, end), places, config, limit=limit, end=end)
+        judged = decide_fates(continued(nodes, living, logs, config, end), places, config, limit=limit, end=end)
         new = range(len(nodes), len(nodes) + len(judged))
         nodes += judged
         living = [i for i in new if nodes[i].fate == "kept"]
@@ -97,12 +97,12 @@ def continued(nodes: Sequence[Node], living: Sequence[int], logs: Tensor, config
             total = float(whole[token])
             if total > -math.inf:
                 rank = int((totals > total).sum()) + 1
-                score = total / config.judge(length)
+                score = total / config.length_penalty_fn(length)
                 found.append(Node(token, parent, length, math.exp(row[token]), total, score, rank, "rank"))
     return sorted(found, key=lambda node: node.rank)
 
 
-def judge(ranked: Sequence[Node], places: int, config: SearchConfig, *, limit: int, end: int) -> list[Node]:
+def decide_fates(ranked: Sequence[Node], places: int, config: SearchConfig, *, limit: int, end: int) -> list[Node]:
     """What becomes of each. As many again are shown as the beam holds, and the best of each beginning: why it ends there."""
     allowed = [node for node in ranked if may_be(node.token == end, node.length, limit, config)]
     kept = allowed[:places]
@@ -128,7 +128,7 @@ def hopeless(living: Sequence[Node], found: Sequence[Node], config: SearchConfig
     scores = sorted((node.score for node in found), reverse=True)
     if len(scores) < config.n_best:
         return False
-    return max(node.total for node in living) / config.judge(limit) <= scores[config.n_best - 1]
+    return max(node.total for node in living) / config.length_penalty_fn(limit) <= scores[config.n_best - 1]
 
 
 def tokens_of(nodes: Sequence[Node], at: int) -> list[int]:

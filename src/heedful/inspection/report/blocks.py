@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from heedful.inspection.figure import Figure
 from heedful.inspection.markup import escape
-from heedful.inspection.sketch import Sketch
 from heedful.inspection.svg import inline
 
 LONG = 40  # rows of a table; one that has more is folded up
@@ -49,7 +49,7 @@ class Table(NamedTuple):
 
 
 class Pictures(NamedTuple):
-    sketches: Sequence[Sketch]
+    figures: Sequence[Figure]
     caption: str = ""
 
 
@@ -84,7 +84,7 @@ def lines(block: Lines) -> str:
 
 
 def pictures(block: Pictures) -> str:
-    drawn = "".join(scrolling(inline(sketch), sketch.title) for sketch in block.sketches)
+    drawn = "".join(scrolling(inline(figure), figure.title) for figure in block.figures)
     caption = f"<figcaption>{escape(block.caption)}</figcaption>" if block.caption else ""
     return f'<figure class="pictures"><div>{drawn}</div>{caption}</figure>'
 

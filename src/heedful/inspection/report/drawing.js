@@ -31,21 +31,21 @@ function picker(text, options, onchange) {
   return make("label", {}, `${text} `, select);
 }
 
-// ---- colours ---------------------------------------------------------------------------------------------------------------
+// ---- colors ---------------------------------------------------------------------------------------------------------------
 
 function isDark() {
   const set = document.documentElement.dataset.theme;
   return set ? set === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-function colour(share) {
+function color(share) {
   const stops = isDark() ? DARK : LIGHT;
   const at = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
   const below = Math.min(Math.floor(at), stops.length - 2);
   return stops[below].map((value, i) => Math.round(value + (stops[below + 1][i] - value) * (at - below)));
 }
 
-const css = (share) => `rgb(${colour(share).join(" ")})`;
+const css = (share) => `rgb(${color(share).join(" ")})`;
 const contrast = (share) => (share > 0.55 ? (isDark() ? "#10151c" : "#ffffff") : "");
 
 // ---- the tip ---------------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ function widest(names) {
   return Math.max(0, ...names.map((name) => canvas.measureText(name).width));
 }
 
-const isolated = (name) => `\u2068${name}\u2069`;  // so that what is read from right to left does not turn its neighbours around
+const isolated = (name) => `\u2068${name}\u2069`;  // so that what is read from right to left does not turn its neighbors around
 const pairing = (query, key, value) => `${isolated(query)} → ${isolated(key)}: ${shown(value)}`;
 const clipped = (name) => { const marks = [...name]; return marks.length > 22 ? `${marks.slice(0, 21).join("")}…` : name || "∅"; };
 

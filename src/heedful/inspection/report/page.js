@@ -61,7 +61,7 @@ function thumbnail(map, top) {
   const context = canvas.getContext("2d"), pixels = context.createImageData(map.columns, map.rows);
   for (let row = 0; row < map.rows; row++) {
     for (let column = 0; column < map.columns; column++) {
-      pixels.data.set([...colour(map.at(row, column) / top), 255], 4 * (row * map.columns + column));
+      pixels.data.set([...color(map.at(row, column) / top), 255], 4 * (row * map.columns + column));
     }
   }
   context.putImageData(pixels, 0, 0);

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from heedful.nn.sequence_layers.attending import FullAttention, ParameterFreeAttention, RestrictedAttention
-from heedful.nn.sequence_layers.convolving import Convolution, DilatedConvolution
-from heedful.nn.sequence_layers.layer import LayerSize, SequenceLayer
-from heedful.nn.sequence_layers.walking import Gru, Lstm
+from heedful.nn.sequence_layers.base import LayerSize, SequenceLayer
+from heedful.nn.sequence_layers.convolution import Convolution, DilatedConvolution
+from heedful.nn.sequence_layers.recurrent import Gru, Lstm
+from heedful.nn.sequence_layers.self_attention import FullAttention, ParameterFreeAttention, RestrictedAttention
 
 KindName = Literal["self-attention", "restricted", "parameter-free", "lstm", "gru", "convolution", "dilated"]
 SEQUENCE_LAYERS: dict[str, type[SequenceLayer]] = {

@@ -1,0 +1,50 @@
+"""heed generate: let a language model go on from a prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heedful.bounds import MAX_SIZE
+from heedful.cli.output import COMMAND_LINE, Checkpoint, Device, Json, Search, print_json, print_text, table, warn_of_unknown
+
+if TYPE_CHECKING:
+    from heedful.classifier import Classifier
+    from heedful.text_generator import TextGenerator
+
+
+def generate(
+    run: Annotated[Path, typer.Argument(help="The run folder of a language model.")],
+    prompt: Annotated[str, typer.Option(help="What the text begins with.")] = "",
+    length: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="How many tokens to add.")] = 200,
+    search: Search = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Write on from a prompt: by sampling, unless the run's search or -s method=greedy says otherwise."""
+    from heedful.build import load
+    from heedful.errors import ConfigError
+    from heedful.tasks.generate import generate as write
+
+    writer = load(run, checkpoint, device)
+    if writer.run.task.name != "language":
+        raise ConfigError(f"{run} is a run of task {writer.run.task.name!r}; expected a run of 'language'")
+    texts = write(writer.system, prompt, length, writer.search(search or [], origin=COMMAND_LINE))
+    warn_of_unknown(writer.system.target_tokenizer.unknown_words(prompt))
+    if json:
+        print_json({"prompt": prompt, "texts": texts, "checkpoint": str(writer.checkpoint)})
+    else:
+        print_text("\n---\n".join(texts))
+
+
+def print_evaluation(worker: TextGenerator | Classifier, split: str, precision: str, json: bool) -> None:
+    """`heed evaluate` of a language model or a classifier."""
+    figures = worker.evaluate(split)
+    if json:
+        about = {"tokenizer": worker.system.target_tokenizer.description, "checkpoint": str(worker.checkpoint)}
+        print_json({"split": split, "figures": figures, **about, "precision": precision})
+    else:
+        print_text(table([("figure", split), *((name.replace("_", " "), f"{value:.4g}") for name, value in figures.items())]))

@@ -1,0 +1,91 @@
+"""How much memory a model takes, known before any of it is allocated: a typo in a size is refused at once.
+
+    weights + gradients + optimizer state  =  4 bytes x parameters x (2 + tensors of state per parameter)
+
+The parameters are counted on a copy without storage (torch's "meta" device). Activations come on top, so this is a lower bound.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from heedful.build import make_model
+from heedful.config import Run
+from heedful.errors import MemoryFull
+from heedful.storage.reading import read_bytes
+from heedful.training.optimizers import OptimizerConfig
+
+FEWEST_WORDS = 16  # a vocabulary is at least about as large as this, whatever the data is
+NUMBER = 4  # bytes
+FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)  # of parameters
+CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+class WithoutStorage(TorchFunctionMode):
+    """Makes parameters on the "meta" device and leaves them without initial values. All else stays where it is: on that
+    device, much of torch needs its compiler, which takes seconds to import."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        named = kwargs or {}
+        if func in FACTORIES:
+            return func(*args, **named | {"device": "meta"})
+        if func in (torch.Tensor.normal_, torch.Tensor.uniform_) or getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else named["tensor"]
+        if func is torch.norm_except_dim:  # of weight normalization: a norm for each row
+            return args[0].new_empty(len(args[0]), *[1] * (args[0].dim() - 1))
+        return args[0] if func is torch._weight_norm else func(*args, **named)
+
+
+def require_memory(
+    run: Run, device: torch.device, *, source_vocab: int = FEWEST_WORDS, target_vocab: int = FEWEST_WORDS
+) -> None:
+    """Refuse to train a model whose weights, gradients and optimizer state exceed the memory of the machine or its GPU.
+
+    Without the sizes of the vocabularies, a model of the smallest ones is measured: the check then needs no data."""
+    parameters = count_parameters(run, source_vocab, target_vocab)
+    training = NUMBER * parameters * (2 + state_tensors(run.training.optimizer))
+    is_gpu = device.type == "cuda"
+    needs = {"this machine": (NUMBER * parameters if is_gpu else training, machine_memory())}
+    if is_gpu:
+        needs["the GPU"] = training, torch.cuda.get_device_properties(device).total_memory
+    for where, (needed, there) in needs.items():
+        if needed > there:
+            raise MemoryFull(
+                f"the model has {parameters:,} parameters, and training it takes at least {gibibytes(needed)}, "
+                f"but {where} has {gibibytes(there)}",
+                hint="choose a smaller model, for example with a smaller model.dim or fewer model.layers",
+            )
+
+
+def count_parameters(run: Run, source_vocab: int, target_vocab: int) -> int:
+    with torch.random.fork_rng(devices=[]), WithoutStorage():
+        model = make_model(run, source_vocab, target_vocab)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def state_tensors(config: OptimizerConfig) -> int:
+    """How many numbers an optimizer keeps for each parameter."""
+    kept = {"adam": 2, "adamw": 2, "adadelta": 2, "rmsprop": 1, "sgd": 0}[config.name]
+    return kept + (1 if config.name in ("rmsprop", "sgd") and config.momentum else 0)
+
+
+def machine_memory() -> int:
+    """Bytes of the machine, or of the container around this process."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = read_bytes(CONTAINER_LIMIT).decode().strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+def gibibytes(count: int) -> str:
+    return f"{count / 2**30:,.1f} GiB"

@@ -1,0 +1,44 @@
+"""What may come next: `predict(tokens, states) -> (logits, states)`. Search knows nothing else of a model.
+
+Logits need not be normalized: search takes the logarithm of their total itself, once for each row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from heedful.nn.decoder_state import State, States, Step
+
+StepFunction = Callable[[Tensor, States], tuple[Tensor, States]]  # (rows, time) ids -> (rows, vocab), of the last position
+
+
+class StepModel(Protocol):
+    """All that search asks of a model."""
+
+    def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step: ...
+
+    def project(self, hidden: Tensor) -> Tensor: ...
+
+
+def step_function(model: StepModel) -> StepFunction:
+    def predict(tokens: Tensor, states: States) -> tuple[Tensor, States]:
+        step = model.step(tokens, states)
+        return model.project(step.hidden[:, -1]), step.state
+
+    return predict
+
+
+def ensemble(members: Sequence[StepFunction]) -> StepFunction:
+    """The mean of the members' probabilities; their states stand side by side."""
+
+    def predict(tokens: Tensor, states: States) -> tuple[Tensor, States]:
+        answers = [member(tokens, state) for member, state in zip(members, states, strict=True)]
+        scores = torch.stack([logits.float().log_softmax(-1) for logits, _ in answers])
+        return scores.logsumexp(0) - math.log(len(members)), tuple(state for _, state in answers)
+
+    return predict

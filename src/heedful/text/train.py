@@ -1,0 +1,152 @@
+"""Learning a vocabulary from text. The same lines give the same tokenizer, byte for byte.
+
+No character of the text is ever dropped: where `vocab` has no room for the alphabet, an error says how much room it
+needs. Only the kinds `words` and `spaces` leave words out, those seen too rarely, and read them as <unk>.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from tokenizers import Tokenizer as Library
+from tokenizers import models, pre_tokenizers, trainers
+
+from heedful.errors import ConfigError, DataError
+from heedful.text.library import LibraryCodec, add_tags
+from heedful.text.long_lines import cut
+from heedful.text.long_words import without_long_words
+from heedful.text.normalize import describe_normalizing, normalizing_steps
+from heedful.text.pipelines import PIPELINES
+from heedful.text.sentencepiece import SentencePieceCodec, normalization_of, read_model
+from heedful.text.specials import SPECIALS, UNK
+from heedful.text.tags import check_tags
+from heedful.text.tokenizer import Header, Tokenizer, TokenizerConfig
+from heedful.text.unigram import count_pieces, learn_unigram
+
+Learner = Callable[[TokenizerConfig, Library, Iterable[str], int], Library]
+
+
+def train_tokenizer(config: TokenizerConfig, lines: Iterable[str], tags: Sequence[str] = ()) -> Tokenizer:
+    """A tokenizer of config.kind with a vocabulary learned from `lines`; each tag becomes a token of its own.
+    A SentencePiece file comes with its vocabulary: then no line is read."""
+    check_tags(tags)
+    if config.file is not None:
+        model = read_model(config.file)
+        return Tokenizer(Header(kind=config.kind, normalization=normalization_of(model)), SentencePieceCodec(model, tags))
+    blank = PIPELINES[config.kind](normalizing_steps(config.normalize, config.lowercase))
+    try:
+        short = (piece for line in filled(lines) for piece in cut(line, keep_spaces=config.kind == "characters"))
+        library = LEARNERS[config.kind](config, blank, short, config.vocab - len(tags))
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"the training text holds {error.object[error.start]!r}, half of a character; expected whole ones",
+            hint="the text was probably cut in the middle of a character; clean it",
+        ) from error
+    add_tags(library, config.kind, tags)
+    normalization = describe_normalizing(config.normalize, config.lowercase)
+    header = Header(kind=config.kind, normalization=normalization, dropout=config.dropout)
+    return Tokenizer(header, LibraryCodec(config.kind, library))
+
+
+def filled(lines: Iterable[str]) -> Iterator[str]:
+    """The lines that hold something; an error at the end if there was none."""
+    empty = True
+    for line in lines:
+        if line and not line.isspace():
+            empty = False
+            yield line
+    if empty:
+        raise DataError(
+            "the training text is empty; expected lines to learn a vocabulary from",
+            hint="look at the training files with: heed data check FILES",
+        )
+
+
+def learn_characters(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
+    alphabet: set[str] = set()
+    for line in lines:
+        alphabet.update(blank.normalizer.normalize_str(line))
+    ids = {token: id for id, token in enumerate([*SPECIALS, *sorted(alphabet)])}
+    blank.model = models.BPE(vocab=ids, merges=[], unk_token=UNK)
+    blank.add_special_tokens(list(SPECIALS))
+    return blank
+
+
+def learn_words(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
+    check_room(config, size=size, needed=1, of="words")
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=size, min_frequency=config.min_frequency, special_tokens=list(SPECIALS), show_progress=False
+    )
+    blank.train_from_iterator(lines, trainer)
+    check_some(config, blank.get_vocab_size() - len(SPECIALS))
+    return blank
+
+
+def learn_spaces(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
+    """The library's trainer would give <unk>, which such a text may hold, two ids."""
+    check_room(config, size=size, needed=1, of="words")
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(word for word, _ in blank.pre_tokenizer.pre_tokenize_str(blank.normalizer.normalize_str(line)))
+    del counts[UNK]
+    known = [word for word, count in counts.items() if count >= config.min_frequency]
+    check_some(config, len(known))
+    frequent = sorted(known, key=lambda word: (-counts[word], word))[: size - len(SPECIALS)]
+    blank.model = models.WordLevel({token: id for id, token in enumerate([*SPECIALS, *frequent])}, UNK)
+    blank.add_special_tokens(list(SPECIALS))
+    return blank
+
+
+def check_some(config: TokenizerConfig, words: int) -> None:
+    if words == 0:
+        raise DataError(
+            f"no word of the training text occurs {config.min_frequency} times (tokenizer.min_frequency)",
+            hint="lower tokenizer.min_frequency, or give more text",
+        )
+
+
+def learn_merges(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
+    trainer = trainers.BpeTrainer(
+        vocab_size=max(size, 0),
+        min_frequency=config.min_frequency,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if config.kind == "bytes" else [],
+        show_progress=False,
+    )
+    blank.train_from_iterator(without_long_words(lines), trainer)
+    # The trainer keeps the whole alphabet, also where that exceeds its size: then there is nothing but the alphabet.
+    check_room(config, size=size, needed=blank.get_vocab_size() - len(SPECIALS), of="characters")
+    return blank
+
+
+def learn_pieces(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
+    counts = count_pieces(blank, without_long_words(lines))
+    check_room(config, size=size, needed=len(set().union(*counts)), of="characters")
+    specials = [(token, 0.0) for token in SPECIALS]
+    pieces = learn_unigram(counts, size - len(SPECIALS))
+    blank.model = models.Unigram([*specials, *pieces], SPECIALS.index(UNK), False)
+    blank.add_special_tokens(list(SPECIALS))
+    return blank
+
+
+def check_room(config: TokenizerConfig, *, size: int, needed: int, of: str) -> None:
+    """`needed` pieces and the special tokens must fit into `size`, which is what the tags leave of the vocabulary."""
+    tags = config.vocab - size
+    total = needed + len(SPECIALS) + tags
+    if total > config.vocab:
+        raise ConfigError(
+            f"tokenizer.vocab = {config.vocab} is too small: {needed} {of}, {len(SPECIALS)} special tokens "
+            f"and {tags} tags need {total}",
+            hint=f"set tokenizer.vocab to {total} or more; the kind 'bytes' spells any character with 256 bytes",
+        )
+
+
+LEARNERS: dict[str, Learner] = {
+    "characters": learn_characters,
+    "words": learn_words,
+    "spaces": learn_spaces,
+    "bpe": learn_merges,
+    "unigram": learn_pieces,
+    "bytes": learn_merges,
+}

@@ -1,0 +1,51 @@
+"""Messages about options of a Python call name the call, not the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import heedful
+from heedful.build import make_model
+from heedful.config import read_run
+from heedful.errors import ConfigError
+from heedful.predictor import Predictor
+from heedful.recipes import find_recipe
+from heedful.tasks.translate import System
+from heedful.text.tokenizer import TokenizerConfig
+from heedful.text.train import train_tokenizer
+
+
+@pytest.fixture
+def worker() -> Predictor:
+    config = read_run(find_recipe("demo"), ["model.dim=16", "model.heads=2"]).config
+    tokenizer = train_tokenizer(TokenizerConfig(kind="characters"), ["ab"])
+    models: list[Any] = [make_model(config, len(tokenizer), len(tokenizer))]
+    system = System(models, tokenizer, tokenizer, torch.device("cpu"), max_length=8)
+    return Predictor(config, system, Path("runs/demo/checkpoints/step-1"))
+
+
+def test_a_wrong_keyword_argument_is_called_an_argument(worker: Predictor) -> None:
+    with pytest.raises(ConfigError, match=r"^argument: beamm: unknown key\n\nhint: did you mean 'beam'\?"):
+        worker.search_by_name({"beamm": 3})
+    with pytest.raises(ConfigError, match=r"^2 problems in the arguments:\n  argument: beam: given 0"):
+        worker.search_by_name({"beam": 0, "x": 1})
+
+
+@pytest.mark.parametrize("value", [None, object(), 10**5000], ids=["none", "object", "huge"])
+def test_a_value_that_no_option_takes_is_refused(worker: Predictor, value: object) -> None:
+    with pytest.raises(ConfigError, match=r"^argument: beam: given a value of type"):
+        worker.search_by_name({"beam": value})
+
+
+def test_options_by_name_are_taken(worker: Predictor) -> None:
+    found = worker.search_by_name({"beam": 7, "length_penalty": 0.0})
+    assert (found.beam, found.length_penalty) == (7, 0.0)
+
+
+def test_a_wrong_override_of_a_python_call_is_called_an_override() -> None:
+    with pytest.raises(ConfigError, match=r"^override: model.dimm: unknown key"):
+        heedful.train("demo", ["model.dimm=3"])

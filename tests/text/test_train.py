@@ -1,0 +1,141 @@
+"""Learnt vocabularies: the same text gives the same file, no character is lost, impossible wishes are refused."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from heedful.errors import ConfigError, DataError
+from heedful.text import Specials, TokenizerConfig, train_tokenizer
+from heedful.text.normalize import normalize
+from heedful.text.tokenizer import Kind
+from heedful.text.train import LEARNERS
+
+LINES = [
+    "Two men are walking, slowly, to the river.",
+    "Zwei Männer gehen langsam zum Fluss.",
+    "The men (two) didn't see 12 dogs; the dogs saw the men!",
+    "Die Hunde sahen die Männer, die Männer sahen die Hunde nicht.",
+] * 2
+SIZES = {"words": 60, "spaces": 60, "bpe": 120, "unigram": 120, "bytes": 320}
+KINDS: list[Kind] = ["characters", "words", "spaces", "bpe", "unigram", "bytes"]
+
+
+def config(kind: Kind, **options: object) -> TokenizerConfig:
+    size = {"vocab": SIZES[kind]} if kind in SIZES else {}
+    return TokenizerConfig.model_validate({"kind": kind, **size, **options})
+
+
+def test_every_kind_is_tried() -> None:
+    assert set(KINDS) == set(LEARNERS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_lines_give_the_same_file_whatever_their_order(kind: Kind) -> None:
+    # Many ties: random words over few letters, each hardly more frequent than the next.
+    draw = random.Random(0)
+    lines = ["".join(draw.choices("abcdef ,.", k=30)) for _ in range(60)]
+    orders = [lines, lines, *(draw.sample(lines, len(lines)) for _ in range(4))]
+    assert len({train_tokenizer(config(kind), order).to_json() for order in orders}) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_our_special_ids_are_nought_to_three(kind: Kind) -> None:
+    assert train_tokenizer(config(kind), LINES).specials == Specials(pad=0, start=1, end=2, unk=3)
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_the_vocabulary_has_the_size_asked_for_tags_included(kind: Kind) -> None:
+    room = {"words": 30, "spaces": 24, "unigram": 62}.get(kind, SIZES[kind])
+    assert len(train_tokenizer(config(kind, vocab=room), LINES, tags=["<2de>", "<2fr>"])) == room
+
+
+@pytest.mark.parametrize("kind", ["characters", "bpe", "unigram", "bytes"])
+def test_no_character_of_the_training_text_is_unknown(kind: Kind) -> None:
+    lines = [*LINES, "odd\tones: \u2047 \u2585 \x01 \u00a0 中文 🙂 e\u0301 \ufeff"]
+    tokenizer = train_tokenizer(config(kind, normalize="none"), lines)
+    for line in lines:
+        assert tokenizer.specials.unk not in tokenizer.encode(line)
+        assert tokenizer.decode(tokenizer.encode(line)) == line
+
+
+def test_characters_that_the_unigram_trainer_keeps_for_itself_count_too() -> None:
+    lines = [*LINES, "\u2047\u2585\t\r"]
+    needed = 4 + len(set("".join(lines)) - {" "} | {"▁"})
+    assert len(train_tokenizer(config("unigram", vocab=needed + 5), lines)) == needed + 5
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "bytes"])
+def test_too_little_room_for_the_alphabet_is_an_error_that_says_how_much_is_needed(kind: Kind) -> None:
+    tags = ["<2de>", "<2fr>"]
+    with pytest.raises(ConfigError, match=r"vocab = 20 is too small.* need (\d+)") as caught:
+        train_tokenizer(config(kind, vocab=20), LINES, tags)
+    needed = int(str(caught.value.args[0]).rsplit(" ", 1)[1])
+    alphabet = 256 if kind == "bytes" else len(set("".join(LINES)) - {" "} | {"▁"})
+    assert needed == alphabet + 4 + len(tags)
+    assert len(train_tokenizer(config(kind, vocab=needed), LINES, tags)) == needed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("lines", [[], ["", "  ", "\n"]])
+def test_empty_text_is_an_error(kind: Kind, lines: list[str]) -> None:
+    with pytest.raises(DataError, match="training text is empty"):
+        train_tokenizer(config(kind), lines)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_a_character_in_the_text_is_an_error(kind: Kind) -> None:
+    with pytest.raises(DataError, match="half of a character"):
+        train_tokenizer(config(kind), [*LINES, "cut \ud83d here"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_short_line_is_enough(kind: Kind) -> None:
+    tokenizer = train_tokenizer(config(kind, **({"min_frequency": 1} if kind in ("words", "spaces") else {})), ["a"])
+    assert tokenizer.decode(tokenizer.encode("a")) == "a"
+
+
+def test_words_seen_too_rarely_are_unknown_and_the_others_are_not() -> None:
+    tokenizer = train_tokenizer(config("words", min_frequency=3), ["a dog", "a dog", "a cat runs", "a cat runs", "a dog"])
+    assert tokenizer.decode(tokenizer.encode("a dog runs a cat")) == "a dog <unk> a <unk>"
+
+
+def test_room_for_not_a_single_word_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"vocab = 5 is too small: 1 words, 4 special tokens and 1 tags need 6"):
+        train_tokenizer(config("words", vocab=5), LINES, ["<2de>"])
+
+
+def test_a_text_without_any_word_often_enough_is_an_error() -> None:
+    with pytest.raises(DataError, match=r"no word .* occurs 5 times"):
+        train_tokenizer(config("words", min_frequency=5), ["a dog"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lower_casing_and_normalizing_happen_in_training_and_encoding(kind: Kind) -> None:
+    tokenizer = train_tokenizer(config(kind, lowercase=True, normalize="nfkc"), LINES)
+    assert tokenizer.encode("Die MA\u0308NNER") == tokenizer.encode("die männer")
+    assert tokenizer.decode(tokenizer.encode("Die MA\u0308NNER")) == "die männer"
+    assert tokenizer.description == f"{kind} {len(tokenizer)}, nfkc, lower-cased"
+
+
+@pytest.mark.skipif("HEED_DATA" not in os.environ, reason="HEED_DATA is not set: Multi30k not read")
+def test_multi30k_has_no_unknown_and_reads_back() -> None:
+    def read(name: str) -> list[str]:
+        with gzip.open(Path(os.environ["HEED_DATA"], "multi30k", f"{name}.gz"), "rt", encoding="utf-8") as file:
+            return file.read().splitlines()
+
+    train = read("train.en")[::2] + read("train.de")[::2]
+    valid = read("valid.en") + read("valid.de")
+    tokenizer = train_tokenizer(TokenizerConfig(vocab=8000), train)
+    assert len(tokenizer) == 8000
+    assert not any(tokenizer.specials.unk in ids for ids in tokenizer.encode_many(train))
+    back = tokenizer.decode_many(tokenizer.encode_many(valid))
+    same = sum(text == normalize(line, "nfc") for text, line in zip(back, valid, strict=True))
+    assert len(valid) == 2028
+    assert same >= 0.999 * len(valid)
+    words = sum(len(line.split()) for line in valid)
+    assert sum(map(len, tokenizer.encode_many(valid))) < 1.5 * words

@@ -1,0 +1,73 @@
+"""Captured gradients are the plain ones: for every shape, in any order, with factors and values that change between replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from heedful.nn.losses import Loss
+from heedful.training.cuda_graphs import Replay, capture_training_step
+from heedful.training.update import Objective, accumulate_plainly
+
+
+class Batch(NamedTuple):
+    x: Tensor
+    nothing: None
+    tokens: int
+
+    def to(self, device: torch.device) -> Batch:
+        return self
+
+
+def pretend(function: Callable[[], dict[str, Loss]]) -> tuple[Replay, dict[str, Loss]]:
+    """As a graph does it: recording runs nothing that lasts, and every replay reads and writes the same tensors."""
+    kept = [parameter.grad for parameter in MODEL.parameters()]
+    before = [None if gradient is None else gradient.clone() for gradient in kept]
+    report = function()
+    for gradient, old in zip(kept, before, strict=True):
+        assert gradient is not None and old is not None
+        gradient.copy_(old)
+
+    def replay() -> None:
+        for name, loss in function().items():
+            report[name].total.copy_(loss.total)
+            report[name].count.copy_(loss.count)
+
+    return replay, report
+
+
+MODEL = nn.Linear(3, 2)
+
+
+def loss(batch: Batch) -> Objective:
+    total = MODEL(batch.x).square().sum()
+    return Objective(Loss(total, torch.tensor(len(batch.x))), {"loss": Loss(total, torch.tensor(len(batch.x)))})
+
+
+def test_captured_gradients_are_the_plain_ones() -> None:
+    MODEL.zero_grad(set_to_none=True)
+    quick, plain = capture_training_step(MODEL, loss, torch.device("cpu"), pretend), accumulate_plainly(loss)
+    expected = [torch.zeros_like(parameter) for parameter in MODEL.parameters()]
+    places = None
+    for number, rows in enumerate([2, 2, 3, 2, 3, 3, 2]):
+        batch = Batch(torch.randn(rows, 3), None, rows)
+        told = {name: float(one.total) for name, one in quick(batch, 0.5 + number).items()}
+        assert told == {"loss": float(loss(batch).minimize.total.detach())}
+        gradients = [parameter.grad for parameter in MODEL.parameters()]
+        places = places or [id(gradient) for gradient in gradients]
+        assert places == [id(gradient) for gradient in gradients]  # the very tensors that were recorded
+        copies = [gradient.clone() for gradient in gradients if gradient is not None]
+        MODEL.zero_grad(set_to_none=True)
+        plain(batch, 0.5 + number)
+        for total, parameter in zip(expected, MODEL.parameters(), strict=True):
+            assert parameter.grad is not None
+            total += parameter.grad
+        for parameter, gradient, copy in zip(MODEL.parameters(), gradients, copies, strict=True):
+            parameter.grad = gradient
+            assert gradient is not None and torch.equal(gradient, copy)
+        for total, gradient in zip(expected, copies, strict=True):
+            assert_close(gradient, total)

@@ -1,0 +1,225 @@
+"""A time limit holds whatever the machine does, and the learning rate comes down in time: seen with a fake clock."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from workshop import write_recipe
+
+from heedful.config import read_run
+from heedful.running import train_config
+from heedful.tasks.translation import TranslationTask
+from heedful.training import loop
+from heedful.training.config import TrainingConfig
+from heedful.training.loop import Outcome
+from heedful.training.schedules import SCHEDULES, ScheduleConfig, advance
+from heedful.training.time_limit import OVERTIME, Pace, Stopwatch
+from heedful.training.train_state import TrainState
+
+Duration = Callable[[float], float]  # what something takes that begins at this time
+
+
+class FakeClock:
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Simulation:
+    """The decisions of the training loop, without a model."""
+
+    def __init__(self, config: TrainingConfig, update: Duration, validation: Duration = lambda _: 1.0) -> None:
+        self.config, self.update, self.validation = config, update, validation
+        self.clock = FakeClock()
+        self.watch = Stopwatch(0.0, self.clock)
+        self.pace = Pace(config, self.clock)
+        self.train_state = TrainState()
+        self.rates: list[float] = []
+
+    def run(self, until: float = float("inf")) -> None:
+        config, train_state, pace, limit = self.config, self.train_state, self.pace, 60 * self.config.minutes
+        train_state.last = train_state.last or config.steps
+        while train_state.step < train_state.last and self.clock.now < until:
+            began, fits = self.clock(), pace.fits(self.watch.seconds())
+            train_state.position = advance(train_state.position, train_state.step, config.schedule, config.steps, fits)
+            self.rates.append(SCHEDULES[config.schedule.name](train_state.position, config.schedule, config.steps, 512))
+            self.clock.now += self.update(self.clock.now)
+            train_state.step += 1
+            pace.updated(began, lambda: None)
+            train_state.plan(config.steps, limit, pace.fits(self.watch.seconds()))
+            last = train_state.step == train_state.last
+            if last or train_state.step % config.validate_every == 0 or pace.must_measure_validation(self.watch.seconds()):
+                self.validate()
+                if not last:
+                    train_state.plan(config.steps, limit, pace.fits(self.watch.seconds()))
+        if self.clock.now < until and config.average == "last" and pace.allows_average(self.watch.seconds()):
+            self.validate()
+
+    def validate(self) -> None:
+        began = self.clock()
+        self.clock.now += self.validation(began)
+        self.pace.validation = self.clock() - began
+
+
+def timed(minutes: float = 3.0, **options: Any) -> TrainingConfig:
+    schedule = ScheduleConfig(name="cosine", learning_rate=1.0, warmup=300)
+    chosen: dict[str, Any] = {"steps": 20_000, "minutes": minutes, "schedule": schedule} | options
+    return TrainingConfig(**chosen)
+
+
+PACES: dict[str, Duration] = {
+    "constant": lambda now: 0.3,
+    "half as fast after a minute": lambda now: 0.3 if now < 60 else 0.6,
+    "twice as fast after a minute": lambda now: 0.6 if now < 60 else 0.3,
+    "five times slower near the end": lambda now: 0.3 if now < 150 else 1.5,
+    "a slow start": lambda now: 9.0 if now < 9 else 0.3,
+    "a pause": lambda now: 25.0 if 90 <= now < 91 else 0.3,
+    "very fast": lambda now: 0.02,
+}
+VALIDATIONS: dict[str, Duration] = {"quick": lambda now: 0.5, "slow": lambda now: 20.0, "slower": lambda now: 10 + now / 9}
+
+
+@pytest.mark.parametrize("validation", VALIDATIONS.values(), ids=VALIDATIONS)
+@pytest.mark.parametrize("update", PACES.values(), ids=PACES)
+@pytest.mark.parametrize("average", ["none", "last"])
+def test_a_run_ends_in_time_past_its_warmup_and_decayed(update: Duration, validation: Duration, average: str) -> None:
+    simulated = Simulation(timed(average=average, keep_last=5), update, validation)
+    simulated.run()
+    assert 0.75 * 180 <= simulated.clock.now <= OVERTIME * 180
+    assert max(simulated.rates) == pytest.approx(1.0, abs=0.01), "the peak was reached"
+    assert simulated.rates[-1] <= 0.05
+
+
+@pytest.mark.parametrize("update", PACES.values(), ids=PACES)
+def test_the_rate_moves_in_small_steps_however_the_pace_changes(update: Duration) -> None:
+    simulated = Simulation(timed(), update)
+    simulated.run()
+    peak = simulated.rates.index(max(simulated.rates))
+    assert simulated.rates[: peak + 1] == sorted(simulated.rates[: peak + 1])
+    assert simulated.rates[peak:] == sorted(simulated.rates[peak:], reverse=True)
+    assert peak <= 0.25 * len(simulated.rates)
+    moves = [abs(one - other) for one, other in itertools.pairwise(simulated.rates)]
+    assert max(moves) <= 0.1
+
+
+def test_a_stopped_run_that_goes_on_keeps_to_the_limit_and_goes_on_with_its_rate() -> None:
+    simulated = Simulation(timed(), PACES["constant"])
+    simulated.run(until=100.0)
+    before = simulated.rates[-1]
+    simulated.watch.earlier, simulated.watch.began = simulated.watch.seconds(), simulated.clock.now
+    validation = simulated.pace.validation
+    simulated.pace = Pace(simulated.config, simulated.clock)
+    simulated.pace.validation = validation
+    simulated.clock.now += 15  # preparation of the second session
+    simulated.train_state.go_on(20_000, 180.0)
+    at = len(simulated.rates)
+    simulated.run()
+    assert simulated.watch.seconds() <= OVERTIME * 180
+    assert simulated.rates[at] == pytest.approx(before, abs=0.02) and simulated.rates[-1] <= 0.05
+
+
+@settings(max_examples=40)
+@given(
+    pace=st.floats(0.05, 3.0),
+    change=st.floats(0.3, 3.0),
+    moment=st.floats(0.0, 180.0),
+    validation=st.floats(0.1, 25.0),
+    warmup=st.integers(0, 4000),
+)
+def test_the_limit_holds_for_any_pace(pace: float, change: float, moment: float, validation: float, warmup: int) -> None:
+    schedule = ScheduleConfig(name="linear", learning_rate=1.0, warmup=warmup)
+    config = timed(schedule=schedule)
+    simulated = Simulation(config, lambda now: pace if now < moment else pace * change, lambda _: validation)
+    simulated.run()
+    assert simulated.clock.now <= OVERTIME * 180
+    assert max(simulated.rates) >= 0.9 and simulated.rates[-1] <= 0.2
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize(("warmup", "steps"), [(0, 20), (7, 20), (19, 20), (4000, 20)])
+def test_without_a_limit_the_schedule_is_a_function_of_the_step(name: str, warmup: int, steps: int) -> None:
+    config = ScheduleConfig(name=name, warmup=warmup)  # type: ignore[arg-type]
+    position = 0.0
+    for step in range(steps):
+        position = advance(position, step, config, steps, float("inf"))
+        assert position == step + 1
+
+
+@pytest.mark.parametrize(("minute", "over"), [(58.0, True), (62.0, True), (120.0, False), (0.0, False)])
+def test_a_run_that_was_over_goes_on_for_a_good_deal_more_time_only(minute: float, over: bool) -> None:
+    train_state = TrainState(step=10, seconds=60.0, last=10, position=90.0)
+    assert train_state.is_over(90, minute) is over
+    train_state.go_on(90, minute)
+    assert not train_state.last
+    if minute:
+        assert train_state.position == pytest.approx(min(90.0, 90 * 60 / minute))
+    else:
+        assert train_state.position == 10.0
+
+
+class Workplace:
+    """A tiny run whose updates take four seconds of a fake clock, and whose validations take three."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.recipe, self.run = write_recipe(folder), folder / "run"
+        self.clock = FakeClock()
+        whole = TranslationTask.loss
+
+        def loss(task: TranslationTask, model: Any, batch: Any) -> Any:
+            self.clock.now += 4.0
+            return whole(task, model, batch)
+
+        def validate(task: TranslationTask, model: Any) -> loop.Validation:
+            self.clock.now += 3.0
+            return loop.Validation({"loss": 1.0}, {}, [])
+
+        monkeypatch.setattr(TranslationTask, "loss", loss)
+        monkeypatch.setattr(TranslationTask, "validate", validate)
+
+    def train(self, *overrides: str) -> Outcome:
+        falling = ("training.schedule.name=linear", "training.schedule.learning_rate=1e-2", "training.schedule.warmup=400")
+        rare = ("training.steps=1000", "training.validate_every=1000", "training.save_every=1000")
+        config = read_run(self.recipe, [*falling, *rare, *overrides]).config
+        return train_config(config, self.run, watch=Stopwatch(self.clock.now, self.clock))
+
+    def records(self, kind: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in (self.run / "metrics.jsonl").read_text().splitlines()]
+        return [line for line in lines if line["kind"] == kind]
+
+
+def test_minutes_end_a_run_and_more_minutes_continue_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = Workplace(tmp_path, monkeypatch)
+    outcome = work.train("training.minutes=2")
+    assert 100 <= work.clock.now <= 132 and outcome.seconds == work.clock.now
+    trained = work.records("train")
+    rates = [line["rate"] for line in trained]
+    assert max(rates) == pytest.approx(1e-2, rel=0.05) and rates[-1] < 1e-3
+    assert [line["seconds"] for line in trained[:3]] == [4.0, 8.0, 12.0]
+    assert all(line["time"] > 1.7e9 for line in trained)
+    assert len(work.records("valid")) == 2, "one to learn how long it takes, one at the end"
+    assert f"minutes are over after {outcome.step} steps\n" in capsys.readouterr().err
+    assert work.train("training.minutes=2").already_done
+    assert f"{outcome.step} steps; training.minutes=2 are over" in capsys.readouterr().err
+    more = work.train("training.minutes=4")
+    assert more.step > outcome.step + 15 and 200 <= more.seconds <= 264
+    continued = [line["seconds"] for line in work.records("train")]
+    assert continued == sorted(continued), "the time of both sessions is counted"
+
+
+def test_preparation_counts_as_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Workplace(tmp_path, monkeypatch)
+    config = read_run(work.recipe, ["training.minutes=2", "training.steps=1000", "training.validate_every=1000"]).config
+    watch = Stopwatch(-60.0, work.clock)
+    outcome = train_config(config, work.run, watch=watch)
+    assert watch.seconds() <= 132 and outcome.step < 16
