@@ -9,6 +9,13 @@ from heedful.schema import Config
 from heedful.settings import kinds
 
 
+def every_config(base: type[Config] = Config) -> Iterator[type[Config]]:
+    """Every config class that has been imported."""
+    for part in base.__subclasses__():
+        yield part
+        yield from every_config(part)
+
+
 def option_configs(kind: Any) -> list[type[Config]]:
     """Every config that a type holds, itself included."""
     found: dict[type[Config], None] = {}

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
-from configs import numbers, numeric_options
+from configs import every_config, numbers, numeric_options
 from workshop import heed
 
 import heedful
@@ -18,7 +18,6 @@ from heedful.errors import ConfigError
 from heedful.models import MODELS
 from heedful.schema import Config
 from heedful.settings import kinds
-from heedful.settings.remarks import every_config
 from heedful.training.config import Threads
 
 EXTREME = [
@@ -85,7 +84,7 @@ def test_extreme_numbers_outside_the_model_are_accepted_or_refused(task: str) ->
     assert accepted_or_refused(DATA[task])
     tables = {"model"} if task == "translation" else {"model", "training", "search", "tokenizer"}  # where they are the same
     options = [path for path in numeric_options(Run) if path[0] not in tables]
-    assert ("seed",) in options and (("training", "schedule", "rate") in options) == (task == "translation")
+    assert ("seed",) in options and (("training", "schedule", "learning_rate") in options) == (task == "translation")
     for path in options:
         refused = [value for value in EXTREME if not accepted_or_refused([*DATA[task], f"{'.'.join(path)}={value}"])]
         assert {str(2**64), "nan", "inf", "1e308", "1" * 5000} <= set(refused)

@@ -36,7 +36,8 @@ else:
 
 
 class Run(Config):
-    seed: Seed = 1  # seed of all random numbers: initial weights, order of the data, dropout
+    seed: Seed = 1
+    """Seed of all random numbers: initial weights, order of the data, dropout."""
     model: ModelConfig = TransformerConfig()
     task: TaskConfig = TranslationConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()

@@ -40,7 +40,13 @@ Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class Config(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        validate_default=True,
+        use_attribute_docstrings=True,  # what stands below a field is its description
+    )
     _unused: frozenset[str] = PrivateAttr(default=frozenset())  # dotted paths that have no effect with the others
 
 

@@ -174,7 +174,10 @@ def test_the_lens_and_what_if_are_drawn_with_the_numbers_found(seen: Any) -> Non
     ]
     section = sections["What if"]
     saliency = [
-        f"{value:.4f}" for name in ("source", "source_bound", "attention") for row in interventions["saliency"][name] for value in row
+        f"{value:.4f}"
+        for name in ("source", "source_bound", "attention")
+        for row in interventions["saliency"][name]
+        for value in row
     ]
     won = [f"{sum(tokens):.4f}" for place in interventions["patched"]["places"] for tokens in place["change"]]
     assert len(won) > 8

@@ -182,7 +182,7 @@ samples = 0
 
 [training]
 steps = 4
-schedule = {{ name = "constant", rate = 3e-3, warmup = 1 }}
+schedule = {{ name = "constant", learning_rate = 3e-3, warmup = 1 }}
 """
 )
 
@@ -204,7 +204,7 @@ labels = ["no", "yes"]
 steps = 40
 validate_every = 20
 metric = "accuracy"
-schedule = {{ name = "constant", rate = 3e-3, warmup = 1 }}
+schedule = {{ name = "constant", learning_rate = 3e-3, warmup = 1 }}
 """
 )
 

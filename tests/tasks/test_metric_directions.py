@@ -28,7 +28,7 @@ report_every = 4
 
 [training.schedule]
 name = "constant"
-rate = 1e-2
+learning_rate = 1e-2
 warmup = 1
 """
 EVERY_METRIC = json.dumps(list(METRICS))

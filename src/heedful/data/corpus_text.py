@@ -46,9 +46,12 @@ TEXT_COLUMN = re.compile("text|sentence|review|content|comment|document|body|tit
 class TextFile(Config):
     """A file of text, plain or .gz, or a column of one whose columns are apart by tabs."""
 
-    file: str  # a text file, plain or .gz
-    column: Size | None = None  # the column of a tab-separated file to read, counted from 1; default: whole lines
-    header: bool | None = None  # whether line 1 names the columns and is skipped; default: refused if it looks so
+    file: str
+    """A text file, plain or .gz."""
+    column: Size | None = None
+    """The column of a tab-separated file to read, counted from 1; default: whole lines."""
+    header: bool | None = None
+    """Whether line 1 names the columns and is skipped; default: refused if it looks so."""
 
     @model_validator(mode="after")
     def _header_is_of_columns(self) -> TextFile:
@@ -72,16 +75,26 @@ TextFiles = Annotated[tuple[TextFile, ...], Field(min_length=1), BeforeValidator
 class TextConfig(Config):
     """Where the text is, and how it is cut into sequences."""
 
-    form: Literal["text"]  # form of the data: plain text
-    train: TextFiles | None = None  # training files, instead of `folder` or `file`
-    valid: TextFiles | None = None  # validation files; needed with `train`
-    test: TextFiles | None = None  # test files
-    folder: str | None = None  # a folder with train.txt, valid.txt and test.txt, plain or .gz
-    file: str | None = None  # one text file for training and validation
-    held_out: Probability = 0.1  # fraction of `file`, at its end, that is used for validation
-    block: Size = 256  # tokens per training sequence
-    batch: Count = 64  # sequences per batch
-    prefetch: ZeroOrSmallCount = 4  # batches prepared ahead in the background; 0: none
+    form: Literal["text"]
+    """Form of the data: plain text."""
+    train: TextFiles | None = None
+    """Training files, instead of `folder` or `file`."""
+    valid: TextFiles | None = None
+    """Validation files; needed with `train`."""
+    test: TextFiles | None = None
+    """Test files."""
+    folder: str | None = None
+    """A folder with train.txt, valid.txt and test.txt, plain or .gz."""
+    file: str | None = None
+    """One text file for training and validation."""
+    held_out: Probability = 0.1
+    """Fraction of `file`, at its end, that is used for validation."""
+    block: Size = 256
+    """Tokens per training sequence."""
+    batch: Count = 64
+    """Sequences per batch."""
+    prefetch: ZeroOrSmallCount = 4
+    """Batches prepared ahead in the background; 0: none."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> TextConfig:

@@ -24,19 +24,32 @@ LABEL_COLUMN = re.compile("labels?|class|category|target|sentiment|gold_label|sc
 
 
 class LabeledConfig(Config):
-    form: Literal["labeled"]  # form of the data: texts with labels
-    folder: str | None = None  # a folder with train.tsv, valid.tsv and test.tsv, plain or .gz
-    train: str | None = None  # the training file, instead of the folder's
-    valid: str | None = None  # the validation file, instead of the folder's
-    test: str | None = None  # the test file, instead of the folder's
-    header: bool | None = None  # whether line 1 of each file names the columns; default: refused if it looks so
-    label: Size = 1  # column of the label, counted from 1
-    texts: Annotated[tuple[Size, ...], Field(min_length=1)] = (2,)  # columns of the texts, counted from 1
-    limit: ZeroOrCount = 0  # train on this many examples only, drawn at random; 0: all
-    max_length: Size = 256  # maximum tokens per sequence; longer ones are truncated
-    batch: Count = 32  # examples per batch
-    pad_to_multiple_of: Size = 1  # pad lengths to a multiple of this, so that few shapes occur
-    prefetch: ZeroOrSmallCount = 4  # batches prepared ahead in the background; 0: none
+    form: Literal["labeled"]
+    """Form of the data: texts with labels."""
+    folder: str | None = None
+    """A folder with train.tsv, valid.tsv and test.tsv, plain or .gz."""
+    train: str | None = None
+    """The training file, instead of the folder's."""
+    valid: str | None = None
+    """The validation file, instead of the folder's."""
+    test: str | None = None
+    """The test file, instead of the folder's."""
+    header: bool | None = None
+    """Whether line 1 of each file names the columns; default: refused if it looks so."""
+    label: Size = 1
+    """Column of the label, counted from 1."""
+    texts: Annotated[tuple[Size, ...], Field(min_length=1)] = (2,)
+    """Columns of the texts, counted from 1."""
+    limit: ZeroOrCount = 0
+    """Train on this many examples only, drawn at random; 0: all."""
+    max_length: Size = 256
+    """Maximum tokens per sequence; longer ones are truncated."""
+    batch: Count = 32
+    """Examples per batch."""
+    pad_to_multiple_of: Size = 1
+    """Pad lengths to a multiple of this, so that few shapes occur."""
+    prefetch: ZeroOrSmallCount = 4
+    """Batches prepared ahead in the background; 0: none."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> LabeledConfig:

@@ -59,22 +59,38 @@ CorpusWeight = Annotated[float, Field(gt=0.0, le=1000.0)]
 class CorpusConfig(Config):
     """One corpus: exactly one of source + target, tsv, jsonl, folder or builtin, and the options of that form."""
 
-    source: str | None = None  # file of source sentences, one per line
-    target: str | None = None  # file of target sentences, one per line
-    tsv: str | None = None  # tab-separated file with both sides
-    columns: tuple[Column, Column] | None = None  # columns of source and target, counted from 1; default: 1 and 2
-    jsonl: str | None = None  # file with one JSON object per line
-    fields: tuple[str, str] | None = None  # fields of source and target; a dot goes inside: "translation.en"
-    folder: str | None = None  # folder of <split>.<language> files, plain or .gz
-    languages: tuple[str, str] | None = None  # source and target language, as in the names of the folder's files
-    split: str | None = None  # which split of the folder or the grammar; default: train
-    builtin: bool = False  # use sentences of the built-in English-Italian grammar
-    count: PairCount | None = None  # number of pairs that the grammar generates
-    seed: Seed | None = None  # seed of the grammar; default: 0
-    weight: CorpusWeight = 1.0  # how many times an epoch passes over this corpus
-    tag: Tag | None = None  # token prepended to every source sentence, such as "<2de>"
-    header: bool | None = None  # whether line 1 names the columns and is skipped; default: refused if it looks so
-    alignment: str | None = None  # file of word alignments, "0-0 1-2" per line; the grammar has its own
+    source: str | None = None
+    """File of source sentences, one per line."""
+    target: str | None = None
+    """File of target sentences, one per line."""
+    tsv: str | None = None
+    """Tab-separated file with both sides."""
+    columns: tuple[Column, Column] | None = None
+    """Columns of source and target, counted from 1; default: 1 and 2."""
+    jsonl: str | None = None
+    """File with one JSON object per line."""
+    fields: tuple[str, str] | None = None
+    """Fields of source and target; a dot names a nested field: `translation.en`."""
+    folder: str | None = None
+    """Folder of <split>.<language> files, plain or .gz."""
+    languages: tuple[str, str] | None = None
+    """Source and target language, as in the names of the folder's files."""
+    split: str | None = None
+    """Which split of the folder or the grammar; default: train."""
+    builtin: bool = False
+    """Use sentences of the built-in English-Italian grammar."""
+    count: PairCount | None = None
+    """Number of pairs that the grammar generates."""
+    seed: Seed | None = None
+    """Seed of the grammar; default: 0."""
+    weight: CorpusWeight = 1.0
+    """How many times an epoch passes over this corpus."""
+    tag: Tag | None = None
+    """Token prepended to every source sentence, such as `<2de>`."""
+    header: bool | None = None
+    """Whether line 1 names the columns and is skipped; default: refused if it looks so."""
+    alignment: str | None = None
+    """File of word alignments, "0-0 1-2" per line; the grammar has its own."""
 
     @property
     def form(self) -> str:

@@ -48,31 +48,51 @@ MaxRatio = Annotated[float, Field(gt=1.0, le=MAX_NUMBER)]
 class Counts(Config):
     """How many pairs the grammar writes for each split; a split is chosen by a hash of the source, so none leak."""
 
-    train: PairCount = 20_000  # training pairs
-    valid: PairCount = 500  # validation pairs
-    test: PairCount = 500  # test pairs
+    train: PairCount = 20_000
+    """Training pairs."""
+    valid: PairCount = 500
+    """Validation pairs."""
+    test: PairCount = 500
+    """Test pairs."""
 
 
 class DataConfig(Config):
     """The corpora, what is done with pairs that look wrong, and how large a batch is."""
 
-    form: Literal["pairs"] = "pairs"  # form of the data: sentence pairs
-    train: Corpora | None = None  # training corpora
-    valid: Corpora | None = None  # validation corpora
-    test: Corpora | None = None  # test corpora
-    folder: str | None = None  # folder of <split>.<language> files, plain or .gz
-    languages: tuple[str, str] | None = None  # source and target language, as in the names of the folder's files
-    builtin: bool = False  # use sentences of the built-in English-Italian grammar
-    counts: Counts | None = None  # number of pairs of each split that the grammar generates
-    strict: bool = False  # stop at a pair that looks wrong instead of skipping it
-    max_ratio: MaxRatio = MAX_RATIO  # maximum ratio of the lengths of both sides, in characters
-    max_unusable: Share = MAX_UNUSABLE  # maximum share of unusable lines in a corpus before the run stops; 1: any number
-    drop_duplicates: bool = False  # keep only the first of identical training pairs
-    drop_leaks: bool = False  # remove training pairs whose source is also in valid or test
-    max_length: Size = 256  # maximum tokens per side, without the end token; longer pairs are left out
-    batch_tokens: Count = 4096  # maximum tokens per batch on either side, padding included; a longer pair is a batch of its own
-    pad_to_multiple_of: Size = 1  # pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding
-    prefetch: ZeroOrSmallCount = 4  # batches prepared ahead in the background; 0: none
+    form: Literal["pairs"] = "pairs"
+    """Form of the data: sentence pairs."""
+    train: Corpora | None = None
+    """Training corpora."""
+    valid: Corpora | None = None
+    """Validation corpora."""
+    test: Corpora | None = None
+    """Test corpora."""
+    folder: str | None = None
+    """Folder of <split>.<language> files, plain or .gz."""
+    languages: tuple[str, str] | None = None
+    """Source and target language, as in the names of the folder's files."""
+    builtin: bool = False
+    """Use sentences of the built-in English-Italian grammar."""
+    counts: Counts | None = None
+    """Number of pairs of each split that the grammar generates."""
+    strict: bool = False
+    """Stop at a pair that looks wrong instead of skipping it."""
+    max_ratio: MaxRatio = MAX_RATIO
+    """Maximum ratio of the lengths of both sides, in characters."""
+    max_unusable: Share = MAX_UNUSABLE
+    """Maximum share of unusable lines in a corpus before the run stops; 1: any number."""
+    drop_duplicates: bool = False
+    """Keep only the first of identical training pairs."""
+    drop_leaks: bool = False
+    """Remove training pairs whose source is also in valid or test."""
+    max_length: Size = 256
+    """Maximum tokens per side, without the end token; longer pairs are left out."""
+    batch_tokens: Count = 4096
+    """Maximum tokens per batch on either side, padding included; a longer pair is a batch of its own."""
+    pad_to_multiple_of: Size = 1
+    """Pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding."""
+    prefetch: ZeroOrSmallCount = 4
+    """Batches prepared ahead in the background; 0: none."""
 
     @property
     def sides(self) -> tuple[int, int]:

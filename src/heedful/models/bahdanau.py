@@ -25,9 +25,12 @@ from heedful.schema import Size
 class BahdanauConfig(RecurrentConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["bahdanau"] = "bahdanau"  # model family
-    embedding: Size | None = 620  # size of word embeddings
-    readout: Size = 500  # size of the maxout layer before the output
+    family: Literal["bahdanau"] = "bahdanau"
+    """Model family."""
+    embedding: Size | None = 620
+    """Size of word embeddings."""
+    readout: Size = 500
+    """Size of the maxout layer before the output."""
 
     @property
     def said_dim(self) -> int:

@@ -40,14 +40,22 @@ Unfold = Annotated[float, Field(ge=1.0, le=100.0)]
 class ByteNetConfig(FamilyConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["bytenet"] = "bytenet"  # model family
-    dim: Size = 800  # channels inside a residual block; between blocks and in embeddings twice as many
-    sets: Sets = 6  # sets of residual blocks, in the encoder and in the decoder
-    dilations: Dilations = (1, 2, 4, 8, 16)  # dilation of each block of a set
-    kernel: SmallCount = 3  # width of the convolutions, in tokens
-    unfold: Unfold = 1.2  # dynamic unfolding: decoder positions per source token
-    tie: Literal["all", "output", "none"] = "none"  # shared weights: both embeddings and output, target and output, none
-    dropout: Probability = 0.0  # dropout of embeddings and of residual blocks
+    family: Literal["bytenet"] = "bytenet"
+    """Model family."""
+    dim: Size = 800
+    """Channels inside a residual block; between blocks and in embeddings twice as many."""
+    sets: Sets = 6
+    """Sets of residual blocks, in the encoder and in the decoder."""
+    dilations: Dilations = (1, 2, 4, 8, 16)
+    """Dilation of each block of a set."""
+    kernel: SmallCount = 3
+    """Width of the convolutions, in tokens."""
+    unfold: Unfold = 1.2
+    """Dynamic unfolding: decoder positions per source token."""
+    tie: Literal["all", "output", "none"] = "none"
+    """Shared weights: both embeddings and output, target and output, none."""
+    dropout: Probability = 0.0
+    """Dropout of embeddings and of residual blocks."""
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
         return tying_problems(self.tie, shared=shared)

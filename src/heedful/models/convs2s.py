@@ -41,16 +41,26 @@ class ConvS2SConfig(FamilyConfig):
     """The paper's model for English-German has dim 768, out_dim 512, 15 layers, channels 9 x 512, 4 x 1024, 2 x 2048 and
     kernel 13 x 3, 2 x 1."""
 
-    family: Literal["convs2s"] = "convs2s"  # model family
-    dim: Size = 512  # size of embeddings and of attention queries
-    out_dim: Size | None = None  # size of the layer before the output; default: dim
-    layers: SmallCount = 8  # encoder layers
-    decoder_layers: SmallCount | None = None  # decoder layers; default: as many as `layers`
-    channels: Channels = 512  # convolution channels: one number, or one for each layer
-    kernel: Kernels = 3  # width of the convolutions, in tokens: one number, or one for each layer
-    max_positions: Size = 1024  # number of learned positions
-    tie: Literal["all", "output", "none"] = "none"  # shared weights: both embeddings and output, target and output, none
-    dropout: Probability = 0.1  # dropout of embeddings, convolution inputs and the layer before the output
+    family: Literal["convs2s"] = "convs2s"
+    """Model family."""
+    dim: Size = 512
+    """Size of embeddings and of attention queries."""
+    out_dim: Size | None = None
+    """Size of the layer before the output; default: dim."""
+    layers: SmallCount = 8
+    """Encoder layers."""
+    decoder_layers: SmallCount | None = None
+    """Decoder layers; default: as many as `layers`."""
+    channels: Channels = 512
+    """Convolution channels: one number, or one for each layer."""
+    kernel: Kernels = 3
+    """Width of the convolutions, in tokens: one number, or one for each layer."""
+    max_positions: Size = 1024
+    """Number of learned positions."""
+    tie: Literal["all", "output", "none"] = "none"
+    """Shared weights: both embeddings and output, target and output, none."""
+    dropout: Probability = 0.1
+    """Dropout of embeddings, convolution inputs and the layer before the output."""
 
     @property
     def stacks(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

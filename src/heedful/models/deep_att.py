@@ -34,13 +34,20 @@ ColumnCount = Annotated[int, Field(ge=1, le=100)]
 class DeepAttConfig(RecurrentConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["deep_att"] = "deep_att"  # model family
-    dim: Size = 512  # size of the hidden state
-    layers: SmallCount = 9  # encoder layers
-    decoder_layers: SmallCount | None = None  # decoder layers; default: two fewer than `layers`
-    columns: ColumnCount = 2  # encoder columns; they start in alternating directions
-    straight: bool = True  # fast-forward connections; without them a layer reads only the output of the layer below
-    dropout: Probability = 0.1  # dropout of embeddings, between layers, and before the output
+    family: Literal["deep_att"] = "deep_att"
+    """Model family."""
+    dim: Size = 512
+    """Size of the hidden state."""
+    layers: SmallCount = 9
+    """Encoder layers."""
+    decoder_layers: SmallCount | None = None
+    """Decoder layers; default: two fewer than `layers`."""
+    columns: ColumnCount = 2
+    """Encoder columns; they start in alternating directions."""
+    straight: bool = True
+    """Fast-forward connections; without them a layer reads only the output of the layer below."""
+    dropout: Probability = 0.1
+    """Dropout of embeddings, between layers, and before the output."""
 
     @property
     def saying_layers(self) -> int:

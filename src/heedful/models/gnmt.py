@@ -31,16 +31,26 @@ from heedful.schema import NonNegativeNumber, Probability, Problem, Size, SmallC
 class GNMTConfig(RecurrentConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["gnmt"] = "gnmt"  # model family
-    dim: Size = 1024  # size of the hidden state
-    layers: SmallCount = 8  # encoder layers
-    decoder_layers: SmallCount | None = None  # decoder layers; default: as many as `layers`
-    residual: bool = True  # residual connections from the third layer on
-    experts: ZeroOrSmallCount = 0  # experts of a mixture between every two layers; 0: no mixture
-    experts_used: SmallCount = 2  # experts used for each token
-    experts_size: Size | None = None  # hidden size of an expert; default: 4 x dim
-    experts_balance: NonNegativeNumber = 0.01  # weight of the load-balancing losses
-    dropout: Probability = 0.2  # dropout of embeddings, between layers, and before the output
+    family: Literal["gnmt"] = "gnmt"
+    """Model family."""
+    dim: Size = 1024
+    """Size of the hidden state."""
+    layers: SmallCount = 8
+    """Encoder layers."""
+    decoder_layers: SmallCount | None = None
+    """Decoder layers; default: as many as `layers`."""
+    residual: bool = True
+    """Residual connections from the third layer on."""
+    experts: ZeroOrSmallCount = 0
+    """Experts of a mixture between every two layers; 0: no mixture."""
+    experts_used: SmallCount = 2
+    """Experts used for each token."""
+    experts_size: Size | None = None
+    """Hidden size of an expert; default: 4 x dim."""
+    experts_balance: NonNegativeNumber = 0.01
+    """Weight of the load-balancing losses."""
+    dropout: Probability = 0.2
+    """Dropout of embeddings, between layers, and before the output."""
 
     @property
     def read_dim(self) -> int:

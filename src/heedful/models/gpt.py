@@ -45,28 +45,50 @@ class GPTConfig(FamilyConfig):
     """Sizes default to GPT-2's smallest. GPT-1 is norm "post" with 512 positions."""
 
     reads: ClassVar[bool] = False
-    family: Literal["gpt"] = "gpt"  # model family
-    dim: Size = 768  # size of embeddings and hidden states
-    layers: SmallCount = 12  # decoder layers
-    heads: PerLayer = 12  # attention heads: one number, or one for each layer; 0: the layer adds only its bias
-    head_dim: Size | None = None  # size of an attention head; default: dim / heads
-    feed_forward: Size | None = None  # hidden size of feed-forward layers; default: 4 x dim
-    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "gelu_tanh"  # activation of feed-forward layers
-    norm: Literal["post", "pre"] = "pre"  # layer normalization after or before each sub-layer
-    position: PositionName = "learned"  # positional encoding
-    max_positions: Size = 1024  # number of learned positions; source and target are one sequence
-    relative_clip: Size = 16  # maximum distance that relative positions distinguish
-    reach: Reaches = "full"  # attention pattern of all layers, or of each layer
-    block: Size = 256  # tokens of a block of local attention
-    stride: Size = 3  # tokens that compressed attention joins into one key
-    tie: bool = True  # share the weights of embedding and output
-    source_loss: NonNegativeNumber = 0.0  # weight of the loss of predicting the source as well
-    dropout: Probability = 0.1  # dropout of every sub-layer's output
-    embedding_dropout: Probability | None = None  # dropout of embeddings; default: dropout
-    word_dropout: Probability = 0.0  # dropout of whole word types within a batch (Gal and Ghahramani, 2016)
-    output_dropout: Probability = 0.0  # dropout before the output layer
-    attention_dropout: Probability = 0.0  # dropout of attention weights
-    activation_dropout: Probability = 0.0  # dropout inside feed-forward layers
+    family: Literal["gpt"] = "gpt"
+    """Model family."""
+    dim: Size = 768
+    """Size of embeddings and hidden states."""
+    layers: SmallCount = 12
+    """Decoder layers."""
+    heads: PerLayer = 12
+    """Attention heads: one number, or one for each layer; 0: the layer adds only its bias."""
+    head_dim: Size | None = None
+    """Size of an attention head; default: dim / heads."""
+    feed_forward: Size | None = None
+    """Hidden size of feed-forward layers; default: 4 x dim."""
+    activation: Literal["relu", "gelu", "gelu_tanh", "swiglu"] = "gelu_tanh"
+    """Activation of feed-forward layers."""
+    norm: Literal["post", "pre"] = "pre"
+    """Layer normalization after or before each sub-layer."""
+    position: PositionName = "learned"
+    """Positional encoding."""
+    max_positions: Size = 1024
+    """Number of learned positions; source and target are one sequence."""
+    relative_clip: Size = 16
+    """Maximum distance that relative positions distinguish."""
+    reach: Reaches = "full"
+    """Attention pattern of all layers, or of each layer."""
+    block: Size = 256
+    """Tokens of a block of local attention."""
+    stride: Size = 3
+    """Tokens that compressed attention joins into one key."""
+    tie: bool = True
+    """Share the weights of embedding and output."""
+    source_loss: NonNegativeNumber = 0.0
+    """Weight of the loss of predicting the source as well."""
+    dropout: Probability = 0.1
+    """Dropout of every sub-layer's output."""
+    embedding_dropout: Probability | None = None
+    """Dropout of embeddings; default: dropout."""
+    word_dropout: Probability = 0.0
+    """Dropout of whole word types within a batch (Gal and Ghahramani, 2016)."""
+    output_dropout: Probability = 0.0
+    """Dropout before the output layer."""
+    attention_dropout: Probability = 0.0
+    """Dropout of attention weights."""
+    activation_dropout: Probability = 0.0
+    """Dropout inside feed-forward layers."""
 
     @property
     def head_counts(self) -> tuple[int, ...]:

@@ -22,16 +22,26 @@ from heedful.schema import Probability, Problem, Size, SmallCount, unused
 class LuongConfig(RecurrentConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["luong"] = "luong"  # model family
-    layers: SmallCount = 4  # layers of the encoder and of the decoder
-    cell: Literal["lstm", "gru"] = "lstm"  # recurrent cell
-    reverse: bool = False  # reverse the source sentence
-    score: Literal["dot", "general", "concat", "location"] = "general"  # attention score function
-    scope: Literal["global", "local-m", "local-p"] = "global"  # global attention, or local with monotonic or predicted center
-    radius: Size = 10  # half-width of the window of local attention
-    places: Size = 512  # maximum source length of the location score
-    feed: bool = True  # input feeding: attentional vectors are fed into the next step
-    dropout: Probability = 0.2  # dropout of embeddings, between layers, and before the output
+    family: Literal["luong"] = "luong"
+    """Model family."""
+    layers: SmallCount = 4
+    """Layers of the encoder and of the decoder."""
+    cell: Literal["lstm", "gru"] = "lstm"
+    """Recurrent cell."""
+    reverse: bool = False
+    """Reverse the source sentence."""
+    score: Literal["dot", "general", "concat", "location"] = "general"
+    """Attention score function."""
+    scope: Literal["global", "local-m", "local-p"] = "global"
+    """Global attention, or local with monotonic or predicted center."""
+    radius: Size = 10
+    """Half-width of the window of local attention."""
+    places: Size = 512
+    """Maximum source length of the location score."""
+    feed: bool = True
+    """Input feeding: attentional vectors are fed into the next step."""
+    dropout: Probability = 0.2
+    """Dropout of embeddings, between layers, and before the output."""
 
     def problems(self) -> list[Problem]:
         idle = {"radius": "global attention sees everything"} if self.scope == "global" else {}

@@ -48,22 +48,38 @@ WITHOUT = {  # why an option of layers has no effect
 class MixedConfig(FamilyConfig):
     """Sizes and layers default to those of the Transformer's base model."""
 
-    family: Literal["mixed"] = "mixed"  # model family
-    dim: Size = 512  # size of embeddings and hidden states
-    encoder: Kinds = ("self-attention",) * 6  # the kind of each encoder layer, lowest first
-    decoder: Kinds = ("self-attention",) * 6  # the kind of each decoder layer, lowest first
-    bridge: Literal["attention", "vector"] = "attention"  # how the decoder reads the source: attention or one vector
-    heads: SmallCount = 8  # attention heads, in layers and in the bridge
-    window: Size = 128  # restricted attention: number of tokens attended to
-    kernel: SmallCount = 3  # width of the convolutions, in tokens
-    dilation: Size = 2  # dilated convolution: distance between the tokens it reads
-    feed_forward: Size = 2048  # hidden size of feed-forward layers
-    norm: Literal["post", "pre"] = "post"  # layer normalization after or before each sub-layer
-    position: Literal["none", "sinusoidal", "learned"] = "sinusoidal"  # positional encoding
-    max_positions: Size = 1024  # number of learned positions
-    tie: Literal["all", "output", "none"] = "all"  # shared weights: both embeddings and output, target and output, none
-    scale_embeddings: bool = True  # multiply embeddings by sqrt(dim)
-    dropout: Probability = 0.1  # dropout of embeddings and of every sub-layer's output
+    family: Literal["mixed"] = "mixed"
+    """Model family."""
+    dim: Size = 512
+    """Size of embeddings and hidden states."""
+    encoder: Kinds = ("self-attention",) * 6
+    """The kind of each encoder layer, lowest first."""
+    decoder: Kinds = ("self-attention",) * 6
+    """The kind of each decoder layer, lowest first."""
+    bridge: Literal["attention", "vector"] = "attention"
+    """How the decoder reads the source: attention or one vector."""
+    heads: SmallCount = 8
+    """Attention heads, in layers and in the bridge."""
+    window: Size = 128
+    """Restricted attention: number of tokens attended to."""
+    kernel: SmallCount = 3
+    """Width of the convolutions, in tokens."""
+    dilation: Size = 2
+    """Dilated convolution: distance between the tokens it reads."""
+    feed_forward: Size = 2048
+    """Hidden size of feed-forward layers."""
+    norm: Literal["post", "pre"] = "post"
+    """Layer normalization after or before each sub-layer."""
+    position: Literal["none", "sinusoidal", "learned"] = "sinusoidal"
+    """Positional encoding."""
+    max_positions: Size = 1024
+    """Number of learned positions."""
+    tie: Literal["all", "output", "none"] = "all"
+    """Shared weights: both embeddings and output, target and output, none."""
+    scale_embeddings: bool = True
+    """Multiply embeddings by sqrt(dim)."""
+    dropout: Probability = 0.1
+    """Dropout of embeddings and of every sub-layer's output."""
 
     @property
     def used_options(self) -> set[str]:

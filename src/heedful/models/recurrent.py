@@ -32,11 +32,16 @@ from heedful.schema import Probability, Problem, Size, refuse
 class RecurrentConfig(FamilyConfig):
     """What all recurrent families are told."""
 
-    family: str  # model family
-    dim: Size = 1000  # size of the hidden state
-    embedding: Size | None = None  # size of word embeddings; default: dim
-    tie: Literal["all", "output", "none"] = "none"  # shared weights: both embeddings and output, target and output, none
-    dropout: Probability = 0.0  # dropout of embeddings, between layers, and before the output
+    family: str
+    """Model family."""
+    dim: Size = 1000
+    """Size of the hidden state."""
+    embedding: Size | None = None
+    """Size of word embeddings; default: dim."""
+    tie: Literal["all", "output", "none"] = "none"
+    """Shared weights: both embeddings and output, target and output, none."""
+    dropout: Probability = 0.0
+    """Dropout of embeddings, between layers, and before the output."""
 
     @property
     def word_dim(self) -> int:

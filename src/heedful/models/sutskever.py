@@ -20,10 +20,14 @@ from heedful.schema import SmallCount
 class SutskeverConfig(RecurrentConfig):
     """Sizes default to the paper's."""
 
-    family: Literal["sutskever"] = "sutskever"  # model family
-    layers: SmallCount = 4  # layers of the encoder and of the decoder
-    cell: Literal["lstm", "gru"] = "lstm"  # recurrent cell
-    reverse: bool = True  # reverse the source sentence
+    family: Literal["sutskever"] = "sutskever"
+    """Model family."""
+    layers: SmallCount = 4
+    """Layers of the encoder and of the decoder."""
+    cell: Literal["lstm", "gru"] = "lstm"
+    """Recurrent cell."""
+    reverse: bool = True
+    """Reverse the source sentence."""
 
 
 class FixedVector(nn.Module):

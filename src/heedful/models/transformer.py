@@ -45,30 +45,54 @@ from heedful.schema import (
 class TransformerConfig(FamilyConfig):
     """Sizes default to the paper's base model; big is dim 1024, heads 16, feed_forward 4096, dropout 0.3."""
 
-    family: Literal["transformer"] = "transformer"  # model family
-    dim: Size = 512  # size of embeddings and hidden states
-    layers: SmallCount = 6  # encoder layers
-    decoder_layers: SmallCount | None = None  # decoder layers; default: as many as `layers`
-    heads: PerLayer = 8  # attention heads: one number, or one for each layer; 0: the layer adds only its bias
-    decoder_heads: PerLayer | None = None  # heads of the decoder's self-attention; default: heads
-    cross_heads: PerLayer | None = None  # heads of cross-attention; default: decoder_heads
-    head_dim: Size | None = None  # size of an attention head; default: dim / heads
-    feed_forward: Size = 2048  # hidden size of feed-forward layers
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"  # activation of feed-forward layers
-    experts: ZeroOrSmallCount = 0  # experts in place of each feed-forward layer; 0: a single feed-forward layer
-    experts_used: SmallCount = 2  # experts used for each token
-    experts_balance: NonNegativeNumber = 0.01  # weight of the load-balancing losses
-    norm: Literal["post", "pre"] = "post"  # layer normalization after or before each sub-layer
-    position: PositionName = "sinusoidal"  # positional encoding
-    position_join: Literal["sum", "concatenate"] = "sum"  # how positions are joined to embeddings
-    max_positions: Size = 1024  # number of learned positions
-    relative_clip: Size = 16  # maximum distance that relative positions distinguish
-    window: ZeroOrSize = 0  # restricted self-attention: number of tokens attended to; 0: all
-    tie: Literal["all", "output", "none"] = "all"  # shared weights: both embeddings and output, target and output, none
-    scale_embeddings: bool = True  # multiply embeddings by sqrt(dim)
-    dropout: Probability = 0.1  # dropout of embeddings and of every sub-layer's output
-    attention_dropout: Probability = 0.0  # dropout of attention weights
-    activation_dropout: Probability = 0.0  # dropout inside feed-forward layers
+    family: Literal["transformer"] = "transformer"
+    """Model family."""
+    dim: Size = 512
+    """Size of embeddings and hidden states."""
+    layers: SmallCount = 6
+    """Encoder layers."""
+    decoder_layers: SmallCount | None = None
+    """Decoder layers; default: as many as `layers`."""
+    heads: PerLayer = 8
+    """Attention heads: one number, or one for each layer; 0: the layer adds only its bias."""
+    decoder_heads: PerLayer | None = None
+    """Heads of the decoder's self-attention; default: heads."""
+    cross_heads: PerLayer | None = None
+    """Heads of cross-attention; default: decoder_heads."""
+    head_dim: Size | None = None
+    """Size of an attention head; default: dim / heads."""
+    feed_forward: Size = 2048
+    """Hidden size of feed-forward layers."""
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    """Activation of feed-forward layers."""
+    experts: ZeroOrSmallCount = 0
+    """Experts in place of each feed-forward layer; 0: a single feed-forward layer."""
+    experts_used: SmallCount = 2
+    """Experts used for each token."""
+    experts_balance: NonNegativeNumber = 0.01
+    """Weight of the load-balancing losses."""
+    norm: Literal["post", "pre"] = "post"
+    """Layer normalization after or before each sub-layer."""
+    position: PositionName = "sinusoidal"
+    """Positional encoding."""
+    position_join: Literal["sum", "concatenate"] = "sum"
+    """How positions are joined to embeddings."""
+    max_positions: Size = 1024
+    """Number of learned positions."""
+    relative_clip: Size = 16
+    """Maximum distance that relative positions distinguish."""
+    window: ZeroOrSize = 0
+    """Restricted self-attention: number of tokens attended to; 0: all."""
+    tie: Literal["all", "output", "none"] = "all"
+    """Shared weights: both embeddings and output, target and output, none."""
+    scale_embeddings: bool = True
+    """Multiply embeddings by sqrt(dim)."""
+    dropout: Probability = 0.1
+    """Dropout of embeddings and of every sub-layer's output."""
+    attention_dropout: Probability = 0.0
+    """Dropout of attention weights."""
+    activation_dropout: Probability = 0.0
+    """Dropout inside feed-forward layers."""
 
     @property
     def head_counts(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -38,10 +38,14 @@ KINDS = {
 
 
 class GatesConfig(Config):
-    penalty: NonNegativeNumber = 0.0  # price of an open head, in nats per token; 0: no gates
-    kinds: tuple[Literal["encoder", "decoder", "cross", "within"], ...] = ()  # attention that has gates; none named: all
-    freeze: tuple[str, ...] = ()  # patterns of parameters that are not trained, such as "decoder*"
-    speed: PositiveNumber = 100.0  # learning rate of the gates relative to that of the weights
+    penalty: NonNegativeNumber = 0.0
+    """Price of an open head, in nats per token; 0: no gates."""
+    kinds: tuple[Literal["encoder", "decoder", "cross", "within"], ...] = ()
+    """Attention that has gates; none named: all."""
+    freeze: tuple[str, ...] = ()
+    """Patterns of parameters that are not trained, such as `decoder*`."""
+    speed: PositiveNumber = 100.0
+    """Learning rate of the gates relative to that of the weights."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> GatesConfig:

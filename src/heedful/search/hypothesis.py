@@ -61,22 +61,38 @@ LOWEST_TEMPERATURE = 1e-6  # dividing by less could overflow
 class SearchConfig(Config):
     """Beam search as in the paper: beam 4, alpha 0.6, at most 50 tokens more than the source has."""
 
-    method: Literal["beam", "greedy", "sample"] = "beam"  # beam search, greedy search or sampling
-    beam: BeamSize = 4  # beam size: hypotheses kept at every step
-    n_best: BeamSize = 1  # number of hypotheses (or samples) to return for each source
-    penalty: Literal["wu", "power"] = "wu"  # length penalty: ((5 + n) / 6)^alpha or n^alpha
-    length_penalty: Exponent = 0.6  # exponent alpha of the length penalty; 0: none
-    coverage: NonNegativeNumber = 0.0  # weight of the coverage penalty for source tokens without attention; 0: none
-    min_length: ZeroOrSize = 0  # minimum tokens of a hypothesis, without the end token
-    max_length: Size = 256  # maximum tokens of a hypothesis, without the end token
-    max_extra: ZeroOrSize = 50  # maximum tokens of a hypothesis beyond the length of its source
-    no_repeat: ZeroOrSmallCount = 0  # forbid repeated n-grams of this length; 0: none
-    temperature: Temperature = 1.0  # sampling temperature; 0: always the most probable token
-    top_k: ZeroOrSize = 0  # sample from the k most probable tokens; 0: from all
-    top_p: Share = 1.0  # sample from the most probable tokens with this total probability
-    seed: Seed = 0  # seed of sampling
-    replace_unknown: bool = False  # replace unknown words by the source word with most attention
-    dictionary: str | None = None  # file of tab-separated source words and translations for replace_unknown
+    method: Literal["beam", "greedy", "sample"] = "beam"
+    """Beam search, greedy search or sampling."""
+    beam: BeamSize = 4
+    """Beam size: hypotheses kept at every step."""
+    n_best: BeamSize = 1
+    """Number of hypotheses (or samples) to return for each source."""
+    penalty: Literal["wu", "power"] = "wu"
+    """Length penalty: ((5 + n) / 6)^alpha or n^alpha."""
+    length_penalty: Exponent = 0.6
+    """Exponent alpha of the length penalty; 0: none."""
+    coverage: NonNegativeNumber = 0.0
+    """Weight of the coverage penalty for source tokens without attention; 0: none."""
+    min_length: ZeroOrSize = 0
+    """Minimum tokens of a hypothesis, without the end token."""
+    max_length: Size = 256
+    """Maximum tokens of a hypothesis, without the end token."""
+    max_extra: ZeroOrSize = 50
+    """Maximum tokens of a hypothesis beyond the length of its source."""
+    no_repeat: ZeroOrSmallCount = 0
+    """Forbid repeated n-grams of this length; 0: none."""
+    temperature: Temperature = 1.0
+    """Sampling temperature; 0: always the most probable token."""
+    top_k: ZeroOrSize = 0
+    """Sample from the k most probable tokens; 0: from all."""
+    top_p: Share = 1.0
+    """Sample from the most probable tokens with this total probability."""
+    seed: Seed = 0
+    """Seed of sampling."""
+    replace_unknown: bool = False
+    """Replace unknown words by the source word with most attention."""
+    dictionary: str | None = None
+    """File of tab-separated source words and translations for replace_unknown."""
 
     @property
     def rows(self) -> int:

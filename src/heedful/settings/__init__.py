@@ -38,7 +38,7 @@ from heedful.settings.given import (
     take,
 )
 from heedful.settings.kinds import describe
-from heedful.settings.remarks import every_config, kind_of, remark_on, remarks
+from heedful.settings.options import description_of, kind_of
 from heedful.settings.toml import split_key, spread, write_key
 
 ConfigType = TypeVar("ConfigType", bound=Config)
@@ -97,7 +97,7 @@ def about(config: Config, leaf: str) -> list[str]:
     """What an option means, as far as its code says, and which values it takes."""
     parts = _parts(leaf)
     kind = kind_of(config, parts)
-    return [text for text in (remark_on(config, parts), None if kind is None else describe(kind)) if text]
+    return [text for text in (description_of(config, parts), None if kind is None else describe(kind)) if text]
 
 
 def _comment(text: str) -> list[str]:
@@ -119,11 +119,6 @@ def flatten(tree: Mapping[str, object]) -> dict[str, object]:
 def schema_json(schema: type[Config]) -> str:
     """JSON Schema, for editors that complete and check TOML."""
     described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema.model_json_schema()}
-    known = {part.__name__: remarks(part) for part in every_config()} | {schema.__name__: remarks(schema)}
-    for name, part in {schema.__name__: described, **described.get("$defs", {})}.items():
-        for field, remark in known.get(name, {}).items():
-            if field in part.get("properties", {}):
-                part["properties"][field].setdefault("description", remark)
     return json.dumps(described, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 

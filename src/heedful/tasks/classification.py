@@ -83,11 +83,16 @@ class ClassificationConfig(Config):
     form: ClassVar[str] = "labeled"  # of the data
     unit: ClassVar[str] = "examples"
     metrics: ClassVar[Mapping[str, Direction]] = {"loss": "lower", "accuracy": "higher"}
-    name: Literal["classification"]  # task
-    layout: Literal["classification", "entailment", "similarity", "choice"] = "classification"  # how texts become sequences
-    labels: tuple[str, ...]  # the labels as in the data; for "choice", the label of the first answer, the second, …
-    auxiliary: NonNegativeNumber = 0.5  # weight of the language modeling loss; 0: none
-    head_dropout: Probability = 0.1  # dropout before the classifier
+    name: Literal["classification"]
+    """Task."""
+    layout: Literal["classification", "entailment", "similarity", "choice"] = "classification"
+    """How texts become sequences."""
+    labels: tuple[str, ...]
+    """The labels as in the data; for "choice", the label of the first answer, the second, …."""
+    auxiliary: NonNegativeNumber = 0.5
+    """Weight of the language modeling loss; 0: none."""
+    head_dropout: Probability = 0.1
+    """Dropout before the classifier."""
 
     def model_post_init(self, context: Any) -> None:
         if len(set(self.labels)) != len(self.labels) or len(self.labels) < 2:

@@ -50,11 +50,16 @@ class LanguageConfig(Config):
         "bits_per_character": "lower",
         "bits_per_byte": "lower",
     }
-    name: Literal["language"]  # task
-    stride: ZeroOrSize = 0  # tokens between the windows by which a text is scored; 0: data.block, no overlap
-    samples: ZeroOrCount = 1  # texts to generate at each validation
-    prompt: str = ""  # beginning of the generated texts
-    sample_length: Size = 200  # tokens of a generated text
+    name: Literal["language"]
+    """Task."""
+    stride: ZeroOrSize = 0
+    """Tokens between the windows by which a text is scored; 0: data.block, no overlap."""
+    samples: ZeroOrCount = 1
+    """Texts to generate at each validation."""
+    prompt: str = ""
+    """Beginning of the generated texts."""
+    sample_length: Size = 200
+    """Tokens of a generated text."""
 
 
 class Blocks(NamedTuple):

@@ -39,12 +39,18 @@ Samples = Annotated[int, Field(ge=2, le=MAX_BEAM)]
 class SequenceConfig(Config):
     """Refinement by sentences that the model says itself; begin with a trained one (`training.init`)."""
 
-    method: Literal["none", "reward", "risk"] = "none"  # sequence-level training: none, expected reward or minimum risk
-    samples: Samples = 15  # translations sampled for each source
-    ml_weight: NonNegativeNumber | None = None  # weight of the cross-entropy loss; default: 0.017 with reward, 0 with risk
-    alpha: PositiveNumber = 0.005  # sharpness of the distribution over candidates; 1: unchanged
-    reference: bool = True  # add the reference to the candidates
-    max_extra: ZeroOrSize = 10  # maximum tokens of a sample beyond the length of the reference
+    method: Literal["none", "reward", "risk"] = "none"
+    """Sequence-level training: none, expected reward or minimum risk."""
+    samples: Samples = 15
+    """Translations sampled for each source."""
+    ml_weight: NonNegativeNumber | None = None
+    """Weight of the cross-entropy loss; default: 0.017 with reward, 0 with risk."""
+    alpha: PositiveNumber = 0.005
+    """Sharpness of the distribution over candidates; 1: unchanged."""
+    reference: bool = True
+    """Add the reference to the candidates."""
+    max_extra: ZeroOrSize = 10
+    """Maximum tokens of a sample beyond the length of the reference."""
 
     @property
     def likelihood(self) -> float:

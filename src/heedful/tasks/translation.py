@@ -42,17 +42,28 @@ GuidedHeads = Annotated[tuple[ZeroOrSmallCount, ...], Field(min_length=1)]
 class TranslationConfig(Config):
     form: ClassVar[str] = "pairs"  # of the data
     unit: ClassVar[str] = "tokens"
-    name: Literal["translation"] = "translation"  # task
-    label_smoothing: Probability = 0.1  # probability taken from the true token
-    smoothing_over: Literal["all", "others", "words"] = "all"  # tokens that share it: all, all but the true one, or no padding
-    r_drop: NonNegativeNumber = 0.0  # R-Drop: weight of the KL divergence between two passes with dropout; 0: one pass
-    sequence: SequenceConfig = SequenceConfig()  # sequence-level training
-    guided_alignment: NonNegativeNumber = 0.0  # weight of the loss between attention and word alignments; 0: none
-    guided_layer: ZeroOrSmallCount | None = None  # decoder layer with guided attention, from 0; default: the last but one
-    guided_heads: GuidedHeads = (0,)  # heads whose mean attention is guided, from 0
-    validation_metrics: tuple[Literal["bleu", "chrf", "ter", "gleu", "exact_match"], ...] = ("bleu", "chrf")  # metrics
-    validation_sentences: ZeroOrCount = 0  # validation sentences to translate; 0: all
-    samples: ZeroOrCount = 1  # translations to show at each validation
+    name: Literal["translation"] = "translation"
+    """Task."""
+    label_smoothing: Probability = 0.1
+    """Probability taken from the true token."""
+    smoothing_over: Literal["all", "others", "words"] = "all"
+    """Tokens that share it: all, all but the true one, or no padding."""
+    r_drop: NonNegativeNumber = 0.0
+    """R-Drop: weight of the KL divergence between two passes with dropout; 0: one pass."""
+    sequence: SequenceConfig = SequenceConfig()
+    """Sequence-level training."""
+    guided_alignment: NonNegativeNumber = 0.0
+    """Weight of the loss between attention and word alignments; 0: none."""
+    guided_layer: ZeroOrSmallCount | None = None
+    """Decoder layer with guided attention, from 0; default: the last but one."""
+    guided_heads: GuidedHeads = (0,)
+    """Heads whose mean attention is guided, from 0."""
+    validation_metrics: tuple[Literal["bleu", "chrf", "ter", "gleu", "exact_match"], ...] = ("bleu", "chrf")
+    """Metrics."""
+    validation_sentences: ZeroOrCount = 0
+    """Validation sentences to translate; 0: all."""
+    samples: ZeroOrCount = 1
+    """Translations to show at each validation."""
 
     @property
     def metrics(self) -> Mapping[str, Direction]:

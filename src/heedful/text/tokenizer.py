@@ -57,14 +57,22 @@ def cut(word: str) -> str:
 class TokenizerConfig(Config):
     """Which pieces text is cut into, and how they are learned."""
 
-    kind: Kind = "bpe"  # kind of tokenizer
-    vocab: VocabSize = 8000  # maximum vocabulary size, special tokens included; characters are all kept
-    shared: bool = True  # one vocabulary for source and target
-    lowercase: bool = False  # lowercase the text
-    normalize: Form = "nfc"  # Unicode normalization
-    min_frequency: Count = 2  # minimum frequency of words in the vocabulary, or of BPE merges
-    dropout: Probability = 0.0  # BPE-dropout, during training only
-    file: str | None = None  # SentencePiece model file
+    kind: Kind = "bpe"
+    """Kind of tokenizer."""
+    vocab: VocabSize = 8000
+    """Maximum vocabulary size, special tokens included; characters are all kept."""
+    shared: bool = True
+    """One vocabulary for source and target."""
+    lowercase: bool = False
+    """Lowercase the text."""
+    normalize: Form = "nfc"
+    """Unicode normalization."""
+    min_frequency: Count = 2
+    """Minimum frequency of words in the vocabulary, or of BPE merges."""
+    dropout: Probability = 0.0
+    """BPE-dropout, during training only."""
+    file: str | None = None
+    """SentencePiece model file."""
 
     @model_validator(mode="after")
     def options_fit_the_kind(self) -> Self:

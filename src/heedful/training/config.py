@@ -16,35 +16,64 @@ Threads = Annotated[int, Field(ge=0, le=MAX_THREADS)]
 
 
 class TrainingConfig(Config):
-    steps: Count = 100_000  # maximum number of updates
-    minutes: NonNegativeNumber = 0.0  # wall time of the whole run, preparation included; the schedule ends with it; 0: no limit
-    save_every: Count = 1000  # updates between checkpoints
-    validate_every: Count = 1000  # updates between validations
-    report_every: Count = 100  # updates between lines of progress
-    optimizer: OptimizerConfig = OptimizerConfig()  # optimizer
-    schedule: ScheduleConfig = ScheduleConfig()  # learning rate schedule
-    gates: GatesConfig = GatesConfig()  # gates that prune attention heads
-    clip: NonNegativeNumber = 1.0  # maximum norm of the gradient; 0: no clipping
-    accumulate: SmallCount = 1  # batches per update (gradient accumulation)
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"  # number format of computation
-    compile: bool = False  # use torch.compile: minutes of compilation, faster steps
-    cuda_graphs: bool = False  # use CUDA graphs: record the kernels of each shape and replay them
-    recompute: bool = False  # activation checkpointing: less memory, more time
-    deterministic: bool = False  # bit-identical runs on a GPU as well; on a CPU they always are
-    average: Literal["none", "last", "best", "ema"] = "none"  # average the weights of checkpoints, or keep a moving average
-    average_count: Count = 5  # number of checkpoints to average
-    ema_decay: Probability = 0.999  # decay of the moving average; update n uses at most (1 + n) / (10 + n)
-    metric: str = "loss"  # validation metric that selects the best checkpoint
-    patience: ZeroOrCount = 0  # stop after this many validations without improvement; 0: never
-    keep_last: Count = 3  # newest checkpoints to keep
-    keep_best: Count = 1  # best checkpoints to keep
-    max_nonfinite_steps: Count = 20  # stop after this many non-finite updates among the last 100
-    init: str | None = None  # run folder that gives the initial weights and the vocabulary; "": none
-    vectors: str | None = None  # file of word vectors that initialize the embeddings
-    vectors_side: Literal["both", "source", "target"] = "both"  # embeddings that the vectors initialize
-    freeze_vectors: bool = False  # do not train the embeddings that come from vectors
-    tensorboard: bool = False  # log to TensorBoard
-    threads: Threads = 0  # CPU threads; 0: as many as the machine has
+    steps: Count = 100_000
+    """Maximum number of updates."""
+    minutes: NonNegativeNumber = 0.0
+    """Wall time of the whole run, preparation included; the schedule ends with it; 0: no limit."""
+    save_every: Count = 1000
+    """Updates between checkpoints."""
+    validate_every: Count = 1000
+    """Updates between validations."""
+    report_every: Count = 100
+    """Updates between lines of progress."""
+    optimizer: OptimizerConfig = OptimizerConfig()
+    """Optimizer."""
+    schedule: ScheduleConfig = ScheduleConfig()
+    """Learning rate schedule."""
+    gates: GatesConfig = GatesConfig()
+    """Gates that prune attention heads."""
+    clip: NonNegativeNumber = 1.0
+    """Maximum norm of the gradient; 0: no clipping."""
+    accumulate: SmallCount = 1
+    """Batches per update (gradient accumulation)."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Number format of computation."""
+    compile: bool = False
+    """Use torch.compile: minutes of compilation, faster steps."""
+    cuda_graphs: bool = False
+    """Use CUDA graphs: record the kernels of each shape and replay them."""
+    recompute: bool = False
+    """Activation checkpointing: less memory, more time."""
+    deterministic: bool = False
+    """Bit-identical runs on a GPU as well; on a CPU they always are."""
+    average: Literal["none", "last", "best", "ema"] = "none"
+    """Average the weights of checkpoints, or keep a moving average."""
+    average_count: Count = 5
+    """Number of checkpoints to average."""
+    ema_decay: Probability = 0.999
+    """Decay of the moving average; update n uses at most (1 + n) / (10 + n)."""
+    metric: str = "loss"
+    """Validation metric that selects the best checkpoint."""
+    patience: ZeroOrCount = 0
+    """Stop after this many validations without improvement; 0: never."""
+    keep_last: Count = 3
+    """Newest checkpoints to keep."""
+    keep_best: Count = 1
+    """Best checkpoints to keep."""
+    max_nonfinite_steps: Count = 20
+    """Stop after this many non-finite updates among the last 100."""
+    init: str | None = None
+    """Run folder that gives the initial weights and the vocabulary; "": none."""
+    vectors: str | None = None
+    """File of word vectors that initialize the embeddings."""
+    vectors_side: Literal["both", "source", "target"] = "both"
+    """Embeddings that the vectors initialize."""
+    freeze_vectors: bool = False
+    """Do not train the embeddings that come from vectors."""
+    tensorboard: bool = False
+    """Log to TensorBoard."""
+    threads: Threads = 0
+    """CPU threads; 0: as many as the machine has."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> TrainingConfig:

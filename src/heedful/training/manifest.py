@@ -24,14 +24,17 @@ PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a file of the folder itsel
 
 
 class FileRecord(Config):
-    size: WholeNumber  # bytes
+    size: WholeNumber
+    """Bytes."""
     sha256: str
-    aliases: dict[str, str] = Field(default_factory=dict)  # tensors stored once under another name: alias -> stored name
+    aliases: dict[str, str] = Field(default_factory=dict)
+    """Tensors stored once under another name: alias -> stored name."""
 
 
 class Manifest(Config):
     format: ZeroOrCount = FORMAT
-    name: str  # of the folder, as it was written
+    name: str
+    """Of the folder, as it was written."""
     files: dict[str, FileRecord]
 
     def render(self) -> str:

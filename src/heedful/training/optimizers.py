@@ -26,13 +26,20 @@ SMALL = {"adadelta": 1e-6, "rmsprop": 1e-8}  # epsilons as published, where they
 class OptimizerConfig(Config):
     """The paper's Adam unless said otherwise."""
 
-    name: Literal["adam", "adamw", "sgd", "adadelta", "rmsprop"] = "adam"  # optimizer
-    betas: tuple[Probability, Probability] = (0.9, 0.98)  # decay of both moments of adam and adamw
-    epsilon: PositiveNumber = 1e-9  # added to the denominator; default: 1e-6 for adadelta, 1e-8 for rmsprop
-    decay: NonNegativeNumber = 0.0  # weight decay of matrices; biases and norms have none
-    momentum: Probability = 0.0  # momentum of sgd and rmsprop
-    nesterov: bool = False  # Nesterov momentum for sgd
-    rho: Probability = 0.95  # decay of the mean of squared gradients of adadelta and rmsprop
+    name: Literal["adam", "adamw", "sgd", "adadelta", "rmsprop"] = "adam"
+    """Optimizer."""
+    betas: tuple[Probability, Probability] = (0.9, 0.98)
+    """Decay of both moments of adam and adamw."""
+    epsilon: PositiveNumber = 1e-9
+    """Added to the denominator; default: 1e-6 for adadelta, 1e-8 for rmsprop."""
+    decay: NonNegativeNumber = 0.0
+    """Weight decay of matrices; biases and norms have none."""
+    momentum: Probability = 0.0
+    """Momentum of sgd and rmsprop."""
+    nesterov: bool = False
+    """Nesterov momentum for sgd."""
+    rho: Probability = 0.95
+    """Decay of the mean of squared gradients of adadelta and rmsprop."""
 
     @model_validator(mode="before")
     @classmethod

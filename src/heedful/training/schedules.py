@@ -22,11 +22,16 @@ from heedful.schema import Config, PositiveNumber, Probability, ZeroOrCount, ref
 
 
 class ScheduleConfig(Config):
-    name: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"  # shape of the schedule
-    learning_rate: PositiveNumber = 1e-3  # peak learning rate
-    factor: PositiveNumber = 1.0  # factor of the noam schedule, which has no peak learning rate of its own
-    warmup: ZeroOrCount = 4000  # warmup steps; 0 starts at the peak
-    floor: Probability = 0.0  # final learning rate of cosine and linear, as a fraction of the peak
+    name: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
+    """Shape of the schedule."""
+    learning_rate: PositiveNumber = 1e-3
+    """Peak learning rate."""
+    factor: PositiveNumber = 1.0
+    """Factor of the noam schedule, which has no peak learning rate of its own."""
+    warmup: ZeroOrCount = 4000
+    """Warmup steps; 0 starts at the peak."""
+    floor: Probability = 0.0
+    """Final learning rate of cosine and linear, as a fraction of the peak."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> ScheduleConfig:

@@ -26,14 +26,22 @@ SLOWEST = 1e-4  # of the rate, at the end
 
 
 class VectorsConfig(Config):
-    dim: Size = 100  # size of a vector
-    window: Size = 5  # maximum distance of context words
-    negatives: SmallCount = 5  # negative samples per pair
-    epochs: Count | None = None  # passes over the text; default: more for a shorter text
-    min_count: Count = 5  # minimum frequency of a word
-    subsample: NonNegativeNumber = 1e-4  # threshold for subsampling frequent words; 0: none
-    rate: PositiveNumber = 0.05  # initial learning rate
-    seed: Seed = 1  # seed of all random numbers
+    dim: Size = 100
+    """Size of a vector."""
+    window: Size = 5
+    """Maximum distance of context words."""
+    negatives: SmallCount = 5
+    """Negative samples per pair."""
+    epochs: Count | None = None
+    """Passes over the text; default: more for a shorter text."""
+    min_count: Count = 5
+    """Minimum frequency of a word."""
+    subsample: NonNegativeNumber = 1e-4
+    """Threshold for subsampling frequent words; 0: none."""
+    rate: PositiveNumber = 0.05
+    """Initial learning rate."""
+    seed: Seed = 1
+    """Seed of all random numbers."""
 
 
 class Told(NamedTuple):

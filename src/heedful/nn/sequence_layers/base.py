@@ -24,13 +24,20 @@ from heedful.schema import Config, Probability, Problem, Size, SmallCount, refus
 class LayerSize(Config):
     """What a layer may be told; each kind takes from it what it needs."""
 
-    dim: Size  # size of inputs and outputs
-    heads: SmallCount = 8  # attention heads
-    window: Size = 128  # restricted attention: number of tokens attended to
-    kernel: SmallCount = 3  # width of the convolutions, in tokens
-    dilation: Size = 2  # dilated convolution: distance between the tokens it reads
-    causal: bool = False  # read only the tokens so far
-    dropout: Probability = 0.0  # dropout of the layer's output
+    dim: Size
+    """Size of inputs and outputs."""
+    heads: SmallCount = 8
+    """Attention heads."""
+    window: Size = 128
+    """Restricted attention: number of tokens attended to."""
+    kernel: SmallCount = 3
+    """Width of the convolutions, in tokens."""
+    dilation: Size = 2
+    """Dilated convolution: distance between the tokens it reads."""
+    causal: bool = False
+    """Read only the tokens so far."""
+    dropout: Probability = 0.0
+    """Dropout of the layer's output."""
 
     @model_validator(mode="after")
     def _divides(self) -> Self:

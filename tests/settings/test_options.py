@@ -1,56 +1,52 @@
-"""Options are explained by the comments that stand beside them in the code."""
+"""Options are described by the docstrings below their fields."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import pytest
 from configs import option_configs
-from pydantic import Field
 
 from heedful.config import Run, read_run
 from heedful.models import MODELS
 from heedful.recipes import all_recipes, find_recipe
 from heedful.schema import Config, plain
 from heedful.settings import kinds, schema_json, show
-from heedful.settings.remarks import every_config, remark_on, remarks
+from heedful.settings.options import description_of
 
 
 class Base(Config):
-    size: int = 1  # how many
-    name: str = "a # b"
+    size: int = 1
+    """How many."""
+    name: str = "a"
 
 
 class Part(Base):
-    size: int = 2  # how many, here
-    long: Annotated[
-        int,  # counted from 0
-        Field(ge=0),
-    ] = 3  # and no farther
-    silent: int = 0  # fmt: skip
+    size: int = 2
+    """How many, here."""
 
 
-def test_a_comment_behind_a_field_is_its_remark() -> None:
-    assert remarks(Base) == {"size": "how many"}
-    assert remarks(Part) == {"size": "how many, here", "long": "counted from 0; and no farther"}
+def test_the_docstring_below_a_field_is_its_description() -> None:
+    assert description_of(Base(), ("size",)) == "How many."
+    assert description_of(Part(), ("size",)) == "How many, here."
+    assert description_of(Part(), ("name",)) is None
 
 
-def test_what_is_shown_has_the_remark_of_the_very_option() -> None:
+def test_an_option_is_shown_with_its_description_and_range() -> None:
     lines = show(read_run(find_recipe("demo"), ["model.window=3"]))
     at = lines.index("model.window = 3                          # override")
     assert lines[at + 1 : at + 3] == [
-        "    # restricted self-attention: number of tokens attended to; 0: all",
+        "    # Restricted self-attention: number of tokens attended to; 0: all.",
         "    # a whole number from 0 to 1,000,000",
     ]
-    assert remark_on(read_run(find_recipe("demo")).config, ("training", "nothing")) is None
+    assert description_of(read_run(find_recipe("demo")).config, ("training", "nothing")) is None
 
 
 def test_every_option_of_every_config_is_explained() -> None:
     explained = [(part, name) for part in option_configs(Run) for name in part.model_fields]
     assert len(explained) > 200
     tables = ("model", "task", "tokenizer", "data", "training", "search")
-    silent = [f"{part.__name__}.{name}" for part, name in explained if name not in remarks(part)]
+    silent = [f"{part.__name__}.{name}" for part, name in explained if not part.model_fields[name].description]
     assert silent == [f"Run.{name}" for name in tables]
 
 
@@ -73,10 +69,6 @@ def test_every_recipe_is_shown_in_80_columns() -> None:
         assert [line for line in lines if len(line) > 80 and line.startswith((" ", "#"))] == []
 
 
-def test_editors_are_told_the_remarks() -> None:
+def test_the_json_schema_has_the_descriptions() -> None:
     schema = json.loads(schema_json(Run))
-    named = {part.__name__: remarks(part) for part in every_config()}
-    for name, part in schema["$defs"].items():
-        for field, remark in named.get(name, {}).items():
-            assert part["properties"][field]["description"] == remark
     assert "number of tokens attended to" in schema["$defs"]["TransformerConfig"]["properties"]["window"]["description"]
