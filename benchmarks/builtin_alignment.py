@@ -25,7 +25,7 @@ from alignment import Rule, Sets, both_directions, judge, trained, write_alignme
 from peers.machine import about_here
 
 from heedful.data.gold import Gold, builtin_gold
-from heedful.recipes import find_recipe
+from heedful.recipe_files import find_recipe
 
 RECIPE = "demo"
 SIZES = {"train": 60_000, "valid": 500, "test": 1_000}

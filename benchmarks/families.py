@@ -30,7 +30,7 @@ from heedful.config import read_run
 from heedful.data.grammar import generate
 from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
-from heedful.recipes import all_recipes, settings_digest
+from heedful.recipe_files import all_recipes, settings_digest
 from heedful.running import train_config
 from heedful.tasks.evaluate_translations import Examples
 

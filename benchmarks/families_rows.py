@@ -7,7 +7,7 @@ from typing import Any
 
 from headers import with_header
 
-from heedful.recipes import MEASURED, all_recipes, settings_digest
+from heedful.recipe_files import MEASURED, all_recipes, settings_digest
 
 Found = dict[str, Any]
 

@@ -37,7 +37,7 @@ from heedful import build
 from heedful.config import read_run
 from heedful.data.splits import splits_of
 from heedful.pruning import size
-from heedful.recipes import find_recipe, settings_digest
+from heedful.recipe_files import find_recipe, settings_digest
 from heedful.running import make_trainer
 from heedful.training.progress import Progress
 

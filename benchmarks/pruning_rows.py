@@ -10,7 +10,7 @@ from typing import Any
 from headers import with_header
 from pruning_picture import heads_of
 
-from heedful.recipes import all_recipes, settings_digest
+from heedful.recipe_files import all_recipes, settings_digest
 
 SPLITS = ("valid", "test")
 AGAIN = ("encoder", "all")  # gates that were tried on models of several seeds

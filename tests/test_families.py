@@ -15,7 +15,7 @@ from families_rows import families_head, families_rows, families_text, update_fa
 
 from heedful.config import read_run
 from heedful.models import MODELS
-from heedful.recipes import all_recipes, header, settings_digest
+from heedful.recipe_files import all_recipes, header, settings_digest
 
 SMALL = (
     "training.steps=2",
@@ -93,7 +93,7 @@ def test_a_header_tells_what_was_measured_of_the_recipe_as_it_stands(
 ) -> None:
     for name in ("demo-bahdanau", "demo-luong"):
         shutil.copy(all_recipes()[name], tmp_path)
-    monkeypatch.setattr("heedful.recipes.recipe_folder", lambda: tmp_path)
+    monkeypatch.setattr("heedful.recipe_files.recipe_folder", lambda: tmp_path)
     changed, same = tmp_path / "demo-luong.toml", tmp_path / "demo-bahdanau.toml"
     found = {name: one | {"overrides": [], "settings": settings_digest(path)} for name, one, path in (
         ("bahdanau", measured["bahdanau"], same), ("luong", measured["luong"], changed)

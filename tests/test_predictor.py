@@ -13,7 +13,7 @@ from heedful.build import make_model
 from heedful.config import read_run
 from heedful.errors import ConfigError
 from heedful.predictor import Predictor
-from heedful.recipes import find_recipe
+from heedful.recipe_files import find_recipe
 from heedful.tasks.translate import System
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.text.train import train_tokenizer

@@ -22,7 +22,7 @@ from workshop import WORDS, write_recipe
 from heedful.build import make_corpora, make_tokenizers
 from heedful.config import read_run
 from heedful.data.check import check_data
-from heedful.recipes import MEASURED, settings_digest
+from heedful.recipe_files import MEASURED, settings_digest
 from heedful.tasks.evaluate_translations import Examples
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
 from heedful.text.train import train_tokenizer

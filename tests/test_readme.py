@@ -33,7 +33,7 @@ def test_public_names_are_sorted_complete_and_there() -> None:
 
 def test_every_verb_and_recipe_that_the_readme_names_is_there() -> None:
     from heedful.cli import app
-    from heedful.recipes import all_recipes
+    from heedful.recipe_files import all_recipes
 
     verbs = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     verbs |= {group.name for group in app.registered_groups if group.name}

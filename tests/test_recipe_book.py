@@ -8,7 +8,7 @@ import pytest
 from workshop import heed
 
 from heedful.errors import ConfigError
-from heedful.recipes import all_recipes, find_recipe
+from heedful.recipe_files import all_recipes, find_recipe
 
 
 def test_a_bare_name_is_the_recipe_and_a_path_the_file_or_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

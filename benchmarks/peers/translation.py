@@ -35,7 +35,7 @@ from heedful.data.splits import splits_of
 from heedful.data.store import JoinedStore
 from heedful.evaluation.metrics import METRICS
 from heedful.models.transformer import TransformerConfig
-from heedful.recipes import find_recipe
+from heedful.recipe_files import find_recipe
 from heedful.tasks.batches import Batch, collate
 from heedful.tasks.evaluate_translations import Examples
 from heedful.text.tokenizer import Tokenizer

@@ -27,7 +27,7 @@ from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.memory_check import require_memory
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
-from heedful.recipes import all_recipes, find_recipe
+from heedful.recipe_files import all_recipes, find_recipe
 from heedful.storage.reading import read_bytes, unreadable
 from heedful.storage.writing import remove, replace_bytes, replace_text
 from heedful.text.tokenizer import Tokenizer

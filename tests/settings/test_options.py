@@ -9,7 +9,7 @@ from configs import option_configs
 
 from heedful.config import Run, read_run
 from heedful.models import MODELS
-from heedful.recipes import all_recipes, find_recipe
+from heedful.recipe_files import all_recipes, find_recipe
 from heedful.schema import Config, plain
 from heedful.settings import kinds, schema_json, show
 from heedful.settings.options import description_of

@@ -21,7 +21,7 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="model.dim=256 …")
 
 def recipes(json: Json = False) -> None:
     """The recipes that come with the toolkit, and what they reached."""
-    from heedful.recipes import all_recipes, header
+    from heedful.recipe_files import all_recipes, header
 
     found = [{"name": name, **header(path)} for name, path in all_recipes().items()]
     if json:
@@ -99,7 +99,7 @@ def schema(json: Json = False) -> None:
 
 def read(name: str, overrides: list[str] | None) -> Settings[Any]:
     from heedful.config import read_run
-    from heedful.recipes import find_recipe
+    from heedful.recipe_files import find_recipe
 
     warn_of_two_meanings(name)
     return read_run(find_recipe(name), overrides or [], origin=COMMAND_LINE)
@@ -115,7 +115,7 @@ def read_search(overrides: list[str] | None) -> Settings[Any]:
 
 def warn_of_two_meanings(name: str) -> None:
     """Say which is taken where a recipe and a file or folder have the same name."""
-    from heedful.recipes import shadows_recipe
+    from heedful.recipe_files import shadows_recipe
 
     if shadows_recipe(name):
         print_message(f"{name!r} is taken as the recipe of that name; write ./{name} for the one in the working directory")

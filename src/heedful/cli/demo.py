@@ -35,7 +35,7 @@ def demo(
     from heedful.config import read_run
     from heedful.data.grammar import EXAMPLES
     from heedful.data.splits import splits_of
-    from heedful.recipes import find_recipe
+    from heedful.recipe_files import find_recipe
     from heedful.running import train_config
     from heedful.training.saved_state import load_train_state
 

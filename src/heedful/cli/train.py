@@ -26,7 +26,7 @@ def train(
     """Train by a recipe; the same command continues a run that was stopped."""
     began = time.monotonic()
     from heedful.config import read_run
-    from heedful.recipes import find_recipe
+    from heedful.recipe_files import find_recipe
     from heedful.running import default_folder, plan_run, train_config
     from heedful.training.time_limit import Stopwatch
 
@@ -103,7 +103,7 @@ def sweep(
     from itertools import product
 
     from heedful.config import read_run
-    from heedful.recipes import find_recipe
+    from heedful.recipe_files import find_recipe
     from heedful.running import train_config
     from heedful.settings.given import parse_value
 

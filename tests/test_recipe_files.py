@@ -16,7 +16,7 @@ from workshop import heed
 from heedful.config import read_run
 from heedful.data.sources import files_of
 from heedful.data.splits import splits_of
-from heedful.recipes import all_recipes, header
+from heedful.recipe_files import all_recipes, header
 
 SMALL = ("training.steps=2", "training.validate_every=2", "task.validation_sentences=2", "data.batch_tokens=256")
 NARROW = {"dim": 32, "feed_forward": 64}
@@ -75,7 +75,7 @@ def test_a_recipe_without_a_result_is_listed_as_not_measured_yet(
 ) -> None:
     (tmp_path / "new.toml").write_text("# purpose: something new\n")
     (tmp_path / "old.toml").write_text("# purpose: something old\n# result: 12.3 BLEU\n# machine: a laptop\n")
-    monkeypatch.setattr("heedful.recipes.recipe_folder", lambda: tmp_path)
+    monkeypatch.setattr("heedful.recipe_files.recipe_folder", lambda: tmp_path)
     assert heed("recipes") == 0
     listed = capsys.readouterr().out.splitlines()
     assert listed == ["new", "  something new", "  not measured yet", "old", "  something old", "  12.3 BLEU", "  a laptop"]
