@@ -1,4 +1,4 @@
-# Every target prepares what it needs: a virtual environment in .venv, pinned by constraints.txt.
+# Every target first creates the virtual environment .venv, pinned by constraints.txt.
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
@@ -9,7 +9,7 @@ setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "heedful needs Python 3.11 or later with venv; '$(PYTHON)' is not. Try: make PYTHON=python3.12 setup" >&2; exit 2; }
+	  { echo "heedful requires Python 3.11 or later with venv; '$(PYTHON)' does not provide it. Try: make PYTHON=python3.12 setup" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
@@ -23,19 +23,19 @@ test: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/pytest --numprocesses 2 -m "not browser"
 
-# Reports in a real browser: Debian's Chromium, which is installed first where that is allowed.
+# Test the HTML reports in Debian's Chromium, which is installed first when run by root.
 test-browser: $(STAMP)
 	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; fi
 	@if command -v chromium >/dev/null; then \
 	  $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]' && \
 	  $(BIN)/pytest -m browser; \
-	else echo "skipped: there is no chromium, and only root can install it (apt-get install chromium)"; fi
+	else echo "skipped: chromium is not installed, and only root can install it (apt-get install chromium)"; fi
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/train_cpu.py
 
-# What needs a second process, a signal, minutes, or (as root) a mount: a table of expected and seen.
+# Fault injection: cases that need a second process, a signal, minutes, or (as root) a mount; prints expected and actual results.
 faults: $(STAMP)
 	$(BIN)/python benchmarks/faults.py
 

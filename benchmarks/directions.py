@@ -25,7 +25,7 @@ HEAD = [
     "family",
     *(f"{direction.replace('-', ' -> ')}, lower-cased (cased)" for direction in DIRECTIONS),
     "minutes",
-    "of the chip",
+    "share of the GPU",
     "seeds",
 ]
 

@@ -30,9 +30,11 @@ SECTIONS = (
     inside.positions,
     inside.neighbors,
     inside.pruning,
-    inside.listening,
+    inside.hook_overhead,
     growth.scaling,
     growth.survival,
+    growth.busy,
+    growth.time_limit,
 )
 
 

@@ -47,7 +47,7 @@ def test_the_fewest_heads_that_are_good_enough_are_chosen() -> None:
 
 
 def test_the_text_and_the_tables_hold_the_figures() -> None:
-    assert "within 0.5 BLEU of the whole one (4.00 MB)" in chosen_text(FOUND)
+    assert "within 0.5 BLEU of the full model (4.00 MB)" in chosen_text(FOUND)
     chosen = chosen_rows(FOUND)
     assert chosen[0] == ["39.00", "encoder", "0.1", "3 of 8", "62%", "-0.40", "-0.40", "3.00", "1.25 x", "1.50 x"]
     assert chosen[1] == ["39.00", "all", "0.1", "14 of 24", "42%", "-0.50", "-0.50", "3.00", "1.30 x", "1.60 x"]
