@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-ALIGNMENT_HEAD = ["system", "heads", "predicting step", "consuming step", "thresholds selected", "all selected", "95% interval"]
+ALIGNMENT_HEAD = ["system", "heads", "as it is said", "once it is fed", "thresholds chosen", "all chosen", "95% interval"]
 
 
 def alignment_rows(found: dict[str, Any]) -> list[list[str]]:

@@ -25,7 +25,7 @@ HEAD = [
     "family",
     *(f"{direction.replace('-', ' -> ')}, lower-cased (cased)" for direction in DIRECTIONS),
     "minutes",
-    "share of the GPU",
+    "of the chip",
     "seeds",
 ]
 

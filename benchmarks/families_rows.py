@@ -20,9 +20,9 @@ def families_text(found: dict[str, Found]) -> str:
     outermost = " and ".join((f"{min(map(int, lengths))} or fewer", f"{max(map(int, lengths))} or more"))
     threads = among(f"{one['threads']} thread" for one in found.values())
     return (
-        "Every family is trained on the built-in corpus, English to Italian, with the recipe given: the same 60,000 generated "
-        f"pairs and greedy search. Exact match and BLEU on {test['sentences']:,} unseen sentences; {short['sentences']} of "
-        f"them have up to {short['words']} words. Seconds are CPU time, including validation. The plot has {least} to {most} "
+        "Every family learns the built-in corpus, English to Italian, by the recipe named: the same 60,000 generated pairs and "
+        f"greedy search. Exact match and BLEU are of {test['sentences']:,} unseen sentences; {short['sentences']} of them have "
+        f"up to {short['words']} words. Seconds are of the processor, validation included. The picture has {least} to {most} "
         f"unseen sentences of each length, {outermost} words together. {among(one['machine'] for one in found.values())}, "
         f"{threads}, torch {among(one['torch'] for one in found.values())}, {among(one['date'] for one in found.values())}."
     )
@@ -34,7 +34,7 @@ def among(texts: Iterator[str]) -> str:
 
 def families_head(found: dict[str, Found]) -> list[str]:
     words = next(iter(found.values()))["short"]["words"]
-    return ["model", "recipe", "parameters", "steps", "seconds", "exact match", f"up to {words} words", "BLEU"]
+    return ["model", "recipe", "weights", "steps", "seconds", "exact match", f"up to {words} words", "BLEU"]
 
 
 def families_rows(found: dict[str, Found]) -> list[list[str]]:

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-HEAD = [
-    "",
-    "with",
-    "layers x heads",
-    "valid BLEU",
-    "previous token",
-    "next token",
-    "specialized heads",
-    "ablation of the first, nats",
-]
+HEAD = ["", "with", "layers x heads", "valid BLEU", "token before", "token after", "always there", "worth of the first, nats"]
 ALWAYS = 0.9
 
 
@@ -28,7 +19,7 @@ def row(one: dict[str, Any], usual: str) -> list[str]:
     before, after = (best(encoder, offset) for offset in ("-1", "+1"))
     always = sum(head["share"] >= ALWAYS for head in encoder if head["looks"] in ("-1", "+1"))
     ranked = sorted((head["ablation"] for head in one["heads"]), reverse=True)
-    worth = f"{before['ablation']:+.3f} (rank {ranked.index(before['ablation']) + 1} of {len(ranked)})" if before else ""
+    worth = f"{before['ablation']:+.3f} (place {ranked.index(before['ablation']) + 1} of {len(ranked)})" if before else ""
     places = [
         f"{head['share']:.0%} (layer {head['layer']}, head {head['head']})" if head else "none" for head in (before, after)
     ]
@@ -43,8 +34,8 @@ def best(heads: list[dict[str, Any]], offset: str) -> dict[str, Any] | None:
 
 def heads_text(found: list[dict[str, Any]]) -> str:
     return (
-        "For each model the encoder heads that attend most often to the previous and to the next token, among tokens that "
-        f"have one; the number of heads that do so at least {ALWAYS:.0%} of the time; and the increase of the loss without the "
-        f"first of them, ranked among all heads. Recipe `{found[0]['recipe']}` unless given, {found[0]['sentences']} "
+        "Of each model the encoder head that looks most often at the token before, and at the token after, among tokens that "
+        f"have one; how many do so at least {ALWAYS:.0%} of the time; and what the loss grows without the first of them, "
+        f"beside all heads of the model. Recipe `{found[0]['recipe']}` where no other is named, {found[0]['sentences']} "
         f"validation sentences, {found[0]['machine']}, {' and '.join(sorted({one['date'] for one in found}))}."
     )

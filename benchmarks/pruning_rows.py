@@ -30,7 +30,7 @@ def pruning_rows(found: dict[str, Any]) -> list[list[str]]:
     """The whole model, then what gates left of it; heads kept by kind."""
     whole = found["whole"]
     figures = [bleu_of(whole, "valid"), bleu_of(whole, "test"), f"{whole['parameters']:,}", ""]
-    rows = [["full model", "", *counts(whole["heads"]), *figures]]
+    rows = [["whole", "", *counts(whole["heads"]), *figures]]
     for one in found["points"]:
         if one["method"] == "gates":
             figures = [bleu_of(one, "valid"), bleu_of(one, "test"), f"{one['parameters']:,}", f"{one['train_seconds']:.0f}"]
@@ -67,8 +67,8 @@ def seed_text(models: dict[str, dict[str, Any]], penalty: float) -> str:
         ]
         said.append(f"{statistics.mean(lost):+.2f} with gates on {kind}")
     return (
-        f"{len(models)} models with different seeds, pruned with the same penalty of {penalty:g}, fixed in "
-        f"advance: BLEU on test changes by {' and '.join(said)}, on average."
+        f"{len(models)} models from seeds of their own, each pruned with the same penalty of {penalty:g}, fixed before any "
+        f"of them was: BLEU on test changes by {' and '.join(said)}, on the mean."
     )
 
 
@@ -100,7 +100,7 @@ def header(found: list[tuple[dict[str, Any], dict[str, Any]]], models: list[dict
     heads = f"{' or '.join(map(str, left))} of {heads_of(found[0][0]['heads'], kind)} {kind} heads"
     several = f"mean of {len(found)} models " if len(found) > 1 else "one model "
     return {
-        "result": f"{after:.2f} BLEU with {heads}, {several}with {before:.2f} before pruning",
+        "result": f"{after:.2f} BLEU with {heads}, {several}that had {before:.2f}",
         "machine": models[0]["machine"],
         "minutes": f"{statistics.mean(point['train_seconds'] for _, point in found) / 60:.1f}",
         "date": max(one["date"] for one in models),
@@ -109,13 +109,13 @@ def header(found: list[tuple[dict[str, Any], dict[str, Any]]], models: list[dict
 
 def pruning_text(found: dict[str, Any]) -> str:
     return (
-        "Heads of each kind that remain after training with gates (docs/guides/pruning.md) and removing closed heads; "
+        "Heads kept of each kind after training on with gates (docs/guides/pruning.md) and taking out what they closed; "
         f"{found['machine']}, torch {found['torch']}, {found['date']}."
     )
 
 
 CHOSEN_HEAD = [
-    "full model, valid BLEU",
+    "whole, valid BLEU",
     "gates on",
     "penalty",
     "kept",
@@ -123,8 +123,8 @@ CHOSEN_HEAD = [
     "valid",
     "test",
     "MB",
-    "training step",
-    "translation",
+    "a training step",
+    "translating",
 ]
 
 
@@ -143,8 +143,8 @@ def chosen_rows(found: dict[str, Any]) -> list[list[str]]:
 
 def chosen_text(found: dict[str, Any]) -> str:
     return (
-        "Size and speed; gates were trained again. For each kind, the "
-        f"model with the fewest such heads within {found['allowed']:g} BLEU of the full model "
+        "How much smaller and faster: gates were trained once more. Of each kind stands the "
+        f"model with the fewest such heads within {found['allowed']:g} BLEU of the whole one "
         f"({found['whole']['bytes'] / 1e6:.2f} MB) on the validation data; speeds are medians of alternating blocks."
     )
 

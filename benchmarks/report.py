@@ -12,7 +12,7 @@ from families_rows import update_family_recipes
 from headers import update_recipes
 from language_rows import update_language_recipes
 from pruning_rows import update_pruning_recipe
-from sections import RESULTS, ROOT, growth, inside, read, speed, systems
+from sections import RESULTS, ROOT, growth, inside, limits, read, speed, systems
 from sections.quality import quality
 
 SECTIONS = (
@@ -30,11 +30,11 @@ SECTIONS = (
     inside.positions,
     inside.neighbors,
     inside.pruning,
-    inside.hook_overhead,
+    inside.listening,
     growth.scaling,
     growth.survival,
-    growth.busy,
-    growth.time_limit,
+    limits.busy,
+    limits.time_limit,
 )
 
 

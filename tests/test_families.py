@@ -84,7 +84,7 @@ def test_the_report_has_a_row_for_each_with_the_figures_under_their_heads(measur
     assert [len(row) for row in rows] == [len(head)] * 2
     told = dict(zip(head, rows[1], strict=True))
     assert (told["recipe"], told["steps"]) == ("`demo-luong`", "2")
-    assert told["parameters"] == f"{measured['luong']['parameters']:,}"
+    assert told["weights"] == f"{measured['luong']['parameters']:,}"
     assert "30 unseen sentences" in families_text(measured)
 
 

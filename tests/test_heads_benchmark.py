@@ -35,7 +35,7 @@ MODEL: dict[str, Any] = {
 def test_a_row_tells_the_best_of_the_encoder_and_its_rank_among_all() -> None:
     (row,) = head_rows([MODEL | {"heads": HEADS}])
     places = ["97% (layer 1, head 0)", "50% (layer 1, head 1)"]
-    assert row == ["a model", "`a=1 b=2`", "2 x 2", "40.0", *places, "2", "+0.030 (rank 3 of 6)"]
+    assert row == ["a model", "`a=1 b=2`", "2 x 2", "40.0", *places, "2", "+0.030 (place 3 of 6)"]
     assert len(row) == len(HEAD)
 
 
@@ -51,4 +51,4 @@ def test_a_model_of_another_recipe_says_so() -> None:
 
 def test_the_text_names_recipe_and_days() -> None:
     text = heads_text([MODEL | {"date": "2026-11-16"}, MODEL | {"date": "2026-11-15"}])
-    assert "`a-recipe` unless given, 300 validation sentences, a machine, 2026-11-15 and 2026-11-16" in text
+    assert "`a-recipe` where no other is named, 300 validation sentences, a machine, 2026-11-15 and 2026-11-16" in text

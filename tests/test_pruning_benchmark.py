@@ -47,13 +47,13 @@ def test_the_fewest_heads_that_are_good_enough_are_chosen() -> None:
 
 
 def test_the_text_and_the_tables_hold_the_figures() -> None:
-    assert "within 0.5 BLEU of the full model (4.00 MB)" in chosen_text(FOUND)
+    assert "within 0.5 BLEU of the whole one (4.00 MB)" in chosen_text(FOUND)
     chosen = chosen_rows(FOUND)
     assert chosen[0] == ["39.00", "encoder", "0.1", "3 of 8", "62%", "-0.40", "-0.40", "3.00", "1.25 x", "1.50 x"]
     assert chosen[1] == ["39.00", "all", "0.1", "14 of 24", "42%", "-0.50", "-0.50", "3.00", "1.30 x", "1.60 x"]
     assert all(len(row) == len(CHOSEN_HEAD) for row in chosen)
     rows = pruning_rows(FOUND)
-    assert rows[0] == ["full model", "", "8", "8", "8", "39.00", "39.00", "1,000", ""]
+    assert rows[0] == ["whole", "", "8", "8", "8", "39.00", "39.00", "1,000", ""]
     assert rows[1] == ["gates on encoder", "0.1", "5", "8", "4", "38.70", "38.70", "900", "61"]
     assert len(rows) == 5 and all(len(row) == len(HEAD) for row in rows)
 

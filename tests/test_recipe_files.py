@@ -18,7 +18,7 @@ from heedful.config import read_run
 from heedful.data.sources import files_of
 from heedful.data.splits import splits_of
 from heedful.errors import ConfigError
-from heedful.recipe_files import all_recipes, find_recipe, header
+from heedful.recipe_files import all_recipes, find_recipe
 
 SMALL = ("training.steps=2", "training.validate_every=2", "task.validation_sentences=2", "data.batch_tokens=256")
 NARROW = {"dim": 32, "feed_forward": 64}
@@ -65,11 +65,12 @@ def check_text_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert json.loads(capsys.readouterr().out)["step"] == 2
 
 
-@pytest.mark.parametrize("name", all_recipes())
-def test_header_has_a_purpose_and_a_result_names_machine_minutes_and_date(name: str) -> None:
-    fields = header(all_recipes()[name])
-    assert fields["purpose"]
-    assert len({bool(fields[field]) for field in ("result", "machine", "minutes", "date")}) == 1
+def test_every_recipe_has_a_purpose_and_a_result_has_machine_minutes_and_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("recipes", "--json") == 0
+    recipes = json.loads(capsys.readouterr().out)["recipes"]
+    assert [recipe["name"] for recipe in recipes] == [*all_recipes()] and all(recipe["purpose"] for recipe in recipes)
+    fields = ("result", "machine", "minutes", "date")
+    assert not [recipe["name"] for recipe in recipes if len({bool(recipe[field]) for field in fields}) != 1]
 
 
 def test_recipe_without_result_is_listed_as_not_measured(

@@ -26,7 +26,7 @@ CLAIMS: dict[str, Claim] = {
         refining.ensemble,
     ),
     "gnmt-rl": Claim(
-        "DICT: training with a GLEU reward raises the mean GLEU of samples, and tokens right fall by at most a point",
+        "DICT: refinement by GLEU raises the mean GLEU of what is drawn, and tokens right fall by at most a point",
         "Wu 2016",
         refining.gnmt_rl,
     ),
@@ -36,7 +36,7 @@ CLAIMS: dict[str, Claim] = {
         language.gpt1,
     ),
     "gpt2-zero-shot": Claim(
-        "a language model answers prompts that it was not trained for, above chance", "Radford 2019", language.zero_shot
+        "a language model answers by prompt what nobody trained it for, above chance", "Radford 2019", language.zero_shot
     ),
     "characters": Claim(
         "a small model of characters needs fewer bits than an order-2 n-gram, and > 80% of what it writes are words",

@@ -1,4 +1,4 @@
-"""Scaling, resuming after a kill, busy machines and time limits."""
+"""What grows, and what survives."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from scaling_rows import lengths_table, lengths_text
 
 from sections import ROOT, measured, read, table
 
-PLACES = {"cpu": "One CPU thread", "cuda": "NVIDIA H200, bf16, steps without compilation or CUDA graphs"}
+PLACES = {"cpu": "One CPU thread", "cuda": "NVIDIA H200, bf16, steps that are neither compiled nor captured"}
 
 
 def scaling() -> str:
-    parts = [scaling_on(device) for device in PLACES if measured(f"scaling_{device}.json")]
-    return "## Scaling\n\ndocs/concepts/sequence-layers.md describes the layers.\n\n" + "\n".join(parts)
+    told = [scaling_on(device) for device in PLACES if measured(f"scaling_{device}.json")]
+    return "## Cost as work grows\n\nThe layers are those of docs/concepts/sequence-layers.md.\n\n" + "\n".join(told)
 
 
 def scaling_on(device: str) -> str:
@@ -32,40 +32,8 @@ def survival() -> str:
     found = read("kill.json")
     same = all(found["identical"].values())
     return (
-        f"## Resuming after a kill\n\nRuns of {found['steps']} steps were killed (SIGKILL) {found['kills']} times at random "
-        "and resumed with the same command: weights, optimizer state, moving average and metrics "
-        f"{'are bit-identical to' if same else 'DIFFER from'} those of an uninterrupted run ({found['date']}).\n"
+        f"## Killed and continued\n\n{found['kills']} times SIGKILL at random moments of runs of {found['steps']} steps, each "
+        "time the same command again: weights, optimizer, running average and metrics "
+        f"{'are bit-identical to' if same else 'DIFFER from'} those of a run that was never stopped ({found['date']}).\n"
         "\n`python benchmarks/kill.py`\n"
-    )
-
-
-def busy() -> str:
-    found = read("busy.json")
-    work = {"train": f"{found['steps']} steps of the demo", "translate": f"translation of {found['sentences']:,} sentences"}
-    rows = [
-        [
-            name,
-            f"{found[part]['spin-300000']['alone']:.1f} s",
-            f"{found[part]['default']['alone']:.1f} s",
-            f"{found[part]['default']['side_by_side']:.1f} s ({found[part]['default']['ratio']:.1f} x)",
-        ]
-        for part, name in work.items()
-    ]
-    head = ["work", "libgomp's default, alone", "heedful, alone", "heedful, three at once"]
-    return (
-        "## Several commands on one machine\n\nWall time of whole commands, medians "
-        f"({found['machine']}, torch {found['torch']}, {found['date']}).\n"
-        "\n`python benchmarks/busy.py --repeats 3 --settings spin-300000,default --alone spin-300000`\n"
-        f"\n{table(head, rows)}\n"
-    )
-
-
-def time_limit() -> str:
-    found = read("minutes.json")
-    return (
-        f"## Time limits\n\n`small` on {found['pairs']:,} pairs of tatoeba-pt-en with `training.minutes={found['minutes']:g}`, "
-        f"two cores of an Intel Xeon: {found['seconds']:.1f} s including start-up, vocabulary and final validation; "
-        f"{found['steps']} updates, the highest learning rate at update {found['highest_rate_at_step']} (warm-up shortened "
-        f"from {found['configured_warmup']}), BLEU {found['best_bleu']:.1f} ({found['date']}).\n"
-        "\n`python benchmarks/minutes.py`\n"
     )

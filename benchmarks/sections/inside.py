@@ -1,4 +1,4 @@
-"""Inspection: alignments, positions, heads, and the overhead of hook points."""
+"""What looking inside found: alignments, positions, heads, and what listening costs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def alignment() -> str:
     found = read("alignment.json")
     return (
         "## Word alignment\n\nAlignment error rate on the 200 test sentences of alignment-en-fr; models trained on anki-en-fr; "
-        "thresholds, heads and rules selected on the 100 validation sentences. By layer: the mean of all heads, one link per "
-        f"target word ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
+        "thresholds, heads and rules chosen on the 100 validation sentences. By layer: the mean of all heads, one link for "
+        f"every target word ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
         f"\n`python benchmarks/alignment.py`\n\n{table(ALIGNMENT_HEAD, alignment_rows(found))}\n{builtin_alignment()}"
     )
 
@@ -40,8 +40,8 @@ def builtin_alignment() -> str:
         return ""
     found = read("builtin_alignment.json")
     return (
-        "\nThe same on 1,000 unseen sentences of the built-in corpus with exact gold links; everything selected on 500 others; "
-        "guided by the links of both directions on the training text, or by its gold links "
+        "\nThe same on 1,000 unseen sentences of the built-in corpus, whose links are exact; everything chosen on 500 others; "
+        "guided by what both directions found in the training text, or by its exact links "
         f"({found['machine']}, torch {found['torch']}, {found['date']}).\n"
         f"\n`python benchmarks/builtin_alignment.py`\n\n{table(ALIGNMENT_HEAD, alignment_rows(found))}\n"
     )
@@ -53,10 +53,10 @@ def positions() -> str:
     found = read("positions.json")
     head, *rows = position_rows(found)
     return (
-        f"## Length generalization by positional scheme\n\nA two-layer Transformer for each scheme learns to {found['toy']} up "
-        f"to {found['trained_to']} symbols in {found['steps']} steps and is tested on up to twice as many: the share of "
-        "sequences that greedy search copies without error, by length, and of symbols predicted correctly after a correct "
-        f"prefix. One seed, one thread ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
+        f"## Positions beyond training\n\nA Transformer of two layers for each scheme learns to {found['toy']} up to "
+        f"{found['trained_to']} symbols in {found['steps']} steps and is asked for up to twice as many: the share of sequences "
+        "that greedy search gets right to the last symbol, by their length, and of symbols that are right after a right "
+        f"beginning. One seed, one thread ({found['machine']}, torch {found['torch']}, {found['date']}).\n"
         f"\n`python benchmarks/positions.py`\n\n{table(head, rows)}\n\n![by length](pictures/positions-beyond.png)\n"
     )
 
@@ -66,7 +66,7 @@ def neighbors() -> str:
         return ""
     found = read("heads.json")["models"]
     return (
-        f"## Previous- and next-token heads\n\n{heads_text(found)}\n\n`python benchmarks/heads.py --help`\n"
+        f"## Heads that look at a neighbor\n\n{heads_text(found)}\n\n`python benchmarks/heads.py --help`\n"
         f"\n{table(NEIGHBORS_HEAD, head_rows(found))}\n"
     )
 
@@ -76,14 +76,14 @@ def pruning() -> str:
         return ""
     found = read("pruning.json")
     return (
-        f"## Head pruning\n\n{pruning_text(found)}\n\n`python benchmarks/pruning.py --help`\n"
-        f"\n{table(HEAD, pruning_rows(found))}\n\n![BLEU by heads kept](pictures/pruning.png)\n"
+        f"## Fewer heads\n\n{pruning_text(found)}\n\n`python benchmarks/pruning.py --help`\n"
+        f"\n{table(HEAD, pruning_rows(found))}\n\n![BLEU against heads kept](pictures/pruning.png)\n"
         f"{pruning_speed()}{pruning_again()}"
     )
 
 
 def pruning_speed() -> str:
-    """Size and speed of pruned models on every measured machine."""
+    """How much smaller and faster, on each machine where that was measured."""
     found = [read(path.name) for path in sorted(RESULTS.glob("pruning_speed_*.json"))]
     rows = [[one["speed"]["machine"], *row] for one in found for row in chosen_rows(one)]
     return f"\n{chosen_text(found[0])}\n\n{table(['', *CHOSEN_HEAD], rows)}\n" if found else ""
@@ -96,7 +96,7 @@ def pruned_models() -> dict[str, dict[str, Any]]:
 
 
 def pruning_again() -> str:
-    """The same for models of other seeds, if any."""
+    """The same for models from other seeds, where there are some."""
     models = pruned_models()
     if len(models) == 1:
         return ""
@@ -104,18 +104,18 @@ def pruning_again() -> str:
     return f"\n{seed_text(models, penalty)}\n\n{table(SEEDS_HEAD, seed_rows(models, penalty))}\n"
 
 
-def hook_overhead() -> str:
-    found = read("hook_overhead.json")
-    settings = list(found["results"][0]["more"])
-    rows = [[one["size"], *(more_of(one, name) for name in settings)] for one in found["results"]]
+def listening() -> str:
+    found = read("listening.json")
+    asked = list(found["results"][0]["more"])
+    rows = [[one["size"], *(more_of(one, name) for name in asked)] for one in found["results"]]
     same = all(one["bit_equal"] for one in found["results"])
     return (
-        "## Overhead of hook points\n\nA teacher-forced pass over 8 pairs of 32 tokens, eager, compared with the same model "
-        f"without hook points; outputs {'are bit-identical' if same else 'DIFFER'}. Medians on {found['threads']} threads, "
-        f"in brackets 95% intervals: without hooks over {found['results'][0]['pairs']:,} pairs of passes, otherwise over "
+        "## What taps cost\n\nA forced pass over 8 pairs of 32 tokens, eager, against the same model with its taps taken out; "
+        f"outputs {'are bit-equal' if same else 'DIFFER'}. Medians on {found['threads']} threads, in brackets their "
+        f"95% intervals: with nobody listening of {found['results'][0]['pairs']:,} pairs of passes, else of "
         f"{found['results'][0]['blocks']} alternating blocks of a second "
         f"({found['machine']}, torch {found['torch']}, {found['date']}).\n"
-        f"\n`python benchmarks/hook_overhead.py`\n\n{table(['size', *settings], rows)}\n"
+        f"\n`python benchmarks/listening.py`\n\n{table(['size', *asked], rows)}\n"
     )
 
 

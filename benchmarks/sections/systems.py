@@ -1,4 +1,4 @@
-"""All model families, on the built-in corpus and on real data."""
+"""Every family of models, on the built-in corpus and on real data."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def families() -> str:
         return ""
     found = read("families.json")
     return (
-        f"## Model families\n\n{families_text(found)}\n\n`python benchmarks/families.py`\n"
-        f"\n{table(families_head(found), families_rows(found))}\n\n![BLEU by length](pictures/families-length.png)\n"
+        f"## Families of models\n\n{families_text(found)}\n\n`python benchmarks/families.py`\n"
+        f"\n{table(families_head(found), families_rows(found))}\n\n![BLEU against length](pictures/families-length.png)\n"
     )
 
 
@@ -31,10 +31,10 @@ def directions() -> str:
     shares = {one["percent_of_the_chip"] for one in results}
     others = "; ".join(f"{family} with `{text}`" for family, text in overridden(found).items())
     return (
-        "## Model families on Multi30k\n\ntest2016, beam 5: lower-cased BLEU, the mean over seeds, and in brackets cased BLEU "
-        "and the range of the seeds. docs/guides/families.md lists what was selected on the validation set; all with their "
-        f"recipes{f' ({others})' if others else ''} and the same time "
-        f"({' or '.join(options)}), on a shared GPU, each limited to the share given in the table"
+        "## Families on Multi30k\n\ntest2016, beam 5: lower-cased BLEU, the mean of the seeds, and in brackets cased and from "
+        "the worst seed to the best. What was chosen on the validation set is in docs/guides/families.md; all by their recipes"
+        f"{f' ({others})' if others else ''}, in the same time "
+        f"({' or '.join(options)}), on a GPU that several share, each on no more of it at a time than the table says"
         f"{'' if len(shares) == 1 else ': unequal shares favor the larger'}. "
         f"{results[0]['machine']}, torch {results[0]['torch']}, "
         f"{max(one['date'] for one in results)}.\n\n`python benchmarks/quality.py --help`, `benchmarks/directions.py`\n"
@@ -58,11 +58,11 @@ def claims() -> str:
     ]
     one = next(iter(found.values()))
     return (
-        "## Claims of papers on generated data\n\nClaims about each model, tested with one or two layers of size 64 on "
-        "toy data with known answers (benchmarks/claims): whether they hold, and the measured values. One seed "
-        f"unless given, one thread; seconds of CPU time. {one['machine']}, torch {one['torch']}, "
+        "## Claims, tried on generated data\n\nWhat is said of each system, with models of one or two layers of 64 numbers on "
+        "toy data whose right answers are known (benchmarks/claims); whether it held here, and with which figures. One seed "
+        f"unless said, one thread; seconds of the processor. {one['machine']}, torch {one['torch']}, "
         f"{max(one['date'] for one in found.values())}.\n"
-        f"\n`python benchmarks/prove.py`\n\n{table(['', 'claim', 'holds', 'measured', 'seconds'], rows)}\n"
+        f"\n`python benchmarks/prove.py`\n\n{table(['', 'said', 'holds', 'found', 'seconds'], rows)}\n"
     )
 
 
@@ -71,9 +71,9 @@ def language() -> str:
     if not rows:
         return ""
     return (
-        "## Language models\n\nCheckpoints were selected on the validation data; seconds are those of the whole training, "
-        "validation included. Published results: nanoGPT's validation loss of 1.47 on tiny Shakespeare after three minutes on "
-        "an A100; AWD-LSTM's test perplexity of 65.8 on WikiText-2. The validation phrases of SST-2 are often parts of "
-        "training phrases; its test sentences are not.\n\n`python benchmarks/language.py --help`\n"
+        "## Language models\n\nWeights were chosen on the validation data; seconds are those of the whole training, validation "
+        "included. Published beside it: nanoGPT's validation loss of 1.47 on tiny Shakespeare after three minutes of an A100; "
+        "AWD-LSTM's test perplexity of 65.8 on WikiText-2. The validation phrases of SST-2 are often parts of training "
+        "phrases; its test sentences are not.\n\n`python benchmarks/language.py --help`\n"
         f"\n{table(LANGUAGE_HEAD, rows)}\n"
     )
