@@ -73,7 +73,7 @@ def test_a_step_of_a_search_can_be_captured(model: Speaker, pairs: Pairs) -> Non
         group = Group(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
         arrivals = iter([group])
         query = Query(step_function(model), lambda count, slots: next(arrivals, None), START, END, 3, 8, width=6, blank=start)  # noqa: B023
-        engine = Engine(query, SearchConfig(min_length=2, **options))
+        engine = Engine(query, SearchConfig(min_length=4, **options))
         engine.begin(query)
         for _ in range(2):  # these are taken before anything is captured
             engine.take_step()
