@@ -148,7 +148,7 @@ def module_of(worker: Predictor) -> nn.Module:
 def judged(worker: Any) -> Judged:
     """On the validation data, as training would."""
     if not isinstance(worker, build.Translator):
-        return Judged(worker.judge("valid"), None, None, {})
+        return Judged(worker.evaluate("valid"), None, None, {})
     data, asked = worker.run.data, worker.run.task
     assert isinstance(asked, TranslationConfig), "whoever translates has a run of translation"
     examples = build.examples_of(splits_of(data).valid, data.max_ratio)

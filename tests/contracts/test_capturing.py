@@ -65,22 +65,22 @@ METHODS: list[dict[str, Any]] = [{"method": "greedy"}, {"beam": 3}, {"method": "
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("options", METHODS, ids=str)
-def test_a_step_of_a_search_can_be_captured(model: Speaker, pairs: Pairs, options: dict[str, Any]) -> None:
+def test_a_step_of_a_search_can_be_captured(model: Speaker, pairs: Pairs) -> None:
     def start(sources: int, slots: int) -> States:
         return model.start(pairs.source[:1].repeat(sources, 1), torch.ones_like(pairs.mask[:1]).repeat(sources, 1), room=slots)
 
-    group = Group(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
-    arrivals = iter([group])
-    query = Query(step_function(model), lambda count, slots: next(arrivals, None), START, END, 3, 8, width=6, blank=start)
-    engine = Engine(query, SearchConfig(min_length=2, **options))
-    engine.begin(query)
-    for _ in range(2):  # these are taken before anything is captured
-        engine.take_step()
-    before = engine.frontier.count.clone()
-    with Aboard():
-        engine.take_step()
-    assert (engine.frontier.count > before).any()
+    for options in METHODS:
+        group = Group(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
+        arrivals = iter([group])
+        query = Query(step_function(model), lambda count, slots: next(arrivals, None), START, END, 3, 8, width=6, blank=start)  # noqa: B023
+        engine = Engine(query, SearchConfig(min_length=4, **options))
+        engine.begin(query)
+        for _ in range(2):  # these are taken before anything is captured
+            engine.take_step()
+        before = engine.frontier.count.clone()
+        with Aboard():
+            engine.take_step()
+        assert (engine.frontier.count > before).any()
 
 
 def test_guiding_can_be_captured() -> None:

@@ -42,11 +42,11 @@ def at_once(model: Speaker, pairs: Pairs, tokens: Tensor, sources: list[int]) ->
     return logits_of(model, Pairs(pairs.source[sources], pairs.mask[sources], tokens))
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 7])
-def test_stepping_equals_teacher_forcing(model: Speaker, pairs: Pairs, chunk: int) -> None:
-    state = model.start(pairs.source, pairs.mask, room=9)  # more room than is used
-    stepped, _ = speak(model, pairs.target, state, chunk=chunk)
-    assert_close(stepped, logits_of(model, pairs), atol=1e-5, rtol=0)
+def test_stepping_equals_teacher_forcing(model: Speaker, pairs: Pairs) -> None:
+    whole = logits_of(model, pairs)
+    for chunk in (1, 3, 7):
+        state = model.start(pairs.source, pairs.mask, room=9)  # more room than is used
+        assert_close(speak(model, pairs.target, state, chunk=chunk)[0], whole, atol=1e-5, rtol=0)
 
 
 def test_every_token_may_use_all_the_room(model: Speaker, pairs: Pairs) -> None:

@@ -1,0 +1,204 @@
+"""Every option of every command is honored or refused, for runs of every task: none is ignored.
+
+A command is run without the option and with it. The option is honored if the output changes or a file appears, and refused if
+the command ends with an error of the user's. A new option needs a value below; a new task needs a run in `tiny_runs`."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+from workshop import heed
+
+from heedful.cli import app
+
+TASKS = ("translation", "language", "classification")
+TEXT = {"translation": "w1 w2 w3", "language": "the cat", "classification": "the cat sees"}
+# Arguments with which a command works, for the tasks that it works for. {run}, {other}, {folder} and {out} are paths.
+COMMANDS: dict[str, dict[str, str]] = {
+    "translate": {"translation": "{run} {folder}/sources.txt"},
+    "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
+    "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
+    "align": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
+    "generate": {"language": "{run} --length 5"},
+    "explain": {"translation": "{run} 'w1 w2 w3'", "language": "{run} 'the cat'"},
+    "inspect": {"translation": "{run} 'w1 w2 w3'", "language": "{run} 'the cat'", "classification": "{run}"},
+    "average": dict.fromkeys(TASKS, "{run} --steps 2"),
+    "prune": {
+        "translation": "{run} --out {out}/small --keep encoder=2",
+        "language": "{run} --out {out}/small --keep within=1",
+        "classification": "{run} --out {out}/small --keep within=1",
+    },
+}
+# What an option is tried with; a value for one command is named command.option. None: a flag.
+VALUES: dict[str, str | None] = {
+    "against": "{other}",
+    "alternatives": "1",
+    "average.last": "1",  # not beside --steps
+    "average.steps": "1",  # not there
+    "batch": None,
+    "bootstrap": "50",
+    "by": "norms",
+    "choose_on": "{folder}/sources.txt,{folder}/targets.txt,{folder}/gold.txt",
+    "column": "1.0",
+    "conllu": "{folder}/trees.conllu",
+    "cost": None,
+    "cover": "both",
+    "data": "{folder}/heads.tsv",
+    "experts": None,
+    "files": "{folder}/targets.txt",
+    "gold": "{folder}/gold.txt",
+    "head": "1",
+    "heads": None,
+    "align.heads": "0.1",
+    "html": "{out}/page.html",
+    "instead": "w5",
+    "keep": "cross=1",
+    "kind": "encoder",
+    "layer": "1",
+    "length": "3",
+    "lens": None,
+    "lines": None,
+    "lowercase": None,
+    "metrics": "gleu",
+    "moment": "fed",
+    "out": "{out}/result",
+    "output": "{out}/output.txt",
+    "patch_from": "w4 w5 w6",
+    "picture": "{out}/picture.svg",
+    "positions": None,
+    "precision": "bf16",
+    "prefixes": "{folder}/prefixes.txt",
+    "prompt": "the dog",
+    "reference": "{folder}/targets.txt",
+    "reverse": "{other}",
+    "row": "0.2",
+    "rows": "4",
+    "saliency": None,
+    "save": "{out}/maps.safetensors",
+    "search": "max_length=2",
+    "generate.search": "seed=5",
+    "sentences": "3",
+    "source": "{folder}/targets.txt",
+    "split": "valid",
+    "step": None,
+    "symmetrize": "union",
+    "target": "w7",
+    "align.target": "{folder}/sources.txt",
+    "score.target": "{folder}/sources.txt",
+    "together": "{other}",
+    "token": "0",
+    "tokenize": "char",
+    "tokens": "4",
+    "tree": None,
+    "without": "cross.0.1",
+}
+# Options whose effect cannot be seen here: the runs have one checkpoint, every machine has a CPU, and in a model of two heads
+# both rankings keep the same one. A wrong value must be refused all the same.
+NEUTRAL = {"checkpoint": "step-2", "device": "cpu", "prune.by": "ablation", "prune.sentences": "3"}
+
+
+class Case(NamedTuple):
+    command: str
+    option: str
+    task: str
+
+    def __str__(self) -> str:
+        return f"{self.command} {self.option} {self.task}"
+
+
+class Observed(NamedTuple):
+    code: int
+    output: str
+    messages: str
+    files: list[str]
+
+
+RESULTS: dict[tuple[str, ...], Observed] = {}  # of commands without the option
+
+
+def options_of(command: str) -> dict[str, str]:
+    """Parameter name: how the option is typed."""
+    commands: Any = typer.main.get_command(app)
+    params = commands.commands[command].params
+    return {one.name: one.opts[0] for one in params if one.param_type_name == "option" and one.name not in ("help", "json")}
+
+
+def cases() -> Iterator[Case]:
+    for command, tasks in COMMANDS.items():
+        for option in options_of(command):
+            for task in tasks:
+                yield Case(command, option, task)
+
+
+def split(arguments: str, paths: dict[str, Path]) -> list[str]:
+    return shlex.split(arguments.format(**paths))
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copies of the runs, which commands may change, and files for the options."""
+    made = tmp_path_factory.mktemp("options")
+    for name in (*TASKS, "other"):
+        shutil.copytree(tiny_runs["translation"].parent / name, made / name, symlinks=True)
+    (made / "sources.txt").write_text("w1 w2\nw3 w4 w5\n")
+    (made / "targets.txt").write_text("w2 w1\nw5 w4 w3\n")
+    (made / "prefixes.txt").write_text("w2\nw6\n")
+    (made / "gold.txt").write_text("0-1 1-0\n0-2 1-1 2-0\n")
+    (made / "heads.tsv").write_text("w1 w2\tw2 w1\t0-1 1-0\n")
+    (made / "trees.conllu").write_text("1\tw1\t_\t_\t_\t_\t2\tnsubj\t_\t_\n2\tw2\t_\t_\t_\t_\t0\troot\t_\t_\n\n")
+    return made
+
+
+def observe(capsys: pytest.CaptureFixture[str], arguments: list[str], out: Path) -> Observed:
+    """Exit code, output, messages, and the files that the command wrote."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    capsys.readouterr()
+    code = heed(*arguments)
+    told = capsys.readouterr()
+    return Observed(code, told.out, told.err, sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()))
+
+
+def test_the_commands_that_take_a_run_are_all_here() -> None:
+    commands: Any = typer.main.get_command(app)
+    takes_run = {
+        name
+        for name, one in commands.commands.items()
+        if any(param.name == "run" and param.param_type_name == "argument" for param in getattr(one, "params", []))
+    }
+    assert takes_run - COMMANDS.keys() == {"export"}  # its options are tested in tests/exchange, where the export is made once
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=str)
+def test_an_option_is_honored_or_refused(case: Case, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    option, out = options_of(case.command)[case.option], folder / "out"
+    paths = {"run": folder / case.task, "other": folder / "other", "folder": folder, "out": out}
+    plain = [case.command, "--json", *split(COMMANDS[case.command][case.task], paths)]
+    named = f"{case.command}.{case.option}"
+    neutral = NEUTRAL.get(named, NEUTRAL.get(case.option))
+    if neutral is not None:
+        assert observe(capsys, [*plain, option, neutral], out).code == 0
+        wrong = observe(capsys, [*plain, option, "wrong"], out)
+        assert wrong.code == 2 and (option in wrong.messages or "wrong" in wrong.messages)
+        return
+    value = VALUES[named if named in VALUES else case.option]
+    typed = [option] if value is None else [option, value.format(**paths)]
+    replaced = plain
+    if option in plain:  # it is part of the plain command: change its value
+        at = plain.index(option)
+        replaced = plain[:at] + plain[at + (1 if value is None else 2) :]
+    seen = observe(capsys, [*replaced, *typed], out)
+    if seen.code:
+        assert seen.code in (2, 4), seen.messages  # usage, or a checkpoint that is not there
+        return
+    if tuple(plain) not in RESULTS:
+        RESULTS[tuple(plain)] = observe(capsys, plain, out)
+    before = RESULTS[tuple(plain)]
+    assert before.code == 0, before.messages
+    assert (seen.output, seen.files) != (before.output, before.files), f"{option} was ignored"
