@@ -62,7 +62,8 @@ def align(
         ),
     ] = 0.0,
     cover: Annotated[
-        Literal["none", "target", "both"], typer.Option(help="Side whose every word gets at least one link.")
+        Literal["none", "target", "both"],
+        typer.Option(help="Words that get at least one link: none, all target words, or all words."),
     ] = "none",
     reverse: Annotated[Path | None, typer.Option(help="Run of the opposite direction, to align in both directions.")] = None,
     symmetrize: Annotated[
@@ -75,7 +76,9 @@ def align(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Align words by attention: links in the Pharaoh format and, given gold links, the alignment error rate."""
+    """Align the words of sentence pairs by attention.
+
+    Prints links in the Pharaoh format or, given gold links, the alignment error rate."""
     from heedful.build import load_translator
     from heedful.data.gold import read_gold
     from heedful.data.input_lines import refuse_too_long, refuse_two_readers

@@ -48,7 +48,10 @@ def get(
 @app.command()
 def check(
     files: Annotated[
-        list[str], typer.Argument(help="train.en train.de [valid.en valid.de [test.en test.de]]; or .tsv, .jsonl")
+        list[str],
+        typer.Argument(
+            help="Source and target files of train, then of valid and test: train.en train.de …; or .tsv, .jsonl files."
+        ),
     ],
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first suspicious line.")] = False,
     header: Annotated[bool, typer.Option("--header", help="The first line of each file is a header.")] = False,

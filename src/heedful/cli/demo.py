@@ -26,7 +26,7 @@ def demo(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Train an English-Italian model on the built-in corpus, evaluate it on unseen sentences and show its attention."""
+    """Train and evaluate a small English-Italian model on the built-in corpus, in a few minutes."""
     print_message(
         "Training a small English to Italian model on the built-in corpus: about two minutes on two CPU cores.\n"
         f"Run folder: {run}. Stop with Ctrl-C; the same command resumes.\n"

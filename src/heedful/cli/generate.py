@@ -24,7 +24,9 @@ def generate(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Continue a prompt, by the search method of the run or of -s, such as -s method=greedy."""
+    """Generate text from a prompt with a language model.
+
+    The search method is that of the run; change it with -s, as in -s method=greedy."""
     from heedful.build import load
     from heedful.errors import ConfigError
     from heedful.tasks.generate import generate as generate_texts

@@ -116,7 +116,9 @@ def inspect(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Analyze a model: attention, alignment, heads, positions, interventions; as text, pictures or an HTML report."""
+    """Analyze a model: attention, alignment, heads, positions, interventions.
+
+    Prints text; --picture draws a figure, --html writes a report. `heed inspect RUN` lists the views of a run."""
     given = {name: value for name, value in locals().items() if value is not None and value is not False and value != []}
     check_options(given)
     from heedful.build import load

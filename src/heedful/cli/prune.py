@@ -34,7 +34,7 @@ def prune(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Remove attention heads from a model and write a smaller run folder."""
+    """Remove attention heads from a model and write a smaller run."""
     from heedful.pruning import Choice, prune
 
     result = prune(run, out, Choice(parse_counts(keep or []), by, sentences), which=checkpoint, device=device)

@@ -35,7 +35,9 @@ def train(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Train a model from a recipe; the same command resumes a stopped run."""
+    """Train a model from a recipe.
+
+    The same command resumes a stopped run."""
     start = time.monotonic()
     from heedful.config import read_run
     from heedful.recipe_files import find_recipe
@@ -81,11 +83,15 @@ def format_value(name: str, value: Any) -> str:
 
 def average(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    last: Annotated[int, typer.Option(min=0, max=MAX_COUNT, help="Number of newest checkpoints to average.")] = 0,
+    last: Annotated[
+        int, typer.Option(min=0, max=MAX_COUNT, show_default=False, help="Number of newest checkpoints to average.")
+    ] = 0,
     steps: Annotated[str, typer.Option(help="Steps of the checkpoints to average: 1000,2000,3000.")] = "",
     json: Json = False,
 ) -> None:
-    """Average checkpoints into checkpoints/average, for use with --checkpoint average."""
+    """Average the weights of checkpoints.
+
+    Writes checkpoints/average of the run, for use with --checkpoint average."""
     from heedful.errors import ConfigError
     from heedful.training import checkpoint, retention, run_folder
     from heedful.training.averaging import mean_of
@@ -111,7 +117,9 @@ def sweep(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Train every combination of the given values and print a table; the same command resumes a stopped sweep."""
+    """Train every combination of the given values and print a table.
+
+    The same command resumes a stopped sweep."""
     from itertools import product
 
     from heedful.config import read_run

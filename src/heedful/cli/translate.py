@@ -52,7 +52,9 @@ def translate(
     precision: Precision = "fp32",
     json: Json = False,
 ) -> None:
-    """Translate lines of text, in order. With -s n_best=N each line yields N rows: score TAB text."""
+    """Translate lines of text.
+
+    With -s n_best=N each line yields N rows: score TAB text."""
     from heedful.data.input_lines import STDIN, chunks_as_they_arrive, is_interactive, read_texts, refuse_two_readers
     from heedful.tasks.translate import GATHER, in_chunks, translate_chunks
 
@@ -156,7 +158,9 @@ def evaluate(
     precision: Precision = "fp32",
     json: Json = False,
 ) -> None:
-    """Evaluate a run on its test data: loss, perplexity, accuracy; for translation sacreBLEU metrics with intervals."""
+    """Evaluate a run on its test data.
+
+    Reports loss and perplexity or accuracy; for translation also sacreBLEU metrics with confidence intervals."""
     from heedful.build import load, load_ensemble
     from heedful.cli.generate import print_evaluation
     from heedful.data.input_lines import refuse_two_readers
@@ -227,7 +231,9 @@ def score(
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Compute the log-probability of given translations, one line per pair: log-probability TAB tokens."""
+    """Compute the log-probabilities of given translations.
+
+    Prints one line per pair: log-probability TAB number of tokens."""
     from heedful.data.input_lines import read_texts, refuse_two_readers
     from heedful.evaluation.metrics import perplexity
 
