@@ -176,8 +176,9 @@ def select_heads(models: Models, layer: int | None, heads: str | None) -> tuple[
     unknown = [name for name in names if name not in known]
     if unknown:
         expected = "3,5 with --layer or 0.3,1.5 without it"
-        heads_there = f"unknown head {unknown[0]}, expected any of: {', '.join(known)}"
-        raise ConfigError(f"--heads: given {heads!r}, expected {expected}; {heads_there}")
+        raise ConfigError(
+            f"--heads: given {heads!r}, expected {expected}; unknown head {unknown[0]}, expected any of: {', '.join(known)}"
+        )
     return tuple(known[name] for name in names)
 
 

@@ -60,7 +60,9 @@ def warn_of_unknown(words: Sequence[str]) -> None:
     """Warn of words outside the model's vocabulary; name the first three."""
     if words:
         more = f" and {len(words) - 3} more" if len(words) > 3 else ""
-        print_message(f"warning: not in the model's vocabulary: {', '.join(words[:3])}{more}; the output for unknown words is unreliable")
+        print_message(
+            f"warning: not in the model's vocabulary: {', '.join(words[:3])}{more}; the output for unknown words is unreliable"
+        )
 
 
 @contextmanager

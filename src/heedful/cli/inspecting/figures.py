@@ -66,14 +66,14 @@ def draw_grid(inspection: Inspection, selection: Selection, spell: Spell) -> Fig
 def draw_map(inspection: Inspection, selection: Selection, lines: bool, spell: Spell) -> Figure:
     from heedful.inspection import figure
 
-    one, (values, *_) = select_map(inspection, selection)
+    attention_map, (values, *_) = select_map(inspection, selection)
     trace = inspection.trace
-    rows, columns = ([spell(name) for name in names] for names in (trace.queries(one), trace.keys(one)))
+    rows, columns = ([spell(name) for name in names] for names in (trace.queries(attention_map), trace.keys(attention_map)))
     shown = f"head {selection.head}, {selection.by}" if selection.head is not None else "rollout, heads merged"
     limit = max(float(values.max()), 1e-12) if selection.by != "weights" else 1.0
-    title = f"{selection.kind} · layer {one.layer} · {shown}"
+    title = f"{selection.kind} · layer {attention_map.layer} · {shown}"
     picture = (figure.lines if lines else figure.heatmap)(values, rows, columns, title, limit)
-    axes = [] if lines else axis_captions(inspection, one)
+    axes = [] if lines else axis_captions(inspection, attention_map)
     return figure.captioned(picture, [*sentence_captions(inspection, spell), *axes])
 
 
@@ -219,12 +219,16 @@ def sentence_captions(inspection: Inspection, spell: Spell) -> list[str]:
     return [spell(f"{name}: {shown(side.text, MAX_CAPTION)}") for name, side in sides.items()]
 
 
-def axis_captions(inspection: Inspection, one: AttentionMap) -> list[str]:
+def axis_captions(inspection: Inspection, attention_map: AttentionMap) -> list[str]:
     """What the rows and the columns of an attention map are."""
     trace = inspection.trace
     target = "the text" if trace.source is None else "the translation"
     tokens = {"source": "tokens of the source", "target": f"previous tokens of {target}, from {trace.start}"}
     tokens["both"] = tokens["target"] if trace.source is None else f"{tokens['source']}, then {tokens['target']}"
-    queries = tokens["source"] if one.kind.queries == "source" else f"tokens of {target}, at the step that predicts them"
-    blocks = [" (in blocks, by number)" * (names[:1] == ["#0"]) for names in (trace.queries(one), trace.keys(one))]
-    return [f"rows, queries: {queries}{blocks[0]}", f"columns, keys: {tokens[one.kind.keys]}{blocks[1]}"]
+    queries = (
+        tokens["source"] if attention_map.kind.queries == "source" else f"tokens of {target}, at the step that predicts them"
+    )
+    blocks = [
+        " (in blocks, by number)" * (names[:1] == ["#0"]) for names in (trace.queries(attention_map), trace.keys(attention_map))
+    ]
+    return [f"rows, queries: {queries}{blocks[0]}", f"columns, keys: {tokens[attention_map.kind.keys]}{blocks[1]}"]
