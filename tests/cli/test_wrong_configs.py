@@ -40,7 +40,7 @@ CASES = {
     ),
     "tied embeddings of separate vocabularies": (
         ["tokenizer.shared=false"],
-        "{recipe}:11: model.tie: the default is 'all', but the vocabularies are separate; expected 'output' or 'none' with "
+        "command line: model.tie: the default is 'all', but the vocabularies are separate; expected 'output' or 'none' with "
         "tokenizer.shared = false",
     ),
     "tied embeddings of separate vocabularies, asked for": (
