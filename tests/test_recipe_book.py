@@ -35,5 +35,5 @@ def test_a_command_says_which_of_two_it_takes(
     Path("demo/config.toml").write_text("seed = 2\n")
     assert heed("config", "show", "demo") == 0
     told = capsys.readouterr()
-    assert told.err == "'demo' is taken as the recipe of that name; write ./demo for the one in the working directory\n"
+    assert told.err == "using the recipe 'demo'; write ./demo for the file or folder in the working directory\n"
     assert told.out.startswith("seed = 1 ")

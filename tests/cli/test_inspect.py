@@ -350,8 +350,7 @@ def test_views_that_need_no_attention_work_for_a_model_without_any(
     assert heed("inspect", fixed, SENTENCE, *options) == 0
     capsys.readouterr()
     assert heed("inspect", fixed, SENTENCE) == 2
-    message = capsys.readouterr().err
-    assert "attend" in message and options[0] in message
+    assert options[0] in capsys.readouterr().err  # in the hint
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from heedful.cli import app
 from heedful.config import Run
 
 ROOT = Path(__file__).parents[2]
+DOCUMENTS: tuple[str, ...] = ()  # glob patterns, such as README.md and docs/**/*.md
 BANNED = re.compile(
     r"\b(said|told(?! apart)|mistrust|nobody|somebody|whoever|so many|looks at|(is|are) looked at|a look|whose look"
     r"|wall of heads|the best there is|every verb|strangers?)\b",
@@ -57,8 +58,8 @@ def error_texts(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def documents() -> list[Path]:
-    """The documents that are checked."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """The documents that are checked: those that match DOCUMENTS."""
+    return sorted(path for pattern in DOCUMENTS for path in ROOT.glob(pattern))
 
 
 def prose(path: Path) -> Iterator[tuple[str, str]]:

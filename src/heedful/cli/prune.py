@@ -60,7 +60,7 @@ def format_counts(result: Pruned) -> str:
     if not result.translated or result.translated == result.sentences:
         return f"  ({result.sentences:,} sentences)"
     names = " and ".join(name for name in result.figures if name not in ("loss", "perplexity"))
-    return f"  ({result.sentences:,} sentences, the first {result.translated:,} of them for {names})"
+    return f"  ({result.sentences:,} sentences, of which the first {result.translated:,} were translated for {names})"
 
 
 def parse_counts(given: list[str]) -> dict[str, int]:
