@@ -27,8 +27,12 @@ import torch
 from peers.machine import about_here
 
 STORED = Path(__file__).parent / "results" / "freeze.json"
-RENAMED = {"whatif": "interventions", "p_randomisation": "p_randomization"}  # key of a stored result: its name today
-TEXTS = {"note"}  # explanations for people, which may be reworded
+RENAMED = {  # key of a stored result: its name today
+    "whatif": "interventions",
+    "p_randomisation": "p_randomization",
+    "ask": "views",
+}
+TEXTS = {"note", "frequencies", "views"}  # explanations for people, which may be reworded
 
 WORDS = [f"w{i}" for i in range(20)]
 COMMON = """

@@ -1,4 +1,4 @@
-"""Broken data files, each with its whole message, exit code 3, and nothing lost of a run that is already there."""
+"""Invalid data files, each with its whole message and exit code 3; an existing run is not changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def gz(text: bytes) -> bytes:
     return gzip.compress(text, mtime=0)
 
 
-# what is written where -> the overrides that read it, and the whole message
+# name -> files, overrides that read them, message
 CASES: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "unequal line counts": (
         {"a.en": b"one\ntwo\nthree\n", "a.it": b"uno\ndue\n"},
@@ -108,7 +108,7 @@ CASES: dict[str, tuple[dict[str, bytes], list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_broken_file_is_told_in_full(
+def test_an_invalid_file_has_its_message(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files, overrides, expected = CASES[case]
@@ -122,11 +122,11 @@ def test_a_broken_file_is_told_in_full(
     assert capsys.readouterr().err.endswith(f"error: {expected}\n")
 
 
-def test_a_run_whose_data_was_broken_since_keeps_every_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_whose_data_changed_is_not_modified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     assert heed("train", recipe, "training.steps=2", "--run", run) == 0
     before = digest(run)
-    assert before, "a run was there to be lost"
+    assert before, "the run has files"
     (tmp_path / "pairs.tsv").write_bytes(b"one\tuno\n")
     capsys.readouterr()
     assert heed("train", recipe, "training.steps=4", "--run", run) == 3
@@ -137,18 +137,18 @@ def test_a_run_whose_data_was_broken_since_keeps_every_byte(tmp_path: Path, caps
     assert digest(run) == before
 
 
-def test_bad_lines_are_counted_named_and_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_lines_are_counted_reported_and_skipped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = write_recipe(tmp_path)
     with (tmp_path / "pairs.tsv").open("ab") as file:
         file.write(b"t\xffo\tdue\n\tuno\n")
     assert heed("train", recipe, "training.steps=1", "--run", tmp_path / "run") == 0
-    said = capsys.readouterr().err
-    assert "1 line that is not UTF-8, skipped" in said
-    assert "pairs.tsv line 61: byte 2 is not UTF-8" in said
-    assert "1 line with an empty side, skipped" in said
+    output = capsys.readouterr().err
+    assert "1 line that is not UTF-8, skipped" in output
+    assert "pairs.tsv line 61: byte 2 is not UTF-8" in output
+    assert "1 line with an empty side, skipped" in output
 
 
 def digest(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file that is not the lock."""
+    """SHA-256 of every file except the lock and the config."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name not in (".lock", "config.toml")]
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -1,4 +1,4 @@
-"""heed data check: its exit code is that of training."""
+"""heed data check: it refuses the same files as training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sides(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "a", tmp_path / "b"
 
 
-def test_files_that_training_would_refuse_are_reported_and_end_with_exit_code_3(
+def test_files_that_training_would_refuse_are_reported_with_exit_code_3(
     sides: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert heed("data", "check", *sides) == 0

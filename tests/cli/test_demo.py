@@ -1,4 +1,4 @@
-"""The demo tells the error rate that `heed align` tells, and draws only sentences whose links are all right."""
+"""The demo reports the error rate of `heed align`, and shows only sentences whose links are all correct."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def translator(run: Path) -> Translator:
 
 
 def test_the_error_rate_is_that_of_heed_align(run: Path, translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
-    rate, _ = demo.aligned(translator)
+    rate, _ = demo.evaluate_alignment(translator)
     capsys.readouterr()
     assert heed("align", run, "--bootstrap", "0", "--json") == 0
     assert json.loads(capsys.readouterr().out)["aer"]["value"] == rate
 
 
-def test_a_sentence_with_a_wrong_word_link_or_darkest_cell_is_not_drawn(
+def test_a_sentence_with_a_wrong_translation_link_or_largest_weight_is_not_shown(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gold = builtin_gold("test", 60)
@@ -51,31 +51,33 @@ def test_a_sentence_with_a_wrong_word_link_or_darkest_cell_is_not_drawn(
     fit = [
         pair
         for pair in gold.pairs
-        if len(pair.source.split()) in demo.DRAWN_WORDS and len({t for _, t in links[pair]}) == len(pair.target.split())
+        if len(pair.source.split()) in demo.PICTURE_WORDS and len({t for _, t in links[pair]}) == len(pair.target.split())
     ]
     first, second, third, *others = dict.fromkeys(fit)
     answers = {pair.source: pair.target for pair in gold.pairs} | {first.source: "other words"}
 
-    def linked(models: object, pairs: list[Words], aligner: object, valid: Gold) -> tuple[list[set[Link]], study.Aligner]:
+    def links_with_an_error(
+        models: object, pairs: list[Words], aligner: object, valid: Gold
+    ) -> tuple[list[set[Link]], study.Aligner]:
         return [set(links[pair]) if pair != second else {(0, 0)} for pair in pairs], study.Aligner((study.AlignmentHead(0, 0),))
 
-    def weights(models: object, pairs: list[Words], heads: object, moments: object) -> list[list[Tensor]]:
-        found = []
+    def weights_with_an_error(models: object, pairs: list[Words], heads: object, moments: object) -> list[list[Tensor]]:
+        maps = []
         for pair in pairs:
             one = torch.zeros(1, len(pair.target.split()), len(pair.source.split()))
             for source, target in links[pair]:
                 one[0, target, source] = 1.0
-            found.append(one.flip(-1).roll(1, -1) if pair == third else one)
-        return [found]
+            maps.append(one.flip(-1).roll(1, -1) if pair == third else one)
+        return [maps]
 
-    monkeypatch.setattr(align, "links_by", linked)
-    monkeypatch.setattr(study, "maps_of", weights)
+    monkeypatch.setattr(align, "compute_links", links_with_an_error)
+    monkeypatch.setattr(study, "maps_of", weights_with_an_error)
     monkeypatch.setattr(translator, "translate", lambda lines: [answers[line] for line in lines])
-    _, pictures = demo.aligned(translator)
-    assert [picture.partition("  ->  ")[0] for picture in pictures] == [pair.source for pair in others[: demo.DRAWN]]
+    _, pictures = demo.evaluate_alignment(translator)
+    assert [picture.partition("  ->  ")[0] for picture in pictures] == [pair.source for pair in others[: demo.PICTURES]]
 
 
-def test_the_demo_says_how_long_it_takes_and_where_it_writes_before_anything_else(
+def test_the_demo_first_reports_its_duration_and_its_run_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def stop(*_: object, **__: object) -> None:
@@ -84,10 +86,10 @@ def test_the_demo_says_how_long_it_takes_and_where_it_writes_before_anything_els
     monkeypatch.setattr(running, "train_config", stop)
     assert heed("demo", "--run", tmp_path / "run") == 75
     first = capsys.readouterr().err.split("stopped:")[0]
-    assert "about two minutes" in first and f"The model is kept in {tmp_path / 'run'}" in first
+    assert "about two minutes" in first and f"Run folder: {tmp_path / 'run'}." in first
 
 
-def test_the_demo_ends_with_what_to_do_next(
+def test_the_demo_ends_with_the_next_commands(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = config.read_run
@@ -96,8 +98,9 @@ def test_the_demo_ends_with_what_to_do_next(
         return whole(path, [*overrides, *FEW, "model.dim=16", "model.feed_forward=32"])
 
     monkeypatch.setattr(config, "read_run", read_run)
-    monkeypatch.setattr(demo, "aligned", lambda translator: (0.1, []))
+    monkeypatch.setattr(demo, "evaluate_alignment", lambda translator: (0.1, []))
     assert heed("demo", "--run", run) == 0
-    *_, translate, inspect = capsys.readouterr().err.splitlines()
+    *_, next_line, translate, inspect = capsys.readouterr().err.splitlines()
+    assert next_line == "Next:"
     assert f"| .venv/bin/heed translate {run}" in translate
     assert f"heed inspect {run} '" in inspect and inspect.endswith("' --html report.html")

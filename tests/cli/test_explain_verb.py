@@ -106,8 +106,8 @@ def test_words_that_the_model_does_not_know_are_named(trained: Path, capsys: pyt
         assert heed("explain", trained, *arguments, way) == 0
         return capsys.readouterr().err
 
-    assert "does not know" not in talk(SENTENCE, "--target", "w4 w1")
-    known = "the model does not know: zebra, gnu, yak; what it says of such words is a guess\n"
+    assert "vocabulary" not in talk(SENTENCE, "--target", "w4 w1")
+    known = "warning: not in the model's vocabulary: zebra, gnu, yak; the output for unknown words is unreliable\n"
     assert talk("w3 zebra, gnu w1 zebra", "--target", "w4 yak gnu") == known
 
 

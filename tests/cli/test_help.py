@@ -1,4 +1,4 @@
-"""The help of every verb, as a user reads it."""
+"""The help of every command."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from workshop import heed
 from heedful.cli import app
 
 
-def verbs(command: Any = None, way: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """Every verb there is, by the words that lead to it."""
+def commands(command: Any = None, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """All commands and subcommands, each as its words on the command line."""
     command = command or typer.main.get_command(app)
-    below = getattr(command, "commands", {})
-    return [way, *(found for name, verb in below.items() for found in verbs(verb, (*way, name)))]
+    subcommands = getattr(command, "commands", {})
+    return [path, *(one for name, below in subcommands.items() for one in commands(below, (*path, name)))]
 
 
-@pytest.mark.parametrize("verb", verbs(), ids=" ".join)
-def test_flags_stand_alone_and_no_type_of_python_is_shown(verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert heed(*verb, "--help") == 0
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_flags_have_no_metavar_and_no_python_type_is_shown(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert heed(*command, "--help") == 0
     shown = capsys.readouterr().out
     assert "--help" in shown
     assert not [part for part in ("bool>", "list[", "<Path>", " range>") if part in shown]
 
 
-def test_prune_says_which_checkpoint_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_prune_names_its_default_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("prune", "--help") == 0
     words = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "unless said, the last of a run with gates, else the best." in words
+    assert "Default: last for a run with gates, otherwise best." in words
 
 
-def test_the_package_promises_to_serve_only_if_a_verb_does() -> None:
+def test_the_package_description_mentions_serving_only_if_there_is_a_command_for_it() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert ("serve" in project["description"]) == (("serve",) in verbs())
+    assert ("serve" in project["description"]) == (("serve",) in commands())
 
 
 def test_arguments_are_shown_by_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""heed inspect --html: every section shows its pictures and tables, and their numbers are those that were found."""
+"""heed inspect --html: every section shows its pictures and tables, with the numbers of --json."""
 
 from __future__ import annotations
 
@@ -85,19 +85,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def seen(run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, dict[str, list[Any]]]]:
-    """What was found, and the page's sections."""
+def report(run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, dict[str, list[Any]]]]:
+    """The JSON results, and the sections of the page."""
     path = tmp_path_factory.mktemp("page") / "page.html"
     parts = ("--heads", "--positions", "--cost", "--lens", "--saliency", "--patch-from", "w4 w2 w3", "--alternatives", "0")
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        asked = ("--target", "w3 w4", *parts, "--sentences", "8", "--rows", "2", "--tokens", "4")
-        assert heed("inspect", run, SENTENCE, *asked, "--html", path, "--json") == 0
+        options = ("--target", "w3 w4", *parts, "--sentences", "8", "--rows", "2", "--tokens", "4")
+        assert heed("inspect", run, SENTENCE, *options, "--html", path, "--json") == 0
     return json.loads(out.getvalue()), Page(path.read_text()).sections
 
 
-def test_no_section_is_left_as_a_terminal_would_show_it(seen: Any, run: Path, tmp_path: Path) -> None:
-    _, sections = seen
-    named = {"What each head does", "Positions", "Cost", "What each layer would say", "What if"}
+def test_every_section_has_tables_and_pictures_instead_of_terminal_text(report: Any, run: Path, tmp_path: Path) -> None:
+    _, sections = report
+    named = {"Roles of the heads", "Positional encodings", "Cost", "Logit lens", "Interventions"}
     assert named <= sections.keys()
     assert all(sections[name]["tables"] for name in named)
     assert all(sections[name]["svg"] for name in named - {"Cost"})
@@ -105,9 +105,9 @@ def test_no_section_is_left_as_a_terminal_would_show_it(seen: Any, run: Path, tm
     assert "<pre" not in (tmp_path / "cost.html").read_text().split("<main>")[1].split("</main>")[0]
 
 
-def test_the_grid_and_the_table_of_heads_have_each_head_with_its_figures(seen: Any) -> None:
-    found, sections = seen
-    heads, section = found["heads"]["heads"], sections["What each head does"]
+def test_the_grid_and_the_table_of_heads_have_each_head_with_its_figures(report: Any) -> None:
+    found, sections = report
+    heads, section = found["heads"]["heads"], sections["Roles of the heads"]
     (table,) = section["tables"]
     assert len(table) == 1 + len(heads) == 13
     for head, row in zip(heads, table[1:], strict=True):
@@ -125,14 +125,14 @@ def test_the_grid_and_the_table_of_heads_have_each_head_with_its_figures(seen: A
     assert section["svg"] == ["encoder", "decoder", "cross"]
 
 
-def test_the_cost_of_each_part_is_what_the_model_was_counted_to_cost(seen: Any, run: Path) -> None:
-    found, sections = seen
+def test_the_cost_of_each_part_is_that_of_the_cost_record(report: Any, run: Path) -> None:
+    found, sections = report
     model: Any = heedful.load(run).model
     section = sections["Cost"]
     bars = iter(section["bars"])
-    for (name, scene), table in zip(PHASES.items(), section["tables"], strict=False):
-        bill = scene(model, Size(2, 4, 4))
-        working = {part: cost for part, cost in bill.parts.items() if cost.traffic}
+    for (name, count), table in zip(PHASES.items(), section["tables"], strict=False):
+        record = count(model, Size(2, 4, 4))
+        working = {part: cost for part, cost in record.parts.items() if cost.traffic}
         *rows, total = table[1:]
         assert [row[0] for row in rows] == list(working) and total[0] == "all"
         machine = found["cost"]["machine"]
@@ -140,54 +140,54 @@ def test_the_cost_of_each_part_is_what_the_model_was_counted_to_cost(seen: Any, 
         shares = [one / sum(seconds) for one in seconds]
         assert [float(row[1].removesuffix("%")) / 100 for row in rows] == pytest.approx(shares, abs=6e-4)
         assert [next(bars) for _ in rows] == pytest.approx(shares, abs=6e-4)
-        waits = [share for share, cost in zip(shares, working.values(), strict=True) if cost.intensity < machine["ridge"]]
-        told = f"{len(waits)} of {len(rows)} parts wait for memory, which is {sum(waits):.0%} of the time."
-        assert told in section["words"], name
+        bound = [share for share, cost in zip(shares, working.values(), strict=True) if cost.intensity < machine["ridge"]]
+        text = f"{len(bound)} of {len(rows)} parts are memory-bound, {sum(bound):.0%} of the time."
+        assert text in section["words"], name
     ridge = found["cost"]["machine"]["ridge"]
-    assert any(f"fewer than {ridge:.1f} FLOP for each byte waits for the memory" in text for text in section["words"])
+    assert any(f"fewer than {ridge:.1f} FLOP per byte is memory-bound" in text for text in section["words"])
     sizes = found["cost"]["memory"]
     assert list(bars) == pytest.approx([size / max(sizes.values()) for size in sizes.values()], abs=6e-5)
 
 
-def test_the_positions_drawn_and_told_are_the_models(seen: Any, run: Path) -> None:
-    found, sections = seen
-    section, schemes = sections["Positions"], found["positions"]["schemes"]
+def test_the_positional_encodings_shown_are_those_of_the_model(report: Any, run: Path) -> None:
+    found, sections = report
+    section, schemes = sections["Positional encodings"], found["positions"]["schemes"]
     model: Any = heedful.load(run).model
     assert len(schemes) == 2 and section["svg"][:2] == ["added to the embedding", "similarity by distance"]
     similar = section["tables"][0]
     assert similar[0][1:] == [str(at) for at in range(8)] and [row[0] for row in similar[1:]] == ["dot", "cosine"]
     position = next(iter(schemes_of(model).values()))
-    seen_scores = scores(position, 64)
-    for row, expected in zip(similar[1:], (by_distance(seen_scores), by_distance(cosines(seen_scores))), strict=True):
+    similarity = scores(position, 64)
+    for row, expected in zip(similar[1:], (by_distance(similarity), by_distance(cosines(similarity))), strict=True):
         assert [float(cell) for cell in row[1:]] == pytest.approx(expected[:8].tolist(), rel=1e-3, abs=1e-4)
     degrees = [turn["degrees"] for turns in next(iter(schemes.values()))["turns"].values() for turn in turns]
     assert [text for text in section["labels"] if text.endswith("°")] == [f"{one:.1f}°" for one in degrees]
 
 
-def test_the_lens_and_what_if_are_drawn_with_the_numbers_found(seen: Any) -> None:
-    found, sections = seen
+def test_the_lens_and_the_interventions_show_the_computed_numbers(report: Any) -> None:
+    found, sections = report
     lens, interventions = found["lens"], found["interventions"]
-    assert sections["What each layer would say"]["tips"] == [
+    assert sections["Logit lens"]["tips"] == [
         f"{layer['name'].removesuffix('.out')} → {token}: {layer['probability'][at]:.4f}"
         for at, token in enumerate(lens["tokens"])
         for layer in lens["layers"]
     ]
-    section = sections["What if"]
+    section = sections["Interventions"]
     saliency = [
         f"{value:.4f}"
         for name in ("source", "source_bound", "attention")
         for row in interventions["saliency"][name]
         for value in row
     ]
-    won = [f"{sum(tokens):.4f}" for place in interventions["patched"]["places"] for tokens in place["change"]]
-    assert len(won) > 8
-    assert [tip.rpartition(": ")[2] for tip in section["tips"]] == saliency + won
+    recovered = [f"{sum(tokens):.4f}" for place in interventions["patched"]["places"] for tokens in place["change"]]
+    assert len(recovered) > 8
+    assert [tip.rpartition(": ")[2] for tip in section["tips"]] == saliency + recovered
     chosen = [one["probability"] for one in interventions["alternatives"]]
     assert [float(row[1]) for row in section["tables"][0][1:]] == pytest.approx(chosen, abs=6e-5)
     assert section["bars"] == pytest.approx(chosen, abs=6e-5)
 
 
-def test_a_page_needs_no_matplotlib(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_requires_no_matplotlib(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     assert heed("inspect", run, "--heads", "--positions", "--sentences", "4", "--html", tmp_path / "page.html") == 0
     assert heed("inspect", run, "--heads", "--sentences", "4", "--picture", tmp_path / "heads.svg") == 0

@@ -1,4 +1,4 @@
-"""heed inspect RUN lists what can be asked of that run: all of it is answered, whatever the run is."""
+"""heed inspect RUN lists the views of that run: all of them work, for every family and task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from workshop import RECIPE, heed, write_pairs
 
-SIZES = {  # what of the recipe's [model] a family takes
+SIZES = {  # options of the recipe's [model] that a family has
     "transformer": 'layers = 2\nheads = 2\nfeed_forward = 32\nnorm = "pre"\n',
     "gpt": "layers = 2\nheads = 2\n",
     "bahdanau": "",
@@ -17,7 +17,7 @@ SIZES = {  # what of the recipe's [model] a family takes
     "convs2s": "",
     "mixed": 'encoder = ["convolution", "self-attention"]\ndecoder = ["self-attention", "lstm"]\nheads = 2\n',
 }
-VECTOR = "mixed, bridged by a vector"  # it attends, and never to what it read while it speaks
+VECTOR = "mixed, bridged by a vector"  # self-attention, but no attention from target to source
 LANGUAGE = """\
 [data]
 form = "text"
@@ -82,7 +82,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_all_that_is_suggested_is_answered(
+def test_all_listed_views_work(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -91,24 +91,24 @@ def test_all_that_is_suggested_is_answered(
     model = json.loads(capsys.readouterr().out)["model"]
     assert heed("inspect", run) == 0
     shown = capsys.readouterr().out
-    assert model["ask"] and ("--cost" in model["ask"]) == (model["task"] != "classification")
-    for suggestion in model["ask"]:
-        assert suggestion in shown
-        words = ["a cat" if word == "a sentence" else word for word in shlex.split(suggestion)]
-        assert heed("inspect", run, *words) == 0, suggestion
-        assert "has no position scheme" not in capsys.readouterr().out
-    if '"a sentence" --lens' in model["ask"]:
+    assert model["views"] and ("--cost" in model["views"]) == (model["task"] != "classification")
+    for arguments in model["views"]:
+        assert arguments in shown
+        words = ["a cat" if word == "a sentence" else word for word in shlex.split(arguments)]
+        assert heed("inspect", run, *words) == 0, arguments
+        assert "has no positional encoding" not in capsys.readouterr().out
+    if '"a sentence" --lens' in model["views"]:
         assert heed("inspect", run, "a cat", "--lens", "--saliency", "--html", "page.html") == 0
         page = Path("page.html").read_text()
         assert page.count("<section><h2>") == 2 and "saliency: gradient x input, in nats</text>" in page
-    looks = model["attention"].keys() & {"cross", "within"} and model["task"] == "translation"
-    assert any("alignment" in what for what in model["ask"].values()) == bool(looks)
+    has_alignment = model["attention"].keys() & {"cross", "within"} and model["task"] == "translation"
+    assert any("alignment" in shows for shows in model["views"].values()) == bool(has_alignment)
     if model["attention"]:
-        assert '"a sentence"' in model["ask"] and any("--head " in one for one in model["ask"])
+        assert '"a sentence"' in model["views"] and any("--head " in one for one in model["views"])
         assert heed("inspect", run, "a cat", "--saliency", "--picture", "saliency.svg") == 0
         assert "saliency: gradient x input" in Path("saliency.svg").read_text()
     else:
-        assert not any("--head" in one or one == '"a sentence"' for one in model["ask"])
+        assert not any("--head" in one or one == '"a sentence"' for one in model["views"])
     for part in ("--cost", "--heads") if model["task"] == "classification" else ():
         assert heed("inspect", run, part) == 2
         assert "given a run of task 'classification'" in capsys.readouterr().err

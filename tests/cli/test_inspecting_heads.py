@@ -1,4 +1,4 @@
-"""The table of heads, from run folders as people have them."""
+"""heed inspect --heads: the table and the picture of heads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from workshop import heed, write_recipe
 
 from heedful.build import Translator, load_translator
-from heedful.cli.inspecting.heads import as_text, draw, explained, found, shades
+from heedful.cli.inspecting.heads import compute, draw, explain_colors, explain_marks, format_text
 from heedful.errors import ConfigError
 from heedful.inspection.head_figures import Cell
 
@@ -26,17 +26,17 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
 
 
 def test_all_heads_of_the_runs_own_data_as_json_as_text_and_as_a_picture(translator: Translator, tmp_path: Path) -> None:
-    result = found(translator, sentences=20)
+    result = compute(translator, sentences=20)
     assert json.loads(json.dumps(result)) == result
     assert (result["sentences"], result["left_out"], len(result["heads"])) == (20, 0, 12)
     assert result["frequencies"] == "the first 60 lines of the training text"
-    text = as_text(result)
+    text = format_text(result)
     assert len([line for line in text.splitlines() if line.startswith(("encoder ", "decoder ", "cross "))]) == 12
     draw(result, tmp_path / "heads.svg")
     assert "encoder" in (tmp_path / "heads.svg").read_text() or (tmp_path / "heads.svg").stat().st_size > 10_000
 
 
-def test_roles_are_told_with_their_figures_and_their_baseline() -> None:
+def test_roles_are_shown_with_their_shares_and_baselines() -> None:
     head = {"kind": "encoder", "layer": 0, "head": 1, "confidence": None, "share": 0.5, "ablation": 0.1, "relevance": None}
     roles = [
         {"role": "positional", "what": "-1", "value": 0.957, "baseline": None},
@@ -45,69 +45,73 @@ def test_roles_are_told_with_their_figures_and_their_baseline() -> None:
     ]
     result = {"corpus": "x", "sentences": 1, "left_out": 2, "loss": 1.0, "frequencies": "y"}
     leanings = [{"role": "positional", "what": "+1", "value": 0.77, "baseline": None}]
-    text = as_text(result | {"heads": [head | {"roles": roles, "leanings": leanings, "alignment_error": 0.123}]})
+    text = format_text(result | {"heads": [head | {"roles": roles, "leanings": leanings, "alignment_error": 0.123}]})
     words = " ".join(text.split())
     assert "position -1 96%, obj to head 60% (40%), alignment 90% (50%), AER 12.3%, mostly position +1 77%" in words
     assert "2 left out" in text
 
 
-def test_a_column_without_numbers_is_left_out_and_a_little_over_half_is_told_as_such() -> None:
+def test_a_column_without_values_is_omitted_and_a_share_near_half_has_a_decimal() -> None:
     head = {"kind": "cross", "layer": 0, "head": 0, "confidence": 0.5, "share": 1.0, "ablation": 0.1, "roles": []}
     head |= {"leanings": [{"role": "positional", "what": "itself", "value": 0.504, "baseline": None}], "alignment_error": None}
     result = {"corpus": "x", "sentences": 1, "left_out": 0, "loss": 1.0, "frequencies": "y"}
-    with_it, without = (as_text(result | {"heads": [head | {"relevance": known}]}) for known in (0.3, None))
-    assert "relevance  does" in with_it and "not for this family" not in with_it
-    assert "ablation  does" in without and "relevance: not for this family" in without and "its share" not in without
+    with_it, without = (format_text(result | {"heads": [head | {"relevance": known}]}) for known in (0.3, None))
+    assert "relevance  role" in with_it and "not defined for this family" not in with_it
+    assert (
+        "ablation  role" in without
+        and "relevance: not defined for this family" in without
+        and "share of the layer" not in without
+    )
     assert "mostly position itself 50.4%" in without
 
 
-def test_only_shades_that_occur_are_explained() -> None:
+def test_only_colors_that_occur_are_explained() -> None:
     lost, gained, nothing = (Cell("cross", 0, 0, importance, []) for importance in (0.1, -0.1, -1e-6))
-    assert "orange" in shades([lost, gained]) and "orange" not in shades([lost, nothing])
+    assert "orange" in explain_colors([lost, gained]) and "orange" not in explain_colors([lost, nothing])
 
 
-def test_what_is_rare_is_told_where_a_head_looks_for_it() -> None:
+def test_token_frequencies_are_named_only_if_a_head_attends_to_rare_tokens() -> None:
     head = {"kind": "encoder", "layer": 0, "head": 1, "confidence": 0.5, "share": 0.5, "ablation": 0.1, "relevance": None}
     roles = [{"role": "rare", "what": "", "value": 0.9, "baseline": 0.5}]
     result = {"corpus": "x", "sentences": 1, "left_out": 0, "loss": 1.0, "frequencies": "the first 60 lines"}
-    seen = {
-        seeks: as_text(result | {"heads": [head | {"roles": roles * seeks, "leanings": [], "alignment_error": None}]})
+    texts = {
+        seeks: format_text(result | {"heads": [head | {"roles": roles * seeks, "leanings": [], "alignment_error": None}]})
         for seeks in (True, False)
     }
-    assert "rare is what is rare in the first 60 lines." in seen[True] and "rare is" not in seen[False]
+    assert "rare: by token frequency in the first 60 lines." in texts[True] and "rare:" not in texts[False]
 
 
 @pytest.mark.parametrize(
     ("marks", "meaning"),
     [
         ([], ""),
-        (["align"], "where a head looks — align: the word translated"),
-        (["(itself)"], "where a head looks — itself: the same token · in brackets: mostly"),
-        (["-1", "+3"], "where a head looks — -1: the token before · +3: 3 tokens after"),
+        (["align"], "attends to — align: the aligned word"),
+        (["(itself)"], "attends to — itself: the same token · in parentheses: mostly"),
+        (["-1", "+3"], "attends to — -1: the previous token · +3: 3 tokens after"),
         (
             ["obj→h", "obj→d", "rare"],
-            "where a head looks — obj→h: the head of obj · obj→d: the obj of a head · rare: the rarest token",
+            "attends to — obj→h: the syntactic head of obj · obj→d: the obj of a syntactic head · rare: the rarest token",
         ),
     ],
 )
 def test_only_marks_that_occur_are_explained(marks: list[str], meaning: str) -> None:
-    assert explained([Cell("cross", 0, 0, 0.1, []), Cell("cross", 0, 1, 0.1, marks)]) == meaning
+    assert explain_marks([Cell("cross", 0, 0, 0.1, []), Cell("cross", 0, 1, 0.1, marks)]) == meaning
 
 
 def test_trees_and_lines_can_be_given(translator: Translator, tmp_path: Path) -> None:
     trees, lines = tmp_path / "trees.conllu", tmp_path / "lines.tsv"
     trees.write_text(f"{TREES}\n\n" * 3)
     lines.write_text("w1 w2\tw2 w1\t0-1 1-0\nw3\tw3\t0-0\n")
-    of_trees, of_lines = found(translator, conllu=trees), found(translator, data=lines)
+    of_trees, of_lines = compute(translator, conllu=trees), compute(translator, data=lines)
     syntactic = [one for one in of_trees["heads"][0]["measures"] if one["role"] == "syntactic"]
     assert [(one["what"], one["cases"]) for one in syntactic] == [("nsubj to head", 12), ("nsubj to dependent", 12)]
     cross = [head for head in of_lines["heads"] if head["kind"] == "cross"]
     assert cross and all(head["alignment_error"] is not None for head in cross)
     with pytest.raises(ConfigError, match="expected one of them"):
-        found(translator, data=lines, conllu=trees)
+        compute(translator, data=lines, conllu=trees)
 
 
-def test_without_its_training_text_a_run_counts_the_sentences_looked_at(
+def test_without_training_text_frequencies_are_counted_in_the_samples(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = tmp_path / "lines.txt"
@@ -115,15 +119,15 @@ def test_without_its_training_text_a_run_counts_the_sentences_looked_at(
     (corpus,) = translator.run.data.train
     gone = translator.run.data.model_copy(update={"train": (corpus.model_copy(update={"tsv": str(tmp_path / "gone.tsv")}),)})
     monkeypatch.setattr(translator, "run", translator.run.model_copy(update={"data": gone}))
-    assert found(translator, data=lines)["frequencies"] == "these sentences, for the training text is not there"
+    assert compute(translator, data=lines)["frequencies"] == "these sentences, because the training text is missing"
 
 
-@pytest.mark.parametrize(("terminal", "json", "barred"), [(True, False, True), (True, True, False), (False, False, False)])
-def test_a_bar_moves_on_a_terminal_unless_a_machine_reads(
+@pytest.mark.parametrize(("terminal", "json", "shown"), [(True, False, True), (True, True, False), (False, False, False)])
+def test_a_progress_bar_is_shown_on_a_terminal_without_json(
     translator: Translator,
     terminal: bool,
     json: bool,
-    barred: bool,
+    shown: bool,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -131,5 +135,5 @@ def test_a_bar_moves_on_a_terminal_unless_a_machine_reads(
         monkeypatch.setenv("FORCE_COLOR", "1")
     run = translator.checkpoint.parent.parent
     assert heed("inspect", run, "--heads", "--sentences", "5", *["--json"] * json) == 0
-    told = capsys.readouterr()
-    assert ("heads, 5 sentences" in told.err and "100%" in told.err) == barred and "heads, 5 sentences" not in told.out
+    output = capsys.readouterr()
+    assert ("heads, 5 sentences" in output.err and "100%" in output.err) == shown and "heads, 5 sentences" not in output.out

@@ -1,4 +1,4 @@
-"""Tables fit 80 columns, exit codes are documented, and advice fits the command."""
+"""Tables fit 80 columns, exit codes are documented, and hints fit the command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_wide_table_is_wrapped_without_cutting_words() -> None:
 
 
 @pytest.mark.parametrize("command", ["recipes", "doctor", "config diff demo multi30k-en-de", "config show search", "data list"])
-def test_what_people_read_fits_80_columns_without_a_terminal(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_output_fits_80_columns_without_a_terminal(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert heed(*command.split()) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines
@@ -46,7 +46,7 @@ def test_every_exit_code_is_documented(capsys: pytest.CaptureFixture[str]) -> No
         assert f"{code} {meaning}" in readme
 
 
-def test_advice_on_full_memory_fits_the_command() -> None:
+def test_the_hint_on_full_memory_fits_the_command() -> None:
     for command, word in (("train", "data.batch_tokens"), ("translate", "-s beam=1"), ("inspect", "smaller model")):
         full = memory_full(MemoryError(), [command, "x"])
         assert full is not None and full.hint is not None
@@ -54,7 +54,7 @@ def test_advice_on_full_memory_fits_the_command() -> None:
         assert ("batch_tokens" in full.hint) == (command == "train")
 
 
-def test_search_options_are_found_from_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_explains_where_search_options_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("translate", "evaluate", "generate", "inspect", "explain"):
         assert heed(command, "--help") == 0
         words = " ".join(capsys.readouterr().out.replace("│", " ").split())
@@ -65,6 +65,6 @@ def test_search_options_are_found_from_the_help(capsys: pytest.CaptureFixture[st
     assert all(f"{name} = " in shown for name in ("beam", "length_penalty", "temperature", "top_k", "no_repeat"))
 
 
-def test_json_has_no_number_that_is_not_finite(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_no_non_finite_number(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"a": float("inf"), "b": [float("nan"), 1.5], "c": {"d": -float("inf")}})
     assert capsys.readouterr().out == '{"a": null, "b": [null, 1.5], "c": {"d": null}}\n'

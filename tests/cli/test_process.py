@@ -1,4 +1,4 @@
-"""How a command ends: streams that fail, signals, readers that leave. Each case is a process of its own."""
+"""How a command ends: failing streams, signals, closed pipes. Each case is a process of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
         ("PYTHONIOENCODING=ascii heed config show demo", 0, ""),
     ],
 )
-def test_a_stream_that_fails_is_one_sentence_and_an_exit_code(command: str, code: int, message: str) -> None:
+def test_a_failing_stream_is_one_message_and_an_exit_code(command: str, code: int, message: str) -> None:
     done = shell(command)
     assert (done.returncode, done.stderr.splitlines()[:1]) == (code, [message] if message else [])
 

@@ -1,4 +1,4 @@
-"""heed translate, evaluate and score: where text comes from, what comes out, and which options a task has."""
+"""heed translate, evaluate and score: standard input, output, and the options of each task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import typer
 from workshop import heed, standard_input
 
 from heedful.cli import app
-from heedful.cli.translate import OF_TRANSLATION
+from heedful.cli.translate import TRANSLATION_OPTIONS
 
 HEED = [sys.executable, "-m", "heedful"]
 SOURCES = ["w1 w2", "w3 w4 w5", "w6"]
@@ -49,23 +49,23 @@ def error(capsys: pytest.CaptureFixture[str], *arguments: str | Path, code: int)
 # Standard input
 
 
-class Conversation:
-    """A process that translates what it is told while its standard input stays open."""
+class InteractiveProcess:
+    """A `heed translate` process whose standard input stays open."""
 
     def __init__(self, run: Path) -> None:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process: subprocess.Popen[bytes] = subprocess.Popen([*HEED, "translate", str(run)], **pipes)
         self.input, self.output, self.messages = self.process.stdin, self.process.stdout, self.process.stderr
 
-    def ask(self, content: bytes) -> bytes:
-        """Type lines; returns the first answer."""
+    def send(self, content: bytes) -> bytes:
+        """Write lines to standard input and return the first line of output."""
         assert self.input is not None and self.output is not None
         self.input.write(content)
         self.input.flush()
         return self.output.readline()
 
     def end(self) -> tuple[int, str]:
-        """Waits for the end of the process; returns its exit code and its messages."""
+        """Wait for the end of the process; return its exit code and its messages."""
         assert self.messages is not None
         code, messages = self.process.wait(timeout=30), self.messages.read().decode()
         for stream in (self.input, self.output, self.messages):
@@ -75,33 +75,33 @@ class Conversation:
 
 
 def test_ctrl_c_while_waiting_for_a_line_ends_cleanly(run: Path) -> None:
-    heed = Conversation(run)
-    assert heed.ask(b"w1 w2\n")
+    heed = InteractiveProcess(run)
+    assert heed.send(b"w1 w2\n")
     time.sleep(0.05)
     heed.process.send_signal(signal.SIGINT)
     assert heed.end() == (75, "stopped: interrupted\n")
 
 
-def test_lines_before_a_bad_one_are_answered_while_standard_input_stays_open(run: Path) -> None:
-    heed = Conversation(run)
-    assert heed.ask(b"w1\nw2\nw\xff\nw4\n") and heed.output is not None
+def test_lines_before_an_invalid_one_are_translated_while_standard_input_stays_open(run: Path) -> None:
+    heed = InteractiveProcess(run)
+    assert heed.send(b"w1\nw2\nw\xff\nw4\n") and heed.output is not None
     assert len(heed.output.readlines()) == 1
     code, messages = heed.end()
     assert code == 3
     assert messages.startswith("error: standard input line 3: byte 2 is not UTF-8")
 
 
-def test_a_reader_that_leaves_early_ends_the_command_quietly(run: Path) -> None:
-    heed = Conversation(run)
-    assert heed.ask(b"w1\n") and heed.output is not None and heed.input is not None
+def test_a_closed_output_pipe_ends_the_command_silently(run: Path) -> None:
+    heed = InteractiveProcess(run)
+    assert heed.send(b"w1\n") and heed.output is not None and heed.input is not None
     heed.output.close()
     heed.input.write(b"w2\n")
     heed.input.flush()
     assert heed.end() == (0, "")
 
 
-def test_a_pipe_is_a_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = ["w1 w2", "", "w3"] * 200  # more than what is read ahead
+def test_a_pipe_is_read_like_a_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ["w1 w2", "", "w3"] * 200  # more than one chunk
     expected = output(capsys, "translate", run, write(tmp_path / "in.txt", lines), "-s", "method=greedy")
     assert len(expected.splitlines()) == 600
     end, begin = os.pipe()
@@ -113,7 +113,7 @@ def test_a_pipe_is_a_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         assert output(capsys, "translate", run, "/dev/stdin", "-s", "method=greedy") == expected
 
 
-def test_a_dash_is_standard_input_wherever_a_file_is(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dash_is_standard_input_in_place_of_any_file(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, two = write(tmp_path / "1.txt", SOURCES[:1]), write(tmp_path / "2.txt", SOURCES[1:])
     whole = write(tmp_path / "whole.txt", SOURCES)
     content = two.read_bytes()
@@ -135,12 +135,12 @@ def test_a_dash_is_standard_input_wherever_a_file_is(run: Path, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("content", [b"\xef\xbb\xbfw1 w2\n", gzip.compress(b"w1 w2\n")], ids=["mark", "gzip"])
-def test_standard_input_is_decoded_as_a_file_is(run: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_standard_input_is_decoded_like_a_file(run: Path, content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     with standard_input(content):
         assert heed("translate", run, "--json") == 0
-    told = capsys.readouterr()
-    assert json.loads(told.out)["source"] == "w1 w2" and told.err == ""
+    output = capsys.readouterr()
+    assert json.loads(output.out)["source"] == "w1 w2" and output.err == ""
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_terminal_gets_a_prompt_and_no_control_characters(run: Path) -> None:
     process = subprocess.Popen([*HEED, "translate", str(run), "--json"], stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
     shown = b""
-    while b"Ctrl-D ends" not in shown:
+    while b"end with Ctrl-D" not in shown:
         shown += os.read(master, 10_000)
     os.write(master, b"a\x16\x1b]0;title\x07b\n\x04")  # Ctrl-V: the next byte is text
     while True:
@@ -176,15 +176,17 @@ def test_a_terminal_gets_a_prompt_and_no_control_characters(run: Path) -> None:
             break
     os.close(master)
     assert process.wait(timeout=20) == 0
-    answered = shown.split(b"Ctrl-D ends", 1)[1].split(b"\n", 2)[2]  # without the echo of what was typed
-    assert b"]0;title" in answered and b"does not know" in answered
+    answered = shown.split(b"end with Ctrl-D", 1)[1].split(b"\n", 2)[2]  # without the echo of what was typed
+    assert b"]0;title" in answered and b"not in the model's vocabulary" in answered
     assert b"\x1b" not in answered and b"\x07" not in answered
 
 
-# What comes out
+# Output
 
 
-def test_with_n_best_every_line_has_as_many_rows(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_n_best_yields_the_same_number_of_rows_for_every_line(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     long = " ".join(["w1 w2 w3 w4 w5 w6 w7."] * 60)
     source = write(tmp_path / "in.txt", ["w1 w2", "", long, "w3"])
     rows = output(capsys, "translate", run, source, "-s", "n_best=3", "-s", "max_extra=3").splitlines()
@@ -214,7 +216,7 @@ def test_another_number_of_prefixes_than_lines_is_refused(
     assert "expected one for each line" in shown.err
 
 
-def test_a_line_without_end_is_refused_before_it_is_tokenized(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_very_long_line_is_refused_before_it_is_tokenized(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
     with standard_input(b"w1 w2 " * 900_000):
         assert error(capsys, "translate", run, code=3).startswith(
@@ -226,7 +228,7 @@ def test_a_line_without_end_is_refused_before_it_is_tokenized(run: Path, capsys:
 # evaluate
 
 
-def test_an_output_file_stays_as_it_was_if_the_work_fails(
+def test_an_output_file_is_unchanged_if_evaluation_fails(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(*_: object, **__: object) -> None:
@@ -246,15 +248,15 @@ def test_an_output_file_stays_as_it_was_if_the_work_fails(
         (("--metrics", "blue"), "unknown metric 'blue'"),
         (("--tokenize", "14a"), "unknown BLEU tokenizer '14a'"),
         (("--tokenize", "13a", "--metrics", "chrf"), "--tokenize 13a is an option of bleu"),
-        (("--source", "a.txt"), "--source and --reference belong together"),
-        (("--source", "a.txt", "--reference", "a.txt", "--split", "valid"), "--split is for the run's own data"),
+        (("--source", "a.txt"), "--source and --reference require each other"),
+        (("--source", "a.txt", "--reference", "a.txt", "--split", "valid"), "--split selects from the run's data"),
         (("--split", "tset"), "unknown split 'tset'"),
         (("-s", "beem=3"), "beem: unknown key"),
         (("--precision", "fp3"), "unknown precision 'fp3'"),
     ],
     ids=str,
 )
-def test_wrong_options_of_evaluate_are_refused_before_any_work(
+def test_invalid_options_of_evaluate_are_refused_before_any_work(
     run: Path,
     options: tuple[str, ...],
     sentence: str,
@@ -287,8 +289,8 @@ ALWAYS = {"checkpoint", "device", "precision", "split", "json"}
 def options_of_evaluate() -> dict[str, str]:
     """The parameters of `heed evaluate` that are options, each with its name on the command line."""
     commands: Any = typer.main.get_command(app)
-    found = {one.name: one.opts[0] for one in commands.commands["evaluate"].params if one.param_type_name == "option"}
-    return {name: option for name, option in found.items() if name != "help"}
+    options = {one.name: one.opts[0] for one in commands.commands["evaluate"].params if one.param_type_name == "option"}
+    return {name: option for name, option in options.items() if name != "help"}
 
 
 @pytest.mark.parametrize("name", options_of_evaluate())
@@ -299,20 +301,20 @@ def test_an_option_of_evaluate_is_used_or_refused_by_every_task(
     run, option = tiny_runs[task], options_of_evaluate()[name]
     paths = {"run": run, "folder": run.parent, "other": run.parent / "other"}
     names = ["source", "reference"] if task == "translation" and name in ("source", "reference") else [name]
-    typed = []
+    given = []
     for one in names:
         value = () if one in FLAGS else (VALUES[one].format(**paths),)
-        typed += [options_of_evaluate()[one], *value]
+        given += [options_of_evaluate()[one], *value]
     if task != "translation" and name not in ALWAYS:
-        assert option in error(capsys, "evaluate", run, *typed, code=2)
-        assert name in OF_TRANSLATION
+        assert option in error(capsys, "evaluate", run, *given, code=2)
+        assert name in TRANSLATION_OPTIONS
         return
     fast = ["--bootstrap", "0"] if task == "translation" and name != "bootstrap" else []
     if name == "json":
-        assert json.loads(output(capsys, "evaluate", run, *fast, *typed))
+        assert json.loads(output(capsys, "evaluate", run, *fast, *given))
         assert not output(capsys, "evaluate", run, *fast).startswith("{")
         return
-    before, after = (output(capsys, "evaluate", run, *fast, *more, "--json") for more in ([], typed))
+    before, after = (output(capsys, "evaluate", run, *fast, *more, "--json") for more in ([], given))
     if name == "device" or name == "checkpoint":  # there is no other device or checkpoint
         assert figures(after) == figures(before)
     elif name == "output":
@@ -321,14 +323,13 @@ def test_an_option_of_evaluate_is_used_or_refused_by_every_task(
         assert figures(after) != figures(before)
 
 
-def figures(told: str) -> Any:
-    """What was measured, without what was asked for."""
-    found = json.loads(told)
-    return [value for name, value in found.items() if name not in ("split", "precision", "checkpoint")]
+def figures(output: str) -> Any:
+    """The measured values, without the options."""
+    return [value for name, value in json.loads(output).items() if name not in ("split", "precision", "checkpoint")]
 
 
 @pytest.mark.parametrize("task", ["translation", "language", "classification"])
-def test_other_names_are_refused_for_the_options_that_every_task_has(
+def test_unknown_values_of_common_options_are_refused_for_every_task(
     tiny_runs: dict[str, Path], task: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for option, code in (("--split", 2), ("--precision", 2), ("--device", 2), ("--checkpoint", 2)):

@@ -1,3 +1,5 @@
+"""heed vectors and heed neighbors."""
+
 from __future__ import annotations
 
 import json
@@ -32,14 +34,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_words_of_a_text_get_vectors(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vectors_are_trained_for_the_words_of_a_text(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = text.with_name("v.txt")
     assert heed("vectors", text, "--output", output, "--lowercase", "--json", *QUICK) == 0
-    told = json.loads(capsys.readouterr().out)
-    made = load_vectors(output)
-    assert set(made.words) == {"the", "dog", "sees", "cat", "￭.", "hen"} and made.words[0] == "the"
-    assert told["words"] == 6 and told["dim"] == 8 == made.dim and told["tokens"] == 80 * 6
-    assert torch.isfinite(made.values).all()
+    result = json.loads(capsys.readouterr().out)
+    vectors = load_vectors(output)
+    assert set(vectors.words) == {"the", "dog", "sees", "cat", "￭.", "hen"} and vectors.words[0] == "the"
+    assert result["words"] == 6 and result["dim"] == 8 == vectors.dim and result["tokens"] == 80 * 6
+    assert torch.isfinite(vectors.values).all()
 
 
 def test_the_same_command_writes_the_same_file_from_several_texts(text: Path) -> None:
@@ -51,20 +53,20 @@ def test_the_same_command_writes_the_same_file_from_several_texts(text: Path) ->
 
 def test_vectors_of_a_runs_tokens_fill_its_embedding(run: Path, tmp_path: Path) -> None:
     text, output = tmp_path / "t.txt", tmp_path / "v.safetensors"
-    text.write_text("w1 w2 w3\nw3 w2 w1 stranger\n" * 10)
+    text.write_text("w1 w2 w3\nw3 w2 w1 unknown\n" * 10)
     assert heed("vectors", text, "--output", output, "--tokenizer", run, "--dim", "16", "--epochs", "1") == 0
-    made = load_vectors(output)
+    vectors = load_vectors(output)
     names = token_names(Tokenizer.load(run / "tokenizer.json"))
-    assert sorted(made.words) == ["w1", "w2", "w3"]
-    assert place_vectors(torch.nn.Embedding(len(names), 16), names, made) == 3
+    assert sorted(vectors.words) == ["w1", "w2", "w3"]
+    assert place_vectors(torch.nn.Embedding(len(names), 16), names, vectors) == 3
 
 
-def test_vectors_are_written_and_found_where_nothing_is_said(
+def test_vectors_and_neighbors_share_a_default_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert heed("neighbors", "king") == 2
-    assert "there is no vectors.vec here" in capsys.readouterr().err
+    assert "vectors.vec does not exist" in capsys.readouterr().err
     Path("text.txt").write_text("the king and the queen\n" * 30)
     assert heed("vectors", "text.txt", "--dim", "4", "--epochs", "1") == 0
     assert heed("neighbors", "king", "--count", "2") == 0
@@ -78,11 +80,11 @@ def test_neighbors_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "king - man  cosine\nqueen       0.924\napple       -0.924\n\napple  cosine\nman    0.000\nking   -0.707\n"
     )
     assert heed("neighbors", "king", "--vectors", tmp_path / "v.vec", "--count", "1", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["queries"][0]["neighbors"] == [{"word": "man", "cosine": pytest.approx(0.5**0.5)}]
+    result = json.loads(capsys.readouterr().out)
+    assert result["queries"][0]["neighbors"] == [{"word": "man", "cosine": pytest.approx(0.5**0.5)}]
 
 
-def test_an_unknown_word_is_named_and_the_others_are_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_word_is_reported_and_the_others_are_answered(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "v.vec").write_text("3 2\nking 1 1\nman 1 0\napple 0 -1\n")
     words = ("neighbors", "dog", "king", "man", "+", "cat", "--vectors", tmp_path / "v.vec", "--count", "1")
     assert heed(*words) == 0
@@ -98,16 +100,16 @@ def test_an_unknown_word_is_named_and_the_others_are_answered(tmp_path: Path, ca
 
 def test_neighbors_in_the_embedding_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("neighbors", "w1", "--vectors", run, "--count", "3", "--json") == 0
-    told = json.loads(capsys.readouterr().out)["queries"][0]["neighbors"]
+    result = json.loads(capsys.readouterr().out)["queries"][0]["neighbors"]
     table = load(run, device="cpu").model.target_embedding.weight.detach()
     names = token_names(Tokenizer.load(run / "tokenizer.json"))
     cosines = torch.cosine_similarity(table, table[names.index("w1")][None])
     expected = [names[row] for row in cosines.argsort(descending=True).tolist() if names[row] != "w1"]
-    assert [near["word"] for near in told] == expected[:3]
+    assert [near["word"] for near in result] == expected[:3]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "message"),
     [
         (("neighbors", "kign", "--vectors", "v.vec"), 3, "unknown word 'kign'"),
         (("neighbors", "king", "--vectors", "none.vec"), 3, "none.vec does not exist"),
@@ -118,10 +120,10 @@ def test_neighbors_in_the_embedding_of_a_run(run: Path, capsys: pytest.CaptureFi
         (("vectors", "v.vec", "--output", "o.txt", "--tokenizer", "nowhere"), 4, "nowhere"),
     ],
 )
-def test_mistakes_are_said_in_a_sentence(
+def test_mistakes_are_one_message(
     arguments: tuple[str, ...],
     code: int,
-    said: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -129,7 +131,7 @@ def test_mistakes_are_said_in_a_sentence(
     monkeypatch.chdir(tmp_path)
     Path("v.vec").write_text("2 2\nking 1 1\nman 0 1\n")
     assert heed(*arguments) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not Path("o.txt").exists()
 
 

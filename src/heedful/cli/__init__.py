@@ -1,6 +1,6 @@
-"""The command line: one small function a command. Results go to stdout, messages to stderr.
+"""The command line: one small function per command. Results go to stdout, messages to stderr.
 
-A command imports what it needs inside its function: `heed --help` must answer at once. `ending.py` has the exit codes.
+A command imports its dependencies inside its function, so that `heed --help` is fast. `process.py` has the exit codes.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from heedful.cli import (
     translate,
     vectors,
 )
-from heedful.cli.naming import name_plainly
+from heedful.cli.metavars import set_metavars
 from heedful.cli.process import ignore_signals, prepare_process, print_text, run_command
 from heedful.errors import EXIT_CODES, ConfigError
 
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer brings its own click, whose names it does not all pass on
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # typer vendors click and does not export this name
 
 app = typer.Typer(
     name="heed",
-    help="Train, run, score and look into sequence models. Every verb takes --json.",
+    help="Train, run, evaluate and inspect sequence models. Every command accepts --json.",
     epilog=f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in EXIT_CODES.items())}.",
     no_args_is_help=True,
     add_completion=False,
@@ -40,8 +40,8 @@ app = typer.Typer(
 )
 
 
-def show_version(wanted: bool) -> None:
-    if wanted:
+def show_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         print_text(version("heedful"))
@@ -50,7 +50,7 @@ def show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: bool = typer.Option(False, "--version", callback=show_version, is_eager=True, help="Say the version and leave."),
+    version: bool = typer.Option(False, "--version", callback=show_version, is_eager=True, help="Show version and exit."),
 ) -> None: ...
 
 
@@ -76,21 +76,21 @@ app.command()(configs.doctor)
 
 
 def main() -> None:
-    """Run a command; whatever goes wrong becomes one message and the documented exit code."""
+    """Run a command and exit; every failure is one message and a documented exit code."""
     prepare_process()
     code = run(sys.argv[1:])
-    ignore_signals()  # all is done; one more must not change the exit code
+    ignore_signals()  # a late signal must not change the exit code
     sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of a command line."""
+    """Run a command line and return its exit code."""
     return run_command(lambda: invoke(arguments), arguments)
 
 
 def invoke(arguments: list[str]) -> int:
-    """Parses and runs a command. typer's own `main` is left out: it catches broken pipes and Ctrl-C before we can."""
-    command = name_plainly(typer.main.get_command(app))
+    """Parse and run a command. typer's own `main` is not used because it catches broken pipes and Ctrl-C itself."""
+    command = set_metavars(typer.main.get_command(app))
     try:
         with command.make_context("heed", arguments) as context:
             command.invoke(context)
@@ -99,11 +99,11 @@ def invoke(arguments: list[str]) -> int:
         return done.exit_code
     except UsageError as error:
         message = error.format_message()  # type: ignore[attr-defined]
-        if not message:  # the help was shown already
+        if not message:  # the help has been shown
             return ConfigError.exit_code
         raise ConfigError(message, hint=usage(error)) from error
 
 
 def usage(error: BaseException) -> str | None:
     context = getattr(error, "ctx", None)
-    return f"{context.command_path} --help" if context is not None else None
+    return f"see {context.command_path} --help" if context is not None else None

@@ -1,4 +1,4 @@
-"""heed data: the catalog of public corpora, and the check of one's own files."""
+"""heed data: the catalog of public corpora, and checks of data files."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ import typer
 
 from heedful.cli.output import Json, print_json, print_message, print_text, table
 
-app = typer.Typer(help="Public corpora by name; check files before training.", no_args_is_help=True)
+app = typer.Typer(help="Get public corpora, and check data files before training.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_all(json: Json = False) -> None:
-    """The public corpora that are known by name."""
+def list_catalog(json: Json = False) -> None:
+    """List the public corpora of the catalog."""
     from heedful.data.fetch import list_corpora
 
-    found = list_corpora()
+    corpora = list_corpora()
     if json:
-        print_json({"corpora": found})
+        print_json({"corpora": corpora})
         return
-    rows = [(str(one["name"]), str(one["task"]), "yes" if one["here"] else "no", str(one["terms"])) for one in found]
-    print_text(table([("name", "task", "here", "terms"), *rows]))
+    rows = [(str(one["name"]), str(one["task"]), "yes" if one["here"] else "no", str(one["terms"])) for one in corpora]
+    print_text(table([("name", "task", "local", "license"), *rows]))
 
 
 @app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="A name that `heed data list` shows.")],
-    destination: Annotated[Path, typer.Option("--to", help="Where to put it.")] = Path("data"),
-    source: Annotated[Path | None, typer.Option("--from", help="A local folder that has it; $HEED_DATA unless said.")] = None,
+    name: Annotated[str, typer.Argument(help="A name listed by `heed data list`.")],
+    destination: Annotated[Path, typer.Option("--to", help="Destination folder.")] = Path("data"),
+    source: Annotated[Path | None, typer.Option("--from", help="Local folder to copy from. Default: $HEED_DATA.")] = None,
     json: Json = False,
 ) -> None:
-    """Fetch a corpus, or take it from a local folder, and check it."""
+    """Download a corpus, or copy it from a local folder, and verify it."""
     from dataclasses import asdict
 
     from heedful.data.fetch import get as get_corpus
@@ -42,21 +42,24 @@ def get(
         print_json(asdict(fetched) | {"folder": str(fetched.folder)})
     else:
         print_text(str(fetched.folder))
-        print_message(f"{len(fetched.files)} files from {fetched.origin}; data.folder={fetched.folder} reads them")
+        print_message(f"{len(fetched.files)} files from {fetched.origin}; train on them with data.folder={fetched.folder}")
 
 
 @app.command()
 def check(
     files: Annotated[
-        list[str], typer.Argument(help="train.en train.de [valid.en valid.de [test.en test.de]]; or .tsv, .jsonl")
+        list[str],
+        typer.Argument(
+            help="Source and target files of train, then of valid and test: train.en train.de …; or .tsv, .jsonl files."
+        ),
     ],
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first line that looks wrong.")] = False,
-    header: Annotated[bool, typer.Option("--header", help="The first line of each file names its columns.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first suspicious line.")] = False,
+    header: Annotated[bool, typer.Option("--header", help="The first line of each file is a header.")] = False,
     json: Json = False,
 ) -> None:
-    """Check files of sentence pairs: unequal line counts, bad UTF-8, empty sides, absurd lengths, duplicates and leaks.
+    """Check files of sentence pairs: line counts, UTF-8, empty sides, implausible lengths, duplicates and leaks.
 
-    Ends with exit code 3 if training would refuse the files."""
+    Exits with code 3 if training would refuse the files."""
     from heedful.data.check import Rules, check_corpora
     from heedful.data.input_lines import refuse_two_readers
     from heedful.data.splits import MAX_UNUSABLE, splits_of_files

@@ -1,4 +1,4 @@
-"""heed demo: from nothing to a trained translator in a few minutes, on any laptop, with no download."""
+"""heed demo: train a small translation model in a few minutes on a laptop, without a download."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from heedful.data.gold import Words
     from heedful.tasks.evaluate_translations import Examples
 
-DRAWN = 2  # sentences whose attention is drawn
-DRAWN_WORDS = range(4, 8)  # their length
-DRAWN_FROM = 50  # sentences that they are chosen from
+PICTURES = 2  # sentences whose attention is shown
+PICTURE_WORDS = range(4, 8)  # their length in words
+PICTURE_CANDIDATES = 50  # sentences to choose them from
 
 
 def demo(
-    run: Annotated[Path, typer.Option(help="Where the model is kept.")] = Path("runs/demo"),
+    run: Annotated[Path, typer.Option(help="Run folder of the model.")] = Path("runs/demo"),
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Train an English to Italian model on the built-in corpus, score it on unseen sentences, and look inside."""
+    """Train and evaluate a small English-Italian model on the built-in corpus, in a few minutes."""
     print_message(
         "Training a small English to Italian model on the built-in corpus: about two minutes on two CPU cores.\n"
-        f"The model is kept in {run}. Ctrl-C stops it; the same command continues.\n"
+        f"Run folder: {run}. Stop with Ctrl-C; the same command resumes.\n"
     )
     from heedful.build import examples_of, load
     from heedful.config import read_run
@@ -46,15 +46,16 @@ def demo(
     test = examples_of(splits_of(config.data).test, config.data.max_ratio)
     result = translator.evaluate(test, ("exact_match", "bleu"))
     exact, bleu = result.figures["exact_match"], result.figures["bleu"]
-    error, pictures = aligned(translator)
+    error, pictures = evaluate_alignment(translator)
     if json:
-        words = [{"source": one.source, "translation": text} for one, text in zip(EXAMPLES, told(translator), strict=True)]
-        found = {"exact_match": exact, "bleu": bleu, "train_seconds": round(seconds, 1), "alignment_error_rate": error}
-        print_json(found | {"examples": words, "run": str(run)})
+        texts = translate_examples(translator)
+        examples = [{"source": one.source, "translation": text} for one, text in zip(EXAMPLES, texts, strict=True)]
+        figures = {"exact_match": exact, "bleu": bleu, "train_seconds": round(seconds, 1), "alignment_error_rate": error}
+        print_json(figures | {"examples": examples, "run": str(run)})
         return
     print_message("")
     print_text(f"{len(test.sources)} unseen sentences: exact match {exact:.1f}%, BLEU {bleu:.1f}; trained in {seconds:.0f} s")
-    for sentence, text in zip(EXAMPLES, told(translator), strict=True):
+    for sentence, text in zip(EXAMPLES, translate_examples(translator), strict=True):
         print_text(f"{sentence.source}  ->  {text}")
     print_text(
         f"\nWord alignment from cross-attention, as `heed align {run}` measures it:\n"
@@ -67,55 +68,55 @@ def demo(
             "\nDarker: higher attention weight from the target word (row) to the source word.\n"
             "Only sentences whose word alignment is correct are shown."
         )
-    sentence_to_try = one_more(translator, test)
-    print_message(f"\nTranslate:     echo '{sentence_to_try}' | .venv/bin/heed translate {run}")
-    print_message(f"Inspect:       .venv/bin/heed inspect {run} '{sentence_to_try}' --html report.html")
+    example = choose_example(translator, test)
+    print_message(f"\nNext:\n  echo '{example}' | .venv/bin/heed translate {run}")
+    print_message(f"  .venv/bin/heed inspect {run} '{example}' --html report.html")
 
 
-def one_more(translator: Translator, test: Examples) -> str:
-    """An unseen sentence of some length that the model gets right, and that a shell takes as it is."""
+def choose_example(translator: Translator, test: Examples) -> str:
+    """An unseen sentence of at least 5 words that the model translates correctly and that needs no escaping in a shell."""
     plain = [pair for pair in zip(test.sources, test.references, strict=True) if "'" not in pair[0]]
     some = [pair for pair in plain if len(pair[0].split()) >= 5][:50] or plain
     answers = translator.translate([source for source, _ in some])
-    right = [source for (source, wanted), answer in zip(some, answers, strict=True) if answer == wanted]
+    right = [source for (source, reference), answer in zip(some, answers, strict=True) if answer == reference]
     return (right or [source for source, _ in some])[0]
 
 
-def told(translator: Translator) -> list[str]:
+def translate_examples(translator: Translator) -> list[str]:
     from heedful.data.grammar import EXAMPLES
 
     return translator.translate([sentence.source for sentence in EXAMPLES])
 
 
-def aligned(translator: Translator) -> tuple[float, list[str]]:
-    """The error rate of word alignments as `heed align` makes them: heads and thresholds are chosen on the validation
-    sentences, the rate is of the test sentences. Besides, pictures of some test sentences whose links are all right."""
-    from heedful.cli.align import links_by, sentences_of
+def evaluate_alignment(translator: Translator) -> tuple[float, list[str]]:
+    """The alignment error rate on the test sentences, as `heed align` computes it, with heads and thresholds selected on the
+    validation sentences; and text heatmaps of test sentences whose links are all correct."""
+    from heedful.cli.align import compute_links, read_pairs
     from heedful.evaluation.word_alignment import alignment_error_rate
     from heedful.studies.alignment import Models, maps_of
 
-    _, gold, valid = sentences_of(translator, None, None, None)
-    assert gold is not None, "the links of the built-in corpus are known"
+    _, gold, valid = read_pairs(translator, None, None, None)
+    assert gold is not None, "the built-in corpus has gold links"
     models = Models(translator.system)
-    found, aligner = links_by(models, gold.pairs, None, valid)
-    right = [
+    predicted, aligner = compute_links(models, gold.pairs, None, valid)
+    correct = [
         (pair, line.sure)
-        for pair, links, line in zip(gold.pairs, found, gold.alignments, strict=True)
-        if links == line.sure and len(pair.source.split()) in DRAWN_WORDS
+        for pair, links, line in zip(gold.pairs, predicted, gold.alignments, strict=True)
+        if links == line.sure and len(pair.source.split()) in PICTURE_WORDS
     ]
-    answers = translator.translate([pair.source for pair, _ in right[:DRAWN_FROM]])
-    exact = [one for one, answer in zip(right, answers, strict=False) if answer == one[0].target]
+    answers = translator.translate([pair.source for pair, _ in correct[:PICTURE_CANDIDATES]])
+    exact = [one for one, answer in zip(correct, answers, strict=False) if answer == one[0].target]
     (maps,) = maps_of(models, [pair for pair, _ in exact], aligner.heads, [aligner.moment])
     shown = [
-        portrait(pair, weights.mean(0))
+        format_attention(pair, weights.mean(0))
         for (pair, links), weights in zip(exact, maps, strict=True)
         if all((source, target) in links for target, source in enumerate(weights.mean(0).argmax(-1).tolist()))
     ]
-    return alignment_error_rate(found, gold.alignments).value, shown[:DRAWN]
+    return alignment_error_rate(predicted, gold.alignments).value, shown[:PICTURES]
 
 
-def portrait(pair: Words, weights: Tensor) -> str:
-    """A sentence, its translation, and the attention between their words (target words, source words), as a picture."""
+def format_attention(pair: Words, weights: Tensor) -> str:
+    """A sentence, its translation, and the attention between their words (target words, source words) as a text heatmap."""
     from heedful.inspection.text_heatmap import draw
 
     picture = draw(weights, pair.source.split(), pair.target.split())

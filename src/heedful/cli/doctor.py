@@ -1,4 +1,4 @@
-"""What `heed doctor` looks at: versions, devices, memory, disk, folders."""
+"""The report of `heed doctor`: versions, devices, memory, disk, folders."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ def examine() -> dict[str, Any]:
         **describe(),
         "system": platform.platform(),
         "processors": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_bytes": memory(),
+        "memory_bytes": total_memory(),
         "cuda": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] or "none",
         "bf16_on_gpu": torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
-        "compiler": shutil.which(os.environ.get("CXX", "g++")) is not None or "none; torch.compile will not work on the CPU",
-        "cache": f"{cache}, {'writable' if writable(cache) else 'NOT writable: set HEED_CACHE'}",
+        "compiler": shutil.which(os.environ.get("CXX", "g++")) is not None or "none: torch.compile does not work on the CPU",
+        "cache": f"{cache}, {'writable' if is_writable(cache) else 'NOT is_writable: set HEED_CACHE'}",
         "disk_free_bytes": shutil.disk_usage(Path.cwd()).free,
-        "runs_here": "writable" if writable(Path.cwd()) else "NOT writable: train elsewhere or give --run",
-        "data": data if data and Path(data).is_dir() else f"HEED_DATA is {'not set' if not data else f'{data}, no folder'}",
+        "working_directory": "writable" if is_writable(Path.cwd()) else "NOT writable: set --run to another folder",
+        "data": data
+        if data and Path(data).is_dir()
+        else f"HEED_DATA is {'not set' if not data else f'{data}, which is not a folder'}",
     }
 
 
-def memory() -> int:
+def total_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def writable(folder: Path) -> bool:
-    """Whether a file can be made there, or in the nearest folder above that exists."""
+def is_writable(folder: Path) -> bool:
+    """Whether a file can be created there, or in the nearest parent folder that exists."""
     while not folder.is_dir():
         folder = folder.parent
     return can_write(folder)

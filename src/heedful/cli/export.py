@@ -13,24 +13,24 @@ from heedful.cli.output import Json, print_json, print_message, print_text, tabl
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    out: Annotated[Path, typer.Option(help="The folder to write.")],
-    form: Annotated[str, typer.Option("--to", help="What to make of it: onnx.")] = "onnx",
+    out: Annotated[Path, typer.Option(help="Output folder.")],
+    form: Annotated[str, typer.Option("--to", help="Format: onnx.")] = "onnx",
     sentences: Annotated[
-        int, typer.Option(min=1, max=MAX_COUNT, help="Validation sentences on which both are compared.")
+        int, typer.Option(min=1, max=MAX_COUNT, help="Validation sentences for the comparison with the run.")
     ] = 100,
-    checkpoint: Annotated[str | None, typer.Option(help="best, last, average or step-N.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="best, last, average or step-N. Default: best.")] = None,
     json: Json = False,
 ) -> None:
-    """Write a model for other runtimes, with what it needs to translate; compared with the run before it is handed over."""
+    """Export a model and its tokenizers for other runtimes, and compare its output with the run."""
     from heedful.exchange import export
 
-    made = export(run, out, form, which=checkpoint, sentences=sentences, say=print_message)
-    found = made.parity
+    result = export(run, out, form, which=checkpoint, sentences=sentences, say=print_message)
+    parity = result.parity
     if json:
-        print_json(made._asdict() | {"folder": str(made.folder), "parity": found._asdict()})
+        print_json(result._asdict() | {"folder": str(result.folder), "parity": parity._asdict()})
         return
-    print_text(table([("file", "MB"), *((name, f"{size / 1e6:.2f}") for name, size in made.files.items())]))
-    print_text(f"logits differ by {found.logits:.1e} at most, over {found.tokens:,} tokens")
-    print_text(f"{found.same} of {found.sentences} validation sentences are translated alike")
-    print_text(f"seconds for them: {found.seconds:.2f}, in torch {found.seconds_before:.2f}")
-    print_message(f"folder: {made.folder}")
+    print_text(table([("file", "MB"), *((name, f"{size / 1e6:.2f}") for name, size in result.files.items())]))
+    print_text(f"maximum difference of logits {parity.logits:.1e} over {parity.tokens:,} tokens")
+    print_text(f"{parity.same} of {parity.sentences} validation sentences have the same translation")
+    print_text(f"time {parity.seconds:.2f} s, in torch {parity.seconds_before:.2f} s")
+    print_message(f"folder: {result.folder}")

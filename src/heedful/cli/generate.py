@@ -1,4 +1,4 @@
-"""heed generate: let a language model go on from a prompt."""
+"""heed generate: continue a prompt with a language model."""
 
 from __future__ import annotations
 
@@ -17,31 +17,33 @@ if TYPE_CHECKING:
 
 def generate(
     run: Annotated[Path, typer.Argument(help="The run folder of a language model.")],
-    prompt: Annotated[str, typer.Option(help="What the text begins with.")] = "",
-    length: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="How many tokens to add.")] = 200,
+    prompt: Annotated[str, typer.Option(help="Beginning of the text.")] = "",
+    length: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="Tokens to generate.")] = 200,
     search: Search = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Write on from a prompt: by sampling, unless the run's search or -s method=greedy says otherwise."""
+    """Generate text from a prompt with a language model.
+
+    The search method is that of the run; change it with -s, as in -s method=greedy."""
     from heedful.build import load
     from heedful.errors import ConfigError
-    from heedful.tasks.generate import generate as write
+    from heedful.tasks.generate import generate as generate_texts
 
-    writer = load(run, checkpoint, device)
-    if writer.run.task.name != "language":
-        raise ConfigError(f"{run} is a run of task {writer.run.task.name!r}; expected a run of 'language'")
-    texts = write(writer.system, prompt, length, writer.search(search or [], origin=COMMAND_LINE))
-    warn_of_unknown(writer.system.target_tokenizer.unknown_words(prompt))
+    generator = load(run, checkpoint, device)
+    if generator.run.task.name != "language":
+        raise ConfigError(f"{run} is a run of task {generator.run.task.name!r}, expected a run of task 'language'")
+    texts = generate_texts(generator.system, prompt, length, generator.search(search or [], origin=COMMAND_LINE))
+    warn_of_unknown(generator.system.target_tokenizer.unknown_words(prompt))
     if json:
-        print_json({"prompt": prompt, "texts": texts, "checkpoint": str(writer.checkpoint)})
+        print_json({"prompt": prompt, "texts": texts, "checkpoint": str(generator.checkpoint)})
     else:
         print_text("\n---\n".join(texts))
 
 
 def print_evaluation(worker: TextGenerator | Classifier, split: str, precision: str, json: bool) -> None:
-    """`heed evaluate` of a language model or a classifier."""
+    """Print the result of `heed evaluate` for a language model or a classifier."""
     figures = worker.evaluate(split)
     if json:
         about = {"tokenizer": worker.system.target_tokenizer.description, "checkpoint": str(worker.checkpoint)}

@@ -1,6 +1,6 @@
-"""heed inspect: what a trained model looks at.
+"""heed inspect: analyze a trained model.
 
-What each question needs and who answers it stands in two tables; an option that would have no effect is refused.
+REQUIRES lists what each option depends on, VIEWS which module computes each view; an option without effect is an error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from heedful.inspection.report import Section
     from heedful.predictor import Predictor
 
-NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {  # option -> all of these, of each one or another
+REQUIRES: dict[str, tuple[tuple[str, ...], ...]] = {  # option -> at least one name of each tuple must be given
     **dict.fromkeys(("target", "search", "kind", "save", "lens", "alternatives"), (("sentence",),)),
     **dict.fromkeys(("saliency", "patch_from", "without"), (("sentence",),)),
     "html": (("sentence", "heads", "positions", "experts", "cost"),),
@@ -43,173 +43,184 @@ NEEDS: dict[str, tuple[tuple[str, ...], ...]] = {  # option -> all of these, of 
     "sentences": (("heads", "positions", "experts"),),
     **dict.fromkeys(("rows", "tokens"), (("cost",),)),
 }
-ENDINGS = {"html": (".html",), "save": (".safetensors",), "picture": (".svg", ".png")}
+SUFFIXES = {"html": (".html",), "save": (".safetensors",), "picture": (".svg", ".png")}
 
 
-class Part(NamedTuple):
-    """A question that another module answers by found(worker, …), as_text(found), and on a page as_blocks(found)."""
+class View(NamedTuple):
+    """A module with compute(worker, …), format_text(result) and, for the report, format_blocks(result)."""
 
     module: str
-    title: str
-    takes: tuple[str, ...]  # of what is known, by name
-    asked_by: tuple[str, ...]  # options, one of which asks for it
+    title: str  # of its section in the report; "": it has none
+    arguments: tuple[str, ...]  # passed to compute where they are given
+    options: tuple[str, ...]  # any of these requests the view
 
 
-DRAWN = ("kind", "lens", "saliency", "patch_from")  # of a sentence, beside its alignment
+DRAWABLE = ("kind", "lens", "saliency", "patch_from")  # pictures of a sentence besides its alignment
 INTERVENTIONS = ("alternatives", "saliency", "patch_from", "without")
-PARTS: dict[str, Part] = {
-    "heads": Part("heads", "What each head does", ("data", "conllu", "sentences", "json"), ("heads",)),
-    "positions": Part("positions", "Positions", ("sentences",), ("positions",)),
-    "experts": Part("experts", "Experts", ("sentences",), ("experts",)),
-    "cost": Part("cost", "Cost", ("rows", "tokens"), ("cost",)),
-    "lens": Part("lens", "What each layer would say", ("sentence", "target", "search"), ("lens",)),
-    "interventions": Part("interventions", "Interventions", ("sentence", "asked", "target", "search"), INTERVENTIONS),
-    "sentence": Part("sentence", "", ("seen", "where"), ("kind",)),  # also where a sentence is all that was given
-    "model": Part("summary", "", (), ()),  # where nothing was
+VIEWS: dict[str, View] = {
+    "heads": View("heads", "Roles of the heads", ("data", "conllu", "sentences", "json"), ("heads",)),
+    "positions": View("positions", "Positional encodings", ("sentences",), ("positions",)),
+    "experts": View("experts", "Expert utilization", ("sentences",), ("experts",)),
+    "cost": View("cost", "Cost", ("rows", "tokens"), ("cost",)),
+    "lens": View("lens", "Logit lens", ("sentence", "target", "search"), ("lens",)),
+    "interventions": View("interventions", "Interventions", ("sentence", "requested", "target", "search"), INTERVENTIONS),
+    "sentence": View("sentence", "", ("inspection", "selection"), ("kind",)),  # the default for a sentence
+    "model": View("summary", "", (), ()),  # the default without a sentence
 }
 
 
 def inspect(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    sentence: Annotated[str | None, typer.Argument(help="What to look at; without it, the model is described.")] = None,
-    target: Annotated[str | None, typer.Option(help="Look at this translation instead of the one that is found.")] = None,
+    sentence: Annotated[str | None, typer.Argument(help="The sentence to analyze. Default: summarize the model.")] = None,
+    target: Annotated[str | None, typer.Option(help="Analyze this translation instead of the model's own.")] = None,
     search: Search = None,
-    kind: Annotated[str | None, typer.Option(help="encoder, decoder, cross; of a GPT: reading, within.")] = None,
-    layer: Annotated[int | None, typer.Option(min=0, max=MAX_SMALL, help="Of that kind, from 0.")] = None,
-    head: Annotated[int | None, typer.Option(min=0, max=MAX_SMALL, help="Of that layer, from 0: its map in full.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Kind of attention: encoder, decoder or cross; of a GPT: reading or within.")
+    ] = None,
+    layer: Annotated[int | None, typer.Option(min=0, max=MAX_SMALL, help="Layer of that kind, from 0.")] = None,
+    head: Annotated[
+        int | None, typer.Option(min=0, max=MAX_SMALL, help="Head of that layer, from 0: show all of its weights.")
+    ] = None,
     by: Annotated[
-        Literal["weights", "norms", "rollout"] | None, typer.Option(help="What is shown; weights unless said.")
+        Literal["weights", "norms", "rollout"] | None,
+        typer.Option(help="Attention weights, norms of the weighted values, or attention rollout. Default: weights."),
     ] = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw to this .svg or .png; heads, positions: or .pdf.")] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="Draw lines between tokens instead of a matrix.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Write the report, one file that needs nothing else.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Write all maps and tokens to this .safetensors.")] = None,
-    heads: Annotated[bool, typer.Option("--heads", help="What each head does, over a corpus.")] = False,
-    positions: Annotated[bool, typer.Option("--positions", help="The position schemes.")] = False,
-    experts: Annotated[bool, typer.Option("--experts", help="Who of a mixture does the work, over a corpus.")] = False,
-    cost: Annotated[bool, typer.Option("--cost", help="Parameters, work and memory.")] = False,
-    lens: Annotated[bool, typer.Option("--lens", help="What each layer would say next.")] = False,
-    saliency: Annotated[bool, typer.Option("--saliency", help="Gradient x input beside attention.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw to this .svg or .png file; --heads and --positions also .pdf.")
+    ] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Draw lines between tokens instead of a heatmap.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write the report as one self-contained HTML file.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write all attention weights and tokens to this .safetensors file.")] = None,
+    heads: Annotated[bool, typer.Option("--heads", help="Role and importance of each head, over a corpus.")] = False,
+    positions: Annotated[bool, typer.Option("--positions", help="Positional encodings, and loss by length.")] = False,
+    experts: Annotated[bool, typer.Option("--experts", help="Expert utilization, over a corpus.")] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Parameters, FLOP and memory of every part.")] = False,
+    lens: Annotated[bool, typer.Option("--lens", help="Logit lens: next-token predictions of each layer.")] = False,
+    saliency: Annotated[bool, typer.Option("--saliency", help="Gradient x input, compared with attention.")] = False,
     alternatives: Annotated[
-        int | None, typer.Option(min=0, max=MAX_SIZE, help="What else might be said at this target token.")
+        int | None, typer.Option(min=0, max=MAX_SIZE, help="Alternative tokens at this target position, from 0.")
     ] = None,
-    instead: Annotated[str | None, typer.Option(help="Say this token there and go on from it.")] = None,
-    patch_from: Annotated[str | None, typer.Option(help="Another sentence whose inner states are put in.")] = None,
+    instead: Annotated[str | None, typer.Option(help="With --alternatives: force this token and continue decoding.")] = None,
+    patch_from: Annotated[str | None, typer.Option(help="Activation patching: another source sentence to patch from.")] = None,
     without: Annotated[list[str] | None, typer.Option(help="Translate without a head: cross.0.2.")] = None,
     data: Annotated[Path | None, typer.Option(help="Sentences for --heads: source TAB target TAB alignment.")] = None,
-    conllu: Annotated[Path | None, typer.Option(help="Trees for --heads.")] = None,
+    conllu: Annotated[Path | None, typer.Option(help="Dependency trees for --heads, as CoNLL-U.")] = None,
     sentences: Annotated[
-        int | None, typer.Option(min=1, max=MAX_COUNT, help="How many for --heads, --positions, --experts.")
+        int | None, typer.Option(min=1, max=MAX_COUNT, help="Sentences for --heads, --positions, --experts. Default: 200.")
     ] = None,
-    rows: Annotated[
-        int | None, typer.Option(min=1, max=MAX_SIZE, help="Sentences at a time for --cost; 32 unless said.")
-    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1, max=MAX_SIZE, help="Batch size for --cost. Default: 32.")] = None,
     tokens: Annotated[
-        int | None, typer.Option(min=1, max=MAX_SIZE, help="Of each sentence for --cost; 32 unless said.")
+        int | None, typer.Option(min=1, max=MAX_SIZE, help="Tokens per sentence for --cost. Default: 32.")
     ] = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Look inside a model: attention, alignment, heads, positions, what if; as text, as pictures, or as a page."""
+    """Analyze a model: attention, alignment, heads, positions, interventions.
+
+    Prints text; --picture draws a figure, --html writes a report. `heed inspect RUN` lists the views of a run."""
     given = {name: value for name, value in locals().items() if value is not None and value is not False and value != []}
-    refuse_idle(given)
+    check_options(given)
     from heedful.build import load
 
     worker = load(run, checkpoint, device)
-    known = given | looked(worker, given) if sentence is not None else given
-    answers = {name: answer(worker, PARTS[name], known) for name in asked(given)}
-    found = {name: one for name, (one, _) in answers.items()}
-    paths = written(worker, known, answers)
+    arguments = given | inspect_sentence(worker, given) if sentence is not None else given
+    outcomes = {name: compute_view(worker, VIEWS[name], arguments) for name in select_views(given)}
+    results = {name: result for name, (result, _) in outcomes.items()}
+    paths = write_files(worker, arguments, results)
     if json:
-        print_json(found | {"checkpoint": str(worker.checkpoint)})
+        print_json(results | {"checkpoint": str(worker.checkpoint)})
     else:
-        print_text("\n\n".join(text for _, text in answers.values()))
+        print_text("\n\n".join(text for _, text in outcomes.values()))
     for path in paths:
-        print_message(f"written: {path}")
-    warn_of_strangers(worker, given)
+        print_message(f"wrote {path}")
+    warn_of_unknown_words(worker, given)
 
 
-def warn_of_strangers(worker: Predictor, given: dict[str, Any]) -> None:
-    """As `heed translate` does, of words that the model does not know."""
-    system, speaks = worker.system, worker.run.task.name == "language"
-    source = system.target_tokenizer if speaks else system.source_tokenizer
-    texts = {"sentence": source, "patch_from": source, "target": system.target_tokenizer}
-    told = [(name, word) for name, one in texts.items() if name in given for word in one.unknown_words(given[name])]
-    warn_of_unknown([word if name == "sentence" else f"{word} ({flag(name)})" for name, word in told])
+def warn_of_unknown_words(worker: Predictor, given: dict[str, Any]) -> None:
+    """Warn of words outside the vocabulary, as `heed translate` does."""
+    system, is_language_model = worker.system, worker.run.task.name == "language"
+    source = system.target_tokenizer if is_language_model else system.source_tokenizer
+    tokenizers = {"sentence": source, "patch_from": source, "target": system.target_tokenizer}
+    unknown = [(name, word) for name, one in tokenizers.items() if name in given for word in one.unknown_words(given[name])]
+    warn_of_unknown([word if name == "sentence" else f"{word} ({flag(name)})" for name, word in unknown])
 
 
-def refuse_idle(given: dict[str, Any]) -> None:
-    """One sentence for the first option that would do nothing."""
+def check_options(given: dict[str, Any]) -> None:
+    """Raise an error for the first option that would have no effect."""
     from heedful.errors import ConfigError
 
     def spelled(names: tuple[str, ...]) -> str:
         return " or ".join("a sentence" if name == "sentence" else flag(name) for name in names)
 
-    for name, needs in NEEDS.items():
-        for names in needs if name in given else ():
+    for name, requirements in REQUIRES.items():
+        for names in requirements if name in given else ():
             if not any(other in given for other in names):
-                raise ConfigError(f"{flag(name)} has no effect without {spelled(names)}", hint="heed inspect --help")
+                raise ConfigError(f"{flag(name)} has no effect without {spelled(names)}", hint="see heed inspect --help")
     for name in ("sentence", "target", "patch_from"):
         if name in given and not given[name].strip():
             option = "" if name == "sentence" else f"{flag(name)}: "
-            raise ConfigError(f"{option}an empty sentence was given; expected one that has words")
+            raise ConfigError(f"{option}given an empty sentence, expected at least one word")
     corpus = [flag(name) for name in ("heads", "positions", "experts", "cost") if name in given]
-    about_it = ("html", "save", "picture", "kind", "lens", *INTERVENTIONS)
-    if "sentence" in given and corpus and not any(name in given for name in about_it):
-        raise ConfigError(f"a sentence has no effect on {corpus[0]}", hint="with --html both come into one page")
-    rolled = given.get("by") == "rollout"
-    if rolled and "head" in given:
-        raise ConfigError("--by rollout follows all heads of a layer together; leave --head out")
-    if "lines" in given and not rolled and "head" not in given:
-        raise ConfigError("--lines draws one map; say which --head", hint="heed inspect --help")
-    for option, suffixes in ENDINGS.items():
-        bound = option != "picture" or "sentence" in given  # pictures of other things may have other formats
-        if option in given and bound and given[option].suffix not in suffixes:
-            raise ConfigError(f"{flag(option)}: given {str(given[option])!r}, expected a name in {' or '.join(suffixes)}")
+    of_sentence = ("html", "save", "picture", "kind", "lens", *INTERVENTIONS)
+    if "sentence" in given and corpus and not any(name in given for name in of_sentence):
+        raise ConfigError(f"a sentence has no effect on {corpus[0]}", hint="add --html to write both into one report")
+    is_rollout = given.get("by") == "rollout"
+    if is_rollout and "head" in given:
+        raise ConfigError("--by rollout merges all heads of a layer and has no effect with --head", hint="remove --head")
+    if "lines" in given and not is_rollout and "head" not in given:
+        raise ConfigError("--lines draws one head, but --head is missing", hint="add --head N")
+    for option, suffixes in SUFFIXES.items():
+        is_checked = option != "picture" or "sentence" in given  # --heads and --positions can write other formats
+        if option in given and is_checked and given[option].suffix not in suffixes:
+            raise ConfigError(f"{flag(option)}: given {str(given[option])!r}, expected a file name in {' or '.join(suffixes)}")
     if "picture" in given and sum(name in given for name in ("sentence", "heads", "positions")) > 1:
-        raise ConfigError("--picture draws one thing; give one of: a sentence, --heads, --positions")
-    drawable = [flag(name) for name in DRAWN if name in given]
+        raise ConfigError("--picture draws one view; expected only one of: a sentence, --heads, --positions")
+    drawable = [flag(name) for name in DRAWABLE if name in given]
     if "picture" in given and len(drawable) > 1:
-        raise ConfigError(f"--picture draws one thing; {' and '.join(drawable)} were given")
-    undrawn = [flag(name) for name in INTERVENTIONS if name in given and name not in DRAWN]
-    if "picture" in given and undrawn and not drawable:
-        raise ConfigError(f"{undrawn[0]} has no picture; leave --picture out, or draw one of: {', '.join(map(flag, DRAWN))}")
+        raise ConfigError(f"--picture draws one view; given {' and '.join(drawable)}")
+    not_drawable = [flag(name) for name in INTERVENTIONS if name in given and name not in DRAWABLE]
+    if "picture" in given and not_drawable and not drawable:
+        expected = f"expected one of: {', '.join(map(flag, DRAWABLE))}"
+        raise ConfigError(f"{not_drawable[0]} has no picture; {expected}", hint="remove --picture")
 
 
 def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def asked(given: dict[str, Any]) -> list[str]:
-    """The parts that were asked for; without any, the sentence, or else the model."""
-    named = [name for name, part in PARTS.items() if any(option in given for option in part.asked_by)]
-    return named or ["sentence" if "sentence" in given else "model"]
+def select_views(given: dict[str, Any]) -> list[str]:
+    """The requested views; default: the sentence, or without one the model."""
+    requested = [name for name, view in VIEWS.items() if any(option in given for option in view.options)]
+    return requested or ["sentence" if "sentence" in given else "model"]
 
 
-def looked(worker: Predictor, given: dict[str, Any]) -> dict[str, Any]:
-    """What several parts need of a sentence: what of it is meant, what if, and the inspection where maps are asked for."""
-    from heedful.cli.inspecting.interventions import Asked
-    from heedful.cli.inspecting.sentence import Where
+def inspect_sentence(worker: Predictor, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that several views share: selected maps, requested interventions and, where needed, the inspection."""
+    from heedful.cli.inspecting.interventions import Interventions
+    from heedful.cli.inspecting.sentence import Selection
     from heedful.errors import ConfigError
     from heedful.studies.report import inspect
 
     task = worker.run.task.name
     if task not in ("translation", "language"):
-        raise ConfigError(f"given a sentence and a run of task {task!r}; sentences are looked at in: translation, language")
-    alone = [flag(name) for name in ("target", "search") if name in given and task == "language"]
-    if alone:
-        raise ConfigError(f"{alone[0]} has no effect in a run of task 'language', where nothing is translated")
-    where = Where(**{name: given[name] for name in Where._fields if name in given})
-    known = {"where": where, "asked": Asked(**{name: given[name] for name in Asked._fields if name in given})}
-    if "sentence" not in asked(given) and (not any(option in given for option in ENDINGS) or sections_alone(worker, given)):
-        return known
+        raise ConfigError(f"given a sentence and a run of task {task!r}, expected a run of: translation, language")
+    without_effect = [flag(name) for name in ("target", "search") if name in given and task == "language"]
+    if without_effect:
+        raise ConfigError(f"{without_effect[0]} has no effect in a run of task 'language', which does not translate")
+    selection = Selection(**{name: given[name] for name in Selection._fields if name in given})
+    requested = Interventions(**{name: given[name] for name in Interventions._fields if name in given})
+    arguments = {"selection": selection, "requested": requested}
+    writes_maps = any(option in given for option in SUFFIXES) and not is_report_without_maps(worker, given)
+    if "sentence" not in select_views(given) and not writes_maps:
+        return arguments
     config = worker.search(given.get("search", []), origin=COMMAND_LINE) if task == "translation" else None
-    return known | {"seen": inspect(worker.system, given["sentence"], config, given.get("target"), facts_of(worker))}
+    inspection = inspect(worker.system, given["sentence"], config, given.get("target"), describe_run(worker))
+    return arguments | {"inspection": inspection}
 
 
-def sections_alone(worker: Predictor, given: dict[str, Any]) -> bool:
-    """Whether only a page is asked for, and there are no maps to be drawn on it."""
+def is_report_without_maps(worker: Predictor, given: dict[str, Any]) -> bool:
+    """Whether the only file is the report and the model has no attention to show in it."""
     from torch import nn
 
     from heedful.inspection.attention_maps import attentions
@@ -219,43 +230,47 @@ def sections_alone(worker: Predictor, given: dict[str, Any]) -> bool:
     return not attentions(model) and not any(option in given for option in ("save", "picture"))
 
 
-def facts_of(worker: Predictor) -> list[str]:
+def describe_run(worker: Predictor) -> list[str]:
     return [worker.run.model.family, worker.checkpoint.parent.parent.name]
 
 
-def answer(worker: Predictor, part: Part, known: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    module = import_module(f"heedful.cli.inspecting.{part.module}")
-    found = module.found(worker, **{name: known[name] for name in part.takes if name in known})
-    return found, module.as_text(found)
+def compute_view(worker: Predictor, view: View, arguments: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The result of a view, and its text."""
+    module = import_module(f"heedful.cli.inspecting.{view.module}")
+    result = module.compute(worker, **{name: arguments[name] for name in view.arguments if name in arguments})
+    return result, module.format_text(result)
 
 
-def written(worker: Predictor, known: dict[str, Any], answers: dict[str, tuple[dict[str, Any], str]]) -> list[Path]:
-    """The files that were asked for."""
+def write_files(worker: Predictor, arguments: dict[str, Any], results: dict[str, dict[str, Any]]) -> list[Path]:
+    """Write the requested files and return their paths."""
     from heedful.studies.report import Page
 
-    if "html" in known:
-        sections = tuple(section(PARTS[name], one) for name, (one, _) in answers.items() if PARTS[name].title)
-        alone = Page(facts_of(worker)[1], facts_of(worker)[:1], sections)
-        page = known["seen"]._replace(sections=sections) if "seen" in known else alone
-        page.save(known["html"])
-    if "save" in known:
-        known["seen"].save(known["save"])
-    if "picture" in known:
-        drawn(known, {name: one for name, (one, _) in answers.items()})
-    return [known[option] for option in ("html", "save", "picture") if option in known]
+    if "html" in arguments:
+        sections = tuple(report_section(VIEWS[name], result) for name, result in results.items() if VIEWS[name].title)
+        family, name = describe_run(worker)
+        page = (
+            arguments["inspection"]._replace(sections=sections) if "inspection" in arguments else Page(name, [family], sections)
+        )
+        page.save(arguments["html"])
+    if "save" in arguments:
+        arguments["inspection"].save(arguments["save"])
+    if "picture" in arguments:
+        draw_picture(arguments, results)
+    return [arguments[option] for option in ("html", "save", "picture") if option in arguments]
 
 
-def section(part: Part, found: dict[str, Any]) -> Section:
+def report_section(view: View, result: dict[str, Any]) -> Section:
     from heedful.inspection.report import Section
 
-    return Section(part.title, import_module(f"heedful.cli.inspecting.{part.module}").as_blocks(found), found)
+    return Section(view.title, import_module(f"heedful.cli.inspecting.{view.module}").format_blocks(result), result)
 
 
-def drawn(known: dict[str, Any], found: dict[str, Any]) -> None:
-    if "seen" in known:
+def draw_picture(arguments: dict[str, Any], results: dict[str, dict[str, Any]]) -> None:
+    if "inspection" in arguments:
         from heedful.cli.inspecting.figures import draw
 
-        draw(known["seen"], known["where"], known["picture"], lines="lines" in known, found=found)
+        path, lines = arguments["picture"], "lines" in arguments
+        draw(arguments["inspection"], arguments["selection"], path, lines=lines, results=results)
         return
-    name = next(name for name in ("heads", "positions") if name in known)
-    import_module(f"heedful.cli.inspecting.{name}").draw(found[name], known["picture"])
+    name = next(name for name in ("heads", "positions") if name in arguments)
+    import_module(f"heedful.cli.inspecting.{name}").draw(results[name], arguments["picture"])

@@ -1,10 +1,10 @@
-"""How a command begins and ends: its streams, its signals, and one message with the documented exit code.
+"""Start and end of a command: standard streams, signals, and one message with a documented exit code.
 
     0 done   1 a bug in heedful   2 usage or config   3 data   4 checkpoint, or a file that cannot be written
     5 diverged   6 memory full   75 interrupted: run it again
 
-Results go to stdout. If stdout fails, so does the command; a reader that leaves early (`| head`) ends it quietly.
-Messages go to stderr. If stderr fails, the command goes on without it.
+Results go to stdout. If stdout fails, the command fails; a reader that closes the pipe early (`| head`) ends it silently.
+Messages go to stderr. If stderr fails, the command continues without it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from heedful.storage.terminal import printable, silence
 from heedful.storage.writing import not_written
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-TOGETHER = 1.0  # seconds: shells and `timeout` signal a process and its group, which arrives as two signals
+TOGETHER = 1.0  # seconds: shells and `timeout` signal a process and its group, so that one signal arrives twice
 
 
 def run_command(command: Callable[[], int], arguments: list[str]) -> int:
-    """Runs a command and returns its exit code; every failure becomes one message."""
+    """Run a command and return its exit code; every failure is one message."""
     try:
         code = command()
         sys.stdout.flush()
     except BaseException as error:
         code = report(error, arguments)
-    for stream in (sys.stdout, sys.stderr):  # the interpreter flushes both at its end, and would fail again
+    for stream in (sys.stdout, sys.stderr):  # the interpreter flushes both at exit and would fail again
         try:
             stream.flush()
         except (OSError, ValueError):
@@ -45,12 +45,12 @@ def run_command(command: Callable[[], int], arguments: list[str]) -> int:
 
 
 def prepare_process() -> None:
-    """What a process does before its command: standard streams and signals."""
+    """Set up standard streams, logging and signal handlers."""
     open_streams()
     logging.basicConfig(handlers=[Messages()], format="%(message)s")
     interrupt = interrupt_handler()
     for number in ENDING_SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP, and so do we
+        if signal.getsignal(number) != signal.SIG_IGN:  # keep SIGHUP ignored under nohup
             signal.signal(number, interrupt)
 
 
@@ -60,14 +60,14 @@ def ignore_signals() -> None:
 
 
 class Messages(logging.Handler):
-    """Warnings that the package logs, as messages of the command."""
+    """Prints the warnings that the package logs as messages of the command."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print_message(self.format(record))
 
 
 def interrupt_handler() -> Callable[[int, FrameType | None], None]:
-    """A handler whose first signal lets the command clean up; a later one ends the process at once."""
+    """A signal handler: the first signal lets the command clean up, a later one ends the process at once."""
     first: list[float] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -81,10 +81,10 @@ def interrupt_handler() -> Callable[[int, FrameType | None], None]:
 
 
 def open_streams() -> None:
-    """Makes all three standard streams usable.
+    """Make all three standard streams usable.
 
-    A closed one is opened on /dev/null, otherwise the next file would take its number and receive our messages; reading
-    or writing results there fails. Piped text is UTF-8 whatever the locale; a terminal of another encoding shows codes."""
+    A closed one is opened on /dev/null, otherwise the next opened file would get its number and receive messages; reading
+    from it or writing results to it fails. Pipes are UTF-8 in every locale; terminals of other encodings show escapes."""
     closed = ((0, "stdin", "r", os.O_WRONLY), (1, "stdout", "w", os.O_RDONLY), (2, "stderr", "w", os.O_WRONLY))
     for number, name, mode, flags in closed:
         if getattr(sys, name) is None:
@@ -100,32 +100,32 @@ def open_streams() -> None:
 
 
 def report(error: BaseException, arguments: list[str]) -> int:
-    """The message of an error, on stderr and for --json on stdout too; returns the exit code."""
+    """Print the message of an error, to stderr and with --json also to stdout; return the exit code."""
     if isinstance(error, SystemExit):
-        if isinstance(error.__context__, BrokenPipeError):  # rich ends the process when the reader of the help has left
+        if isinstance(error.__context__, BrokenPipeError):  # rich exits if the reader of the help closes the pipe
             return 0
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     if isinstance(error, HeedfulError):
-        return complain(str(error.args[0]), error.hint, error.exit_code, arguments)
+        return print_error(str(error.args[0]), error.hint, error.exit_code, arguments)
     if isinstance(error, KeyboardInterrupt):
-        return complain("interrupted", None, Interrupted.exit_code, arguments)
+        return print_error("interrupted", None, Interrupted.exit_code, arguments)
     if isinstance(error, BrokenPipeError):
-        return 0  # the reader of our output has left
+        return 0  # the reader closed the pipe
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF) and error.filename is None:
-        return complain(f"standard output cannot be written: {error.strerror}", None, WriteError.exit_code, arguments)
+        return print_error(f"standard output cannot be written: {error.strerror}", None, WriteError.exit_code, arguments)
     if full := memory_full(error, arguments):
-        return complain(str(full.args[0]), full.hint, full.exit_code, arguments)
+        return print_error(str(full.args[0]), full.hint, full.exit_code, arguments)
     print_message("".join(traceback.format_exception(error)).rstrip())
-    return complain("this is a bug in heedful, not in what you did", "please report it with the lines above", 1, arguments)
+    return print_error("this is a bug in heedful", "report it with the traceback above", 1, arguments)
 
 
 def memory_full(error: BaseException, arguments: list[str]) -> MemoryFull | None:
-    """The message for memory that ran out. torch is not imported: commands that do without it start sooner."""
+    """The error for exhausted memory, if this is one. torch is not imported, because not every command needs it."""
     if type(error).__name__ == "OutOfMemoryError":
         reason = str(error).removeprefix("CUDA out of memory. ").split(". ")[0]
         return MemoryFull(
             f"the GPU's memory is full: {reason}",
-            hint=f"nvidia-smi shows who else uses it; {memory_advice(arguments)}",
+            hint=f"{memory_advice(arguments)}; list other processes on the GPU with nvidia-smi",
         )
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
         return MemoryFull("the machine's memory is full", hint=memory_advice(arguments))
@@ -133,16 +133,16 @@ def memory_full(error: BaseException, arguments: list[str]) -> MemoryFull | None
 
 
 def memory_advice(arguments: list[str]) -> str:
-    """What needs less memory, for this command."""
+    """How this command can use less memory."""
     command = next((word for word in arguments if not word.startswith("-")), "")
     if command in ("train", "sweep", "demo"):
-        return "smaller batches (data.batch_tokens or data.batch), training.recompute=true or a smaller model need less"
+        return "reduce data.batch_tokens or data.batch, set training.recompute=true, or use a smaller model"
     if command in ("translate", "evaluate", "score", "generate"):
-        return "shorter sentences, a smaller beam (-s beam=1) or a smaller search.max_length (-s max_length=100) need less"
-    return "a smaller model, or less data at a time, needs less"
+        return "use shorter sentences, a smaller beam (-s beam=1) or a smaller search.max_length (-s max_length=100)"
+    return "use a smaller model or less data at a time"
 
 
-def complain(message: str, hint: str | None, code: int, arguments: list[str]) -> int:
+def print_error(message: str, hint: str | None, code: int, arguments: list[str]) -> int:
     print_message(f"{'stopped' if code == Interrupted.exit_code else 'error'}: {message}")
     if hint:
         print_message(f"\nhint: {hint}")
@@ -155,7 +155,7 @@ def complain(message: str, hint: str | None, code: int, arguments: list[str]) ->
 
 
 def print_message(text: str) -> None:
-    """A message to the user on stderr. Text from data is made harmless; a stderr that fails is given up."""
+    """Print a message to stderr. Control characters are escaped; a stderr that fails is silenced."""
     try:
         print(printable(text), file=sys.stderr, flush=True)
     except (OSError, ValueError):
@@ -163,7 +163,7 @@ def print_message(text: str) -> None:
 
 
 def print_text(text: str) -> None:
-    """A result on stdout: as it is in a pipe or file, with control characters made visible on a terminal."""
+    """Print a result to stdout: unchanged into a pipe or file, with control characters escaped on a terminal."""
     try:
         print(printable(text) if sys.stdout.isatty() else text, flush=True)
     except BrokenPipeError:

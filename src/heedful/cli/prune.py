@@ -16,58 +16,63 @@ if TYPE_CHECKING:
 
 def prune(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    out: Annotated[Path, typer.Option(help="The folder of the smaller run.")],
+    out: Annotated[Path, typer.Option(help="Run folder of the pruned model.")],
     keep: Annotated[
         list[str] | None,
-        typer.Option(help="encoder=6, decoder=8, cross=8; of a gpt within=8. Without it, what gates have closed goes."),
+        typer.Option(
+            help="Heads to keep: encoder=6, decoder=8, cross=8; of a gpt within=8. Default: those whose gates are open."
+        ),
     ] = None,
-    by: Annotated[str, typer.Option(help="With --keep, what ranks the heads: gradient or ablation.")] = "gradient",
+    by: Annotated[str, typer.Option(help="With --keep: rank heads by gradient or ablation.")] = "gradient",
     sentences: Annotated[
-        int, typer.Option(min=1, max=MAX_COUNT, help="Training sentences, blocks of text or examples to rank them by.")
+        int, typer.Option(min=1, max=MAX_COUNT, help="Training sentences, text blocks or examples for the ranking.")
     ] = 1000,
     checkpoint: Annotated[
         str | None,
-        typer.Option(help="best, last, average or step-N; unless said, the last of a run with gates, else the best."),
+        typer.Option(help="best, last, average or step-N. Default: last for a run with gates, otherwise best."),
     ] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Take heads out of a model for good: a smaller run folder that says the same without them."""
+    """Remove attention heads from a model and write a smaller run."""
     from heedful.pruning import Choice, prune
 
-    made = prune(run, out, Choice(counts(keep or []), by, sentences), which=checkpoint, device=device)
+    result = prune(run, out, Choice(parse_counts(keep or []), by, sentences), which=checkpoint, device=device)
     if json:
-        print_json(made._asdict() | {"run": str(made.run)})
+        print_json(result._asdict() | {"run": str(result.run)})
         return
     rows = [
-        (kind, str(sum(layers)), str(sum(made.heads[kind])), " ".join(map(str, made.heads[kind])))
-        for kind, layers in made.heads_before.items()
+        (kind, str(sum(layers)), str(sum(result.heads[kind])), " ".join(map(str, result.heads[kind])))
+        for kind, layers in result.heads_before.items()
     ]
-    print_text(table([("heads", "before", "left", "in each layer"), *rows]))
-    print_text(f"parameters {made.parameters:,} of {made.parameters_before:,} ({made.parameters / made.parameters_before:.1%})")
-    print_text("valid  " + "  ".join(f"{name} {value:.4g}" for name, value in made.figures.items()) + judged_by(made))
-    print_message(f"run folder: {made.run}")
+    print_text(table([("heads", "before", "after", "per layer"), *rows]))
+    print_text(
+        f"parameters {result.parameters:,} of {result.parameters_before:,} ({result.parameters / result.parameters_before:.1%})"
+    )
+    print_text("valid  " + "  ".join(f"{name} {value:.4g}" for name, value in result.figures.items()) + format_counts(result))
+    print_message(f"run folder: {result.run}")
 
 
-def judged_by(made: Pruned) -> str:
-    """How many sentences stand behind the figures."""
-    if made.sentences is None:
+def format_counts(result: Pruned) -> str:
+    """The number of sentences behind the figures."""
+    if result.sentences is None:
         return ""
-    if not made.translated or made.translated == made.sentences:
-        return f"  ({made.sentences:,} sentences)"
-    names = " and ".join(name for name in made.figures if name not in ("loss", "perplexity"))
-    return f"  ({made.sentences:,} sentences, of which the first {made.translated:,} were translated for {names})"
+    if not result.translated or result.translated == result.sentences:
+        return f"  ({result.sentences:,} sentences)"
+    names = " and ".join(name for name in result.figures if name not in ("loss", "perplexity"))
+    return f"  ({result.sentences:,} sentences, of which the first {result.translated:,} were translated for {names})"
 
 
-def counts(given: list[str]) -> dict[str, int]:
+def parse_counts(given: list[str]) -> dict[str, int]:
     from heedful.errors import ConfigError
 
-    found: dict[str, int] = {}
+    """["encoder=6"] -> {"encoder": 6}"""
+    counts: dict[str, int] = {}
     for one in given:
         kind, _, number = one.partition("=")
         if not number.isdecimal():
-            raise ConfigError(f"--keep: given {one!r}, expected a kind and how many of its heads stay, as in encoder=6")
-        if kind in found:
-            raise ConfigError(f"--keep: given {kind}={found[kind]} and {one}, expected one number for each kind")
-        found[kind] = int(number)
-    return found
+            raise ConfigError(f"--keep: given {one!r}, expected kind=number, as in encoder=6")
+        if kind in counts:
+            raise ConfigError(f"--keep: given {kind}={counts[kind]} and {one}, expected one number for each kind")
+        counts[kind] = int(number)
+    return counts

@@ -9,38 +9,52 @@ from typing import Annotated, Any
 import typer
 
 from heedful.bounds import MAX_COUNT
-from heedful.cli.configs import warn_of_two_meanings
-from heedful.cli.output import COMMAND_LINE, Device, Json, bytes_in_words, label, print_json, print_message, print_text, table
+from heedful.cli.configs import warn_if_ambiguous
+from heedful.cli.output import (
+    COMMAND_LINE,
+    Device,
+    Json,
+    format_bytes,
+    format_name,
+    print_json,
+    print_message,
+    print_text,
+    table,
+)
 
-Recipe = Annotated[str, typer.Argument(help="A recipe file, or the name of one that `heed recipes` lists.")]
+Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name listed by `heed recipes`.")]
 
 
 def train(
     recipe: Recipe,
-    overrides: Annotated[list[str] | None, typer.Argument(help="model.dim=256 training.steps=200 …")] = None,
-    run: Annotated[Path | None, typer.Option(help="The run folder; runs/<task>-<recipe> unless said.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Say what it would take, and do not train.")] = False,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(help="Options to override: model.dim=256 training.steps=200 …")
+    ] = None,
+    run: Annotated[Path | None, typer.Option(help="Run folder. Default: runs/<task>-<recipe>.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Estimate time and memory, without training.")] = False,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Train by a recipe; the same command continues a run that was stopped."""
-    began = time.monotonic()
+    """Train a model from a recipe.
+
+    The same command resumes a stopped run."""
+    start = time.monotonic()
     from heedful.config import read_run
     from heedful.recipe_files import find_recipe
     from heedful.running import default_folder, plan_run, train_config
     from heedful.training.time_limit import Stopwatch
 
-    warn_of_two_meanings(recipe)
+    warn_if_ambiguous(recipe)
     path = find_recipe(recipe)
     config = read_run(path, overrides or [], origin=COMMAND_LINE).config
     if plan:
         facts = plan_run(config, device=device)
         print_json(facts) if json else print_text(
-            table([("figure", "value"), *((label(name), spell(name, value)) for name, value in facts.items())])
+            table([("figure", "value"), *((format_name(name), format_value(name, value)) for name, value in facts.items())])
         )
         return
     folder = run or (path.parent if path.name == "config.toml" else default_folder(config, path))
-    outcome = train_config(config, folder, device=device, watch=Stopwatch(began))
+    outcome = train_config(config, folder, device=device, watch=Stopwatch(start))
     if json:
         print_json(
             {
@@ -56,10 +70,10 @@ def train(
         print_message(f"run folder: {folder}")
 
 
-def spell(name: str, value: Any) -> str:
-    """A figure for people."""
+def format_value(name: str, value: Any) -> str:
+    """A figure with its unit."""
     if name.endswith("bytes"):
-        return bytes_in_words(value)
+        return format_bytes(value)
     if name.endswith("seconds"):
         return f"{value:,.0f} s ({value / 3600:.1f} h)"
     if name == "padding":
@@ -68,38 +82,44 @@ def spell(name: str, value: Any) -> str:
 
 
 def average(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
-    last: Annotated[int, typer.Option(min=0, max=MAX_COUNT, help="Average the last so many checkpoints.")] = 0,
-    steps: Annotated[str, typer.Option(help="Or those of these steps: 1000,2000,3000.")] = "",
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    last: Annotated[
+        int, typer.Option(min=0, max=MAX_COUNT, show_default=False, help="Number of newest checkpoints to average.")
+    ] = 0,
+    steps: Annotated[str, typer.Option(help="Steps of the checkpoints to average: 1000,2000,3000.")] = "",
     json: Json = False,
 ) -> None:
-    """Average checkpoints into checkpoints/average, to be used with --checkpoint average."""
+    """Average the weights of checkpoints.
+
+    Writes checkpoints/average of the run, for use with --checkpoint average."""
     from heedful.errors import ConfigError
     from heedful.training import checkpoint, retention, run_folder
     from heedful.training.averaging import mean_of
 
     if bool(last) == bool(steps):
-        raise ConfigError("give either --last N or --steps A,B,C", hint=f"heed average {run} --last 5")
+        raise ConfigError("expected either --last N or --steps A,B,C", hint=f"run heed average {run} --last 5")
     run_folder.check_files(run)
     names = [f"step-{step.strip()}" for step in steps.split(",")] if steps else []
     folders = [retention.resolve(run, name) for name in names] or retention.steps(run / "checkpoints")[-last:]
     with run_folder.lock(run):
         state: dict[str, Any] = {"step": None, "of": [folder.name for folder in folders], "metrics": {}, "signatures": {}}
-        made = checkpoint.save_named(run / "checkpoints", "average", {"model": mean_of(folders)}, state)
+        folder = checkpoint.save_named(run / "checkpoints", "average", {"model": mean_of(folders)}, state)
     if json:
-        print_json({"checkpoint": str(made), "of": state["of"]})
+        print_json({"checkpoint": str(folder), "of": state["of"]})
     else:
-        print_message(f"{made}: the mean of {', '.join(folder.name for folder in folders)}")
+        print_message(f"{folder}: mean of {', '.join(state['of'])}")
 
 
 def sweep(
     recipe: Recipe,
-    grid: Annotated[list[str], typer.Argument(help="key=a,b,c …: every combination is trained.")],
-    run: Annotated[Path | None, typer.Option(help="The folder for all runs; runs/sweep-<recipe> unless said.")] = None,
+    grid: Annotated[list[str], typer.Argument(help="Values to combine: key=a,b,c …")],
+    run: Annotated[Path | None, typer.Option(help="Folder of all runs. Default: runs/sweep-<recipe>.")] = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Train every combination of the given values and print the table; stopped, the same command continues."""
+    """Train every combination of the given values and print a table.
+
+    The same command resumes a stopped sweep."""
     from itertools import product
 
     from heedful.config import read_run
@@ -107,7 +127,7 @@ def sweep(
     from heedful.running import train_config
     from heedful.settings.given import parse_value
 
-    warn_of_two_meanings(recipe)
+    warn_if_ambiguous(recipe)
     path = find_recipe(recipe)
     root = run or Path("runs") / f"sweep-{path.stem}"
     pairs = [part.partition("=") for part in grid]
@@ -115,7 +135,7 @@ def sweep(
     points = [dict(zip((key for key, _ in axes), chosen, strict=True)) for chosen in product(*(values for _, values in axes))]
     configs = [
         read_run(path, [f"{key}={value}" for key, value in point.items()], origin=COMMAND_LINE).config for point in points
-    ]  # all, first
+    ]  # all are checked before the first is trained
     varied = [key for key, values in axes if len(values) > 1]
     rows: list[dict[str, Any]] = []
     for point, config in zip(points, configs, strict=True):

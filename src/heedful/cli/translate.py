@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,43 +33,45 @@ if TYPE_CHECKING:
     from heedful.search import SearchConfig
     from heedful.tasks.evaluate_translations import MetricOptions
 
-FEW_RESAMPLES = 100  # enough for a trial, and more than the fewest that are allowed
+FEW_RESAMPLES = 100  # enough to check the options
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
-Together = Annotated[list[Path] | None, typer.Option("--with", help="More runs, to translate as an ensemble.")]
+Together = Annotated[list[Path] | None, typer.Option("--with", help="More runs, for an ensemble.")]
 
 
 def translate(
     run: Run,
     files: Annotated[
-        list[Path] | None, typer.Argument(help='Text files, pipes or "-" for standard input, plain or .gz; default: "-".')
+        list[Path] | None, typer.Argument(help="Text files, plain or .gz; - for standard input. Default: -.")
     ] = None,
     search: Search = None,
-    prefixes: Annotated[Path | None, typer.Option(help="A file of beginnings that translations must have, one a line.")] = None,
+    prefixes: Annotated[Path | None, typer.Option(help="File of forced target prefixes, one per line.")] = None,
     together: Together = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
     precision: Precision = "fp32",
     json: Json = False,
 ) -> None:
-    """Translate lines, in their order, as they come. With -s n_best=N each line gives N rows: score TAB text."""
+    """Translate lines of text.
+
+    With -s n_best=N each line yields N rows: score TAB text."""
     from heedful.data.input_lines import STDIN, chunks_as_they_arrive, is_interactive, read_texts, refuse_two_readers
     from heedful.tasks.translate import GATHER, in_chunks, translate_chunks
 
     files = files or [STDIN]
     refuse_two_readers([*files, prefixes])
-    refuse_other_number(files, prefixes)
-    translator = load_all(run, together, checkpoint, device).at(precision)
+    check_prefix_count(files, prefixes)
+    translator = load_models(run, together, checkpoint, device).at(precision)
     config = search_config(translator, search)
     lines = (line for file in files for line in read_texts(file, may_be_empty=True))
     if any(map(is_terminal, files)):
-        print_message("type a sentence and press Enter; Ctrl-D ends")
+        print_message("type a sentence and press Enter; end with Ctrl-D")
     chunks = chunks_as_they_arrive(lines, GATHER) if any(map(is_interactive, files)) else in_chunks(lines)
-    strange: dict[str, int] = {}  # words that the model does not know, and the first line of each
-    begun = None if prefixes is None else noting_unknown(read_texts(prefixes, may_be_empty=True), translator, strange)
+    unknown: dict[str, int] = {}  # words outside the vocabulary, and the first line of each
+    begun = None if prefixes is None else collect_unknown(read_texts(prefixes, may_be_empty=True), translator, unknown)
     for number, one in enumerate(translate_chunks(translator.system, chunks, config, begun), 1):
         for word in translator.system.source_tokenizer.unknown_words(one.source):
-            strange.setdefault(word, number)
+            unknown.setdefault(word, number)
         if json:
             best = one.candidates[0]
             candidates = [{"text": c.text, "score": c.score, "log_probability": c.log_probability} for c in one.candidates]
@@ -77,24 +80,24 @@ def translate(
         else:
             for candidate in one.candidates:
                 print_text(candidate.text if config.n_best == 1 else f"{candidate.score:.4f}\t{candidate.text}")
-    warn_of_unknown([f"{word} (line {number})" for word, number in strange.items()])
+    warn_of_unknown([f"{word} (line {number})" for word, number in unknown.items()])
 
 
 def search_config(worker: Predictor, search: list[str] | None) -> SearchConfig:
-    """The run's search with the options of -s; reports a method that follows from an option, as sampling from temperature=2."""
+    """The run's search config with the options of -s; reports a method implied by an option, as sampling by temperature=2."""
     config = worker.search(search or [], origin=COMMAND_LINE)
-    named = any(option.partition("=")[0].strip() == "method" for option in search or [])
-    if config.method != worker.run.search.method and not named:
-        own = worker.run.search.method
-        print_message(f"search method: {config.method}, because of {', '.join(search or [])} (the run's own method is {own})")
+    is_explicit = any(option.partition("=")[0].strip() == "method" for option in search or [])
+    default = worker.run.search.method
+    if config.method != default and not is_explicit:
+        print_message(f"search method: {config.method}, implied by {', '.join(search or [])} (default of the run: {default})")
     return config
 
 
-def noting_unknown(prefixes: Iterator[str], translator: Translator, strange: dict[str, int]) -> Iterator[str]:
-    """The prefixes; words of them that the model cannot write are added to `strange`."""
+def collect_unknown(prefixes: Iterator[str], translator: Translator, unknown: dict[str, int]) -> Iterator[str]:
+    """Yield the prefixes; add their words outside the target vocabulary to `unknown`."""
     for number, prefix in enumerate(prefixes, start=1):
         for word in translator.system.target_tokenizer.unknown_words(prefix):
-            strange.setdefault(word, number)
+            unknown.setdefault(word, number)
         yield prefix
 
 
@@ -104,21 +107,21 @@ def is_terminal(path: Path) -> bool:
     return str(path) in STDIN_NAMES and sys.stdin is not None and sys.stdin.isatty()
 
 
-def refuse_other_number(files: list[Path], prefixes: Path | None) -> None:
-    """Every line needs one prefix. Files are counted before any work; a stream is counted as it comes."""
+def check_prefix_count(files: list[Path], prefixes: Path | None) -> None:
+    """Check that there is one prefix per line, before any work; streams are checked while they are read."""
     from heedful.data.input_lines import is_interactive, read_texts
     from heedful.errors import ConfigError
 
     if prefixes is None or any(map(is_interactive, [*files, prefixes])):
         return
     lines = sum(1 for file in files for _ in read_texts(file, may_be_empty=True))
-    begun = sum(1 for _ in read_texts(prefixes, may_be_empty=True))
-    if lines != begun:
-        raise ConfigError(f"--prefixes: {prefixes} has {begun:,} lines for {lines:,} lines; expected one for each line")
+    count = sum(1 for _ in read_texts(prefixes, may_be_empty=True))
+    if lines != count:
+        raise ConfigError(f"--prefixes: {prefixes} has {count:,} lines for {lines:,} lines; expected one for each line")
 
 
-# Options of `evaluate` that only the task translation has; runs of other tasks refuse them.
-OF_TRANSLATION = {
+# Options of `evaluate` for runs of the task translation only; other runs refuse them.
+TRANSLATION_OPTIONS = {
     "source": "--source",
     "reference": "--reference",
     "metrics": "--metrics",
@@ -135,17 +138,19 @@ OF_TRANSLATION = {
 def evaluate(
     context: typer.Context,
     run: Run,
-    source: Annotated[Path | None, typer.Option(help="A file to translate; default: the run's own test data.")] = None,
+    source: Annotated[Path | None, typer.Option(help="File to translate. Default: the run's data, see --split.")] = None,
     reference: Annotated[Path | None, typer.Option(help="Reference translations of --source.")] = None,
-    split: Annotated[str, typer.Option(help="Of the run's own data: test, valid or train.")] = "test",
-    metrics: Annotated[str, typer.Option(help="Any of bleu, chrf, ter, gleu, exact_match.")] = "bleu,chrf,ter,exact_match",
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare without case.")] = False,
-    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU's tokenizer: 13a, intl, char, none.")] = None,
+    split: Annotated[str, typer.Option(help="Split of the run's data: test, valid or train.")] = "test",
+    metrics: Annotated[
+        str, typer.Option(help="Metrics: any of bleu, chrf, ter, gleu, exact_match.")
+    ] = "bleu,chrf,ter,exact_match",
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    tokenize: Annotated[str | None, typer.Option(help="sacreBLEU tokenizer: 13a, intl, char or none.")] = None,
     bootstrap: Annotated[
-        int, typer.Option(min=0, max=MAX_RESAMPLES, help="Resamples for the 95% interval; 0: no interval.")
+        int, typer.Option(min=0, max=MAX_RESAMPLES, help="Bootstrap resamples for the 95% interval; 0: no interval.")
     ] = 1000,
-    against: Annotated[Path | None, typer.Option(help="Another run: is the difference significant?")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the translations here.")] = None,
+    against: Annotated[Path | None, typer.Option(help="Baseline run: test whether the difference is significant.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write translations to this file.")] = None,
     search: Search = None,
     together: Together = None,
     checkpoint: Checkpoint = None,
@@ -153,7 +158,9 @@ def evaluate(
     precision: Precision = "fp32",
     json: Json = False,
 ) -> None:
-    """Score a run on its test data: loss and perplexity or accuracy; of translations sacreBLEU's metrics with intervals."""
+    """Evaluate a run on its test data.
+
+    Reports loss and perplexity or accuracy; for translation also sacreBLEU metrics with confidence intervals."""
     from heedful.build import load, load_ensemble
     from heedful.cli.generate import print_evaluation
     from heedful.data.input_lines import refuse_two_readers
@@ -161,76 +168,77 @@ def evaluate(
     from heedful.tasks.evaluate_translations import evaluate as evaluate_system
 
     refuse_two_readers([source, reference])
-    refuse_half_a_pair(context, source, reference)
-    names = metric_names(metrics, tokenize, bootstrap)
+    check_source_and_reference(context, source, reference)
+    names = parse_metrics(metrics, tokenize, bootstrap)
     worker: Any = load(run, checkpoint, device)
     if worker.run.task.name != "translation":
-        refuse_options_of_translation(context, run, worker.run.task.name)
+        check_options_of_task(context, run, worker.run.task.name)
         print_evaluation(worker.at(precision), split, precision, json)
         return
     translator = (load_ensemble([run, *together], checkpoint, device) if together else worker).at(precision)
-    rival = None if against is None else load_all(against, None, checkpoint, device).at(precision)
-    how = MetricOptions(lowercase or None, tokenize, bootstrap)
+    baseline = None if against is None else load_models(against, None, checkpoint, device).at(precision)
+    options = MetricOptions(lowercase or None, tokenize, bootstrap)
     config = search_config(translator, search)
-    rival_config = None if rival is None else rival.search(search or [], origin=COMMAND_LINE)
-    examples = examples_for(translator, source, reference, split)
-    with output_file(output or Path(os.devnull)) as file:  # before the work is done, not after it
-        result = evaluate_system(translator.system, examples, config, names, how=how)
-        file.writelines(f"{line}\n" for line in result.translations)
-    found: dict[str, Any] = {"sentences": len(examples.sources), "left_out_of_loss": result.left_out}
-    found |= {"loss": result.figures["loss"], "perplexity": result.figures["perplexity"]}
-    found["scores"] = {name: plain(score) for name, score in result.scores.items()}
-    found["tokenizer"] = translator.system.target_tokenizer.description
-    found["checkpoint"], found["precision"] = str(translator.checkpoint), precision
+    baseline_config = None if baseline is None else baseline.search(search or [], origin=COMMAND_LINE)
+    examples = read_examples(translator, source, reference, split)
+    with output_file(output or Path(os.devnull)) as file:  # opened before the work, so that errors come early
+        evaluation = evaluate_system(translator.system, examples, config, names, how=options)
+        file.writelines(f"{line}\n" for line in evaluation.translations)
+    result: dict[str, Any] = {"sentences": len(examples.sources), "left_out_of_loss": evaluation.left_out}
+    result |= {"loss": evaluation.figures["loss"], "perplexity": evaluation.figures["perplexity"]}
+    result["scores"] = {name: asdict(score) for name, score in evaluation.scores.items()}
+    result["tokenizer"] = translator.system.target_tokenizer.description
+    result["checkpoint"], result["precision"] = str(translator.checkpoint), precision
     if source is None:
-        found["split"] = split
-    if rival is not None and rival_config is not None:
-        warn_of_other_languages(translator.run, rival.run)
-        other = evaluate_system(rival.system, examples, rival_config, names, how=how)
-        found["against"] = str(rival.checkpoint)
-        found["comparison"] = compared(other.translations, result.translations, examples.references, names, how)
-    print_json(found) if json else print_text(readable(found))
+        result["split"] = split
+    if baseline is not None and baseline_config is not None:
+        warn_if_languages_differ(translator.run, baseline.run)
+        other = evaluate_system(baseline.system, examples, baseline_config, names, how=options)
+        result["against"] = str(baseline.checkpoint)
+        result["comparison"] = compare_systems(other.translations, evaluation.translations, examples.references, names, options)
+    print_json(result) if json else print_text(format_result(result))
 
 
-def given(context: typer.Context, name: str) -> bool:
-    """Whether the option stands on the command line."""
+def is_given(context: typer.Context, name: str) -> bool:
+    """Whether the option was given on the command line."""
     origin = context.get_parameter_source(name)
     return origin is not None and origin.name == "COMMANDLINE"
 
 
-def refuse_options_of_translation(context: typer.Context, run: Path, task: str) -> None:
+def check_options_of_task(context: typer.Context, run: Path, task: str) -> None:
     from heedful.errors import ConfigError
 
-    typed = [option for name, option in OF_TRANSLATION.items() if given(context, name)]
-    if typed:
-        verb = "are options" if len(typed) > 1 else "is an option"
-        raise ConfigError(f"{', '.join(typed)} {verb} for runs of task 'translation'; {run} is a run of task {task!r}")
+    given = [option for name, option in TRANSLATION_OPTIONS.items() if is_given(context, name)]
+    if given:
+        raise ConfigError(f"{', '.join(given)}: expected a run of task 'translation', but {run} is a run of task {task!r}")
 
 
-def refuse_half_a_pair(context: typer.Context, source: Path | None, reference: Path | None) -> None:
+def check_source_and_reference(context: typer.Context, source: Path | None, reference: Path | None) -> None:
     from heedful.errors import ConfigError
 
     if (source is None) != (reference is None):
-        raise ConfigError("--source and --reference belong together; give both or neither")
-    if source is not None and given(context, "split"):
-        raise ConfigError("--split is for the run's own data and has no effect with --source; leave out the one or the other")
+        raise ConfigError("--source and --reference require each other", hint="give both, or neither for the run's data")
+    if source is not None and is_given(context, "split"):
+        raise ConfigError("--split selects from the run's data and has no effect with --source", hint="remove one of them")
 
 
 def score(
     run: Run,
-    source: Annotated[Path, typer.Option(help="The sources, one a line.")],
-    target: Annotated[Path, typer.Option(help="Their translations.")],
+    source: Annotated[Path, typer.Option(help="Source sentences, one per line.")],
+    target: Annotated[Path, typer.Option(help="Translations of --source, one per line.")],
     together: Together = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """The log-probability of given translations: one line a pair, log-probability TAB tokens."""
+    """Compute the log-probabilities of given translations.
+
+    Prints one line per pair: log-probability TAB number of tokens."""
     from heedful.data.input_lines import read_texts, refuse_two_readers
     from heedful.evaluation.metrics import perplexity
 
     refuse_two_readers([source, target])
-    translator = load_all(run, together, checkpoint, device)
+    translator = load_models(run, together, checkpoint, device)
     scored = translator.score(list(read_texts(source)), list(read_texts(target)))
     known = [one for one in scored if one is not None]
     total, count = sum(one.log_probability for one in known), sum(one.tokens for one in known)
@@ -243,31 +251,34 @@ def score(
     print_message(f"perplexity {perplexity(-total, count).value:.4g} over {count:,} tokens")
 
 
-def compared(theirs: list[str], ours: list[str], references: list[str], names: list[str], how: MetricOptions) -> dict[str, Any]:
-    """Whether the difference between two systems is significant, by each metric."""
+def compare_systems(
+    baseline: list[str], system: list[str], references: list[str], names: list[str], how: MetricOptions
+) -> dict[str, Any]:
+    """Significance tests of the difference between two systems, for each metric."""
     from heedful.evaluation.metrics import Options
     from heedful.evaluation.significance import compare
 
     options = {name: Options(how.lowercase, how.tokenize if name == "bleu" else None) for name in names}
-    return {name: plain(compare(theirs, ours, references, metric=name, options=options[name])) for name in names}
+    return {name: asdict(compare(baseline, system, references, metric=name, options=options[name])) for name in names}
 
 
-def warn_of_other_languages(ours: Any, theirs: Any) -> None:
-    """Scores of a run on a test set that it was not made for say little."""
-    here, there = ours.data.languages, theirs.data.languages
-    if here and there and here != there:
+def warn_if_languages_differ(run: Any, baseline: Any) -> None:
+    """Warn that the baseline was trained on other languages, so that its scores on this test set mean little."""
+    expected, given = run.data.languages, baseline.data.languages
+    if expected and given and expected != given:
         print_message(
-            f"the other run translates from {there[0]} to {there[1]}, not from {here[0]} to {here[1]}: mistrust what follows"
+            f"warning: the baseline translates from {given[0]} to {given[1]}, not from {expected[0]} to {expected[1]}; the "
+            "comparison is not meaningful"
         )
 
 
-def load_all(run: Path, together: list[Path] | None, checkpoint: str | None, device: str | None) -> Translator:
+def load_models(run: Path, together: list[Path] | None, checkpoint: str | None, device: str | None) -> Translator:
     from heedful.build import load_ensemble, load_translator
 
     return load_ensemble([run, *together], checkpoint, device) if together else load_translator(run, checkpoint, device)
 
 
-def examples_for(translator: Translator, source: Path | None, reference: Path | None, split: str) -> Any:
+def read_examples(translator: Translator, source: Path | None, reference: Path | None, split: str) -> Any:
     from heedful.build import examples_of
     from heedful.data.input_lines import read_texts
     from heedful.data.splits import splits_of
@@ -287,41 +298,35 @@ def examples_for(translator: Translator, source: Path | None, reference: Path | 
     return examples_of(corpora, data.max_ratio)
 
 
-def metric_names(typed: str, tokenize: str | None, bootstrap: int) -> list[str]:
-    """The metrics, tried with their options on one line, so that what they refuse is refused before any work."""
+def parse_metrics(given: str, tokenize: str | None, bootstrap: int) -> list[str]:
+    """The names of the metrics; each is computed once on a short example, so that invalid options fail before any work."""
     from heedful.errors import ConfigError, lookup
     from heedful.evaluation.metrics import METRICS
 
-    names = list(dict.fromkeys(name.strip() for name in typed.split(",")))
+    names = list(dict.fromkeys(name.strip() for name in given.split(",")))
     if tokenize is not None and "bleu" not in names:
-        raise ConfigError(f"--tokenize {tokenize} is an option of bleu, which is not among --metrics {typed}")
+        raise ConfigError(f"--tokenize {tokenize} is an option of bleu, which is missing in --metrics {given}")
     for name in names:
         metric = lookup(name, METRICS, "metric")
         metric(["a"], ["a"], tokenize=tokenize if name == "bleu" else None, bootstrap=min(bootstrap, FEW_RESAMPLES))
     return names
 
 
-def plain(value: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(value)
-
-
-def readable(found: dict[str, Any]) -> str:
-    rows = [("figure", "value", "95% interval", "signature")]
-    rows += [(name, f"{found[name]:.4g}", "", "") for name in ("loss", "perplexity")]
-    for name, one in found["scores"].items():
+def format_result(result: dict[str, Any]) -> str:
+    rows = [("metric", "value", "95% interval", "signature")]
+    rows += [(name, f"{result[name]:.4g}", "", "") for name in ("loss", "perplexity")]
+    for name, one in result["scores"].items():
         interval = "" if one["low"] is None else f"{one['low']:.2f} to {one['high']:.2f}"
         rows.append((name, f"{one['value']:.2f}", interval, one["signature"]))
-    text = f"{found['sentences']:,} sentences, {found['tokenizer']}, {found['checkpoint']}\n{table(rows)}"
-    for name, one in found.get("comparison", {}).items():
+    text = f"{result['sentences']:,} sentences, {result['tokenizer']}, {result['checkpoint']}\n{table(rows)}"
+    for name, one in result.get("comparison", {}).items():
         text += (
-            f"\n{name}: {one['difference']:+.2f} against {found['against']}, "
+            f"\n{name}: {one['difference']:+.2f} against {result['against']}, "
             f"95% interval {one['low']:+.2f} to {one['high']:+.2f}, "
             f"p {one['p_bootstrap']:.3f} (paired bootstrap, one-sided), "
             f"{one['p_randomization']:.3f} (approximate randomization, two-sided)"
         )
-    verdicts = [f"{name} {one['verdict']}" for name, one in found.get("comparison", {}).items()]
+    verdicts = [f"{name} {one['verdict']}" for name, one in result.get("comparison", {}).items()]
     if verdicts:
         text += f"\nverdict by approximate randomization: {'; '.join(verdicts)}"
     return text

@@ -9,43 +9,48 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from heedful.bounds import MAX_COUNT, MAX_INTEGER, MAX_NUMBER, MAX_SIZE, MAX_SMALL, MAX_VOCAB
-from heedful.cli.output import Checkpoint, Json, finite, print_json, print_message, print_text, table
+from heedful.cli.output import Checkpoint, Json, check_finite, print_json, print_message, print_text, table
 
 if TYPE_CHECKING:
     from heedful.text.tokenizer import Tokenizer
     from heedful.vectors.table import Vectors
 
-HERE = Path("vectors.vec")  # what both verbs mean unless told
-Side = Annotated[Literal["source", "target"], typer.Option(help="Of a run: whose tokens.")]
+DEFAULT_FILE = Path("vectors.vec")  # default of both commands
+Side = Annotated[Literal["source", "target"], typer.Option(help="For a run: source or target tokens.")]
 
 
 def vectors(
     texts: Annotated[list[Path], typer.Argument(help="Text files, plain or .gz.")],
     output: Annotated[
-        Path, typer.Option(help="The file to write: .txt or .vec for text, .safetensors for exact numbers.")
-    ] = HERE,
-    dim: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="Numbers to a vector.")] = 100,
-    window: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="How far a word's neighbors may be.")] = 5,
-    negatives: Annotated[int, typer.Option(min=1, max=MAX_SMALL, help="Noise words to a pair.")] = 5,
+        Path, typer.Option(help="Output file: .txt or .vec for text, .safetensors for exact numbers.")
+    ] = DEFAULT_FILE,
+    dim: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="Vector size.")] = 100,
+    window: Annotated[
+        int, typer.Option(min=1, max=MAX_SIZE, help="Maximum distance between a word and its context words.")
+    ] = 5,
+    negatives: Annotated[int, typer.Option(min=1, max=MAX_SMALL, help="Negative samples per pair.")] = 5,
     epochs: Annotated[
         int | None,
-        typer.Option(min=1, max=MAX_COUNT, help="How often the text is read; unless given, the oftener the shorter it is."),
+        typer.Option(min=1, max=MAX_COUNT, help="Passes over the text. Default: more for shorter texts."),
     ] = None,
-    min_count: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Words that occur less often are left out.")] = 5,
+    min_count: Annotated[int, typer.Option(min=1, max=MAX_COUNT, help="Minimum frequency of a word.")] = 5,
     subsample: Annotated[
-        float, typer.Option(min=0.0, max=1.0, callback=finite, help="Subsample more frequent words; 0: none.")
+        float,
+        typer.Option(min=0.0, max=1.0, callback=check_finite, help="Frequency above which words are subsampled; 0: none."),
     ] = 1e-4,
     rate: Annotated[
         float,
-        typer.Option(min=1e-6, max=MAX_NUMBER, callback=finite, help="Initial learning rate; it decays to zero."),
+        typer.Option(min=1e-6, max=MAX_NUMBER, callback=check_finite, help="Initial learning rate; it decays to zero."),
     ] = 0.05,
-    seed: Annotated[int, typer.Option(min=0, max=MAX_INTEGER, help="Of everything random.")] = 1,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Read the text without case.")] = False,
-    tokenizer: Annotated[Path | None, typer.Option(help="A run whose tokens get vectors, instead of the text's words.")] = None,
+    seed: Annotated[int, typer.Option(min=0, max=MAX_INTEGER, help="Random seed.")] = 1,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Lowercase the text.")] = False,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Run whose tokenizer splits the text. Default: split into words.")
+    ] = None,
     side: Side = "source",
     json: Json = False,
 ) -> None:
-    """Learn word vectors from text: skip-gram with negative sampling."""
+    """Train word vectors: skip-gram with negative sampling."""
     import time
 
     from heedful.errors import ConfigError
@@ -56,7 +61,7 @@ def vectors(
 
     check_output(output)
     if tokenizer is None and side != "source":
-        raise ConfigError("--side has no effect without --tokenizer: words of a text have no side")
+        raise ConfigError("--side has no effect without --tokenizer")
     config = VectorsConfig(
         dim=dim,
         window=window,
@@ -67,99 +72,101 @@ def vectors(
         rate=rate,
         seed=seed,
     )
-    cutting = tokenizer_of(tokenizer, side, lowercase) if tokenizer else words_of(texts, min_count, lowercase)
-    tokens = encode_text(lines_of(texts), cutting)
-    times = epochs or epochs_for(tokens.total)
-    print_message(f"{tokens.total:,} tokens in {cutting.description}, read {times} times")
-    begun = time.monotonic()
-    progress = VectorsProgress(tokens.total, times)
+    splitter = load_tokenizer(tokenizer, side, lowercase) if tokenizer else train_word_tokenizer(texts, min_count, lowercase)
+    tokens = encode_text(read_lines(texts), splitter)
+    passes = epochs or epochs_for(tokens.total)
+    print_message(f"{tokens.total:,} tokens, {splitter.description}, {passes} epochs")
+    start = time.monotonic()
+    progress = VectorsProgress(tokens.total, passes)
     try:
-        made = train_vectors(tokens, cutting, config, progress.tell)
+        trained = train_vectors(tokens, splitter, config, progress.tell)
     finally:
         progress.close()
-    seconds = time.monotonic() - begun
-    save_vectors(made, output)
-    print_message(f"{output}: {len(made.words):,} vectors of {made.dim} numbers, {seconds:.1f} s")
+    seconds = time.monotonic() - start
+    save_vectors(trained, output)
+    print_message(f"{output}: {len(trained.words):,} vectors of size {trained.dim}, {seconds:.1f} s")
     if json:
-        figures = {"output": str(output), "words": len(made.words), "dim": made.dim, "tokens": tokens.total}
-        speed = tokens.total * times / seconds
+        figures = {"output": str(output), "words": len(trained.words), "dim": trained.dim, "tokens": tokens.total}
+        speed = tokens.total * passes / seconds
         print_json(figures | {"loss": progress.loss, "seconds": round(seconds, 3), "words_per_second": round(speed)})
 
 
-def lines_of(texts: list[Path]) -> Iterator[str]:
+def read_lines(texts: list[Path]) -> Iterator[str]:
     from heedful.data.input_lines import read_texts
 
     return (line for path in texts for line in read_texts(path))
 
 
-def words_of(texts: list[Path], min_count: int, lowercase: bool) -> Tokenizer:
-    """The words of the texts, signs apart, as a tokenizer of kind "words" has them."""
+def train_word_tokenizer(texts: list[Path], min_count: int, lowercase: bool) -> Tokenizer:
+    """Train a tokenizer of kind "words" on the texts."""
     from heedful.data.sources import find_path, refuse_streams
     from heedful.errors import DataError
     from heedful.text import TokenizerConfig, train_tokenizer
 
-    refuse_streams(find_path(str(path)) for path in texts)  # they are read once more to be encoded
+    refuse_streams(find_path(str(path)) for path in texts)  # the text is read a second time to encode it
     options = TokenizerConfig(kind="words", vocab=MAX_VOCAB, min_frequency=min_count, lowercase=lowercase)
     try:
-        return train_tokenizer(options, lines_of(texts))
+        return train_tokenizer(options, read_lines(texts))
     except DataError as error:
         if "min_frequency" not in str(error):
             raise
-        raise DataError(f"no word of the text occurs {min_count} times", hint="lower --min-count, or give more text") from error
+        raise DataError(f"no word of the text occurs {min_count} times", hint="lower --min-count, or use more text") from error
 
 
-def tokenizer_of(run: Path, side: Literal["source", "target"], lowercase: bool) -> Tokenizer:
+def load_tokenizer(run: Path, side: Literal["source", "target"], lowercase: bool) -> Tokenizer:
     from heedful.build import read_folder
     from heedful.errors import ConfigError
 
     if lowercase:
-        raise ConfigError("--lowercase has no effect with --tokenizer: the run's tokenizer says how text is read")
+        raise ConfigError(
+            "--lowercase has no effect with --tokenizer, which defines the case itself", hint="remove --lowercase"
+        )
     return read_folder(run)[1][side == "target"]
 
 
 def neighbors(
-    words: Annotated[list[str], typer.Argument(help="Words, or sums of them: king - man + woman.")],
-    vectors: Annotated[Path, typer.Option(help="A file of vectors, or a run whose embedding is looked at.")] = HERE,
-    count: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="How many neighbors.")] = 10,
+    words: Annotated[list[str], typer.Argument(help="Words, or sums of words: king - man + woman.")],
+    vectors: Annotated[Path, typer.Option(help="File of vectors, or run whose embeddings are used.")] = DEFAULT_FILE,
+    count: Annotated[int, typer.Option(min=1, max=MAX_SIZE, help="Number of neighbors.")] = 10,
     side: Side = "source",
     checkpoint: Checkpoint = None,
     json: Json = False,
 ) -> None:
-    """Which words have the nearest vectors, by cosine."""
+    """List the nearest words by cosine similarity of their vectors."""
     from heedful.errors import DataError
     from heedful.vectors.table import neighbors as nearest_words
     from heedful.vectors.table import parse_queries, spell_query
 
     queries = parse_queries(words)
-    known = vectors_of(vectors, side, checkpoint)
-    found, unknown = [], list[DataError]()
+    table_of_vectors = read_vectors(vectors, side, checkpoint)
+    answers, unknown = [], list[DataError]()
     for query in queries:
         try:
-            found.append((spell_query(query), nearest_words(known, query, count)))
+            answers.append((spell_query(query), nearest_words(table_of_vectors, query, count)))
         except DataError as error:
             unknown.append(error)
-    if unknown and not found:
+    if unknown and not answers:
         raise unknown[0]
     for missing in unknown:
         print_message(str(missing))
     if json:
-        print_json({"queries": [{"query": query, "neighbors": [near._asdict() for near in nears]} for query, nears in found]})
+        print_json({"queries": [{"query": query, "neighbors": [near._asdict() for near in nears]} for query, nears in answers]})
     else:
-        tables = [table([(query, "cosine"), *((n.word, f"{n.cosine:.3f}") for n in nears)]) for query, nears in found]
+        tables = [table([(query, "cosine"), *((n.word, f"{n.cosine:.3f}") for n in nears)]) for query, nears in answers]
         print_text("\n\n".join(tables))
 
 
-def vectors_of(path: Path, side: Literal["source", "target"], checkpoint: str | None) -> Vectors:
-    """Of a file, or of a trained model's embedding."""
+def read_vectors(path: Path, side: Literal["source", "target"], checkpoint: str | None) -> Vectors:
+    """Read vectors from a file, or from the embedding of a run."""
     from heedful.errors import ConfigError
     from heedful.vectors.files import load_vectors
 
-    if path == HERE and not path.exists():
-        hint = "`heed vectors TEXT` writes it; --vectors names another file, or a run"
-        raise ConfigError(f"there is no {HERE} here, expected a file of vectors", hint=hint)
+    if path == DEFAULT_FILE and not path.exists():
+        hint = "create it with `heed vectors TEXT`, or set --vectors to another file or a run"
+        raise ConfigError(f"{DEFAULT_FILE} does not exist, expected a file of vectors", hint=hint)
     if not path.is_dir():
         if side != "source" or checkpoint is not None:
-            raise ConfigError(f"--side and --checkpoint have no effect on a file of vectors; {path} is no run folder")
+            raise ConfigError(f"--side and --checkpoint apply to run folders only; {path} is a file of vectors")
         return load_vectors(path)
     from heedful.build import load
     from heedful.vectors.initialization import embedding_of

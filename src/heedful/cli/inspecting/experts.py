@@ -1,7 +1,7 @@
-"""heed inspect RUN --experts: who does the work, over sentences of the validation data.
+"""heed inspect RUN --experts: expert utilization, over sentences of the validation data.
 
-layer                   expert 0  1    2    3    most over mean  tokens
-encoder.0.feed_forward  31%       22%  25%  22%  1.24            3,211
+layer                   expert 0  1    2    3    max/mean  tokens
+encoder.0.feed_forward  31%       22%  25%  22%  1.24      3,211
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from heedful.inspection.report.blocks import Block
     from heedful.predictor import Predictor
 
-TAP = ".gates"
+HOOK = ".gates"
 
 
-def found(worker: Predictor, *, sentences: int = 200) -> dict[str, Any]:
-    from heedful.cli.inspecting.heads import samples_of
+def compute(worker: Predictor, *, sentences: int = 200) -> dict[str, Any]:
+    from heedful.cli.inspecting.heads import read_samples
     from heedful.errors import ConfigError
 
     task = worker.run.task.name
     if task != "translation":
-        raise ConfigError(f"given a run of task {task!r}; experts can be looked at in runs of: translation")
-    pairs = [(one.source, one.target) for one in islice(samples_of(worker, None, None), sentences) if one.target]
-    gates = gates_of(worker, pairs)
-    used = int((next(iter(gates.values()))[0] > 0).sum())  # by one token as by any
-    return {"sentences": len(pairs), "used": used, "layers": {name: as_plain(one) for name, one in gates.items()}}
+        raise ConfigError(f"--experts: given a run of task {task!r}, expected a run of task 'translation'")
+    pairs = [(one.source, one.target) for one in islice(read_samples(worker, None, None), sentences) if one.target]
+    gates = record_gates(worker, pairs)
+    used = int((next(iter(gates.values()))[0] > 0).sum())  # the same for every token
+    return {"sentences": len(pairs), "used": used, "layers": {name: summarize_gates(one) for name, one in gates.items()}}
 
 
-def gates_of(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, Tensor]:
-    """The weights that each layer of experts gave them, (tokens, experts); pair by pair, so that no token is padding."""
+def record_gates(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, Tensor]:
+    """The gate weights of each layer of experts, (tokens, experts); recorded pair by pair, so that no token is padding."""
     import torch
     from torch import nn
 
@@ -45,65 +45,66 @@ def gates_of(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, Tenso
 
     model, system = worker.model, worker.system
     assert isinstance(model, nn.Module), "models are modules"
-    names = [name for name in hook_points(model) if name.endswith(TAP)]
+    names = [name for name in hook_points(model) if name.endswith(HOOK)]
     if not names:
-        raise ConfigError("this model has no experts", hint="train one with model.experts=8, or the recipe demo-experts")
-    heard: dict[str, list[Tensor]] = {name.removesuffix(TAP): [] for name in names}
-    for read, said in pairs:
-        source, target_in = collate_one(system, system.source_tokenizer.encode(read), system.target_tokenizer.encode(said))
-        with forced(model), record(model, *names) as seen:
-            model.step(target_in, model.start(source, None, room=0))
+        raise ConfigError("this model has no experts", hint="train one with model.experts=8 or with the recipe demo-experts")
+    gates: dict[str, list[Tensor]] = {name.removesuffix(HOOK): [] for name in names}
+    for source, target in pairs:
+        ids = system.source_tokenizer.encode(source), system.target_tokenizer.encode(target)
+        source_ids, target_in = collate_one(system, *ids)
+        with forced(model), record(model, *names) as recorded:
+            model.step(target_in, model.start(source_ids, None, room=0))
         for name in names:
-            heard[name.removesuffix(TAP)].append(seen[name])
-    return {name: torch.cat(parts) for name, parts in heard.items()}
+            gates[name.removesuffix(HOOK)].append(recorded[name])
+    return {name: torch.cat(parts) for name, parts in gates.items()}
 
 
-def as_plain(gates: Tensor) -> dict[str, Any]:
+def summarize_gates(gates: Tensor) -> dict[str, Any]:
     from heedful.nn.experts import usage
 
     shares, weights = usage(gates), gates.sum(0) / gates.sum()
     return {
         "tokens": len(gates),
-        "choices": shares.tolist(),  # of all choices, the share that fell on each expert
-        "weight": weights.tolist(),  # of all weight likewise
-        "most_over_mean": float(shares.max() * len(shares)),
+        "choices": shares.tolist(),  # share of the routed tokens that each expert receives
+        "weight": weights.tolist(),  # share of the gate weight
+        "max_over_mean": float(shares.max() * len(shares)),
     }
 
 
-def as_text(found: dict[str, Any]) -> str:
-    return f"{over(found)}\n{table(rows_of(found))}\n{meaning(found)}"
+def format_text(result: dict[str, Any]) -> str:
+    return f"{format_header(result)}\n{table(layer_rows(result))}\n{format_legend(result)}"
 
 
-def as_blocks(found: dict[str, Any]) -> list[Block]:
+def format_blocks(result: dict[str, Any]) -> list[Block]:
     from heedful.inspection.report.blocks import Table, Words, sentence
 
-    layers = list(found["layers"].values())
+    layers = list(result["layers"].values())
     bars = {expert + 1: [layer["choices"][expert] for layer in layers] for expert in range(len(layers[0]["choices"]))}
     return [
-        Words(f"{sentence(over(found))}."),
-        Table(rows_of(found), "experts", bars),
-        Words(f"{sentence(meaning(found))}.", "hint"),
+        Words(f"{sentence(format_header(result))}."),
+        Table(layer_rows(result), "experts", bars),
+        Words(f"{sentence(format_legend(result))}.", "hint"),
     ]
 
 
-def over(found: dict[str, Any]) -> str:
-    chosen = f"the share of choices that fell on each expert, {found['used']} for a token"
-    return f"{chosen}; {found['sentences']} sentences of the run's validation data"
+def format_header(result: dict[str, Any]) -> str:
+    routing = f"share of routed tokens per expert, {result['used']} experts per token"
+    return f"{routing}; {result['sentences']} sentences of the run's validation data"
 
 
-def rows_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    head = ("layer", "expert 0", *map(str, range(1, most_of(found))), "most over mean", "tokens")
+def layer_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    head = ("layer", "expert 0", *map(str, range(1, count_experts(result))), "max/mean", "tokens")
     rows = [
-        (name, *(f"{share:.0%}" for share in layer["choices"]), f"{layer['most_over_mean']:.2f}", f"{layer['tokens']:,}")
-        for name, layer in found["layers"].items()
+        (name, *(f"{share:.0%}" for share in layer["choices"]), f"{layer['max_over_mean']:.2f}", f"{layer['tokens']:,}")
+        for name, layer in result["layers"].items()
     ]
     return [head, *rows]
 
 
-def meaning(found: dict[str, Any]) -> str:
-    worst = f"{most_of(found) / found['used']:.2f} where the same {found['used']} are always chosen"
-    return f"most over mean: 1.00 where all are used alike, {worst}"
+def format_legend(result: dict[str, Any]) -> str:
+    worst = f"{count_experts(result) / result['used']:.2f} if every token is routed to the same {result['used']}"
+    return f"max/mean: load of the busiest expert over the mean load; 1.00 if all are used equally, {worst}"
 
 
-def most_of(found: dict[str, Any]) -> int:
-    return max(len(layer["choices"]) for layer in found["layers"].values())
+def count_experts(result: dict[str, Any]) -> int:
+    return max(len(layer["choices"]) for layer in result["layers"].values())

@@ -1,6 +1,5 @@
-"""heed inspect RUN "a sentence" --picture FILE: the alignment; with --kind the wall of its heads; with --head that map; with
---saliency what each token rests on; with --patch-from what is won back where; with --lens what each layer would say. Below
-each stand the sentences and what its rows and columns are."""
+"""heed inspect RUN "a sentence" --picture FILE: the word alignment; with --kind a grid of its heads; with --head one heatmap;
+with --saliency, --patch-from or --lens the heatmaps of that view. Captions name the sentences, the rows and the columns."""
 
 from __future__ import annotations
 
@@ -8,212 +7,228 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.cli.inspecting.sentence import Where, chosen, shown_maps, values_of
+from heedful.cli.inspecting.sentence import Selection, displayable_maps, map_values, select_map
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from heedful.cli.inspecting.interventions import Won
+    from heedful.cli.inspecting.interventions import Recovered
     from heedful.inspection.attention_maps import AttentionMap
     from heedful.inspection.figure import Figure
     from heedful.studies.report import Inspection
 
-Spell = Callable[[str], str]  # how a text is written, where not every letter can be drawn
-LONGEST = 160  # columns of a sentence that a caption tells
-MOST_CELLS, OUTLYING = 0.95, 2.0  # shades are of the size that so many cells keep within, where the largest is so much larger
-WON = "blue: what was said becomes likelier; red: less likely"
-ABOUT_LENS = (
-    "rows: layers, the last one at the bottom; columns: tokens that are said",
-    "shade: the probability of the word",
-    "•: the word that the last layer says, too",
+Spell = Callable[[str], str]  # replaces letters that the font does not have
+MAX_CAPTION = 160  # characters of a sentence in a caption
+TYPICAL_SHARE, OUTLIER_RATIO = 0.95, 2.0  # colors end at this quantile where the largest value is this many times larger
+PATCHING_COLORS = "blue: the target becomes more probable; red: less probable"
+LENS_CAPTION = (
+    "rows: layers, the last one at the bottom; columns: target tokens",
+    "shade: probability of the predicted token",
+    "•: same prediction as the last layer",
 )
 
 
-def draw(seen: Inspection, where: Where, path: Path, *, lines: bool = False, found: Mapping[str, Any]) -> None:
-    """As .svg, or through matplotlib as .png. found: what the parts that were asked for found."""
+def draw(inspection: Inspection, selection: Selection, path: Path, *, lines: bool = False, results: Mapping[str, Any]) -> None:
+    """Save a picture as .svg, or through matplotlib as .png. results: of the requested views."""
     from heedful.inspection.plots import drawable, save
 
     def figure(spell: Spell) -> Figure:
-        if where.kind is not None:
-            return one_map(seen, where, lines, spell) if where.one_map else wall(seen, where, spell)
-        if "lens" in found:
-            return layers(seen, found["lens"], spell)
-        saliency = found.get("interventions", {}).get("saliency")
+        if selection.kind is not None:
+            if selection.is_one_map:
+                return draw_map(inspection, selection, lines, spell)
+            return draw_grid(inspection, selection, spell)
+        if "lens" in results:
+            return draw_lens(inspection, results["lens"], spell)
+        saliency = results.get("interventions", {}).get("saliency")
         if saliency is not None:
-            return salient(seen, saliency, spell)
-        if "patched" in found.get("interventions", {}):
-            return patched(seen, found["interventions"], spell)
-        return alignment(seen, spell)
+            return draw_saliency(inspection, saliency, spell)
+        if "patched" in results.get("interventions", {}):
+            return draw_patching(inspection, results["interventions"], spell)
+        return draw_alignment(inspection, spell)
 
     save(figure(str if path.suffix == ".svg" else drawable), path)
 
 
-def wall(seen: Inspection, where: Where, spell: Spell) -> Figure:
+def draw_grid(inspection: Inspection, selection: Selection, spell: Spell) -> Figure:
     from heedful.inspection import figure
     from heedful.inspection.text_heatmap import shown
 
-    maps = shown_maps(seen, where)
-    layers = [(one.layer, values_of(seen, one, where.by)) for one in maps]
-    rolled = where.by == "rollout"
-    title = f"{where.kind}: {'rollout, all heads of a layer as one' if rolled else f'all heads, {where.by}'}"
-    made = figure.head_grid(layers, title, relative=where.by != "weights", merged=rolled)
-    tokens = [shown(" ".join(names), LONGEST) for names in (seen.trace.queries(maps[0]), seen.trace.keys(maps[0]))]
-    told = [spell(f"{side}: {names}") for side, names in zip(sides(seen, maps[0]), tokens, strict=True)]
-    return figure.captioned(made, [*sentences(seen, spell), *told])
+    maps, trace = displayable_maps(inspection, selection), inspection.trace
+    layers = [(one.layer, map_values(inspection, one, selection.by)) for one in maps]
+    is_rollout = selection.by == "rollout"
+    title = f"{selection.kind}: {'rollout, heads of a layer merged' if is_rollout else f'all heads, {selection.by}'}"
+    grid = figure.head_grid(layers, title, relative=selection.by != "weights", merged=is_rollout)
+    tokens = [shown(" ".join(names), MAX_CAPTION) for names in (trace.queries(maps[0]), trace.keys(maps[0]))]
+    axes = [spell(f"{axis}: {names}") for axis, names in zip(axis_captions(inspection, maps[0]), tokens, strict=True)]
+    return figure.captioned(grid, [*sentence_captions(inspection, spell), *axes])
 
 
-def one_map(seen: Inspection, where: Where, lines: bool, spell: Spell) -> Figure:
+def draw_map(inspection: Inspection, selection: Selection, lines: bool, spell: Spell) -> Figure:
     from heedful.inspection import figure
 
-    one, (values, *_) = chosen(seen, where)
-    rows, columns = ([spell(name) for name in names] for names in (seen.trace.queries(one), seen.trace.keys(one)))
-    place = f"head {where.head}, {where.by}" if where.head is not None else "rollout, all heads as one"
-    most = max(float(values.max()), 1e-12) if where.by != "weights" else 1.0
-    title = f"{where.kind} · layer {one.layer} · {place}"
-    made = (figure.lines if lines else figure.heatmap)(values, rows, columns, title, most)
-    return figure.captioned(made, [*sentences(seen, spell), *([] if lines else sides(seen, one))])
+    attention_map, (values, *_) = select_map(inspection, selection)
+    trace = inspection.trace
+    rows, columns = ([spell(name) for name in names] for names in (trace.queries(attention_map), trace.keys(attention_map)))
+    shown = f"head {selection.head}, {selection.by}" if selection.head is not None else "rollout, heads merged"
+    limit = max(float(values.max()), 1e-12) if selection.by != "weights" else 1.0
+    title = f"{selection.kind} · layer {attention_map.layer} · {shown}"
+    picture = (figure.lines if lines else figure.heatmap)(values, rows, columns, title, limit)
+    axes = [] if lines else axis_captions(inspection, attention_map)
+    return figure.captioned(picture, [*sentence_captions(inspection, spell), *axes])
 
 
-def alignment(seen: Inspection, spell: Spell) -> Figure:
+def draw_alignment(inspection: Inspection, spell: Spell) -> Figure:
     import torch
 
     from heedful.errors import ConfigError
     from heedful.inspection.figure import captioned, heatmap
     from heedful.studies.report import words_of
 
-    source = seen.trace.source
-    if source is None or not seen.views.words:
-        raise ConfigError("there is no alignment to draw, as nothing is looked at in a source", hint="say which map: --kind")
-    mean = torch.cat(list(seen.views.words.values())).mean(0)  # (target words, source words)
-    rows, columns = ([spell(word) for word in words_of(side)] for side in (seen.trace.target, source))
-    made = heatmap(mean, rows, columns, "soft alignment, the mean over all heads", palette="gray")
-    return captioned(made, [*sentences(seen, spell), "rows: words of the translation", "columns: words of the source"])
+    source = inspection.trace.source
+    if source is None or not inspection.views.words:
+        raise ConfigError(
+            "this model has no attention from target to source, so there is no alignment to draw", hint="add --kind"
+        )
+    mean = torch.cat(list(inspection.views.words.values())).mean(0)  # (target words, source words)
+    rows, columns = ([spell(word) for word in words_of(side)] for side in (inspection.trace.target, source))
+    picture = heatmap(mean, rows, columns, "soft alignment, mean of all heads", palette="gray")
+    axes = ["rows: words of the translation", "columns: words of the source"]
+    return captioned(picture, [*sentence_captions(inspection, spell), *axes])
 
 
-def salient(seen: Inspection, saliency: Mapping[str, Any], spell: Spell) -> Figure:
-    """Beside attention, where a source was looked at."""
+def draw_saliency(inspection: Inspection, saliency: Mapping[str, Any], spell: Spell) -> Figure:
+    """Saliency, and attention where the model attends to a source."""
     from heedful.inspection.figure import beside, captioned
 
-    trace = seen.trace
-    read = [trace.start, *trace.said] if trace.source is None else trace.read
-    rows, columns = ([spell(name) for name in names] for names in ([*trace.said, trace.end], read))
-    made = saliency_sketches(saliency, rows, columns)
-    return captioned(beside(*made), [*sentences(seen, spell), *about_saliency(saliency), saliency["note"]])
+    trace = inspection.trace
+    inputs = [trace.start, *trace.said] if trace.source is None else trace.read
+    rows, columns = ([spell(name) for name in names] for names in ([*trace.said, trace.end], inputs))
+    captions = [*sentence_captions(inspection, spell), *describe_saliency(saliency), saliency["note"]]
+    return captioned(beside(*saliency_figures(saliency, rows, columns)), captions)
 
 
-def saliency_sketches(saliency: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str]) -> list[Figure]:
-    """rows: tokens that are said; columns: those that were read, or said before."""
+def saliency_figures(saliency: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str]) -> list[Figure]:
+    """Heatmaps of gradient x input, of its bound and of attention. rows: target tokens; columns: input tokens."""
     import torch
 
     from heedful.inspection.figure import heatmap
 
-    values, bound = salient_maps(saliency)
-    made = [
-        heatmap(values, rows, columns, "saliency: gradient x input, in nats", darkest(values), "signed"),
-        heatmap(bound, rows, columns, "its bound: |gradient| |input|, in nats", darkest(bound)),
+    values, bound = saliency_maps(saliency)
+    figures = [
+        heatmap(values, rows, columns, "saliency: gradient x input, in nats", color_limit(values), "signed"),
+        heatmap(bound, rows, columns, "its bound: |gradient| |input|, in nats", color_limit(bound)),
     ]
     if "attention" in saliency:
-        looked = torch.tensor(saliency["attention"])  # (target time, source time)
-        made.append(heatmap(looked, rows, columns, "attention, mean of all layers and heads", float(looked.max())))
-    return made
+        weights = torch.tensor(saliency["attention"])  # (target time, source time)
+        figures.append(heatmap(weights, rows, columns, "attention, mean of all layers and heads", float(weights.max())))
+    return figures
 
 
-def salient_maps(saliency: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Gradient x input and its bound, (target time, read time) each; of a text that is only read, by what was said before."""
+def saliency_maps(saliency: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """Gradient x input and its bound, (target time, input time) each; inputs of a language model: the previous tokens."""
     import torch
 
     side = "source" if any(saliency["source"]) else "target"
     return torch.tensor(saliency[side]), torch.tensor(saliency[f"{side}_bound"])
 
 
-def darkest(values: Tensor) -> float:
-    """The size from which on all is darkest: the largest, or where few cells stand out so far that the others would be
-    blank, the one that all but those few keep within."""
+def color_limit(values: Tensor) -> float:
+    """The absolute value of the darkest color: the largest one, or a quantile if a few outliers would blank all others."""
     sizes = values.abs()[values != 0]
     if not len(sizes):
         return 1e-12
-    largest, high = float(sizes.max()), float(sizes.quantile(MOST_CELLS))
-    return largest if largest <= OUTLYING * high else high
+    largest, high = float(sizes.max()), float(sizes.quantile(TYPICAL_SHARE))
+    return largest if largest <= OUTLIER_RATIO * high else high
 
 
-def about_saliency(saliency: Mapping[str, Any]) -> list[str]:
-    told = [
-        "rows: tokens that are said; columns: tokens that they rest on or look at",
-        "gradient x input, blue: makes it likelier; red: less likely; its bound: how much it could at most, either way",
+def describe_saliency(saliency: Mapping[str, Any]) -> list[str]:
+    captions = [
+        "rows: target tokens; columns: input tokens",
+        "gradient x input, blue: makes the target token more probable; red: less probable; its bound: the largest effect",
     ]
-    for name, values in zip(("gradient x input", "the bound"), salient_maps(saliency), strict=True):
-        most, largest = darkest(values), float(values.abs().max())
-        if largest > most:
-            told.append(f"{name}: all beyond {most:.3g} is equally dark, which few cells are; the largest is {largest:.3g}")
+    for name, values in zip(("gradient x input", "the bound"), saliency_maps(saliency), strict=True):
+        limit, largest = color_limit(values), float(values.abs().max())
+        if largest > limit:
+            captions.append(f"{name}: colors are clipped at {limit:.3g}; the largest value is {largest:.3g}")
     if "attention" in saliency:
-        alike = ", ".join(f"{name} {tau:+.2f}" for name, tau in saliency["agreement"].items())
-        told.append(f"how far they rank source tokens as attention does, Kendall's tau (1: alike, 0: unrelated): {alike}")
-    return told
+        captions.append(format_agreement(saliency["agreement"]))
+    return captions
 
 
-def patched(seen: Inspection, found: Mapping[str, Any], spell: Spell) -> Figure:
-    from heedful.cli.inspecting.interventions import not_patched, patched_told, won_back
+def format_agreement(agreement: Mapping[str, float]) -> str:
+    values = ", ".join(f"{name} {tau:+.2f}" for name, tau in agreement.items())
+    return f"rank correlation with attention over source tokens, Kendall's tau (1: same order, 0: unrelated): {values}"
+
+
+def draw_patching(inspection: Inspection, result: Mapping[str, Any], spell: Spell) -> Figure:
+    from heedful.cli.inspecting.interventions import describe_patching, list_unpatched, recovered_by_side
     from heedful.inspection.figure import beside, captioned
 
-    one = found["patched"]
-    won = {
+    patched = result["patched"]
+    recovered = {
         side: (names, [spell(label) for label in labels], nats)
-        for side, (names, labels, nats) in won_back(dict(found), one).items()
+        for side, (names, labels, nats) in recovered_by_side(dict(result), patched).items()
     }
-    told = [*sentences(seen, spell), spell(patched_told(one).rstrip(":")), WON, *not_patched(one)]
-    return captioned(beside(*patched_sketches(won)), told)
+    description = spell(describe_patching(patched).rstrip(":"))
+    captions = [*sentence_captions(inspection, spell), description, PATCHING_COLORS, *list_unpatched(patched)]
+    return captioned(beside(*patching_figures(recovered)), captions)
 
 
-def patched_sketches(won: Won) -> list[Figure]:
-    """A map for each side, its places by its positions, all with the same shades."""
+def patching_figures(recovered: Recovered) -> list[Figure]:
+    """A heatmap for each side, hook points by positions, all with the same color scale."""
     import torch
 
     from heedful.inspection.figure import heatmap
 
-    most = max((abs(value) for _, _, nats in won.values() for row in nats for value in row), default=0.0) or 1e-12
-    titles = {side: f"nats won back, at each {side} token" for side in won}
-    titles |= {"beginning": "nats won back, at each vector it begins with"}
+    limit = max((abs(value) for _, _, nats in recovered.values() for row in nats for value in row), default=0.0) or 1e-12
+    titles = {side: f"nats recovered at each {side} token" for side in recovered}
+    titles |= {"initial": "nats recovered at each initial state"}
     return [
-        heatmap(torch.tensor(nats), names, labels, titles[side], most, "signed") for side, (names, labels, nats) in won.items()
+        heatmap(torch.tensor(nats), names, labels, titles[side], limit, "signed")
+        for side, (names, labels, nats) in recovered.items()
     ]
 
 
-def layers(seen: Inspection, lens: Mapping[str, Any], spell: Spell) -> Figure:
+def draw_lens(inspection: Inspection, lens: Mapping[str, Any], spell: Spell) -> Figure:
     from heedful.inspection.figure import captioned
 
-    return captioned(lens_sketch(lens, spell), [*sentences(seen, spell), *ABOUT_LENS])
+    return captioned(lens_figure(lens, spell), [*sentence_captions(inspection, spell), *LENS_CAPTION])
 
 
-def lens_sketch(lens: Mapping[str, Any], spell: Spell = str) -> Figure:
-    """What each layer would say, darker where it is surer."""
+def lens_figure(lens: Mapping[str, Any], spell: Spell = str) -> Figure:
+    """The prediction of each layer at each target token; darker: more probable."""
     from heedful.inspection.figure import Word, words
 
     cells = [
         [
-            Word(spell(piece), share, rank == 1)
-            for piece, share, rank in zip(one["predicted"], one["probability"], one["final_rank"], strict=True)
+            Word(spell(piece), probability, rank == 1)
+            for piece, probability, rank in zip(layer["predicted"], layer["probability"], layer["final_rank"], strict=True)
         ]
-        for one in lens["layers"]
+        for layer in lens["layers"]
     ]
-    rows = [one["name"].removesuffix(".out") for one in lens["layers"]]
-    return words(cells, rows, [spell(token) for token in lens["tokens"]], "what each layer would say (logit lens)")
+    rows = [layer["name"].removesuffix(".out") for layer in lens["layers"]]
+    return words(cells, rows, [spell(token) for token in lens["tokens"]], "logit lens: prediction of each layer")
 
 
-def sentences(seen: Inspection, spell: Spell) -> list[str]:
-    """What was read and what was said, cut where they are long."""
+def sentence_captions(inspection: Inspection, spell: Spell) -> list[str]:
+    """Source and translation, shortened where they are long."""
     from heedful.inspection.text_heatmap import shown
 
-    source, target = seen.trace.source, seen.trace.target
-    named = {"text": target} if source is None else {"source": source, "translation": target}
-    return [spell(f"{name}: {shown(side.text, LONGEST)}") for name, side in named.items()]
+    source, target = inspection.trace.source, inspection.trace.target
+    sides = {"text": target} if source is None else {"source": source, "translation": target}
+    return [spell(f"{name}: {shown(side.text, MAX_CAPTION)}") for name, side in sides.items()]
 
 
-def sides(seen: Inspection, one: AttentionMap) -> list[str]:
-    """What the rows of a map are, and what its columns."""
-    trace = seen.trace
-    said = "the text" if trace.source is None else "the translation"
-    tokens = {"source": "tokens of the source", "target": f"tokens of {said} before those, from {trace.start} on"}
+def axis_captions(inspection: Inspection, attention_map: AttentionMap) -> list[str]:
+    """What the rows and the columns of an attention map are."""
+    trace = inspection.trace
+    target = "the text" if trace.source is None else "the translation"
+    tokens = {"source": "tokens of the source", "target": f"previous tokens of {target}, from {trace.start}"}
     tokens["both"] = tokens["target"] if trace.source is None else f"{tokens['source']}, then {tokens['target']}"
-    looking = tokens["source"] if one.kind.queries == "source" else f"tokens of {said}, where they are said"
-    blocks = [" (blocks of them, by number)" * (names[:1] == ["#0"]) for names in (trace.queries(one), trace.keys(one))]
-    return [f"rows, which look: {looking}{blocks[0]}", f"columns, which are looked at: {tokens[one.kind.keys]}{blocks[1]}"]
+    queries = (
+        tokens["source"] if attention_map.kind.queries == "source" else f"tokens of {target}, at the step that predicts them"
+    )
+    blocks = [
+        " (in blocks, by number)" * (names[:1] == ["#0"]) for names in (trace.queries(attention_map), trace.keys(attention_map))
+    ]
+    return [f"rows, queries: {queries}{blocks[0]}", f"columns, keys: {tokens[attention_map.kind.keys]}{blocks[1]}"]

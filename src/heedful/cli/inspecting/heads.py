@@ -1,6 +1,6 @@
-"""heed inspect RUN --heads: a table of all heads, and a picture.
+"""heed inspect RUN --heads: role and importance of every head, as a table and as a picture.
 
-kind     layer  head  confidence  gradient  ablation  relevance  does
+kind     layer  head  confidence  gradient  ablation  relevance  role
 encoder  0      0     0.94        0.41      +0.0213   0.22       position -1 96%
 """
 
@@ -23,57 +23,57 @@ if TYPE_CHECKING:
     from heedful.studies.head_samples import Sample
     from heedful.studies.head_statistics import Frequencies
 
-COUNTED = 20_000  # lines of training text from which it is known what is rare
-UNIT = "nats a token"
-NO_RELEVANCE = "relevance: not for this family, which has layers that it cannot be handed down through."
+FREQUENCY_LINES = 20_000  # lines of training text from which token frequencies are counted
+UNIT = "nats per token"
+NO_RELEVANCE = "relevance: not defined for this family, which has layers that do not propagate it."
 COLUMNS = {
-    "confidence": "mean of the largest weight",
-    "gradient": "|dL/dgate|, of length 1 within a layer",
-    "ablation": "nats a token lost without the head",
-    "relevance": "its share of what its layer hands on",
-    "does": "how often it looks there (and how often the best fixed offset would)",
+    "confidence": "mean of the largest attention weight",
+    "gradient": "|dL/dgate|, normalized to length 1 within a layer",
+    "ablation": "increase of the loss without the head, in nats per token",
+    "relevance": "share of the layer's relevance that flows through the head",
+    "role": "share of tokens whose largest weight is there (in parentheses: of the best fixed offset)",
 }
 
 
-def found(
+def compute(
     worker: Predictor, *, data: Path | None = None, conllu: Path | None = None, sentences: int = 200, json: bool = False
 ) -> dict[str, Any]:
-    """data: lines of source, TAB target, TAB alignment, the last two as far as they are known; the run's validation data
-    unless a file is given. json: a machine reads it, and watches no bar."""
+    """data: lines of source TAB target TAB alignment, the last two optional; default: the run's validation data. json: show
+    no progress bar."""
     from heedful.errors import ConfigError, DataError
     from heedful.studies.head_samples import pairs_of, texts_of, translated
     from heedful.studies.heads import study
 
     task = worker.run.task.name
     if task not in ("translation", "language"):
-        raise ConfigError(f"given a run of task {task!r}; heads can be looked at in runs of: translation, language")
+        raise ConfigError(f"--heads: given a run of task {task!r}, expected a run of: translation, language")
     if data is not None and conllu is not None:
-        raise ConfigError("given --data and --conllu; expected one of them")
-    samples = list(islice(samples_of(worker, data, conllu), sentences))
+        raise ConfigError("given both --data and --conllu, expected one of them")
+    samples = list(islice(read_samples(worker, data, conllu), sentences))
     if task == "language":
         pairs = texts_of(worker.system, samples)
     else:
         pairs = pairs_of(worker.system, translated(worker.system, samples, worker.search()))
     if not pairs:
         raise DataError(
-            f"none of {len(samples)} sentences can be looked at: they are empty, not cut where words end, or longer than "
-            f"{worker.system.max_length} tokens",
-            hint="give sentences like those that the model was trained on",
+            f"none of the {len(samples)} sentences can be analyzed: each is empty, longer than "
+            f"{worker.system.max_length} tokens, or has a token that spans two words",
+            hint="use sentences like those of the training data",
         )
-    frequencies, counted = frequencies_of(worker, samples)
-    with progress(f"heads, {len(pairs):,} sentences", quiet=json) as tell:
-        seen = study(worker.system, pairs, frequencies, tell)
+    frequencies, counted = count_tokens(worker, samples)
+    with progress(f"heads, {len(pairs):,} sentences", quiet=json) as advance:
+        statistics = study(worker.system, pairs, frequencies, advance)
     return {
         "corpus": str(conllu or data or "the run's validation data"),
         "sentences": len(pairs),
         "left_out": len(samples) - len(pairs),
-        "loss": seen.loss,
+        "loss": statistics.loss,
         "frequencies": counted,
-        "heads": [as_plain(head) for head in seen.heads],
+        "heads": [head_to_dict(head) for head in statistics.heads],
     }
 
 
-def samples_of(worker: Predictor, data: Path | None, conllu: Path | None) -> Iterator[Sample]:
+def read_samples(worker: Predictor, data: Path | None, conllu: Path | None) -> Iterator[Sample]:
     from heedful.data.conllu import read_trees
     from heedful.data.input_lines import read_texts
     from heedful.studies.head_samples import Sample, from_grammar, from_lines, from_trees
@@ -99,8 +99,8 @@ def samples_of(worker: Predictor, data: Path | None, conllu: Path | None) -> Ite
                 yield from (Sample(one.source, one.target) for one in pairs(corpus, max_ratio=worker.run.data.max_ratio))
 
 
-def frequencies_of(worker: Predictor, samples: Iterable[Sample]) -> tuple[Frequencies, str]:
-    """How often tokens occur in the training text, or where that is no longer there in the sentences looked at; and which."""
+def count_tokens(worker: Predictor, samples: Iterable[Sample]) -> tuple[Frequencies, str]:
+    """Token frequencies of the training text, or of the samples if that is missing; and a description of the text counted."""
     from heedful.build import task_of
     from heedful.errors import DataError
     from heedful.studies.head_samples import frequencies_in
@@ -108,15 +108,15 @@ def frequencies_of(worker: Predictor, samples: Iterable[Sample]) -> tuple[Freque
     tokenizers = {"source": worker.system.source_tokenizer, "target": worker.system.target_tokenizer}
     task = task_of(worker.run)
     try:
-        lines = {side: list(islice(task.lines(side), COUNTED)) for side in tokenizers}
+        lines = {side: list(islice(task.lines(side), FREQUENCY_LINES)) for side in tokenizers}
         counted = f"the first {max(map(len, lines.values())):,} lines of the training text"
     except DataError:
         lines = {"source": [one.source for one in samples], "target": [one.target or one.source for one in samples]}
-        counted = "these sentences, for the training text is not there"
+        counted = "these sentences, because the training text is missing"
     return {side: frequencies_in(tokenizer, lines[side]) for side, tokenizer in tokenizers.items()}, counted
 
 
-def as_plain(head: Any) -> dict[str, Any]:
+def head_to_dict(head: Any) -> dict[str, Any]:
     kept = {name: value for name, value in head._asdict().items() if name != "measures"}
     return kept | {
         "roles": [one._asdict() for one in head.roles],
@@ -125,115 +125,118 @@ def as_plain(head: Any) -> dict[str, Any]:
     }
 
 
-def as_text(found: dict[str, Any]) -> str:
-    columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in columns_of(found).items()), 120)
-    return "\n".join([over(found), table(rows_of(found)), columns, *remarks(found)])
+def format_text(result: dict[str, Any]) -> str:
+    columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in used_columns(result).items()), 120)
+    return "\n".join([format_header(result), table(head_rows(result)), columns, *remarks(result)])
 
 
-def as_blocks(found: dict[str, Any]) -> list[Block]:
+def format_blocks(result: dict[str, Any]) -> list[Block]:
     from heedful.inspection.head_figures import grids
     from heedful.inspection.report.blocks import Pictures, Table, Terms, Words, sentence
 
-    cells, rows = cells_of(found), rows_of(found)
-    caption = ". ".join(sentence(text) for text in (f"{shades(cells)} (square-root scale)", explained(cells)) if text)
+    cells, rows = head_cells(result), head_rows(result)
+    caption = ". ".join(
+        sentence(text) for text in (f"{explain_colors(cells)} (square-root scale)", explain_marks(cells)) if text
+    )
     return [
-        Words(f"{over(found)}."),
+        Words(f"{format_header(result)}."),
         Pictures(grids(cells, UNIT), f"{caption}."),
         Table(rows, "all heads"),
-        Terms(columns_of(found)),
-        *(Words(sentence(text), "hint") for text in remarks(found)),
+        Terms(used_columns(result)),
+        *(Words(sentence(text), "hint") for text in remarks(result)),
     ]
 
 
-def over(found: dict[str, Any]) -> str:
-    left = f", {found['left_out']:,} left out" if found["left_out"] else ""
-    return f"{found['sentences']:,} sentences of {found['corpus']}{left}; loss {found['loss']:.4f} nats a token"
+def format_header(result: dict[str, Any]) -> str:
+    left = f", {result['left_out']:,} left out" if result["left_out"] else ""
+    return f"{result['sentences']:,} sentences of {result['corpus']}{left}; loss {result['loss']:.4f} nats per token"
 
 
-def rows_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    known = columns_of(found)
-    rows: list[tuple[str, ...]] = [("kind", "layer", "head", *known)]
-    for head in found["heads"]:
-        sure, relevant = ("" if head[name] is None else f"{head[name]:.2f}" for name in ("confidence", "relevance"))
-        place = head["kind"], str(head["layer"]), str(head["head"])
-        importance = f"{head['share']:.2f}", f"{head['ablation']:+.4f}", *([relevant] if "relevance" in known else [])
-        roles = [told(role, head["alignment_error"]) for role in head["roles"]]
-        does = ", ".join([*roles, *(f"mostly {told(one, None)}" for one in head["leanings"])])
-        rows.append((*place, sure, *importance, does or "-"))
+def head_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    columns = used_columns(result)
+    rows: list[tuple[str, ...]] = [("kind", "layer", "head", *columns)]
+    for head in result["heads"]:
+        confidence, relevance = ("" if head[name] is None else f"{head[name]:.2f}" for name in ("confidence", "relevance"))
+        name = head["kind"], str(head["layer"]), str(head["head"])
+        importance = f"{head['share']:.2f}", f"{head['ablation']:+.4f}", *([relevance] if "relevance" in columns else [])
+        roles = [format_role(role, head["alignment_error"]) for role in head["roles"]]
+        roles += [f"mostly {format_role(role, None)}" for role in head["leanings"]]
+        rows.append((*name, confidence, *importance, ", ".join(roles) or "-"))
     return rows
 
 
-def columns_of(found: dict[str, Any]) -> dict[str, str]:
-    """Those that say something, and what."""
-    known = any(head["relevance"] is not None for head in found["heads"])
-    return {name: meaning for name, meaning in COLUMNS.items() if known or name != "relevance"}
+def used_columns(result: dict[str, Any]) -> dict[str, str]:
+    """The columns that have values, each with its meaning."""
+    has_relevance = any(head["relevance"] is not None for head in result["heads"])
+    return {name: meaning for name, meaning in COLUMNS.items() if has_relevance or name != "relevance"}
 
 
-def remarks(found: dict[str, Any]) -> list[str]:
-    """What is rare, where a head looks for it; and what is not known of such a model."""
-    rare = any(role["role"] == "rare" for head in found["heads"] for role in head["roles"])
-    told = [f"rare is what is rare in {found['frequencies']}."] if rare else []
-    return told + ([] if "relevance" in columns_of(found) else [NO_RELEVANCE])
+def remarks(result: dict[str, Any]) -> list[str]:
+    """How rare tokens were counted, if a head attends to them; and whether relevance is undefined."""
+    has_rare = any(role["role"] == "rare" for head in result["heads"] for role in head["roles"])
+    rare = [f"rare: by token frequency in {result['frequencies']}."] if has_rare else []
+    return rare + ([] if "relevance" in used_columns(result) else [NO_RELEVANCE])
 
 
-def told(role: dict[str, Any], error: float | None) -> str:
+def format_role(role: dict[str, Any], error: float | None) -> str:
     from heedful.inspection.roles import MOSTLY
 
-    what = {"positional": "position", "syntactic": "", "rare": "rare", "alignment": "alignment"}[role["role"]]
-    beside = "" if role["baseline"] is None else f" ({role['baseline']:.0%})"
-    ending = f", AER {error:.1%}" if role["role"] == "alignment" and error is not None else ""
-    often = f"{role['value']:.0%}" if round(role["value"], 2) != MOSTLY else f"{role['value']:.1%}"  # half, or a little more?
-    return f"{' '.join(filter(None, (what, role['what'])))} {often}{beside}{ending}"
+    name = {"positional": "position", "syntactic": "", "rare": "rare", "alignment": "alignment"}[role["role"]]
+    baseline = "" if role["baseline"] is None else f" ({role['baseline']:.0%})"
+    aer = f", AER {error:.1%}" if role["role"] == "alignment" and error is not None else ""
+    share = f"{role['value']:.0%}" if round(role["value"], 2) != MOSTLY else f"{role['value']:.1%}"  # 50.4% is not 50%
+    return f"{' '.join(filter(None, (name, role['what'])))} {share}{baseline}{aer}"
 
 
-def marks(head: dict[str, Any]) -> list[str]:
-    return [*map(mark, head["roles"]), *(f"({mark(one)})" for one in head["leanings"])]
+def head_marks(head: dict[str, Any]) -> list[str]:
+    return [*map(short_role, head["roles"]), *(f"({short_role(one)})" for one in head["leanings"])]
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
-    """The grid of all heads as SVG, PNG or PDF."""
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Save the grid of all heads as SVG, PNG or PDF."""
     from heedful.inspection.head_figures import Meaning, picture_of
     from heedful.inspection.plots import save
 
-    cells = cells_of(found)
-    save(picture_of(cells, Meaning(UNIT, shades(cells), explained(cells))), path)
+    cells = head_cells(result)
+    save(picture_of(cells, Meaning(UNIT, explain_colors(cells), explain_marks(cells))), path)
 
 
-def shades(cells: Sequence[Cell]) -> str:
-    """What the colors say that occur."""
+def explain_colors(cells: Sequence[Cell]) -> str:
+    """The legend of the colors that occur."""
     from heedful.inspection.head_figures import figure
 
-    gained = any(figure(cell.importance).startswith("-") for cell in cells)
-    return "blue: lost without the head" + " · orange: gained" * gained
+    has_negative = any(figure(cell.importance).startswith("-") for cell in cells)
+    return "blue: loss increases without the head" + " · orange: loss decreases" * has_negative
 
 
-def cells_of(found: dict[str, Any]) -> list[Cell]:
+def head_cells(result: dict[str, Any]) -> list[Cell]:
     from heedful.inspection.head_figures import Cell
 
-    return [Cell(head["kind"], head["layer"], head["head"], head["ablation"], marks(head)) for head in found["heads"]]
+    return [Cell(head["kind"], head["layer"], head["head"], head["ablation"], head_marks(head)) for head in result["heads"]]
 
 
-def explained(cells: Sequence[Cell]) -> str:
-    """What the marks say that occur."""
-    used = list(dict.fromkeys(one for cell in cells for one in cell.marks))
-    plain = dict.fromkeys(one.strip("()") for one in used)
-    mostly = ["in brackets: mostly"] if any(one.startswith("(") for one in used) else []
-    return "where a head looks — " + " · ".join([*map(meaning, plain), *mostly]) if used else ""
+def explain_marks(cells: Sequence[Cell]) -> str:
+    """The legend of the marks that occur."""
+    used = list(dict.fromkeys(mark for cell in cells for mark in cell.marks))
+    plain = dict.fromkeys(mark.strip("()") for mark in used)
+    mostly = ["in parentheses: mostly"] if any(mark.startswith("(") for mark in used) else []
+    return "attends to — " + " · ".join([*map(explain_mark, plain), *mostly]) if used else ""
 
 
-def meaning(mark: str) -> str:
-    """-1: the token before"""
+def explain_mark(mark: str) -> str:
+    """-1: the previous token"""
     offset = re.fullmatch(r"([+-])(\d+)", mark)
     if offset:
-        where = "before" if offset[1] == "-" else "after"
-        return f"{mark}: the token {where}" if offset[2] == "1" else f"{mark}: {offset[2]} tokens {where}"
+        if offset[2] == "1":
+            return f"{mark}: the {'previous' if offset[1] == '-' else 'next'} token"
+        return f"{mark}: {offset[2]} tokens {'before' if offset[1] == '-' else 'after'}"
     relation, arrow, end = mark.partition("→")
     if arrow:
-        return f"{mark}: the head of {relation}" if end == "h" else f"{mark}: the {relation} of a head"
-    return {"itself": "itself: the same token", "rare": "rare: the rarest token", "align": "align: the word translated"}[mark]
+        return f"{mark}: the syntactic head of {relation}" if end == "h" else f"{mark}: the {relation} of a syntactic head"
+    return {"itself": "itself: the same token", "rare": "rare: the rarest token", "align": "align: the aligned word"}[mark]
 
 
-def mark(role: dict[str, Any]) -> str:
-    """A word that fits into a cell."""
+def short_role(role: dict[str, Any]) -> str:
+    """A role as a short mark that fits into a cell."""
     marks = {"positional": role["what"], "rare": "rare", "alignment": "align"}
     return str(marks.get(role["role"]) or role["what"].replace(" to head", "→h").replace(" to dependent", "→d"))

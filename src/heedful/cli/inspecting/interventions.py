@@ -15,34 +15,32 @@ if TYPE_CHECKING:
     from heedful.tasks.translate import System
 
 
-Won = dict[str, tuple[list[str], list[str], list[list[float]]]]  # side -> places, tokens, nats: as far as there is any
+Recovered = dict[str, tuple[list[str], list[str], list[list[float]]]]  # side -> hook points, tokens, nats; only patched sides
 UNITS = {1.0: "nats", 1e-3: "thousandths of a nat", 1e-6: "millionths of a nat", 1e-9: "billionths of a nat"}
 
 
-class Asked(NamedTuple):
-    """What if; all that is not said is not asked."""
+class Interventions(NamedTuple):
+    """The requested interventions."""
 
-    alternatives: int | None = None  # the place of a target token, from 0
-    instead: str | None = None  # this token there
+    alternatives: int | None = None  # position of a target token, from 0
+    instead: str | None = None  # the token to force there
     saliency: bool = False
     patch_from: str | None = None  # another source
-    without: Sequence[str] = ()  # heads, each as kind.layer.head
+    without: Sequence[str] = ()  # heads to remove, each as kind.layer.head
 
 
-def found(
-    worker: Predictor, sentence: str, asked: Asked, target: str | None = None, search: Sequence[str] = ()
+def compute(
+    worker: Predictor, sentence: str, requested: Interventions, target: str | None = None, search: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Of the translation that the search finds, or of the given one; of a language model, of the sentence itself."""
+    """Apply the interventions to the model's translation, or to `target`; of a language model, to the sentence itself."""
     from heedful.errors import ConfigError
 
-    if asked.instead is not None and asked.alternatives is None:
-        raise ConfigError(
-            "--instead was given without --alternatives", hint="--alternatives 3 --instead TOKEN: at target token 3"
-        )
+    if requested.instead is not None and requested.alternatives is None:
+        raise ConfigError("--instead requires --alternatives", hint="add the target position: --alternatives 3 --instead TOKEN")
     system, config = worker.system, worker.search(search, origin=COMMAND_LINE)
-    pair = pair_for(worker, sentence, target, search)
-    if pair.source is None and (asked.instead or asked.patch_from or asked.without):
-        raise ConfigError("--instead, --patch-from and --without need a run of task 'translation'")
+    pair = encode_pair(worker, sentence, target, search)
+    if pair.source is None and (requested.instead or requested.patch_from or requested.without):
+        raise ConfigError("--instead, --patch-from and --without require a run of task 'translation'")
     result: dict[str, Any] = {
         "source": None if pair.source is None else pair.source.text,
         "source_tokens": [] if pair.source is None else pair.source.pieces,
@@ -50,18 +48,18 @@ def found(
         "target_tokens": pair.target.pieces,
         "end": system.target_tokenizer.pieces([system.target_tokenizer.specials.end])[0],
     }
-    if asked.alternatives is not None:
-        result |= alternatives_found(system, pair, config, (asked.alternatives, asked.instead))
-    if asked.without:
-        result["without"] = without_found(system, pair, config, asked.without)
-    if asked.saliency:
-        result["saliency"] = saliency_found(system, pair)
-    if asked.patch_from is not None:
-        result["patched"] = patched_found(system, pair, asked.patch_from)
+    if requested.alternatives is not None:
+        result |= compute_alternatives(system, pair, config, (requested.alternatives, requested.instead))
+    if requested.without:
+        result["without"] = compute_ablation(system, pair, config, requested.without)
+    if requested.saliency:
+        result["saliency"] = compute_saliency(system, pair)
+    if requested.patch_from is not None:
+        result["patched"] = compute_patching(system, pair, requested.patch_from)
     return result
 
 
-def pair_for(worker: Predictor, sentence: str, target: str | None, search: Sequence[str]) -> EncodedPair:
+def encode_pair(worker: Predictor, sentence: str, target: str | None, search: Sequence[str]) -> EncodedPair:
     from heedful.errors import ConfigError
     from heedful.studies.interventions import pair_of, text_of
 
@@ -69,206 +67,215 @@ def pair_for(worker: Predictor, sentence: str, target: str | None, search: Seque
     if task == "translation":
         return pair_of(worker.system, sentence, worker.search(search, origin=COMMAND_LINE), target)
     if task != "language":
-        raise ConfigError(f"a run of task {task!r} says no words; expected a run of: translation, language")
+        raise ConfigError(f"given a run of task {task!r}, which generates no text; expected a run of: translation, language")
     if target is not None:
-        raise ConfigError("--target was given, but a language model has only one text")
+        raise ConfigError("--target has no effect for a language model, which has only one text")
     return text_of(worker.system, sentence)
 
 
-def alternatives_found(
-    system: System, pair: EncodedPair, config: SearchConfig, asked: tuple[int, str | None]
+def compute_alternatives(
+    system: System, pair: EncodedPair, config: SearchConfig, forced: tuple[int, str | None]
 ) -> dict[str, Any]:
+    """forced: a target position, and the token to force there."""
     from heedful.studies.interventions import alternatives, continue_from, token_named
 
-    place, piece = asked
-    listed = alternatives(system, pair, place)
-    result: dict[str, Any] = {"at": place, "alternatives": [one._asdict() for one in listed]}
+    position, piece = forced
+    listed = alternatives(system, pair, position)
+    result: dict[str, Any] = {"at": position, "alternatives": [one._asdict() for one in listed]}
     if piece is None:
         return result
-    assert pair.source is not None, "asked of translations only"
+    assert pair.source is not None, "only translations are decoded again"
     token = token_named(system, piece, listed)
-    beginning = [*pair.target.ids[:place], token]
-    again = continue_from(system, pair.source, config, beginning)
-    said = {"token": system.target_tokenizer.pieces([token])[0], "translation": again.text}
-    return result | {"instead": said | {"log_probability": again.log_probability, "score": again.score}}
+    prefix = [*pair.target.ids[:position], token]
+    again = continue_from(system, pair.source, config, prefix)
+    instead = {"token": system.target_tokenizer.pieces([token])[0], "translation": again.text}
+    return result | {"instead": instead | {"log_probability": again.log_probability, "score": again.score}}
 
 
-def without_found(system: System, pair: EncodedPair, config: SearchConfig, names: Sequence[str]) -> dict[str, Any]:
+def compute_ablation(system: System, pair: EncodedPair, config: SearchConfig, names: Sequence[str]) -> dict[str, Any]:
     from heedful.studies.interventions import HeadName, continue_from, log_probabilities, wanted, without_heads
 
-    assert pair.source is not None, "asked of translations only"
+    assert pair.source is not None, "only translations are decoded again"
     tokens = wanted(system, pair)[:, None]
     before = log_probabilities(system, pair).gather(-1, tokens).sum()
-    with without_heads(system, [HeadName.named(name) for name in names]) as less:
-        again = continue_from(less, pair.source, config, [])
-        after = log_probabilities(less, pair).gather(-1, tokens).sum()
-    said = {"heads": list(names), "translation": again.text, "log_probability": again.log_probability}
-    return said | {"change": float(after - before)}
+    with without_heads(system, [HeadName.named(name) for name in names]) as ablated:
+        again = continue_from(ablated, pair.source, config, [])
+        after = log_probabilities(ablated, pair).gather(-1, tokens).sum()
+    output = {"heads": list(names), "translation": again.text, "log_probability": again.log_probability}
+    return output | {"change": float(after - before)}
 
 
-def saliency_found(system: System, pair: EncodedPair) -> dict[str, Any]:
+def compute_saliency(system: System, pair: EncodedPair) -> dict[str, Any]:
     from heedful.inspection.attention_maps import attentions
     from heedful.inspection.saliency import NOTE, agreement
     from heedful.studies.interventions import saliency_of
     from heedful.studies.trace import sequences
 
-    seen = saliency_of(system, pair)
-    result: dict[str, Any] = {name: values.tolist() for name, values in seen._asdict().items()} | {"note": NOTE}
+    saliency = saliency_of(system, pair)
+    result: dict[str, Any] = {name: values.tolist() for name, values in saliency._asdict().items()} | {"note": NOTE}
     kinds = {kind.name for kind in attentions(system.models[0]).values()}  # type: ignore[arg-type]
     if pair.source is not None and kinds & {"cross", "within"}:
         from heedful.inspection.alignment import attention_between
 
-        looked = attention_between(system.models[0], sequences(system, *pair))
-        ranked = {"gradient x input": seen.source.abs(), "bound": seen.source_bound}
-        agree = {name: agreement(values, looked) for name, values in ranked.items()}
-        result |= {"attention": looked.tolist(), "agreement": agree}
+        weights = attention_between(system.models[0], sequences(system, *pair))
+        ranked = {"gradient x input": saliency.source.abs(), "bound": saliency.source_bound}
+        result |= {
+            "attention": weights.tolist(),
+            "agreement": {name: agreement(values, weights) for name, values in ranked.items()},
+        }
     return result
 
 
-def patched_found(system: System, pair: EncodedPair, other: str) -> dict[str, Any]:
+def compute_patching(system: System, pair: EncodedPair, other: str) -> dict[str, Any]:
     from heedful.studies.interventions import patched
 
-    seen = patched(system, pair, other)
+    result = patched(system, pair, other)
     return {
         "other": other,
-        "log_probability": {"source": seen.first.tolist(), "other": seen.second.tolist()},
-        "places": [place._asdict() | {"change": place.change.tolist()} for place in seen.places],
-        "left_out": seen.left_out,
+        "log_probability": {"source": result.first.tolist(), "other": result.second.tolist()},
+        "places": [place._asdict() | {"change": place.change.tolist()} for place in result.places],
+        "left_out": result.left_out,
     }
 
 
-def as_text(found: dict[str, Any]) -> str:
-    parts = [" ".join(numbered(found))]
-    if "alternatives" in found:
-        parts.append(table(alternatives_rows(found)))
-    parts += told(found)
-    if "saliency" in found:
-        parts.append(saliency_text(found, found["saliency"]))
-    if "patched" in found:
-        parts.append(patched_text(found, found["patched"]))
+def format_text(result: dict[str, Any]) -> str:
+    parts = [" ".join(numbered(result))]
+    if "alternatives" in result:
+        parts.append(table(alternatives_rows(result)))
+    parts += format_outputs(result)
+    if "saliency" in result:
+        parts.append(saliency_text(result, result["saliency"]))
+    if "patched" in result:
+        parts.append(patched_text(result, result["patched"]))
     return "\n\n".join(parts)
 
 
-def as_blocks(found: dict[str, Any]) -> list[Block]:
+def format_blocks(result: dict[str, Any]) -> list[Block]:
     from heedful.inspection.report.blocks import Heading, Table, Words, sentence
 
-    blocks: list[Block] = [Words(f"What is said, numbered: {' '.join(numbered(found))}", "hint")]
-    if "alternatives" in found:
-        shares = [one["probability"] for one in found["alternatives"]]
-        rows = [("token", "probability", ""), *((*row[:2], row[2].replace("<-", "←")) for row in alternatives_rows(found)[1:])]
-        blocks += [Heading(f"What else might be said at {found['at']}"), Table(rows, "alternatives", {1: shares})]
-    blocks += [Words(sentence(text)) for text in told(found)]
-    if "saliency" in found:
-        blocks += [Heading("What each token rests on"), *saliency_blocks(found, found["saliency"])]
-    if "patched" in found:
-        blocks += [Heading(f"Inner states put into {found['patched']['other']!r}"), *patched_blocks(found, found["patched"])]
+    blocks: list[Block] = [Words(f"Target tokens by position: {' '.join(numbered(result))}", "hint")]
+    if "alternatives" in result:
+        shares = [one["probability"] for one in result["alternatives"]]
+        rows = [("token", "probability", ""), *((*row[:2], row[2].replace("<-", "←")) for row in alternatives_rows(result)[1:])]
+        heading = f"Alternative tokens at target position {result['at']}"
+        blocks += [Heading(heading), Table(rows, "alternatives", {1: shares})]
+    blocks += [Words(sentence(text)) for text in format_outputs(result)]
+    if "saliency" in result:
+        blocks += [Heading("Saliency"), *saliency_blocks(result, result["saliency"])]
+    if "patched" in result:
+        heading = f"Activations patched into the run on {result['patched']['other']!r}"
+        blocks += [Heading(heading), *patched_blocks(result, result["patched"])]
     return blocks
 
 
-def numbered(found: dict[str, Any]) -> list[str]:
-    return [f"{at}:{piece}" for at, piece in enumerate([*found["target_tokens"], found["end"]])]
+def numbered(result: dict[str, Any]) -> list[str]:
+    return [f"{position}:{piece}" for position, piece in enumerate([*result["target_tokens"], result["end"]])]
 
 
-def alternatives_rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    rows = [(one["piece"], f"{one['probability']:.4f}", "<- said" * one["chosen"]) for one in found["alternatives"]]
-    return [("at " + str(found["at"]), "probability", ""), *rows]
+def alternatives_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    rows = [(one["piece"], f"{one['probability']:.4f}", "<- target" * one["chosen"]) for one in result["alternatives"]]
+    return [(f"position {result['at']}", "probability", ""), *rows]
 
 
-def told(found: dict[str, Any]) -> list[str]:
-    """What was said instead, with a token given or heads taken away."""
+def format_outputs(result: dict[str, Any]) -> list[str]:
+    """The translations with a forced token or without heads."""
     parts = []
-    if "instead" in found:
-        one = found["instead"]
-        parts.append(f"with {one['token']!r} there: {one['translation']}  (log p {one['log_probability']:.3f})")
-    if "without" in found:
-        one = found["without"]
-        change = f"what was said before {'gains' if one['change'] > 0 else 'loses'} {abs(one['change']):.3f} nats"
+    if "instead" in result:
+        one = result["instead"]
+        parts.append(f"with {one['token']!r} forced: {one['translation']}  (log p {one['log_probability']:.3f})")
+    if "without" in result:
+        one = result["without"]
+        change = f"log p of the target above: {one['change']:+.3f}"
         parts.append(f"without {', '.join(one['heads'])}: {one['translation']}  (log p {one['log_probability']:.3f}; {change})")
     return parts
 
 
-def sides_of(found: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Tokens that are said, and those that were read, or said before where nothing was read."""
-    said = [*found["target_tokens"], found["end"]]
-    return said, [*found["source_tokens"], found["end"]] if found["source_tokens"] else ["start", *said[:-1]]
+def token_labels(result: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Target tokens and input tokens: of the source, or of a language model the previous tokens."""
+    target = [*result["target_tokens"], result["end"]]
+    return target, [*result["source_tokens"], result["end"]] if result["source_tokens"] else ["start", *target[:-1]]
 
 
-def saliency_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
-    said, read = sides_of(found)
-    alone = not found["source_tokens"]
-    side = "target" if alone else "source"
-    named = {
-        side: f"gradient x input of each {'earlier' if alone else 'source'} token",
+def saliency_text(result: dict[str, Any], saliency: dict[str, Any]) -> str:
+    from heedful.cli.inspecting.figures import format_agreement
+
+    rows, columns = token_labels(result)
+    has_source = bool(result["source_tokens"])
+    side = "source" if has_source else "target"
+    titles = {
+        side: f"gradient x input of each {'source' if has_source else 'previous'} token",
         f"{side}_bound": "|gradient| |input|, its bound",
     }
     parts = []
-    for name, what in named.items():
-        unit, called = unit_of(seen[name])
-        parts += [f"{what}, in {called}", matrix(said, read, [[value / unit for value in row] for row in seen[name]])]
-    if "attention" in seen:
-        parts += ["attention, mean of all layers and heads", matrix(said, read, seen["attention"])]
-        agreed = ", ".join(f"{name} {value:+.2f}" for name, value in seen["agreement"].items())
-        parts.append(f"how far they rank source tokens as attention does, Kendall's tau (1: alike, 0: unrelated): {agreed}")
-    return "\n".join([*parts, seen["note"]])
+    for name, title in titles.items():
+        unit, unit_name = choose_unit(saliency[name])
+        scaled = [[value / unit for value in row] for row in saliency[name]]
+        parts += [f"{title}, in {unit_name}", matrix(rows, columns, scaled)]
+    if "attention" in saliency:
+        parts += ["attention, mean of all layers and heads", matrix(rows, columns, saliency["attention"])]
+        parts.append(format_agreement(saliency["agreement"]))
+    return "\n".join([*parts, saliency["note"]])
 
 
-def saliency_blocks(found: dict[str, Any], seen: dict[str, Any]) -> list[Block]:
-    from heedful.cli.inspecting.figures import about_saliency, saliency_sketches
+def saliency_blocks(result: dict[str, Any], saliency: dict[str, Any]) -> list[Block]:
+    from heedful.cli.inspecting.figures import describe_saliency, saliency_figures
     from heedful.inspection.report.blocks import Pictures, Words, sentence
 
-    caption = ". ".join(map(sentence, about_saliency(seen)))
-    return [Pictures(saliency_sketches(seen, *sides_of(found)), f"{caption}."), Words(seen["note"], "note")]
+    caption = ". ".join(map(sentence, describe_saliency(saliency)))
+    return [Pictures(saliency_figures(saliency, *token_labels(result)), f"{caption}."), Words(saliency["note"], "note")]
 
 
-def patched_text(found: dict[str, Any], seen: dict[str, Any]) -> str:
-    parts = [patched_told(seen)]
-    parts += [matrix(*won) for won in won_back(found, seen).values()]
-    return "\n".join([*parts, *not_patched(seen)])
+def patched_text(result: dict[str, Any], patched: dict[str, Any]) -> str:
+    parts = [describe_patching(patched)]
+    parts += [matrix(*recovered) for recovered in recovered_by_side(result, patched).values()]
+    return "\n".join([*parts, *list_unpatched(patched)])
 
 
-def patched_blocks(found: dict[str, Any], seen: dict[str, Any]) -> list[Block]:
-    from heedful.cli.inspecting.figures import WON, patched_sketches
+def patched_blocks(result: dict[str, Any], patched: dict[str, Any]) -> list[Block]:
+    from heedful.cli.inspecting.figures import PATCHING_COLORS, patching_figures
     from heedful.inspection.report.blocks import Pictures, Words, sentence
 
-    figures = patched_sketches(won_back(found, seen))
-    drawn = [Pictures(figures, f"{sentence(WON)}.")] if figures else []
-    return [Words(sentence(patched_told(seen))), *drawn, *(Words(sentence(text)) for text in not_patched(seen))]
+    figures = patching_figures(recovered_by_side(result, patched))
+    pictures = [Pictures(figures, f"{sentence(PATCHING_COLORS)}.")] if figures else []
+    unpatched = (Words(sentence(text)) for text in list_unpatched(patched))
+    return [Words(sentence(describe_patching(patched))), *pictures, *unpatched]
 
 
-def patched_told(seen: dict[str, Any]) -> str:
-    first, second = (sum(seen["log_probability"][name]) for name in ("source", "other"))
+def describe_patching(patched: dict[str, Any]) -> str:
+    first, second = (sum(patched["log_probability"][name]) for name in ("source", "other"))
     return (
-        f"log p of the target: {first:.3f} after this source, {second:.3f} after {seen['other']!r}. Nats won back when one "
-        "position takes the value it has with this source:"
+        f"log p of the target: {first:.3f} given this source, {second:.3f} given {patched['other']!r}. Nats recovered when one "
+        "position is patched with its activation under this source:"
     )
 
 
-def not_patched(seen: dict[str, Any]) -> list[str]:
-    left = ", ".join(seen["left_out"])
-    return [f"not patched, for the sources differ in length: {left}"] if left else []
+def list_unpatched(patched: dict[str, Any]) -> list[str]:
+    names = ", ".join(patched["left_out"])
+    return [f"not patched because the sources differ in length: {names}"] if names else []
 
 
-def side_of(place: str) -> str:
-    """Whose positions it has: tokens of the source, tokens of the target, or the vectors that a decoder begins with."""
+def patched_side(place: str) -> str:
+    """What the positions of a hook point are: source tokens, target tokens, or the initial states of a decoder."""
     if place.endswith(".thought"):
-        return "beginning"
+        return "initial"
     return "source" if place.startswith("encoder") or place.endswith(".read") else "target"
 
 
-def won_back(found: dict[str, Any], seen: dict[str, Any]) -> Won:
-    sides = {"source": [*found["source_tokens"], found["end"]], "target": [*found["target_tokens"], found["end"]]}
-    won: Won = {}
-    for side in ("source", "beginning", "target"):
-        ours = [one for one in seen["places"] if side_of(one["name"]) == side]
-        labels = sides.get(side) or [f"vector {at}" for at in range(max((len(one["change"]) for one in ours), default=0))]
-        ours = [one for one in ours if len(one["change"]) == len(labels)]
-        if ours:
-            won[side] = [one["name"] for one in ours], labels, [[sum(tokens) for tokens in one["change"]] for one in ours]
-    return won
+def recovered_by_side(result: dict[str, Any], patched: dict[str, Any]) -> Recovered:
+    sides = {"source": [*result["source_tokens"], result["end"]], "target": [*result["target_tokens"], result["end"]]}
+    recovered: Recovered = {}
+    for side in ("source", "initial", "target"):
+        places = [one for one in patched["places"] if patched_side(one["name"]) == side]
+        labels = sides.get(side) or [f"vector {at}" for at in range(max((len(one["change"]) for one in places), default=0))]
+        places = [one for one in places if len(one["change"]) == len(labels)]
+        if places:
+            nats = [[sum(tokens) for tokens in one["change"]] for one in places]
+            recovered[side] = [one["name"] for one in places], labels, nats
+    return recovered
 
 
-def unit_of(values: Sequence[Sequence[float]]) -> tuple[float, str]:
-    """The largest unit of which there is at least one, so that a sure model's small numbers are not all 0.00."""
+def choose_unit(values: Sequence[Sequence[float]]) -> tuple[float, str]:
+    """The largest unit in which the largest value is at least 1, so that small values are not all shown as 0.00."""
     largest = max(abs(value) for row in values for value in row)
     return next(((unit, name) for unit, name in UNITS.items() if largest >= unit), (1.0, "nats"))
 

@@ -1,4 +1,4 @@
-"""heed inspect RUN "a sentence" --lens: what the decoder would say if it stopped after each layer.
+"""heed inspect RUN "a sentence" --lens: logit lens, the next-token predictions of each decoder layer.
 
 token   layer 0      layer 1
 0 Io    Io 0.41      Io 0.99
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from heedful.inspection.report.blocks import Block
     from heedful.predictor import Predictor
 
-MEANING = (
-    "each layer's likeliest next token with its probability, read through the model's own last steps (logit lens); rank 1 "
-    "is the likeliest"
+LEGEND = (
+    "logit lens: each layer's most probable next token and its probability, computed with the model's own output "
+    "layers; rank 1: most probable"
 )
 
 
-def found(worker: Predictor, sentence: str, target: str | None = None, search: Sequence[str] = ()) -> dict[str, Any]:
-    """Of the translation that the search finds, or of the given one; of a language model, of the sentence itself."""
-    from heedful.cli.inspecting.interventions import pair_for
+def compute(worker: Predictor, sentence: str, target: str | None = None, search: Sequence[str] = ()) -> dict[str, Any]:
+    """Predictions of each layer for the model's translation, or for `target`; of a language model, for the sentence itself."""
+    from heedful.cli.inspecting.interventions import encode_pair
     from heedful.studies.interventions import lens_of, wanted
 
-    system, pair = worker.system, pair_for(worker, sentence, target, search)
-    seen = lens_of(system, pair)
+    system, pair = worker.system, encode_pair(worker, sentence, target, search)
+    lens = lens_of(system, pair)
     tokens = wanted(system, pair)
-    final = seen.logits[-1].argmax(-1)  # (target time,)
-    best = seen.logits.float().softmax(-1).max(-1)
+    final = lens.logits[-1].argmax(-1)  # (target time,)
+    best = lens.logits.float().softmax(-1).max(-1)
     return {
         "source": None if pair.source is None else pair.source.text,
         "target": pair.target.text,
@@ -41,35 +41,35 @@ def found(worker: Predictor, sentence: str, target: str | None = None, search: S
                 "name": name,
                 "predicted": system.target_tokenizer.pieces(best.indices[layer].tolist()),
                 "probability": best.values[layer].tolist(),
-                "final_rank": seen.ranks(final)[layer].tolist(),
-                "final_probability": seen.probabilities(final)[layer].tolist(),
+                "final_rank": lens.ranks(final)[layer].tolist(),
+                "final_probability": lens.probabilities(final)[layer].tolist(),
             }
-            for layer, name in enumerate(seen.names)
+            for layer, name in enumerate(lens.names)
         ],
     }
 
 
-def as_text(found: dict[str, Any]) -> str:
-    return f"{table(rows_of(found))}\n{MEANING}"
+def format_text(result: dict[str, Any]) -> str:
+    return f"{table(token_rows(result))}\n{LEGEND}"
 
 
-def as_blocks(found: dict[str, Any]) -> list[Block]:
-    from heedful.cli.inspecting.figures import ABOUT_LENS, lens_sketch
+def format_blocks(result: dict[str, Any]) -> list[Block]:
+    from heedful.cli.inspecting.figures import LENS_CAPTION, lens_figure
     from heedful.inspection.report.blocks import Pictures, Table, Words, sentence
 
-    caption = f"{sentence('; '.join(ABOUT_LENS))}."
+    caption = f"{sentence('; '.join(LENS_CAPTION))}."
     return [
-        Words(f"{sentence(MEANING)}.", "hint"),
-        Pictures([lens_sketch(found)], caption),
-        Table(rows_of(found), "what each layer would say"),
+        Words(f"{sentence(LEGEND)}.", "hint"),
+        Pictures([lens_figure(result)], caption),
+        Table(token_rows(result), "prediction of each layer"),
     ]
 
 
-def rows_of(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    layers = found["layers"]
+def token_rows(result: dict[str, Any]) -> list[tuple[str, ...]]:
+    layers = result["layers"]
     names = (layer["name"].removesuffix(".out") for layer in layers)
-    rows: list[tuple[str, ...]] = [("", "token", *names, "rank of the last layer's word")]
-    for at, token in enumerate(found["tokens"]):
-        said = [f"{layer['predicted'][at]} {layer['probability'][at]:.2f}" for layer in layers]
-        rows.append((str(at), token, *said, " ".join(str(layer["final_rank"][at]) for layer in layers)))
+    rows: list[tuple[str, ...]] = [("", "token", *names, "rank of the final prediction")]
+    for position, token in enumerate(result["tokens"]):
+        predicted = [f"{layer['predicted'][position]} {layer['probability'][position]:.2f}" for layer in layers]
+        rows.append((str(position), token, *predicted, " ".join(str(layer["final_rank"][position]) for layer in layers)))
     return rows

@@ -1,7 +1,7 @@
-"""heed inspect RUN --positions: what the run's position schemes say, and how the model fares past the lengths it knows.
+"""heed inspect RUN --positions: the run's positional encodings, and the loss beyond the training lengths.
 
-scheme            kind     toeplitz  symmetry  with distance  unseen beyond  index  order
-encoder_position  vectors  0.0000    0.0000    -0.86          64%            0.0    0.0%
+scheme            kind     toeplitz  symmetry  distance corr.  beyond   index  order
+encoder_position  vectors  0.0000    0.0000    -0.86           64% new  0.0    0.0%
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from heedful.nn.positions import Position
     from heedful.predictor import Predictor
 
-DISTANCES = 8  # shown in the table
+DISTANCES = 8  # columns of the table of similarities
 SHIFTS = (1, 2, 5, 10)
-PAIRS = 6  # of dimensions whose rotation is shown, the quickest first
-MOST = 64  # positions that are looked at where there is no end of them
-FEWEST = 24  # that probes are fitted on
-SENTENCES = 200  # of the validation data
-JOINED = 3  # sentences in a row, at most
-NONE = "this model has no position scheme"
-BRACKETS = "in brackets: the share of a pair's variance that its rotation misses, 0% for sinusoids."
-DIALS = (
-    "Dials: how a pair of dimensions turns when one goes on by so many positions, recovered from the vectors alone. A hand is "
-    "pale where the nearest turn misses a quarter of their variance or more."
+PAIRS = 6  # pairs of dimensions whose rotation is shown, highest frequency first
+MAX_POSITIONS = 64  # positions analyzed if the encoding has no limit
+MIN_POSITIONS = 24  # to fit probes on
+SENTENCES = 200  # of the validation data, by default
+MAX_JOINED = 3  # sentences concatenated, at most
+NO_SCHEME = "this model has no positional encoding"
+ROTATION_LEGEND = "in parentheses: share of a pair's variance that the rotation does not explain, 0% for sinusoids."
+DIAL_LEGEND = (
+    "Dials: rotation of a pair of dimensions under a shift of k positions, fitted to the vectors. A hand is pale where the "
+    "best rotation leaves a quarter of the variance or more unexplained."
 )
 
 
-def found(worker: Predictor, *, sentences: int = SENTENCES) -> dict[str, Any]:
+def compute(worker: Predictor, *, sentences: int = SENTENCES) -> dict[str, Any]:
     from torch import nn
 
     from heedful.errors import ConfigError
@@ -42,57 +42,56 @@ def found(worker: Predictor, *, sentences: int = SENTENCES) -> dict[str, Any]:
 
     model, task = worker.model, worker.run.task.name
     assert isinstance(model, nn.Module), "models are modules"
-    lengths = lengths_found(worker, sentences) if task == "translation" else None
-    reached = worker.run.data.block if task == "language" else lengths["longest"] if lengths is not None else MOST
-    own = {name: scheme_found(scheme, reached) for name, scheme in beside_fixed(schemes(model)).items()}
+    lengths = compute_lengths(worker, sentences) if task == "translation" else None
+    reached = worker.run.data.block if task == "language" else lengths["longest"] if lengths is not None else MAX_POSITIONS
+    own = {name: analyze_scheme(scheme, reached) for name, scheme in add_sinusoidal(schemes(model)).items()}
     if not own and lengths is None:
-        raise ConfigError(f"a model of family {worker.run.model.family!r} has no position scheme, and there is nothing to show")
+        raise ConfigError(f"--positions: a model of family {worker.run.model.family!r} has no positional encoding")
     return {"reached": reached, "schemes": own, "lengths": lengths}
 
 
-def beside_fixed(found: dict[str, Position]) -> dict[str, Position]:
-    """After the last learned table the fixed vectors that could stand in its place."""
+def add_sinusoidal(schemes: dict[str, Position]) -> dict[str, Position]:
+    """Add sinusoidal vectors of the same size, for comparison with a learned table."""
     from heedful.nn.positions import Learned, Sinusoidal
 
-    learned = [position for position in found.values() if isinstance(position, Learned) and not position.size.dim % 2]
-    return found | {"(fixed instead)": Sinusoidal(learned[-1].size)} if learned else found
+    learned = [position for position in schemes.values() if isinstance(position, Learned) and not position.size.dim % 2]
+    return schemes | {"(sinusoidal)": Sinusoidal(learned[-1].size)} if learned else schemes
 
 
-def scheme_found(position: Position, reached: int) -> dict[str, Any]:
-    """reached: how many positions training did; what is learned is not looked at beyond them."""
+def analyze_scheme(position: Position, reached: int) -> dict[str, Any]:
+    """reached: the number of positions seen in training; learned positions beyond them are not analyzed."""
     from heedful.inspection.position_shifts import shift_error, turns
     from heedful.inspection.positions import beyond, by_distance, cosines, encoding, scores, shape_of, vectors
     from heedful.inspection.probes import probe
 
-    count = MOST if position.limit is None else min(reached, position.limit)
-    said, seen = encoding(position, count), scores(position, count)
-    past = beyond(position, reached)
+    count = MAX_POSITIONS if position.limit is None else min(reached, position.limit)
+    encoded, similarity = encoding(position, count), scores(position, count)
     result: dict[str, Any] = {
         "class": type(position).__name__,
-        "kind": said.kind,
+        "kind": encoded.kind,
         "positions": count,
         "limit": position.limit,
-        "first": said.first,
-        "columns": said.columns,
-        "encoding": [[round(value, 5) for value in row] for row in said.values.tolist()],
-        "similarity": by_distance(seen).tolist(),
-        "shape": shape_of(seen)._asdict(),
-        "beyond": past._asdict() | {"asked": 2 * reached},
+        "first": encoded.first,
+        "columns": encoded.columns,
+        "encoding": [[round(value, 5) for value in row] for row in encoded.values.tolist()],
+        "similarity": by_distance(similarity).tolist(),
+        "shape": shape_of(similarity)._asdict(),
+        "beyond": beyond(position, reached)._asdict() | {"asked": 2 * reached},
     }
-    if said.kind == "vectors":
+    if encoded.kind == "vectors":
         import torch
 
-        result["cosine"] = by_distance(cosines(seen)).tolist()
-        added = vectors(position, torch.arange(4 * MOST if position.limit is None else count)).detach()
-        if len(added) >= FEWEST:
+        result["cosine"] = by_distance(cosines(similarity)).tolist()
+        added = vectors(position, torch.arange(4 * MAX_POSITIONS if position.limit is None else count)).detach()
+        if len(added) >= MIN_POSITIONS:
             result["probes"] = probe(added)._asdict() | {"positions": len(added)}
             result["shift_error"] = {str(shift): shift_error(added, shift) for shift in SHIFTS}
             result["turns"] = {str(shift): [one._asdict() for one in turns(added, shift)[:PAIRS]] for shift in SHIFTS}
     return result
 
 
-def lengths_found(worker: Predictor, sentences: int) -> dict[str, Any]:
-    """Loss by length and by place, of the validation data as it is and with neighbors joined."""
+def compute_lengths(worker: Predictor, sentences: int) -> dict[str, Any]:
+    """Loss by length and by position, of validation sentences alone and concatenated."""
     from heedful.build import examples_of
     from heedful.data.splits import splits_of
     from heedful.errors import HeedfulError
@@ -105,188 +104,188 @@ def lengths_found(worker: Predictor, sentences: int) -> dict[str, Any]:
     alone = score_examples(worker.system, examples)
     longest = max(len(one.losses) for one in alone)
     result: dict[str, Any] = {"sentences": len(examples.sources), "longest": longest, "refused": None}
-    together = []
-    for times in range(2, JOINED + 1):
+    concatenated = []
+    for times in range(2, MAX_JOINED + 1):
         try:
-            together += score_examples(worker.system, joined(examples, times))
-        except HeedfulError as refusal:
-            result["refused"] = str(refusal.args[0])
+            concatenated += score_examples(worker.system, joined(examples, times))
+        except HeedfulError as error:
+            result["refused"] = str(error.args[0])
             break
-    width = -(-longest // 2)  # so that a bucket ends where the known lengths do
+    width = -(-longest // 2)  # so that a bucket ends at the longest single sentence
     result["alone"] = [one._asdict() for one in by_length(alone, width)]
-    result["joined"] = [one._asdict() for one in by_length(together, width)]
-    result["joined_by_position"] = [one._asdict() for one in by_position(together, width)]
+    result["joined"] = [one._asdict() for one in by_length(concatenated, width)]
+    result["joined_by_position"] = [one._asdict() for one in by_position(concatenated, width)]
     return result
 
 
-def as_text(found: dict[str, Any]) -> str:
-    parts = [schemes_text(found["schemes"], found["reached"])] if found["schemes"] else [NONE]
-    if found["lengths"] is not None:
-        parts.append(lengths_text(found["lengths"]))
+def format_text(result: dict[str, Any]) -> str:
+    parts = [schemes_text(result["schemes"], result["reached"])] if result["schemes"] else [NO_SCHEME]
+    if result["lengths"] is not None:
+        parts.append(lengths_text(result["lengths"]))
     return "\n\n".join(parts)
 
 
-def as_blocks(found: dict[str, Any]) -> list[Block]:
+def format_blocks(result: dict[str, Any]) -> list[Block]:
     from heedful.inspection.position_figures import sketches_of
     from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words, sentence
 
-    schemes, lengths = equal_ones_together(found["schemes"]), found["lengths"]
-    blocks: list[Block] = [] if schemes else [Words(f"{sentence(NONE)}.")]
+    schemes, lengths = merge_equal(result["schemes"]), result["lengths"]
+    blocks: list[Block] = [] if schemes else [Words(f"{sentence(NO_SCHEME)}.")]
     if schemes:
-        for name, drawn in drawn_of(schemes).items():
+        for name, data in figure_data(schemes).items():
             one = schemes[name]
-            blocks += [Heading(f"{name}: {drawn.scheme}"), Pictures(sketches_of(drawn))]
-            blocks.append(Table(similar_rows({"": one}), "similarity by distance"))
-            turning = [row[1:] for row in turns_rows({"": one})]
-            blocks += [Words(DIALS, "hint"), Table(turning, "going on"), Words(sentence(BRACKETS), "hint")] if turning else []
-        blocks += [Heading("What the schemes are like"), Table(scheme_rows(schemes), "position schemes")]
-        blocks.append(Terms(meanings(schemes, found["reached"])))
-        blocks += [Words(sentence(text)) for text in (*unprobed(schemes), *refusals(schemes))]
+            blocks += [Heading(f"{name}: {data.scheme}"), Pictures(sketches_of(data))]
+            blocks.append(Table(similarity_rows({"": one}), "similarity by distance"))
+            rotations = [row[1:] for row in rotation_rows({"": one})]
+            if rotations:
+                legend = Words(sentence(ROTATION_LEGEND), "hint")
+                blocks += [Words(DIAL_LEGEND, "hint"), Table(rotations, "rotation by shift"), legend]
+        blocks += [Heading("Properties"), Table(scheme_rows(schemes), "positional encodings")]
+        blocks.append(Terms(explain_columns(schemes, result["reached"])))
+        blocks += [Words(sentence(text)) for text in (*explain_missing_probes(schemes), *list_errors(schemes))]
     if lengths is not None:
-        over, after = about_lengths(lengths)
-        blocks += [Heading("Past the lengths it knows"), Words(f"{over}."), Table(lengths_rows(lengths), "loss by length")]
-        blocks += [Words(sentence(text), "hint") for text in after]
+        header, notes = describe_lengths(lengths)
+        blocks += [Heading("Loss by length"), Words(f"{header}."), Table(length_rows(lengths), "loss by length")]
+        blocks += [Words(sentence(text), "hint") for text in notes]
     return blocks
 
 
-def equal_ones_together(schemes: dict[str, Any]) -> dict[str, Any]:
-    """Those of which the same was found, by all their names."""
-    found: list[tuple[list[str], dict[str, Any]]] = []
+def merge_equal(schemes: dict[str, Any]) -> dict[str, Any]:
+    """Merge schemes with equal results under their joined names."""
+    merged: list[tuple[list[str], dict[str, Any]]] = []
     for name, one in schemes.items():
-        names = next((names for names, other in found if one == other), None)
+        names = next((names for names, other in merged if one == other), None)
         if names is None:
-            found.append(([name], one))
+            merged.append(([name], one))
         else:
             names.append(name)
-    return {" and ".join(names): one for names, one in found}
+    return {" and ".join(names): one for names, one in merged}
 
 
 def schemes_text(schemes: dict[str, Any], reached: int) -> str:
-    turning = turns_rows(schemes)
-    turned = f"\n{table(turning)}\n{BRACKETS}\n\n" if turning else ""
-    columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in meanings(schemes, reached).items()), 120)
-    told = [columns, *unprobed(schemes), *refusals(schemes)]
-    return f"{table(scheme_rows(schemes))}\n\n{table(similar_rows(schemes))}\n{turned}" + "\n".join(told)
+    rotations = rotation_rows(schemes)
+    rotation_text = f"\n{table(rotations)}\n{ROTATION_LEGEND}\n\n" if rotations else ""
+    columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in explain_columns(schemes, reached).items()), 120)
+    notes = [columns, *explain_missing_probes(schemes), *list_errors(schemes)]
+    return f"{table(scheme_rows(schemes))}\n\n{table(similarity_rows(schemes))}\n{rotation_text}" + "\n".join(notes)
 
 
 def scheme_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
-        ("scheme", "what", "toeplitz", "symmetry", "with distance", "beyond", "index probe", "order probe")
+        ("scheme", "kind", "toeplitz", "symmetry", "distance corr.", "beyond", "index probe", "order probe")
     ]
     for name, one in schemes.items():
         shape, probes = one["shape"], one.get("probes")
-        tied = "-" if shape["distance_correlation"] is None else f"{shape['distance_correlation']:+.2f}"
-        past = "refused" if one["beyond"]["refused"] else f"{one['beyond']['unseen']:.0%} new"
-        read = ("-", "-")
+        correlation = "-" if shape["distance_correlation"] is None else f"{shape['distance_correlation']:+.2f}"
+        beyond = "error" if one["beyond"]["refused"] else f"{one['beyond']['unseen']:.0%} new"
+        probe_errors = ("-", "-")
         if probes is not None:
             index = f"{probes['index_error']:.2f} of {probes['index_chance']:.0f}"
-            read = index, f"{probes['order_error']:.1%}"
+            probe_errors = index, f"{probes['order_error']:.1%}"
         errors = f"{shape['toeplitz_error']:.4f}", f"{shape['symmetry_error']:.4f}"
-        rows.append((name, f"{one['class']}: {one['kind']}", *errors, tied, past, *read))
+        rows.append((name, f"{one['class']}: {one['kind']}", *errors, correlation, beyond, *probe_errors))
     return rows
 
 
-def similar_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
-    def told(name: str, what: str) -> str:
-        return f"{name}, {what}" if name else what
+def similarity_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
+    def label(name: str, measure: str) -> str:
+        return f"{name}, {measure}" if name else measure
 
     rows: list[tuple[str, ...]] = [("similarity by distance", *map(str, range(DISTANCES)))]
     for name, one in schemes.items():
         near = [f"{value:.4g}" for value in one["similarity"][:DISTANCES]]
-        rows.append((told(name, "dot" if "cosine" in one else "score"), *near, *[""] * (DISTANCES - len(near))))
+        rows.append((label(name, "dot" if "cosine" in one else "score"), *near, *[""] * (DISTANCES - len(near))))
         if "cosine" in one:
             near = [f"{value:.4f}" for value in one["cosine"][:DISTANCES]]
-            rows.append((told(name, "cosine"), *near, *[""] * (DISTANCES - len(near))))
+            rows.append((label(name, "cosine"), *near, *[""] * (DISTANCES - len(near))))
     return rows
 
 
-def turns_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
-    """What going on by k positions does to the vectors, where some are added."""
-    told = {name: one for name, one in schemes.items() if "turns" in one}
-    rows: list[tuple[str, ...]] = [
-        ("scheme", "going on by", "missed by any map", *(f"pair {pair} turns" for pair in range(PAIRS)))
-    ]
-    for name, one in told.items():
+def rotation_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
+    """The effect of a shift by k positions on the vectors, for schemes that add vectors to embeddings."""
+    with_vectors = {name: one for name, one in schemes.items() if "turns" in one}
+    rows: list[tuple[str, ...]] = [("scheme", "shift k", "unexplained", *(f"pair {pair} rotation" for pair in range(PAIRS)))]
+    for name, one in with_vectors.items():
         for shift, pairs in one["turns"].items():
             degrees = [f"{turn['degrees']:.1f}° ({turn['missed']:.0%})" for turn in pairs]
             rows.append((name, shift, f"{one['shift_error'][shift]:.2g}", *degrees, *[""] * (PAIRS - len(degrees))))
-    return rows if told else []
+    return rows if with_vectors else []
 
 
-def meanings(schemes: dict[str, Any], reached: int) -> dict[str, str]:
-    """Of the columns that say something."""
-    probed = any("probes" in one for one in schemes.values())
-    every = {
-        "toeplitz, symmetry": "0 where only the distance counts",
-        "with distance": "correlation of similarity with |i - j|",
-        "beyond": f"at {reached} positions past the first {reached}, which data reached, numbers outside their range",
-        "index probe": "mean error of a linear guess of the position, and of guessing the middle",
-        "order probe": "pairs judged wrongly",
-        "going on by k": "variance missed by the best linear map from each position to the k-th after it, and the rotation of "
-        "single pairs of dimensions",
+def explain_columns(schemes: dict[str, Any], reached: int) -> dict[str, str]:
+    """The meaning of each column that has values."""
+    has_probes = any("probes" in one for one in schemes.values())
+    meanings = {
+        "toeplitz, symmetry": "0 if similarity depends on the distance only",
+        "distance corr.": "correlation of similarity with |i - j|",
+        "beyond": f"share of values at the next {reached} positions outside the range of the {reached} positions of the data",
+        "index probe": "mean error of a linear prediction of the position, and of always predicting the middle",
+        "order probe": "share of pairs in the wrong order",
+        "shift k": "variance that the best linear map from each position to the k-th after it leaves unexplained, and the "
+        "rotation of single pairs of dimensions",
     }
-    of_probes = () if probed else ("index probe", "order probe", "going on by k")
-    return {name: meaning for name, meaning in every.items() if name not in of_probes}
+    of_probes = () if has_probes else ("index probe", "order probe", "shift k")
+    return {name: meaning for name, meaning in meanings.items() if name not in of_probes}
 
 
-def unprobed(schemes: dict[str, Any]) -> list[str]:
-    """Why there are no probes and no shifts, where there are none."""
+def explain_missing_probes(schemes: dict[str, Any]) -> list[str]:
+    """The reason for each scheme without probes and shifts."""
     without = [name for name, one in schemes.items() if one["kind"] != "vectors"]
     few = [f"{name} has {one['positions']}" for name, one in schemes.items() if name not in without and "probes" not in one]
-    told = [f"probes and shifts are of vectors that are added to words; there are none in: {', '.join(without)}."]
-    return told * bool(without) + [f"probes and shifts need {FEWEST} positions; {', '.join(few)}."] * bool(few)
+    reasons = [f"probes and shifts require vectors added to embeddings; there are none in: {', '.join(without)}."]
+    return reasons * bool(without) + [f"probes and shifts require {MIN_POSITIONS} positions; {', '.join(few)}."] * bool(few)
 
 
-def refusals(schemes: dict[str, Any]) -> list[str]:
+def list_errors(schemes: dict[str, Any]) -> list[str]:
     return sorted({one["beyond"]["refused"] for one in schemes.values()} - {None})
 
 
 def lengths_text(lengths: dict[str, Any]) -> str:
-    over, after = about_lengths(lengths)
-    return f"{over}\n{table(lengths_rows(lengths))}\n" + "\n".join(after)
+    header, notes = describe_lengths(lengths)
+    return f"{header}\n{table(length_rows(lengths))}\n" + "\n".join(notes)
 
 
-def about_lengths(lengths: dict[str, Any]) -> tuple[str, list[str]]:
-    """What stands before the table, and what after it."""
-    over = (
+def describe_lengths(lengths: dict[str, Any]) -> tuple[str, list[str]]:
+    """The header of the table, and the notes below it."""
+    header = (
         f"{lengths['sentences']} sentences of the validation data, the longest of {lengths['longest']} target tokens; joined: "
-        f"2 to {JOINED} of them in a row"
+        f"2 to {MAX_JOINED} of them concatenated"
     )
-    compare = (
-        "sentences in a row are new to the model besides being long: compare alone and joined of one length, then joined "
-        f"before and after {lengths['longest']}."
+    note = (
+        "the model was not trained on concatenated sentences: compare alone and joined at the same length, then joined below "
+        f"and above {lengths['longest']} tokens."
     )
-    return over, [compare, *([f"longer ones are refused: {lengths['refused']}"] if lengths["refused"] else [])]
+    return header, [note, *([f"longer inputs are not supported: {lengths['refused']}"] if lengths["refused"] else [])]
 
 
-def lengths_rows(lengths: dict[str, Any]) -> list[tuple[str, ...]]:
+def length_rows(lengths: dict[str, Any]) -> list[tuple[str, ...]]:
     columns = [("alone", "sentences"), ("joined", "sentences"), ("joined_by_position", "tokens")]
     spans = {one["first"]: f"{one['first']}-{one['last']}" for name, _ in columns for one in lengths[name]}
     heads = [(f"{name}, {count}".replace("_", " "), "loss", "accuracy") for name, count in columns]
     rows: list[tuple[str, ...]] = [("target tokens", *(cell for head in heads for cell in head))]
     for first in sorted(spans):
         parts = [next((one for one in lengths[name] if one["first"] == first), None) for name, _ in columns]
-        told = [cells(one, count) for one, (_, count) in zip(parts, columns, strict=True)]
-        rows.append((spans[first], *(cell for part in told for cell in part)))
+        cells = [format_cells(one, count) for one, (_, count) in zip(parts, columns, strict=True)]
+        rows.append((spans[first], *(cell for part in cells for cell in part)))
     return rows
 
 
-def cells(one: dict[str, Any] | None, count: str) -> tuple[str, str, str]:
+def format_cells(one: dict[str, Any] | None, count: str) -> tuple[str, str, str]:
     return ("", "", "") if one is None else (f"{one[count]:,}", f"{one['loss']:.3f}", f"{one['accuracy']:.1%}")
 
 
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Every scheme's encoding, similarity and turns as SVG, PNG or PDF."""
+def draw(result: dict[str, Any], path: Path) -> None:
+    """Save every scheme's encoding, similarity and rotations as SVG, PNG or PDF."""
     from heedful.errors import ConfigError
     from heedful.inspection.plots import save
     from heedful.inspection.position_figures import picture
 
-    if not found["schemes"]:
-        raise ConfigError("this model has no position scheme, so there is none to draw")
-    save(picture(drawn_of(found["schemes"])), path)
+    if not result["schemes"]:
+        raise ConfigError(f"--picture: {NO_SCHEME} to draw")
+    save(picture(figure_data(result["schemes"])), path)
 
 
-def drawn_of(schemes: dict[str, Any]) -> dict[str, Drawn]:
+def figure_data(schemes: dict[str, Any]) -> dict[str, Drawn]:
     import torch
 
     from heedful.inspection.position_figures import Drawn

@@ -1,6 +1,6 @@
-"""heed inspect RUN "a sentence": its translation, how the words align, and what every head looked at.
+"""heed inspect RUN "a sentence": its translation, its word alignment, and a summary of every head's attention.
 
-kind   layer  head  entropy  largest  looks most at
+kind   layer  head  entropy  largest  attends most to
 cross  0      0     0.91     0.77     cats 0.26
 """
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from heedful.studies.report import Inspection
 
 
-MOST = {"weights": "looks most at", "norms": "is given most by", "rollout": "comes most from"}
-OF = {
-    "weights": "weights",
-    "norms": "shares, each norm divided by the sum of its row",
-    "rollout": "shares of the input, all heads and all layers below taken together",
+TOP_KEY = {"weights": "attends most to", "norms": "receives most from", "rollout": "depends most on"}
+VALUES = {
+    "weights": "weight",
+    "norms": "share, each norm divided by the sum of its row",
+    "rollout": "share of the input, all heads and all lower layers combined",
 }
-NOTE = "Attention is not an explanation."
+NOTE = "Attention weights are not an explanation."
 
 
-class Where(NamedTuple):
-    """What is asked for, the more the narrower."""
+class Selection(NamedTuple):
+    """The attention maps to show: all, or those of a kind, of a layer, or of one head."""
 
     kind: str | None = None
     layer: int | None = None
@@ -36,147 +36,152 @@ class Where(NamedTuple):
     by: str = "weights"
 
     @property
-    def one_map(self) -> bool:
+    def is_one_map(self) -> bool:
         return self.head is not None or (self.by == "rollout" and self.layer is not None)
 
 
-def found(worker: Predictor, seen: Inspection, where: Where) -> dict[str, Any]:
-    trace, views = seen.trace, seen.views
+def compute(worker: Predictor, inspection: Inspection, selection: Selection) -> dict[str, Any]:
+    trace, views = inspection.trace, inspection.views
     result: dict[str, Any] = {
         "source": None if trace.source is None else trace.source.text,
         "target": trace.target.text,
         "source_tokens": None if trace.source is None else trace.source.pieces,
         "target_tokens": trace.target.pieces,
     }
-    if where.one_map:
-        one, values = chosen(seen, where)
-        return result | {"map": {"queries": trace.queries(one), "keys": trace.keys(one), "values": values[0].tolist()}}
-    if views.words and trace.source is not None and where.kind is None:
+    if selection.is_one_map:
+        attention_map, values = select_map(inspection, selection)
+        return result | {
+            "map": {"queries": trace.queries(attention_map), "keys": trace.keys(attention_map), "values": values[0].tolist()}
+        }
+    if views.words and trace.source is not None and selection.kind is None:
         import torch
 
         from heedful.inspection.alignment_links import links
         from heedful.studies.report import words_of
 
         mean = torch.cat(list(views.words.values())).mean(0)  # (target words, source words)
-        names = {"source": words_of(trace.source), "target": words_of(trace.target)}
-        result["alignment"] = names | {"weights": mean.tolist(), "links": sorted(links(mean))}
-    ordered = sorted(shown_maps(seen, where), key=lambda one: one.kind.name)  # cross, decoder, encoder
-    return result | {"by": where.by, "heads": [row for one in ordered for row in heads_of(seen, one, where.by)]}
+        words = {"source": words_of(trace.source), "target": words_of(trace.target)}
+        result["alignment"] = words | {"weights": mean.tolist(), "links": sorted(links(mean))}
+    ordered = sorted(
+        displayable_maps(inspection, selection), key=lambda attention_map: attention_map.kind.name
+    )  # cross, decoder, encoder
+    return result | {
+        "by": selection.by,
+        "heads": [row for attention_map in ordered for row in head_rows(inspection, attention_map, selection.by)],
+    }
 
 
-def maps_of(seen: Inspection, where: Where) -> list[AttentionMap]:
-    """The maps of a kind and layer, or of all; one that is not there is an error that says which are."""
+def select_maps(inspection: Inspection, selection: Selection) -> list[AttentionMap]:
+    """The maps of the selected kind and layer; an unknown one is an error that lists those of the model."""
     from heedful.errors import ConfigError
 
-    kinds = list(dict.fromkeys(one.kind.name for one in seen.trace.maps))
-    if where.kind is not None and where.kind not in kinds:
-        raise ConfigError(f"--kind: given {where.kind!r}, expected one of: {', '.join(kinds) or 'none, it does not attend'}")
-    of_kind = [one for one in seen.trace.maps if where.kind in (None, one.kind.name)]
-    layers = [one.layer for one in of_kind]
-    if where.layer is not None and where.layer not in layers:
-        expected = f"expected one of: {', '.join(map(str, layers))} (the layers of kind {where.kind!r} that have heads)"
-        every = "; ".join(f"{kind} {', '.join(map(str, found))}" for kind, found in layers_by_kind(seen).items())
-        raise ConfigError(f"--layer: given {where.layer}, {expected}", hint=f"layers that have heads, by kind: {every}")
-    return [one for one in of_kind if where.layer in (None, one.layer)]
+    maps = inspection.trace.maps
+    kinds = list(dict.fromkeys(attention_map.kind.name for attention_map in maps))
+    if selection.kind is not None and selection.kind not in kinds:
+        expected = f"expected one of: {', '.join(kinds)}" if kinds else "but this model has no attention"
+        raise ConfigError(f"--kind: given {selection.kind!r}, {expected}")
+    of_kind = [attention_map for attention_map in maps if selection.kind in (None, attention_map.kind.name)]
+    layers = [attention_map.layer for attention_map in of_kind]
+    if selection.layer is not None and selection.layer not in layers:
+        expected = f"expected one of: {', '.join(map(str, layers))} (the layers of kind {selection.kind!r} that have heads)"
+        by_kind = {
+            kind: ", ".join(str(attention_map.layer) for attention_map in maps if attention_map.kind.name == kind)
+            for kind in kinds
+        }
+        hint = f"choose a layer that has heads: {'; '.join(f'{kind} {numbers}' for kind, numbers in by_kind.items())}"
+        raise ConfigError(f"--layer: given {selection.layer}, {expected}", hint=hint)
+    return [attention_map for attention_map in of_kind if selection.layer in (None, attention_map.layer)]
 
 
-def layers_by_kind(seen: Inspection) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for one in seen.trace.maps:
-        found.setdefault(one.kind.name, []).append(one.layer)
-    return found
+def displayable_maps(inspection: Inspection, selection: Selection) -> list[AttentionMap]:
+    """The selected maps for which `selection.by` is defined: not every layer has a rollout."""
+    maps, with_rollout = select_maps(inspection, selection), {attention_map.name for attention_map in inspection.views.rollout}
+    return [attention_map for attention_map in maps if selection.by != "rollout" or attention_map.name in with_rollout] or maps
 
 
-def shown_maps(seen: Inspection, where: Where) -> list[AttentionMap]:
-    """Those that can be shown by the way asked for: not every layer has a rollout."""
-    maps, rolled = maps_of(seen, where), {one.name for one in seen.views.rollout}
-    return [one for one in maps if where.by != "rollout" or one.name in rolled] or maps
-
-
-def chosen(seen: Inspection, where: Where) -> tuple[AttentionMap, Tensor]:
-    """A layer's map, and its values (heads, query, key) by the way asked for; of one head, if one is asked for."""
+def select_map(inspection: Inspection, selection: Selection) -> tuple[AttentionMap, Tensor]:
+    """The selected layer's map and its values (heads, query, key), of all heads or of the selected one."""
     from heedful.errors import ConfigError
 
-    (one, *_) = maps_of(seen, where)
-    values = values_of(seen, one, where.by)
-    if where.head is None:
-        return one, values
-    if where.head >= len(values):
-        raise ConfigError(f"--head: given {where.head}, expected 0 to {len(values) - 1}")
-    return one, values[where.head : where.head + 1]
+    (attention_map, *_) = select_maps(inspection, selection)
+    values = map_values(inspection, attention_map, selection.by)
+    if selection.head is None:
+        return attention_map, values
+    if selection.head >= len(values):
+        raise ConfigError(f"--head: given {selection.head}, expected 0 to {len(values) - 1}")
+    return attention_map, values[selection.head : selection.head + 1]
 
 
-def values_of(seen: Inspection, one: AttentionMap, by: str) -> Tensor:
+def map_values(inspection: Inspection, attention_map: AttentionMap, by: str) -> Tensor:
+    """Weights, norms or rollout of a map, (heads, query, key)."""
     from heedful.errors import ConfigError
 
     if by == "norms":
-        at = next(at for at, other in enumerate(seen.trace.maps) if other.name == one.name)
-        return one.weights * seen.views.lengths[at]
+        index = next(index for index, other in enumerate(inspection.trace.maps) if other.name == attention_map.name)
+        return attention_map.weights * inspection.views.lengths[index]
     if by == "rollout":
-        rolled = {other.name: other.weights for other in seen.views.rollout}
-        if one.name not in rolled:
-            kinds = ", ".join(dict.fromkeys(other.kind.name for other in seen.views.rollout))
-            others = f"expected one of: {kinds}" if kinds else "nor has any other kind of this model"
-            given = (
-                f"--by rollout follows tokens through layers that look at their own sequence; {one.kind.name} has no rollout"
-            )
-            raise ConfigError(f"{given}, {others}", hint="--by weights and --by norms show every kind")
-        return rolled[one.name]
-    return one.weights
+        rollout = {other.name: other.weights for other in inspection.views.rollout}
+        if attention_map.name not in rollout:
+            kinds = ", ".join(dict.fromkeys(other.kind.name for other in inspection.views.rollout))
+            expected = f"expected one of: {kinds}" if kinds else "nor has any other kind of this model"
+            given = f"--by rollout is defined for self-attention only; {attention_map.kind.name} has no rollout"
+            raise ConfigError(f"{given}, {expected}", hint="use --by weights or --by norms, which are defined for every kind")
+        return rollout[attention_map.name]
+    return attention_map.weights
 
 
-def heads_of(seen: Inspection, one: AttentionMap, by: str) -> list[dict[str, Any]]:
-    """A row for each head; a rollout has merged them, so it has one row, of no head. Norms count as shares of their sum."""
+def head_rows(inspection: Inspection, attention_map: AttentionMap, by: str) -> list[dict[str, Any]]:
+    """A row for each head; a rollout merges all heads, so it has one row. Norms are divided by their sum."""
     from heedful.inspection.attention_norms import entropy
 
-    values = values_of(seen, one, by)  # (heads, query, key)
+    values = map_values(inspection, attention_map, by)  # (heads, query, key)
     shares = values / values.sum(-1, keepdim=True).clamp(min=1e-12) if by == "norms" else values
-    spread, sure, most = entropy(shares).mean(-1), shares.amax(-1).mean(-1), shares.mean(1).max(-1)
-    keys = seen.trace.keys(one)
+    entropies, largest, top = entropy(shares).mean(-1), shares.amax(-1).mean(-1), shares.mean(1).max(-1)
+    keys = inspection.trace.keys(attention_map)
     return [
         {
-            "kind": one.kind.name,
-            "layer": one.layer,
+            "kind": attention_map.kind.name,
+            "layer": attention_map.layer,
             "head": None if by == "rollout" else head,
-            "entropy": float(spread[head]),
-            "largest": float(sure[head]),
-            "most": keys[int(most.indices[head])],
-            "share": float(most.values[head]),
+            "entropy": float(entropies[head]),
+            "largest": float(largest[head]),
+            "most": keys[int(top.indices[head])],
+            "share": float(top.values[head]),
         }
         for head in range(len(values))
     ]
 
 
-def as_text(found: dict[str, Any]) -> str:
-    said = found["target"] if found["source"] is None else f"{found['source']}\n{found['target']}"
-    parts = [said]
-    if "map" in found:
-        parts.append(numbers(found["map"]))
-    if "alignment" in found:
+def format_text(result: dict[str, Any]) -> str:
+    parts = [result["target"] if result["source"] is None else f"{result['source']}\n{result['target']}"]
+    if "map" in result:
+        parts.append(format_matrix(result["map"]))
+    if "alignment" in result:
         import torch
 
         from heedful.inspection.text_heatmap import draw
 
-        words = found["alignment"]
+        words = result["alignment"]
         parts.append(draw(torch.tensor(words["weights"]), words["source"], words["target"]))
         parts.append("links " + " ".join(f"{source}-{target}" for source, target in words["links"]))
-    if "heads" in found:
-        rows = [("kind", "layer", "head", "entropy", "largest", MOST[found["by"]])]
-        for one in found["heads"]:
-            place = one["kind"], str(one["layer"]), "all" if one["head"] is None else str(one["head"])
-            rows.append((*place, f"{one['entropy']:.2f}", f"{one['largest']:.2f}", f"{one['most']} {one['share']:.2f}"))
+    if "heads" in result:
+        top_key = TOP_KEY[result["by"]]
+        rows = [("kind", "layer", "head", "entropy", "largest", top_key)]
+        for row in result["heads"]:
+            name = row["kind"], str(row["layer"]), "all" if row["head"] is None else str(row["head"])
+            rows.append((*name, f"{row['entropy']:.2f}", f"{row['largest']:.2f}", f"{row['most']} {row['share']:.2f}"))
         parts.append(table(rows))
-        largest = f"largest: the mean of the largest {OF[found['by']]}, the start and the end counted"
-        parts.append(f"entropy in bits; {largest}; {MOST[found['by']]}: its mean over all tokens that look. {NOTE}")
+        largest = f"largest: mean over queries of the largest {VALUES[result['by']]}, start and end tokens included"
+        parts.append(f"entropy: in bits; {largest}; {top_key}: mean over all queries. {NOTE}")
     return "\n\n".join(parts)
 
 
-def numbers(one: dict[str, Any]) -> str:
-    """Rows look at columns."""
+def format_matrix(attention_map: dict[str, Any]) -> str:
+    """The values of a map as text; rows are queries, columns keys."""
     from heedful.inspection.text_heatmap import columns, padded, shown
 
-    names, rows = [shown(name) for name in one["keys"]], [shown(name) for name in one["queries"]]
-    cells = [[f"{value:.4f}" for value in row] for row in one["values"]]
+    names, rows = [shown(name) for name in attention_map["keys"]], [shown(name) for name in attention_map["queries"]]
+    cells = [[f"{value:.4f}" for value in row] for row in attention_map["values"]]
     widths = [max(columns(name), *(len(row[at]) for row in cells)) for at, name in enumerate(names)]
     left = max(map(columns, rows))
     lines = [[" " * left, *(padded(name, width) for name, width in zip(names, widths, strict=True))]]

@@ -1,4 +1,4 @@
-"""heed inspect RUN: what the model is made of, where it attends, and what can be asked.
+"""heed inspect RUN: the model's parts and parameters, its attention layers, and the views of this run.
 
 part     parameters        kind     layers  heads
 encoder     265,728        encoder  2       4 4
@@ -20,33 +20,36 @@ if TYPE_CHECKING:
     from heedful.predictor import Predictor
     from heedful.text.tokenizer import Tokenizer
 
-# How to ask, what it tells, and what a run must have: attention, at a source that it translates, in one but never at it from
-# the translation, or in a text; a position scheme; words to say, of a translation or of a text; experts.
-ASK = (
-    ('"a sentence"', "its translation, alignment, and what every head looked at", "source"),
-    ('"a sentence"', "its translation, and what every head looked at", "apart"),
-    ('"a sentence"', "what every head looked at", "text"),
-    ('"a sentence" --kind {kind} --layer {layer} --head {head}', "one map in full", "attention"),
-    ('"a sentence" --html look.html', "all of it as one page for a browser", "attention"),
+# Arguments of heed inspect RUN, what they show, and what the run must have (see list_views)
+VIEWS = (
+    ('"a sentence"', "translation, word alignment, attention of every head", "cross-attention"),
+    ('"a sentence"', "translation, attention of every head", "translation without cross-attention"),
+    ('"a sentence"', "attention of every head", "language model with attention"),
+    ('"a sentence" --kind {kind} --layer {layer} --head {head}', "all attention weights of one head", "attention"),
+    ('"a sentence" --html report.html', "interactive report, one HTML file", "attention"),
     (
-        '"a sentence" --picture look.svg',
-        "the alignment as a picture; with --kind a wall of heads, with --head one map",
-        "source",
+        '"a sentence" --picture attention.svg',
+        "picture of the word alignment; with --kind a grid of heads, with --head one head",
+        "cross-attention",
     ),
-    ('"a sentence" --kind {kind} --picture look.svg', "a wall of heads; with --head one map", "unaligned"),
-    ('"a sentence" --lens', "what each layer would say next", "words"),
-    ('"a sentence" --saliency', "gradient x input beside attention", "source"),
-    ('"a sentence" --saliency', "gradient x input of what was read", "unlooked"),
-    ('"a sentence" --saliency', "gradient x input of what was read before", "reading"),
-    ('"a sentence" --alternatives 0', "what else might have been said at a token", "words"),
-    ("--heads", "what each head does, and how much depends on it", "attention"),
-    ("--positions", "the position schemes, and lengths beyond those trained on", "positions"),
-    ("--experts", "who of a mixture of experts does the work", "experts"),
-    ("--cost", "parameters, work and memory of every part", "words"),
+    (
+        '"a sentence" --kind {kind} --picture attention.svg',
+        "picture of a grid of heads; with --head one head",
+        "attention but no cross-attention",
+    ),
+    ('"a sentence" --lens', "logit lens: next-token predictions of each layer", "generation"),
+    ('"a sentence" --saliency', "gradient x input, compared with attention", "cross-attention"),
+    ('"a sentence" --saliency', "gradient x input of the source tokens", "no cross-attention"),
+    ('"a sentence" --saliency', "gradient x input of the previous tokens", "language model"),
+    ('"a sentence" --alternatives 0', "alternative tokens at a target position", "generation"),
+    ("--heads", "role and importance of each head", "attention"),
+    ("--positions", "positional encodings, and loss beyond the training lengths", "positions"),
+    ("--experts", "expert utilization", "experts"),
+    ("--cost", "parameters, FLOP and memory of every part", "generation"),
 )
 
 
-def found(worker: Predictor) -> dict[str, Any]:
+def compute(worker: Predictor) -> dict[str, Any]:
     from torch import nn
 
     from heedful.inspection.positions import schemes
@@ -55,14 +58,15 @@ def found(worker: Predictor) -> dict[str, Any]:
     assert isinstance(model, nn.Module), "models are modules"
     counted: set[int] = set()
 
-    def fresh(part: nn.Module) -> int:
+    def count_new(part: nn.Module) -> int:
+        """Parameters of a part without those shared with an earlier part."""
         new = {id(one): one.numel() for one in part.parameters() if id(one) not in counted}
         counted.update(new)
         return sum(new.values())
 
-    parts = {name: fresh(part) for name, part in model.named_children()}
+    parts = {name: count_new(part) for name, part in model.named_children()}
     source, target = worker.system.source_tokenizer, worker.system.target_tokenizer
-    maps = maps_of(worker)
+    maps = attention_maps_of(worker)
     attention: dict[str, list[int]] = {}
     for one in maps:
         attention.setdefault(one.kind.name, []).append(len(one.weights))
@@ -73,20 +77,19 @@ def found(worker: Predictor) -> dict[str, Any]:
         "parameters": sum(one.numel() for one in model.parameters()),
         "parts": {name: count for name, count in parts.items() if count},
         "attention": attention,
-        "ask": asks_of(worker.run.task.name, maps, has_positions=bool(schemes(model)), has_experts=has_experts(model)),
-        "vocabulary": {"source": len(source), "target": len(target), "tokenizer": described(source, target)},
+        "views": list_views(worker.run.task.name, maps, has_positions=bool(schemes(model)), has_experts=has_experts(model)),
+        "vocabulary": {"source": len(source), "target": len(target), "tokenizer": describe_tokenizers(source, target)},
     }
 
 
-def described(source: Tokenizer, target: Tokenizer) -> str:
-    """One for both sides, or one for each."""
+def describe_tokenizers(source: Tokenizer, target: Tokenizer) -> str:
     if source.fingerprint == target.fingerprint:
         return f"{target.description}, for both sides"
     return f"{source.description} (source); {target.description} (target)"
 
 
-def maps_of(worker: Predictor) -> list[AttentionMap]:
-    """Where the model attends; seen on a sentence without words."""
+def attention_maps_of(worker: Predictor) -> list[AttentionMap]:
+    """The attention maps of the model, recorded on an empty sentence."""
     from heedful.inspection.attention_maps import attention_maps
     from heedful.tasks.translate import collate_one
 
@@ -102,42 +105,42 @@ def has_experts(model: nn.Module) -> bool:
     return any(isinstance(part, Experts) for part in model.modules())
 
 
-def asks_of(task: str, maps: Sequence[AttentionMap], *, has_positions: bool, has_experts: bool) -> dict[str, str]:
-    """What can be asked of such a run -> what it tells."""
-    speaks = task in ("translation", "language")
-    some = [one for one in maps if len(one.weights)]  # a layer may have lost all its heads
-    looks = any(one.kind.queries == "target" and one.kind.keys != "target" for one in some) and task == "translation"
-    known = {
-        "attention": bool(some),
-        "source": looks,
-        "apart": bool(some) and task == "translation" and not looks,
-        "text": bool(some) and task == "language",
-        "unaligned": bool(some) and not looks,
-        "unlooked": task == "translation" and not looks,
-        "reading": task == "language",
-        "words": speaks,
+def list_views(task: str, maps: Sequence[AttentionMap], *, has_positions: bool, has_experts: bool) -> dict[str, str]:
+    """The views of such a run: arguments of heed inspect RUN -> what they show."""
+    translates = task == "translation"
+    with_heads = [one for one in maps if len(one.weights)]  # all heads of a layer may have been pruned
+    attends_to_source = translates and any(one.kind.queries == "target" and one.kind.keys != "target" for one in with_heads)
+    conditions = {
+        "attention": bool(with_heads),
+        "cross-attention": attends_to_source,
+        "no cross-attention": translates and not attends_to_source,
+        "attention but no cross-attention": bool(with_heads) and not attends_to_source,
+        "translation without cross-attention": bool(with_heads) and translates and not attends_to_source,
+        "language model": task == "language",
+        "language model with attention": bool(with_heads) and task == "language",
+        "generation": task in ("translation", "language"),
         "positions": has_positions,
-        "experts": has_experts and task == "translation",
+        "experts": has_experts and translates,
     }
-    has = {name for name, is_so in known.items() if is_so}
-    if not some:
-        return {how: what for how, what, needs in ASK if needs in has}
-    one = next(one for one in some if one.kind.name == some[-1].kind.name)  # the first layer of the last kind
-    place = {"kind": one.kind.name, "layer": one.layer, "head": min(1, len(one.weights) - 1)}
-    return {how.format(**place): what for how, what, needs in ASK if needs in has}
+    views = [(arguments, shows) for arguments, shows, condition in VIEWS if conditions[condition]]
+    if not with_heads:
+        return dict(views)
+    one = next(one for one in with_heads if one.kind.name == with_heads[-1].kind.name)  # the first layer of the last kind
+    example = {"kind": one.kind.name, "layer": one.layer, "head": min(1, len(one.weights) - 1)}
+    return {arguments.format(**example): shows for arguments, shows in views}
 
 
-def as_text(found: dict[str, Any]) -> str:
-    parts = table([("part", f"{'parameters':>12}"), *((name, f"{count:>12,}") for name, count in found["parts"].items())])
-    kinds = [("attention", "layers", "heads of each"), *as_rows(found["attention"])]
-    asks = [(f"  {how}", what) for how, what in found["ask"].items()]
+def format_text(result: dict[str, Any]) -> str:
+    parts = table([("part", f"{'parameters':>12}"), *((name, f"{count:>12,}") for name, count in result["parts"].items())])
+    attention = table([("attention", "layers", "heads per layer"), *attention_rows(result["attention"])])
+    views = [(f"  {arguments}", shows) for arguments, shows in result["views"].items()]
     return (
-        f"{found['family']} for {found['task']}, {found['parameters']:,} parameters, {found['checkpoint']}\n"
-        f"vocabulary: {found['vocabulary']['tokenizer']}\n\n"
-        f"{parts}\n\n{table(kinds) if found['attention'] else 'it does not attend to a sequence that can be shown'}\n\n"
-        f"what can be asked, after heed inspect RUN:\n{table(asks)}"
+        f"{result['family']} for {result['task']}, {result['parameters']:,} parameters, {result['checkpoint']}\n"
+        f"vocabulary: {result['vocabulary']['tokenizer']}\n\n"
+        f"{parts}\n\n{attention if result['attention'] else 'no attention over a sequence'}\n\n"
+        f"views, as arguments of heed inspect RUN:\n{table(views)}"
     )
 
 
-def as_rows(attention: dict[str, list[int]]) -> list[tuple[str, str, str]]:
+def attention_rows(attention: dict[str, list[int]]) -> list[tuple[str, str, str]]:
     return [(kind, str(len(heads)), " ".join(map(str, heads))) for kind, heads in attention.items()]

@@ -1,4 +1,4 @@
-"""How the help names what a verb takes: a flag by itself, an argument by its name, a list by what is in it.
+"""Metavars of the help texts: none for a flag, the name of an argument, the item type of a list.
 
 --json     RUN     FILES …     --target <str> …       not --json <bool>, run <path>, files <list[Path]>
 """
@@ -9,8 +9,8 @@ import re
 from typing import Any
 
 
-def name_plainly(command: Any, parent: Any = None) -> Any:
-    """The command, its parameters and those of all verbs below it named so."""
+def set_metavars(command: Any, parent: Any = None) -> Any:
+    """Set the metavars of a command and of all its subcommands; return the command."""
     context = command.context_class(command, info_name=command.name, parent=parent, **command.context_settings)
     for parameter in command.get_params(context):
         many = parameter.nargs != 1 or parameter.multiple
@@ -20,8 +20,8 @@ def name_plainly(command: Any, parent: Any = None) -> Any:
         elif parameter.is_flag:
             parameter.metavar = ""
         elif parameter.metavar is None:
-            inside = re.sub(r"list\[(.*)\]", r"\1", parameter.display_type(context)).replace(" range", "")
-            parameter.metavar = f"{inside} …".lower() if many else inside
-    for verb in getattr(command, "commands", {}).values():
-        name_plainly(verb, context)
+            item = re.sub(r"list\[(.*)\]", r"\1", parameter.display_type(context)).replace(" range", "")
+            parameter.metavar = f"{item} …".lower() if many else item
+    for subcommand in getattr(command, "commands", {}).values():
+        set_metavars(subcommand, context)
     return command

@@ -1,4 +1,4 @@
-"""Every verb, as a user types it, on a tiny trained run."""
+"""Every command on a tiny trained run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import torch
 from workshop import heed, standard_input, write_recipe
 
 from heedful.build import load
-from heedful.cli.output import bytes_in_words
-from heedful.cli.translate import warn_of_other_languages
+from heedful.cli.output import format_bytes
+from heedful.cli.translate import warn_if_languages_differ
 from heedful.errors import ConfigError
 
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has learned a little."""
+    """A run trained for a few steps."""
     folder = tmp_path_factory.mktemp("trained")
     recipe = write_recipe(folder)
     schedule = ("training.schedule.learning_rate=1e-2", "training.schedule.warmup=10", "training.schedule.name=constant")
@@ -30,7 +30,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> Any:
+def read_json(capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
@@ -44,7 +44,7 @@ def write(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def test_translate_reads_standard_input_and_says_what_python_says(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_translate_reads_standard_input_and_equals_the_python_api(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources, _ = lines_of(trained, 5)
     capsys.readouterr()
     with standard_input("\n".join([*sources, ""]).encode()):
@@ -52,7 +52,7 @@ def test_translate_reads_standard_input_and_says_what_python_says(trained: Path,
     assert capsys.readouterr().out.splitlines() == load(trained).translate(sources)
 
 
-def test_nothing_to_translate_is_done_at_once(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_input_yields_no_output(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     empty, (sources, _) = write(tmp_path / "empty.txt", []), lines_of(trained, 2)
     capsys.readouterr()
     with standard_input(b""):
@@ -63,7 +63,7 @@ def test_nothing_to_translate_is_done_at_once(trained: Path, tmp_path: Path, cap
     assert capsys.readouterr().out.splitlines() == load(trained).translate(sources)
 
 
-def test_translate_answers_one_object_a_line(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_translate_prints_one_json_object_per_line(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources, _ = lines_of(trained, 4)
     capsys.readouterr()
     assert heed("translate", trained, write(tmp_path / "in.txt", sources), "-s", "n_best=2", "-s", "beam=3", "--json") == 0
@@ -75,9 +75,7 @@ def test_translate_answers_one_object_a_line(trained: Path, tmp_path: Path, caps
         assert answer["candidates"][0]["score"] >= answer["candidates"][1]["score"]
 
 
-def test_a_score_in_translate_is_the_score_of_those_words(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_score_of_translate_equals_that_of_score(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources, _ = lines_of(trained, 6)
     source = write(tmp_path / "in.txt", sources)
     capsys.readouterr()
@@ -85,13 +83,13 @@ def test_a_score_in_translate_is_the_score_of_those_words(
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     target = write(tmp_path / "out.txt", [answer["translation"] for answer in answers])
     assert heed("score", trained, "--source", source, "--target", target, "--json") == 0
-    pairs = told(capsys)["pairs"]
+    pairs = read_json(capsys)["pairs"]
     assert len(pairs) == 6
     for answer, pair in zip(answers, pairs, strict=True):
         assert pair["log_probability"] == pytest.approx(answer["log_probability"], abs=1e-4)
 
 
-def test_prefixes_are_kept_and_empty_lines_stay_empty(
+def test_prefixes_are_forced_and_empty_lines_stay_empty(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write(tmp_path / "in.txt", ["w1 w2 w3", "", "w4 w5"])
@@ -102,17 +100,13 @@ def test_prefixes_are_kept_and_empty_lines_stay_empty(
     assert first.startswith("w9 w9") and second == "" and third.startswith("w8")
 
 
-def test_translate_tells_of_words_that_the_model_does_not_know(
-    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_translate_warns_of_unknown_words(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "in.txt", ["w1 w2", "w1 zebra, w2 gnu", "gnu zebra yak", "ibis"])
     assert heed("translate", trained, source) == 0
-    told = (
-        "the model does not know: zebra (line 2), gnu (line 2), yak (line 3) and 1 more; what it says of such words is a guess"
-    )
-    assert told in capsys.readouterr().err
+    message = "not in the model's vocabulary: zebra (line 2), gnu (line 2), yak (line 3) and 1 more"
+    assert message in capsys.readouterr().err
     assert heed("translate", trained, write(tmp_path / "known.txt", ["w1 w2"])) == 0
-    assert "does not know" not in capsys.readouterr().err
+    assert "vocabulary" not in capsys.readouterr().err
 
 
 def test_evaluate_agrees_with_the_validation_of_training(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,19 +119,19 @@ def test_evaluate_agrees_with_the_validation_of_training(trained: Path, capsys: 
     code = heed("evaluate", trained, "--source", source, "--reference", reference, "--bootstrap", "0",
                 "--checkpoint", f"step-{last['step']}", "--json")  # fmt: skip
     assert code == 0
-    assert told(capsys)["scores"]["bleu"]["value"] == pytest.approx(last["bleu"])
+    assert read_json(capsys)["scores"]["bleu"]["value"] == pytest.approx(last["bleu"])
     assert heed("evaluate", trained, "--checkpoint", f"step-{last['step']}", "--json") == 0
-    whole = told(capsys)
+    whole = read_json(capsys)
     assert whole["loss"] == pytest.approx(last["loss"])
     assert whole["scores"]["bleu"]["signature"].startswith("nrefs:1|bs:1000")
 
 
-def test_translating_in_another_precision_says_nearly_the_same(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lower_precisions_change_the_loss_only_slightly(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scores = {}
     for precision in ("fp32", "bf16", "int8"):
         capsys.readouterr()
         assert heed("evaluate", trained, "--precision", precision, "--metrics", "bleu", "--json") == 0
-        found = told(capsys)
+        found = read_json(capsys)
         assert found["precision"] == precision
         scores[precision] = found["loss"]
     assert scores["bf16"] == pytest.approx(scores["fp32"], rel=0.02) and scores["bf16"] != scores["fp32"]
@@ -149,7 +143,7 @@ def test_translating_in_another_precision_says_nearly_the_same(trained: Path, ca
 def test_evaluate_against_itself_finds_no_difference(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert heed("evaluate", trained, "--against", trained, "--metrics", "bleu", "--lowercase", "--json") == 0
-    found = told(capsys)
+    found = read_json(capsys)
     comparison = found["comparison"]["bleu"]
     assert found["against"] == found["checkpoint"]
     assert "case:lc" in comparison["system"]["signature"]
@@ -163,7 +157,9 @@ def test_evaluate_against_itself_finds_no_difference(trained: Path, capsys: pyte
     assert shown.splitlines()[-1] == "verdict by approximate randomization: bleu no significant difference at 0.05"
 
 
-def test_an_ensemble_of_a_run_with_itself_is_the_run(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ensemble_of_a_run_with_itself_equals_the_run(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source = write(tmp_path / "in.txt", lines_of(trained, 5)[0])
     capsys.readouterr()
     assert heed("translate", trained, source) == 0
@@ -177,7 +173,7 @@ def test_average_is_the_mean_and_can_be_used(trained: Path, capsys: pytest.Captu
     from heedful.training.checkpoint import load_tensors
 
     assert heed("average", trained, "--last", "2", "--json") == 0
-    names = told(capsys)["of"]
+    names = read_json(capsys)["of"]
     assert len(names) == 2
     parts = [load_tensors(trained / "checkpoints" / name, "model") for name in names]
     mean = load_tensors(trained / "checkpoints" / "average", "model")
@@ -190,7 +186,7 @@ def test_sweep_trains_the_grid_and_prints_a_table(tmp_path: Path, capsys: pytest
     recipe = write_recipe(tmp_path)
     grid = ("model.norm=pre,post", "training.steps=2,3")
     assert heed("sweep", recipe, *grid, "--run", tmp_path / "sweep", "--json") == 0
-    rows = told(capsys)["runs"]
+    rows = read_json(capsys)["runs"]
     assert [(row["model.norm"], row["training.steps"]) for row in rows] == [
         ("pre", 2), ("pre", 3), ("post", 2), ("post", 3),
     ]  # fmt: skip
@@ -198,24 +194,24 @@ def test_sweep_trains_the_grid_and_prints_a_table(tmp_path: Path, capsys: pytest
     assert len(list((tmp_path / "sweep").glob("*/checkpoints"))) == 4
 
 
-def test_plan_tells_sizes_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_reports_sizes_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     assert heed("train", recipe, "--plan", "--run", run, "--json") == 0
-    plan = told(capsys)
+    plan = read_json(capsys)
     assert plan["tokens_per_epoch"] == sum(
         len(line.split("\t")[1].split()) + 1 for line in (tmp_path / "pairs.tsv").read_text().splitlines()
     )
     assert plan["parameters"] > 1000 and plan["training_seconds"] > 0 and plan["peak_memory_bytes"] > 0
     assert heed("train", recipe, "training.steps=1000000", "training.minutes=0.05", "--plan", "--run", run, "--json") == 0
-    limited = told(capsys)
+    limited = read_json(capsys)
     assert limited["steps"] < 1_000_000 and 0 < limited["training_seconds"] <= 3.0
     assert not run.exists()
 
 
-def test_config_show_tells_where_each_value_comes_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_show_reports_the_origin_of_each_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = write_recipe(tmp_path)
     assert heed("config", "show", recipe, "model.dim=32", "--json") == 0
-    shown = told(capsys)
+    shown = read_json(capsys)
     assert shown["config"]["model"]["dim"] == 32
     assert shown["origins"]["model.dim"] == "command line"
     assert shown["origins"]["model.layers"] == "file recipe.toml:13"
@@ -225,31 +221,31 @@ def test_config_show_tells_where_each_value_comes_from(tmp_path: Path, capsys: p
 def test_config_diff_and_schema(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert heed("config", "diff", trained.parent / "recipe.toml", trained, "--json") == 0
-    found = {one["key"]: (one["first"], one["second"]) for one in told(capsys)["differences"]}
+    found = {one["key"]: (one["first"], one["second"]) for one in read_json(capsys)["differences"]}
     assert found["training.steps"] == (6, 40)
     assert heed("config", "schema") == 0
-    assert "training" in told(capsys)["properties"]
+    assert "training" in read_json(capsys)["properties"]
 
 
 def test_data_check_reports_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "a.en", [*(f"one {number}" for number in range(39)), ""])
     write(tmp_path / "a.it", [*(f"uno {number}" for number in range(39)), "tre"])
     assert heed("data", "check", tmp_path / "a.en", tmp_path / "a.it", "--json") == 0
-    (corpus,) = told(capsys)["corpora"]
+    (corpus,) = read_json(capsys)["corpora"]
     assert (corpus["lines"], corpus["kept"]) == (40, 39)
     assert corpus["problems"][0]["examples"][0]["place"] == f"{tmp_path / 'a.en'} line 40"
 
 
-def test_data_list_recipes_and_doctor_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_data_list_recipes_and_doctor_print_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("data", "list", "--json") == 0
-    assert {"multi30k", "wikitext2"} <= {one["name"] for one in told(capsys)["corpora"]}
+    assert {"multi30k", "wikitext2"} <= {one["name"] for one in read_json(capsys)["corpora"]}
     assert heed("recipes", "--json") == 0
-    assert {"demo", "multi30k-en-de"} <= {one["name"] for one in told(capsys)["recipes"]}
+    assert {"demo", "multi30k-en-de"} <= {one["name"] for one in read_json(capsys)["recipes"]}
     assert heed("doctor", "--json") == 0
-    assert told(capsys)["torch"]
+    assert read_json(capsys)["torch"]
 
 
-def test_memory_is_told_in_one_unit_that_people_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_memory_is_shown_in_gib_or_mib(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("doctor") == 0
     doctor = capsys.readouterr().out
     assert re.search(r"^memory +[\d,]+\.\d [GM]iB$", doctor, re.MULTILINE)
@@ -258,27 +254,27 @@ def test_memory_is_told_in_one_unit_that_people_read(tmp_path: Path, capsys: pyt
     plan = capsys.readouterr().out
     assert re.search(r"^peak memory +[\d,]+\.\d [GM]iB$", plan, re.MULTILINE)
     assert not re.search(r"\bbytes\b", doctor + plan)
-    assert (bytes_in_words(25274793984), bytes_in_words(300 * 2**20)) == ("23.5 GiB", "300.0 MiB")
+    assert (format_bytes(25274793984), format_bytes(300 * 2**20)) == ("23.5 GiB", "300.0 MiB")
 
 
-def test_an_unknown_verb_and_an_unknown_run_are_told_kindly(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_and_an_unknown_run_name_the_nearest_one(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert heed("trian") == 2
     assert "Did you mean 'train'?" in capsys.readouterr().err
     assert heed("translate", trained.parent / "rum", "--json") == 4
-    said = capsys.readouterr()
-    assert said.err == f"error: there is no run folder {trained.parent / 'rum'}\n\nhint: did you mean {trained}?\n"
-    assert json.loads(said.out)["exit_code"] == 4
+    output = capsys.readouterr()
+    assert output.err == f"error: there is no run folder {trained.parent / 'rum'}\n\nhint: did you mean {trained}?\n"
+    assert json.loads(output.out)["exit_code"] == 4
 
 
-def test_a_wrong_search_option_is_told(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_search_option_names_the_nearest_one(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert heed("translate", trained, "-s", "beem=3") == 2
     assert capsys.readouterr().err == "error: command line: beem: unknown key\n\nhint: did you mean 'beam'?\n"
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (
             torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.31 GiB. GPU 0 has 2 MiB free."),
@@ -288,8 +284,8 @@ def test_a_wrong_search_option_is_told(trained: Path, capsys: pytest.CaptureFixt
         (MemoryError(), "the machine's memory is full"),
     ],
 )
-def test_full_memory_is_not_called_a_bug(
-    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_full_memory_is_not_reported_as_a_bug(
+    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(*_: object, **__: object) -> None:
         raise error
@@ -297,11 +293,11 @@ def test_full_memory_is_not_called_a_bug(
     monkeypatch.setattr("heedful.cli.invoke", fails)
     assert heed("train", "demo", "--json") == 6
     shown = capsys.readouterr()
-    assert said in shown.err and "bug" not in shown.err and "Traceback" not in shown.err
+    assert message in shown.err and "bug" not in shown.err and "Traceback" not in shown.err
     assert json.loads(shown.out)["exit_code"] == 6
 
 
-def test_help_and_import_load_neither_torch_nor_numpy() -> None:
+def test_help_imports_neither_torch_nor_numpy() -> None:
     program = (
         "import sys, heedful.cli\n"
         "assert heedful.cli.run(['--help']) == 0 and heedful.cli.run(['train', '--help']) == 0\n"
@@ -312,7 +308,7 @@ def test_help_and_import_load_neither_torch_nor_numpy() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_another_method_drops_the_options_of_the_runs_own(trained: Path, tmp_path: Path) -> None:
+def test_another_search_method_drops_the_options_of_the_default_one(trained: Path, tmp_path: Path) -> None:
     import shutil
 
     from heedful.training.facts import replace_config
@@ -326,7 +322,7 @@ def test_another_method_drops_the_options_of_the_runs_own(trained: Path, tmp_pat
     assert translator.search(["n_best=7"]).beam == translator.search(['method="beam"']).beam == 7
     assert translator.search(["method=greedy"]).method == "greedy"
     assert translator.search(["method=sample", "seed=3"]).seed == 3
-    assert translator.search(["temperature=0.5"]).method == "sample"  # an option that only another method has asks for it
+    assert translator.search(["temperature=0.5"]).method == "sample"  # an option of only one method implies that method
     assert translator.translate(["w1 w2"], method="greedy") == translator.translate(["w1 w2"], beam=1)
     with pytest.raises(ConfigError, match="did you mean 'beam'"):
         translator.translate(["w1"], baem=2)
@@ -334,22 +330,22 @@ def test_another_method_drops_the_options_of_the_runs_own(trained: Path, tmp_pat
         translator.translate("w1 w2")
 
 
-def test_lines_before_a_broken_one_are_translated(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_before_an_invalid_one_are_translated(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in.txt").write_bytes(b"w1 w2\nw3\nw\xff4\nw5\n")
     capsys.readouterr()
     assert heed("translate", trained, tmp_path / "in.txt") == 3
-    said = capsys.readouterr()
-    assert len(said.out.splitlines()) == 2
-    assert said.err.startswith(f"error: {tmp_path / 'in.txt'} line 3: byte 2 is not UTF-8")
+    output = capsys.readouterr()
+    assert len(output.out.splitlines()) == 2
+    assert output.err.startswith(f"error: {tmp_path / 'in.txt'} line 3: byte 2 is not UTF-8")
 
 
-def test_an_output_that_cannot_be_written_is_told_before_the_work(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert heed("evaluate", trained, "--output", trained) == 2
     assert "cannot be written: Is a directory" in capsys.readouterr().err
 
 
-def test_a_damaged_run_folder_is_a_checkpoint_error_with_a_way_out(
+def test_a_damaged_run_folder_is_a_checkpoint_error_with_a_hint(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import shutil
@@ -359,12 +355,12 @@ def test_a_damaged_run_folder_is_a_checkpoint_error_with_a_way_out(
     (run / "tokenizer.json").unlink()
     capsys.readouterr()
     assert heed("translate", run) == 4
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: run folder {run} is damaged: ") and "tokenizer.json" in said
-    assert said.endswith("hint: restore the file from a copy, or train the run again\n")
+    message = capsys.readouterr().err
+    assert message.startswith(f"error: run folder {run} is damaged: ") and "tokenizer.json" in message
+    assert message.endswith("hint: restore the file from a copy, or train the run again\n")
 
 
-def test_every_listing_is_told_to_people_too(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_listing_is_printed_as_text_too(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     for command in (
         ("data", "list"),
@@ -377,12 +373,12 @@ def test_every_listing_is_told_to_people_too(trained: Path, capsys: pytest.Captu
         assert len(capsys.readouterr().out.splitlines()) > 2, command
 
 
-def test_a_run_for_other_languages_is_no_silent_rival(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_baseline_for_other_languages_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     def run(*languages: str) -> SimpleNamespace:
         return SimpleNamespace(data=SimpleNamespace(languages=languages or None))
 
-    warn_of_other_languages(run("en", "de"), run("en", "de"))
-    warn_of_other_languages(run("en", "de"), run())
+    warn_if_languages_differ(run("en", "de"), run("en", "de"))
+    warn_if_languages_differ(run("en", "de"), run())
     assert capsys.readouterr().err == ""
-    warn_of_other_languages(run("en", "de"), run("de", "en"))
-    assert "the other run translates from de to en, not from en to de" in capsys.readouterr().err
+    warn_if_languages_differ(run("en", "de"), run("de", "en"))
+    assert "the baseline translates from de to en, not from en to de" in capsys.readouterr().err
