@@ -28,8 +28,9 @@ from heedful.memory_check import require_memory
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
 from heedful.recipe_files import all_recipes, find_recipe
+from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
-from heedful.storage.writing import remove, replace_bytes, replace_text
+from heedful.storage.writing import replace_bytes, replace_text
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, facts, head_gates, retention, run_folder
 from heedful.training.averaging import inference_weights

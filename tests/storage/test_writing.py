@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from heedful.errors import ConfigError, WriteError
-from heedful.storage.writing import append_line, clear_temporary, new_folder, output_file, remove, replace_text, sync_folder
+from heedful.storage.folders import clear_temporary, new_folder, remove
+from heedful.storage.writing import append_line, output_file, replace_text, sync_folder
 
 
 def test_replacing_gives_the_new_content_and_leaves_nothing_else(tmp_path: Path) -> None:

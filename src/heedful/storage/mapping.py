@@ -11,22 +11,17 @@ from __future__ import annotations
 
 import faulthandler
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heedful.errors import WriteError
-from heedful.storage.locks import Held, locked
-from heedful.storage.writing import TEMPORARY, new_folder, remove
 
 IN_MEMORY = 1 << 28  # bytes; larger files are mapped
-READ_ONLY = 0o444
-
-Store = TypeVar("Store")
 
 
 def map_array(path: Path, kind: str) -> NDArray[Any]:
@@ -68,46 +63,3 @@ def no_room(error: OSError) -> WriteError:
         f"a temporary file cannot be written to {tempfile.gettempdir()}: {error.strerror or error}",
         hint="set TMPDIR to a folder with more room",
     )
-
-
-def find_or_make(folder: Path, find: Callable[[Path], Store | None], write: Callable[[Path], None]) -> Store:
-    """What is stored in a folder of a cache: found there, or written by the one process that holds its lock.
-
-    find:  the store, or None where there is none or a damaged one
-    write: fills an empty folder
-
-    OSError and WriteError pass."""
-    store = find(folder)
-    if store is not None:
-        return store
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(_lock_of(folder), wait=True):
-        store = find(folder)  # another process may have made it while this one waited
-        if store is not None:
-            return store
-        with _all_read_only(folder) as temporary:
-            write(temporary)
-        store = find(folder)
-    assert store is not None, f"{folder} was just written"
-    _clear_leftovers(folder.parent)
-    return store
-
-
-@contextmanager
-def _all_read_only(folder: Path) -> Iterator[Path]:
-    with new_folder(folder) as temporary:
-        yield temporary
-        for path in temporary.iterdir():
-            path.chmod(READ_ONLY)
-
-
-def _lock_of(folder: Path) -> Path:
-    return folder.parent / f".{folder.name}.lock"
-
-
-def _clear_leftovers(cache: Path) -> None:
-    """Remove what killed processes left half-written; what a living one is writing is locked."""
-    for path in cache.glob(f"{TEMPORARY}*"):
-        name = path.name.removeprefix(TEMPORARY).rsplit("-", 2)[0]
-        with suppress(Held, OSError), locked(_lock_of(cache / name), wait=False):
-            remove(path)

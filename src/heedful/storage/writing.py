@@ -164,50 +164,6 @@ def append_line(path: Path, line: str) -> None:
         raise not_written(path, error) from error
 
 
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder to fill; when the block ends all of it is flushed and takes the name `folder`.
-
-    What had that name before is removed then, and only then. OSError inside the block becomes a WriteError."""
-    temporary = temporary_beside(folder)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary.mkdir()
-        yield temporary
-        for path in temporary.rglob("*"):
-            sync_folder(path) if path.is_dir() else sync_file(path)
-        sync_folder(temporary)
-        if folder.exists() or folder.is_symlink():
-            remove(folder)
-        temporary.rename(folder)
-        sync_folder(folder.parent)
-    except OSError as error:
-        raise not_written(folder, error) from error
-    finally:
-        discard(temporary)
-
-
-def remove(path: Path) -> None:
-    """Remove a file, link or folder so that no half of it is ever seen under its name."""
-    if not path.name.startswith(TEMPORARY):
-        path = path.rename(temporary_beside(path))
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-
-
-def discard(temporary: Path) -> None:
-    """Remove a temporary folder after a failure; what cannot be removed is left to `clear_temporary`."""
-    shutil.rmtree(temporary, ignore_errors=True)
-
-
-def clear_temporary(folder: Path) -> None:
-    """Remove what killed processes left half-written; only for the process that holds the folder's lock."""
-    for path in folder.glob(f"{TEMPORARY}*"):
-        remove(path)
-
-
 def can_write(folder: Path) -> bool:
     """Whether a file can be made in the folder."""
     try:

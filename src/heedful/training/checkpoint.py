@@ -13,11 +13,11 @@ set aside as step-N.damaged and never deleted."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load as parse_tensors
 from safetensors.torch import save_file
 
-from heedful.errors import CheckpointError, DivergedError
-from heedful.storage.reading import read_bytes, sha256_of
-from heedful.storage.writing import TEMPORARY, discard, remove, sync_file, sync_folder, temporary_beside, write_text
+from heedful.errors import CheckpointError, DivergedError, WriteError
+from heedful.storage.folders import clear_temporary, new_folder, remove
+from heedful.storage.manifest import NAME, Damaged, check_file, check_size, read_checked
+from heedful.storage.writing import sync_folder, write_text
 from heedful.training import manifest as manifests
 from heedful.training.facts import NAME as FACTS
 from heedful.training.facts import fingerprint_of
@@ -61,22 +62,17 @@ def save_named(
     state = dict(state) if fingerprint is None else {**state, RUN: fingerprint}
     plain = {stem: _unshare(named) for stem, named in tensors.items()}
     text = json.dumps(state, indent=1) + "\n"
-    temporary = temporary_beside(folder)
     try:
         checkpoints.mkdir(parents=True, exist_ok=True)
         _check_space(folder, len(text) + sum(t.nbytes for stored, _ in plain.values() for t in stored.values()))
-        temporary.mkdir()
-        _fill(temporary, name, plain, text)
-        _publish(temporary, folder)
-    except BaseException as error:
-        discard(temporary)
-        if isinstance(error, OSError | SafetensorError):
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise CheckpointError(
-                f"cannot write checkpoint {folder}: {reason}; {_what_remains(checkpoints)}",
-                hint="repair or free the disk, then run the same command again: it continues from there",
-            ) from error
-        raise
+        with new_folder(folder, _publish) as temporary:
+            _fill(temporary, name, plain, text)
+    except (OSError, WriteError, SafetensorError) as error:
+        cause = error.__cause__ if isinstance(error, WriteError) else error
+        raise CheckpointError(
+            f"cannot write checkpoint {folder}: {getattr(cause, 'strerror', None) or cause}; {_what_remains(checkpoints)}",
+            hint="free disk space or repair the disk, then run the same command again to continue from that checkpoint",
+        ) from error
     return folder
 
 
@@ -123,15 +119,16 @@ def shapes(folder: Path, stem: str) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor, from the header of the file: takes no memory for them, and is not verified."""
     manifest = read_manifest(folder)
     record, path = _record(folder, stem, manifest), folder / (stem + SUFFIX)
-    _check_size(path, record)
+    with _named(folder):
+        check_size(path, record.size)
     try:
         with safe_open(path, "pt") as file:
-            found = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-        return found | {alias: found[name] for alias, name in record.aliases.items()}
+            stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        return stored | {alias: stored[name] for alias, name in record.aliases.items()}
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise CheckpointError(f"checkpoint {folder}: {path.name} cannot be read: {error.strerror}") from error
     except (SafetensorError, KeyError) as error:
-        raise CheckpointError(f"{_where(path)} is not a safetensors file: {error}") from error
+        raise CheckpointError(f"checkpoint {folder}: {path.name} is not a safetensors file: {error}") from error
 
 
 def stems(folder: Path) -> list[str]:
@@ -173,15 +170,13 @@ def clear_leftovers(checkpoints: Path) -> None:
     """Tidy up after a killed process; only who holds the lock of the run may do this."""
     if not checkpoints.is_dir():
         return
-    for path in sorted(checkpoints.iterdir()):
-        if path.name.startswith(TEMPORARY):
+    clear_temporary(checkpoints)
+    for path in sorted(checkpoints.glob(f"*{REPLACED}")):
+        current = path.with_name(path.name.removesuffix(REPLACED))
+        if not current.exists():
+            path.rename(current)
+        elif verifies(current):
             remove(path)
-        elif path.name.endswith(REPLACED):
-            current = path.with_name(path.name.removesuffix(REPLACED))
-            if not current.exists():
-                path.rename(current)
-            elif verifies(current):
-                remove(path)
 
 
 def _unshare(named: Mapping[str, torch.Tensor]) -> tuple[Tensors, dict[str, str]]:
@@ -206,19 +201,16 @@ def _unshare(named: Mapping[str, torch.Tensor]) -> tuple[Tensors, dict[str, str]
 
 
 def _fill(folder: Path, name: str, plain: Mapping[str, tuple[Tensors, dict[str, str]]], state: str) -> None:
-    """Write and flush every file, and the manifest after all others."""
+    """Write every file, and the manifest last."""
     write_text(folder / STATE, state)
     records = {STATE: manifests.record(folder / STATE)}
     for stem, (stored, aliases) in plain.items():
         path = folder / (stem + SUFFIX)
         assert manifests.PLAIN.fullmatch(path.name), f"{stem!r} cannot be the name of a file"
         save_file(stored, path, metadata={"format": "pt"})
-        shutil.copymode(folder / STATE, path)  # the library makes its files private
-        sync_file(path)
+        shutil.copymode(folder / STATE, path)  # safetensors creates files with mode 0600
         records[path.name] = manifests.record(path, aliases)
-    sync_folder(folder)
-    write_text(folder / manifests.NAME, Manifest(name=name, files=records).render())
-    sync_folder(folder)
+    write_text(folder / NAME, Manifest(name=name, files=records).render())
 
 
 def _publish(temporary: Path, folder: Path) -> None:
@@ -326,44 +318,20 @@ def _state(folder: Path, manifest: Manifest) -> dict[str, Any]:
     return state
 
 
-def _check_size(path: Path, record: FileRecord) -> None:
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    if size != record.size:
-        raise CheckpointError(f"{_where(path)} has {size:,} bytes, but was written with {record.size:,}")
+def _check(path: Path, record: FileRecord) -> None:
+    with _named(path.parent):
+        check_file(path, record.size, record.sha256)
 
 
 def _read(path: Path, record: FileRecord) -> bytes:
-    _check_size(path, record)
+    with _named(path.parent):
+        return read_checked(path, record.size, record.sha256)
+
+
+@contextmanager
+def _named(folder: Path) -> Iterator[None]:
+    """Raise Damaged as a CheckpointError that names the checkpoint."""
     try:
-        data = read_bytes(path)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    _compare(path, record, hashlib.sha256(data).hexdigest())
-    return data
-
-
-def _check(path: Path, record: FileRecord) -> None:
-    _check_size(path, record)
-    try:
-        digest = sha256_of(path)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    _compare(path, record, digest)
-
-
-def _unreadable(path: Path, error: OSError) -> CheckpointError:
-    if isinstance(error, FileNotFoundError):
-        return CheckpointError(f"{_where(path)} is missing")
-    return CheckpointError(f"{_where(path)} cannot be read: {error.strerror}")
-
-
-def _compare(path: Path, record: FileRecord, digest: str) -> None:
-    if digest != record.sha256:
-        raise CheckpointError(f"{_where(path)} is damaged: its SHA-256 is not the one it was written with")
-
-
-def _where(path: Path) -> str:
-    return f"checkpoint {path.parent}: {path.name}"
+        yield
+    except Damaged as damage:
+        raise CheckpointError(f"checkpoint {folder}: {damage}") from damage

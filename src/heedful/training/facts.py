@@ -27,6 +27,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from heedful.errors import CheckpointError
+from heedful.storage.manifest import seal
 from heedful.storage.reading import read_bytes, sha256_of
 from heedful.storage.writing import replace_text
 from heedful.training.manifest import refuse_newer
@@ -75,7 +76,7 @@ class Facts(BaseModel):
 
 def write_facts(run: Path, facts: Mapping[str, Any]) -> None:
     """Write run.json, with the format in front and its own hash at the end."""
-    replace_text(run / NAME, _render({"format": FORMAT} | dict(facts)))
+    replace_text(run / NAME, seal({"format": FORMAT} | dict(facts)))
 
 
 def read_facts(run: Path) -> dict[str, Any]:
@@ -95,7 +96,7 @@ def read_facts(run: Path) -> dict[str, Any]:
     refuse_newer(facts, f"run folder {run}", FORMAT)
     if facts["format"] != UNVERIFIED or not facts.keys() <= UNVERIFIED_KEYS:
         facts.pop("sha256", None)
-        if _render(facts) != text:
+        if seal(facts) != text:
             raise _damaged(path, "its content differs from its own hash")
     try:
         Facts.model_validate(facts, strict=True)
@@ -170,12 +171,6 @@ def _how_to_restore(name: str, recorded: bool) -> str:
     if name == CONFIG:
         return f"{RESTORE}; `-s` changes options of search, and other options need a run of their own"
     return RESTORE
-
-
-def _render(facts: Mapping[str, Any]) -> str:
-    body = json.loads(json.dumps(facts))
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return json.dumps(body | {"sha256": hashlib.sha256(canonical.encode()).hexdigest()}, indent=1) + "\n"
 
 
 def _damaged(path: Path, why: str) -> CheckpointError:

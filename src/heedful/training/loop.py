@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from heedful.errors import Interrupted, lookup
 from heedful.nn.losses import Loss
-from heedful.storage.writing import remove
+from heedful.storage.folders import remove
 from heedful.training import checkpoint, environment, retention
 from heedful.training.averaging import RunningAverage, mean_of
 from heedful.training.config import TrainingConfig

@@ -5,7 +5,6 @@ must give back the very text, which ends in its own hash; so no altered byte goe
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from pathlib import Path
@@ -15,10 +14,10 @@ from pydantic import Field, ValidationError
 
 from heedful.errors import CheckpointError
 from heedful.schema import Config, WholeNumber, ZeroOrCount
-from heedful.storage.reading import read_bytes, sha256_of
+from heedful.storage.manifest import NAME, measure, seal
+from heedful.storage.reading import read_bytes
 
 FORMAT = 1
-NAME = "MANIFEST.json"
 STEP = re.compile(r"step-(0|[1-9][0-9]*)")
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a file of the folder itself: no separator, no leading dot
 
@@ -38,13 +37,12 @@ class Manifest(Config):
     files: dict[str, FileRecord]
 
     def render(self) -> str:
-        body = self.model_dump()
-        return json.dumps(body | {"sha256": hashlib.sha256(_canonical(body)).hexdigest()}, indent=1) + "\n"
+        return seal(self.model_dump())
 
 
 def record(path: Path, aliases: dict[str, str] | None = None) -> FileRecord:
     """Measure a written file by reading it back."""
-    return FileRecord(size=path.stat().st_size, sha256=sha256_of(path), aliases=aliases or {})
+    return FileRecord(**measure(path), aliases=aliases or {})
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -92,7 +90,3 @@ def _check_names(folder: Path, manifest: Manifest) -> None:
 
 def _damaged(folder: Path) -> CheckpointError:
     return CheckpointError(f"checkpoint {folder}: {NAME} is damaged: its content differs from its own hash")
-
-
-def _canonical(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()

@@ -12,7 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from heedful.errors import CheckpointError, ConfigError, nearest
-from heedful.storage.writing import remove, replace_link
+from heedful.storage.folders import remove
+from heedful.storage.writing import replace_link
 from heedful.training.checkpoint import REPLACED, belongs, seems_whole, verifies, verify_usable
 from heedful.training.manifest import STEP
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.errors import CheckpointError, ConfigError
+from heedful.storage.folders import clear_temporary
 from heedful.storage.locks import Held, locked
-from heedful.storage.writing import clear_temporary
 from heedful.training.checkpoint import clear_leftovers
 from heedful.training.facts import check_files, read_facts, write_facts
 
