@@ -21,7 +21,7 @@ def option_configs(kind: Any) -> list[type[Config]]:
     found: dict[type[Config], None] = {}
     waiting = [kind]
     while waiting:
-        bare, _ = kinds.peel(waiting.pop())
+        bare, _ = kinds.unwrap(waiting.pop())
         if kinds.is_config(bare) and bare not in found:
             found[bare] = None
             waiting += kinds.fields(bare).values()
@@ -32,7 +32,7 @@ def option_configs(kind: Any) -> list[type[Config]]:
 
 def numbers(kind: Any) -> Iterator[tuple[type, tuple[Any, ...]]]:
     """int or float, with its rules, wherever a type holds one."""
-    bare, rules = kinds.peel(kind)
+    bare, rules = kinds.unwrap(kind)
     if bare in (int, float):
         yield bare, rules
     for inner in get_args(bare):
@@ -43,7 +43,7 @@ def numeric_options(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str
     """The paths of all options that are a number."""
     for branch in kinds.branches(kind):
         for name, inner in kinds.fields(branch).items():
-            bare = [kinds.peel(each)[0] for each in kinds.branches(inner)]
+            bare = [kinds.unwrap(each)[0] for each in kinds.branches(inner)]
             if int in bare or float in bare:
                 yield (*path, name)
             elif any(map(kinds.is_config, bare)):

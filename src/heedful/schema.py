@@ -70,7 +70,7 @@ class Problem(NamedTuple):
     path: str  # dotted; empty for the whole table
     sentence: str  # what was given, what was expected
     suggestion: str | None = None  # the name that was probably meant
-    idle: bool = False  # it was set, and has no effect
+    has_no_effect: bool = False  # it was set, and has no effect
 
 
 class Problems(ValueError):
@@ -88,15 +88,15 @@ def refuse(problems: Iterable[Problem]) -> None:
         raise Problems(found)
 
 
-def explicit(config: Config, path: str) -> bool:
+def is_set(config: Config, path: str) -> bool:
     """Was this field (`window`, or `search.beam` inside a part) set, rather than left at its default?"""
     owner, name = _owner(config, path)
     return name in owner.model_fields_set
 
 
-def blamed(config: Config, problem: Problem) -> Problem:
+def describe_default(config: Config, problem: Problem) -> Problem:
     """The same, which does not say that a value was given where it is the default."""
-    if problem.path not in type(config).model_fields or explicit(config, problem.path):
+    if problem.path not in type(config).model_fields or is_set(config, problem.path):
         return problem
     said = problem.sentence.removeprefix("given ")
     return problem if said == problem.sentence else problem._replace(sentence=f"the default is {said}")
@@ -110,9 +110,11 @@ def unused(config: Config, reasons: Mapping[str, str]) -> list[Problem]:
     """
     config._unused |= frozenset(reasons)
     return [
-        Problem(path, f"given {format_value(_value(config, path))}, but has no effect because {why}; remove it", idle=True)
+        Problem(
+            path, f"given {format_value(_value(config, path))}, but has no effect because {why}; remove it", has_no_effect=True
+        )
         for path, why in reasons.items()
-        if explicit(config, path)
+        if is_set(config, path)
     ]
 
 

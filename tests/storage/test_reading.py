@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from heedful.errors import DataError
 from heedful.storage import reading
-from heedful.storage.reading import convert_command, read_bytes, read_lines, reads_twice, sha256_of
+from heedful.storage.reading import convert_command, is_rereadable, read_bytes, read_lines, sha256_of
 
 PIECES = st.lists(st.sampled_from([b"a", b"\xc3\xa9", b"\n", b"\r", b"\x85", b"\xe2\x80\xa8", b"\x0c", b"\0\0", b"\xff"]))
 
@@ -163,9 +163,9 @@ def test_a_line_without_end_is_refused_before_memory_is_full(tmp_path: Path, mon
 def test_only_a_regular_file_reads_twice(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "fifo")
-    assert reads_twice(tmp_path / "file")
-    assert not reads_twice(tmp_path / "fifo")
-    assert not reads_twice(Path("-"))
+    assert is_rereadable(tmp_path / "file")
+    assert not is_rereadable(tmp_path / "fifo")
+    assert not is_rereadable(Path("-"))
 
 
 def test_gzip_inside_gzip_is_named(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.nn.losses import Loss
-from heedful.training.cuda_graphs import Replay, capture_training_step
-from heedful.training.update import Objective, accumulate_plainly
+from heedful.training.cuda_graphs import Replay, graph_accumulation
+from heedful.training.update import Objective, eager_accumulation
 
 
 class Batch(NamedTuple):
@@ -50,7 +50,7 @@ def loss(batch: Batch) -> Objective:
 
 def test_captured_gradients_are_the_plain_ones() -> None:
     MODEL.zero_grad(set_to_none=True)
-    quick, plain = capture_training_step(MODEL, loss, torch.device("cpu"), pretend), accumulate_plainly(loss)
+    quick, plain = graph_accumulation(MODEL, loss, torch.device("cpu"), pretend), eager_accumulation(loss)
     expected = [torch.zeros_like(parameter) for parameter in MODEL.parameters()]
     places = None
     for number, rows in enumerate([2, 2, 3, 2, 3, 3, 2]):

@@ -19,7 +19,7 @@ from heedful.errors import ConfigError
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.gates import GatesConfig, add_gates, gates, open_probability
 from heedful.nn.losses import Loss
-from heedful.training.head_gates import freeze, prepare, quicken
+from heedful.training.head_gates import add_gate_group, freeze, prepare
 from heedful.training.optimizers import OptimizerConfig, make_optimizer
 from heedful.training.update import Objective
 
@@ -68,7 +68,7 @@ def test_what_is_frozen_stands_still_and_gates_do_not() -> None:
 def test_gates_have_a_speed_of_their_own_and_nothing_is_trained_twice() -> None:
     model = model_with_gates()
     optimizer = make_optimizer(OptimizerConfig(), model)
-    quicken(optimizer, model, 30.0)
+    add_gate_group(optimizer, model, 30.0)
     groups = [(group.get("speed", 1.0), parameter) for group in optimizer.param_groups for parameter in group["params"]]
     assert len(groups) == len(list(model.parameters())) == len({id(parameter) for _, parameter in groups})
     own = {id(log_a) for log_a in gates(model).values()}

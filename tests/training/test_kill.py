@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from heedful.training.checkpoint import load, save, verifies, verify
-from heedful.training.metrics_log import append_metrics, cut_metrics, read_metrics
+from heedful.training.metrics_log import append_metrics, read_metrics, truncate_metrics
 from heedful.training.retention import newest, point_best, prune, resolve, steps
 from heedful.training.run_folder import lock
 
@@ -108,7 +108,7 @@ SCENARIOS = {
     "over a damaged one": Scenario(prepare_damaged, lambda run: write(run, 2, 2.5), 1.0, 2.5, damage_is_kept, 7),
     "best and pruning": Scenario(prepare_four, choose_and_prune, 4.0, 4.0, no_halves, 12),
     "cutting metrics": Scenario(
-        prepare_metrics, lambda run: cut_metrics(run / "metrics.jsonl", 2), None, None, metrics_are_whole, 4
+        prepare_metrics, lambda run: truncate_metrics(run / "metrics.jsonl", 2), None, None, metrics_are_whole, 4
     ),
 }
 

@@ -16,7 +16,7 @@ import pytest
 from workshop import heed, write_recipe
 
 from heedful.errors import CheckpointError
-from heedful.training.metrics_log import append_metrics, cut_metrics, read_metrics
+from heedful.training.metrics_log import append_metrics, read_metrics, truncate_metrics
 from heedful.training.update import SplitLog
 
 
@@ -34,7 +34,7 @@ def run(workshop: Path, tmp_path: Path) -> Path:
 
 def test_a_torn_last_line_of_the_splits_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "splits.jsonl"
-    SplitLog(path).note(3, 2)
+    SplitLog(path).record(3, 2)
     whole = path.read_text()
     for torn in ("{", '{"ste', '{"step": 4, "parts": 2}'):
         path.write_text(whole + torn)
@@ -63,7 +63,7 @@ def test_a_record_without_a_number_for_its_step_is_removed(line: str, tmp_path: 
     append_metrics(path, {"step": 1})
     with path.open("ab") as file:
         file.write(line.encode("latin-1") + b"\n")
-    cut_metrics(path, 5)
+    truncate_metrics(path, 5)
     assert read_metrics(path) == [{"step": 1}]
     assert path.read_text() == '{"step": 1}\n'
 

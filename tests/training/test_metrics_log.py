@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.training.metrics_log import append_metrics, cut_metrics, read_metrics
+from heedful.training.metrics_log import append_metrics, read_metrics, truncate_metrics
 
 
 def test_what_was_appended_is_read_in_order(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_cutting_leaves_whole_lines_up_to_the_step(
         append_metrics(path, {"step": number, "loss": 1.0})
     with path.open("ab") as file:
         file.write(b'{"step": 0, "l' if begun else torn.replace(b"\n", b""))
-    cut_metrics(path, step)
+    truncate_metrics(path, step)
     assert [record["step"] for record in read_metrics(path)] == [number for number in logged if number <= step]
     assert path.read_bytes() == b"" or path.read_bytes().endswith(b"\n")
     append_metrics(path, {"step": step + 1})
@@ -45,9 +45,9 @@ def test_cutting_leaves_whole_lines_up_to_the_step(
 
 def test_a_line_without_a_step_stays_and_no_log_is_no_trouble(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    cut_metrics(path, 0)
+    truncate_metrics(path, 0)
     assert not path.exists()
     append_metrics(path, {"start": "now"})
     append_metrics(path, {"step": 5})
-    cut_metrics(path, 4)
+    truncate_metrics(path, 4)
     assert read_metrics(path) == [{"start": "now"}]

@@ -18,7 +18,7 @@ from heedful.build import load
 from heedful.tasks.translation import TranslationTask
 from heedful.training import loop, retention
 from heedful.training.checkpoint import load_tensors
-from heedful.training.compiling import falling_back
+from heedful.training.compiling import with_fallback
 from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.schedules import SCHEDULES, ScheduleConfig
 from heedful.training.train_state import TrainState
@@ -165,17 +165,17 @@ def test_a_compiler_that_fails_is_announced_once_and_done_without() -> None:
     def broken(x: int) -> int:
         raise torch._dynamo.exc.InternalTorchDynamoError("no compiler\nhere")
 
-    call = falling_back(broken, lambda x: x + 1, said.append)
+    call = with_fallback(broken, lambda x: x + 1, said.append)
     assert [call(1), call(2)] == [2, 3]
     assert said == ["torch.compile does not work here (no compiler); going on without it"]
 
 
 def test_the_guard_halves_the_scale_before_it_counts_a_bad_update() -> None:
     guard = NonFiniteGuard(max_nonfinite_steps=1, scale=4.0, scales=True)
-    assert [guard.judge(step, finite=False) for step in (1, 2)] == [False, False]
+    assert [guard.check(step, finite=False) for step in (1, 2)] == [False, False]
     assert guard.scale == 1.0 and guard.bad == []
-    assert guard.judge(3, finite=False) is False and guard.bad == [3]
-    assert guard.judge(4, finite=True)
+    assert guard.check(3, finite=False) is False and guard.bad == [3]
+    assert guard.check(4, finite=True)
 
 
 @pytest.mark.parametrize(("step", "rate"), [(1, 1.7469e-7), (100, 1.7469e-5), (4000, 6.9877e-4), (100_000, 1.3975e-4)])
@@ -197,7 +197,7 @@ def test_the_best_are_ranked_by_the_metric_in_its_direction() -> None:
     train_state = TrainState()
     for step, (value, placed) in enumerate([(3.0, True), (2.0, True), (4.0, False), (1.0, True)], start=1):
         train_state.step = step
-        assert train_state.place(value, "lower", keep=2) is placed
+        assert train_state.record_validation(value, "lower", keep=2) is placed
     assert train_state.best == [(4, 1.0), (2, 2.0)]
     assert train_state.stale == 0
 
@@ -211,7 +211,7 @@ class StopsLater:
     def defer(self) -> None: ...
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         self.patience -= 1
         return self.patience < 0
 

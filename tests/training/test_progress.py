@@ -43,7 +43,7 @@ def shown(folder: Path, seconds: float, **options: Any) -> list[tuple[float, str
         clock.now += 1
         loss = {"loss": Loss(torch.tensor(20.0), torch.tensor(10))}
         before = file.tell()
-        progress.updated(int(clock.now), loss, {"rate": 1e-3}, left=240.0)
+        progress.report_update(int(clock.now), loss, {"rate": 1e-3}, left=240.0)
         lines += [(clock.now, line) for line in file.getvalue()[before:].splitlines()]
     return lines
 
@@ -109,7 +109,7 @@ def test_text_that_the_console_cannot_encode_is_written_as_escapes() -> None:
 def test_samples_cannot_act_on_the_terminal(tmp_path: Path) -> None:
     file = io.StringIO()
     progress = Progress(tmp_path / "metrics.jsonl", report_every=1, console=Console(file=file))
-    progress.validated(1, {"loss": 1.0}, ["\x1b]0;pwned\x07 ->  \x9b2J"], remark="")
+    progress.report_validation(1, {"loss": 1.0}, ["\x1b]0;pwned\x07 ->  \x9b2J"], remark="")
     assert file.getvalue().endswith("  \\u001b]0;pwned\\u0007 ->  \\u009b2J\n")
 
 

@@ -148,7 +148,7 @@ def test_a_run_whose_listed_files_do_not_fit_its_fingerprint_is_refused(tmp_path
     (tmp_path / "config.toml").write_text("a = 1\n")
     (tmp_path / "tokenizer.json").write_text("{}")
     facts.write_facts(tmp_path, {"data": {"train": "0"}, "environment": {}})
-    facts.bind(tmp_path)
+    facts.record_files(tmp_path)
     known = facts.read_facts(tmp_path)
     facts.replace_config(tmp_path, "a = 2\n")  # the supported way leaves the fingerprint as it is
     assert facts.read_facts(tmp_path)["fingerprint"] == known["fingerprint"]

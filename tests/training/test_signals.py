@@ -70,7 +70,7 @@ def test_nohup_keeps_a_run_from_a_closed_terminal() -> None:
     try:
         with stop_requests() as stop:
             os.kill(os.getpid(), signal.SIGHUP)
-            assert not stop.asked
+            assert not stop.requested
     finally:
         signal.signal(signal.SIGHUP, before)
 

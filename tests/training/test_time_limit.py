@@ -49,18 +49,18 @@ class Simulation:
         config, train_state, pace, limit = self.config, self.train_state, self.pace, 60 * self.config.minutes
         train_state.last = train_state.last or config.steps
         while train_state.step < train_state.last and self.clock.now < until:
-            began, fits = self.clock(), pace.fits(self.watch.seconds())
+            began, fits = self.clock(), pace.updates_left(self.watch.seconds())
             train_state.position = advance(train_state.position, train_state.step, config.schedule, config.steps, fits)
             self.rates.append(SCHEDULES[config.schedule.name](train_state.position, config.schedule, config.steps, 512))
             self.clock.now += self.update(self.clock.now)
             train_state.step += 1
-            pace.updated(began, lambda: None)
-            train_state.plan(config.steps, limit, pace.fits(self.watch.seconds()))
+            pace.record_update(began, lambda: None)
+            train_state.plan(config.steps, limit, pace.updates_left(self.watch.seconds()))
             last = train_state.step == train_state.last
             if last or train_state.step % config.validate_every == 0 or pace.must_measure_validation(self.watch.seconds()):
                 self.validate()
                 if not last:
-                    train_state.plan(config.steps, limit, pace.fits(self.watch.seconds()))
+                    train_state.plan(config.steps, limit, pace.updates_left(self.watch.seconds()))
         if self.clock.now < until and config.average == "last" and pace.allows_average(self.watch.seconds()):
             self.validate()
 
@@ -120,7 +120,7 @@ def test_a_stopped_run_that_goes_on_keeps_to_the_limit_and_goes_on_with_its_rate
     simulated.pace = Pace(simulated.config, simulated.clock)
     simulated.pace.validation = validation
     simulated.clock.now += 15  # preparation of the second session
-    simulated.train_state.go_on(20_000, 180.0)
+    simulated.train_state.resume(20_000, 180.0)
     at = len(simulated.rates)
     simulated.run()
     assert simulated.watch.seconds() <= OVERTIME * 180
@@ -158,7 +158,7 @@ def test_without_a_limit_the_schedule_is_a_function_of_the_step(name: str, warmu
 def test_a_run_that_was_over_goes_on_for_a_good_deal_more_time_only(minute: float, over: bool) -> None:
     train_state = TrainState(step=10, seconds=60.0, last=10, position=90.0)
     assert train_state.is_over(90, minute) is over
-    train_state.go_on(90, minute)
+    train_state.resume(90, minute)
     assert not train_state.last
     if minute:
         assert train_state.position == pytest.approx(min(90.0, 90 * 60 / minute))

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from types import FrameType
 
 from heedful.errors import HeedfulError, Interrupted, MemoryFull, WriteError
-from heedful.storage.terminal import printable, silence
-from heedful.storage.writing import not_written
+from heedful.storage.terminal import printable, redirect_to_null
+from heedful.storage.writing import write_error
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOGETHER = 1.0  # seconds: shells and `timeout` signal a process and its group, which arrives as two signals
@@ -40,7 +40,7 @@ def run_command(command: Callable[[], int], arguments: list[str]) -> int:
         try:
             stream.flush()
         except (OSError, ValueError):
-            silence(stream)
+            redirect_to_null(stream)
     return code
 
 
@@ -150,7 +150,7 @@ def complain(message: str, hint: str | None, code: int, arguments: list[str]) ->
         try:
             print_text(json.dumps({"error": message, "hint": hint, "exit_code": code}, ensure_ascii=False))
         except (OSError, WriteError):
-            silence(sys.stdout)
+            redirect_to_null(sys.stdout)
     return code
 
 
@@ -159,7 +159,7 @@ def print_message(text: str) -> None:
     try:
         print(printable(text), file=sys.stderr, flush=True)
     except (OSError, ValueError):
-        silence(sys.stderr)
+        redirect_to_null(sys.stderr)
 
 
 def print_text(text: str) -> None:
@@ -169,4 +169,4 @@ def print_text(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise not_written("standard output", error) from error
+        raise write_error("standard output", error) from error

@@ -76,7 +76,7 @@ def average(
     """Average checkpoints into checkpoints/average, to be used with --checkpoint average."""
     from heedful.errors import ConfigError
     from heedful.training import checkpoint, retention, run_folder
-    from heedful.training.averaging import mean_of
+    from heedful.training.averaging import mean_weights
 
     if bool(last) == bool(steps):
         raise ConfigError("give either --last N or --steps A,B,C", hint=f"heed average {run} --last 5")
@@ -85,7 +85,7 @@ def average(
     folders = [retention.resolve(run, name) for name in names] or retention.steps(run / "checkpoints")[-last:]
     with run_folder.lock(run):
         state: dict[str, Any] = {"step": None, "of": [folder.name for folder in folders], "metrics": {}, "signatures": {}}
-        made = checkpoint.save_named(run / "checkpoints", "average", {"model": mean_of(folders)}, state)
+        made = checkpoint.save_named(run / "checkpoints", "average", {"model": mean_weights(folders)}, state)
     if json:
         print_json({"checkpoint": str(made), "of": state["of"]})
     else:

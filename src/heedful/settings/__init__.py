@@ -32,10 +32,10 @@ from heedful.settings.given import (
     Parts,
     Place,
     parse_value,
-    put,
     read_file,
     read_given,
-    take,
+    remove_key,
+    set_key,
 )
 from heedful.settings.kinds import describe
 from heedful.settings.options import description_of, kind_of
@@ -152,12 +152,12 @@ def _check(schema: type[ConfigType], given: Given) -> tuple[ConfigType | None, l
         path = write_key(parts)
         if path in _paths(problems) and not isinstance(parse_value(text), dict | list | str):
             as_text = deepcopy(given.tree)
-            put(as_text, parts, text)
+            set_key(as_text, parts, text)
             retried, remaining = _validate(schema, as_text)
             if path not in _paths(remaining):
                 config, problems = retried, remaining
-                put(given.tree, parts, text)
-    return _let_go(schema, given, config, problems)
+                set_key(given.tree, parts, text)
+    return _drop_ineffective(schema, given, config, problems)
 
 
 def _placed(schema: type[Config], given: Given, problems: Sequence[Problem]) -> list[tuple[Place, Problem]]:
@@ -171,17 +171,21 @@ def _placed(schema: type[Config], given: Given, problems: Sequence[Problem]) -> 
     return [(place if problem in in_file else caused, problem) for place, problem in placed]
 
 
-def _let_go(
+def _drop_ineffective(
     schema: type[ConfigType], given: Given, config: ConfigType | None, problems: list[Problem]
 ) -> tuple[ConfigType | None, list[Problem]]:
-    """Drop those options of the file that an override has left without effect: it has no way to remove a key."""
-    idle = {problem.path for problem in problems if problem.idle and given.place(_parts(problem.path)).path is not None}
-    if given.path is None or not given.overrides or not idle:
+    """Drop options of the file that an override left without effect: an override cannot remove a key."""
+    dropped = {path for path in _ineffective(problems) if given.place(_parts(path)).path is not None}
+    if given.path is None or not given.overrides or not dropped:
         return config, problems
-    idle -= {problem.path for problem in _validate(schema, read_file(given.path).tree)[1] if problem.idle}  # by itself
-    for path in idle:
-        take(given.tree, _parts(path))
-    return _let_go(schema, given, *_validate(schema, given.tree)) if idle else (config, problems)
+    dropped -= _ineffective(_validate(schema, read_file(given.path).tree)[1])  # mistakes of the file itself stay
+    for path in dropped:
+        remove_key(given.tree, _parts(path))
+    return _drop_ineffective(schema, given, *_validate(schema, given.tree)) if dropped else (config, problems)
+
+
+def _ineffective(problems: Iterable[Problem]) -> set[str]:
+    return {problem.path for problem in problems if problem.has_no_effect}
 
 
 def _paths(problems: Iterable[Problem]) -> set[str]:

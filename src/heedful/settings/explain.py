@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from heedful.errors import nearest
 from heedful.schema import Config, Problem, Problems, format_value
-from heedful.settings.kinds import branches, choices, describe, fields, is_list, is_table, is_union, keys, member, peel, rule
+from heedful.settings.kinds import branches, choices, describe, fields, is_list, is_table, is_union, keys, member, rule, unwrap
 from heedful.settings.toml import write_key
 
 ABSENT = object()  # stands for what was given where nothing was
@@ -59,10 +59,10 @@ def mark_flags(schema: type[Config], given: Mapping[str, object]) -> dict[str, o
 
 def _mark(spot: Spot) -> object:
     if isinstance(spot.given, bool):
-        kinds = [peel(branch)[0] for branch in branches(spot.kind)]
+        kinds = [unwrap(branch)[0] for branch in branches(spot.kind)]
         is_number = any(kind in (int, float) for kind in kinds) and not any(kind in (bool, str, Any) for kind in kinds)
         return Flag(format_value(spot.given)) if is_number else spot.given
-    chosen = spot._replace(kind=_choose_branch(spot) if is_union(peel(spot.kind)[0]) else spot.kind)
+    chosen = spot._replace(kind=_choose_branch(spot) if is_union(unwrap(spot.kind)[0]) else spot.kind)
     if isinstance(spot.given, Mapping):
         return {key: _mark_member(chosen, key, value) for key, value in spot.given.items()}
     if isinstance(spot.given, list | tuple):
@@ -96,7 +96,7 @@ def _explain_item(start: Spot, item: ErrorDetails) -> list[Problem]:
         if isinstance(item["loc"][-1], int):  # an item: the list is too short
             return [_unexpected(_locate(start, item["loc"][:-1])[0])]
         return [Problem(write_key(spot.path), f"missing, expected {describe(spot.kind)}")]
-    if is_union(peel(spot.kind)[0]):
+    if is_union(unwrap(spot.kind)[0]):
         return _explain_union(spot)
     if item["type"] == "too_short" and isinstance(spot.given, Sequence) and len(spot.given) >= item["ctx"]["min_length"]:
         return []  # only without the items that were refused, each of which has its own problem
@@ -144,7 +144,7 @@ def _unknown_key(spot: Spot, name: str) -> Problem:
 
 def _unknown_choice(spot: Spot, name: str) -> Problem:
     """A key that the type of a dict's keys refuses."""
-    kind = get_args(peel(spot.kind)[0])[0]
+    kind = get_args(unwrap(spot.kind)[0])[0]
     sentence = f"unknown key; expected {describe(kind)}"
     return Problem(write_key((*spot.path, name)), sentence, _suggest(name, choices(kind)))
 
@@ -184,7 +184,7 @@ def _choose_table(spot: Spot, given: Mapping[str, object]) -> Any:
     tables = list(filter(is_table, branches(spot.kind)))
     declared = _discriminator(spot.kind)
     tag = declared or _shared_tag(tables)
-    if tag and tag not in given and (untagged := rule(peel(spot.kind)[1], "untagged")):
+    if tag and tag not in given and (untagged := rule(unwrap(spot.kind)[1], "untagged")):
         given = {tag: untagged, **given}
     if tag and (tag in given or declared):
         named = {name: table for table in tables for name in choices(fields(table).get(tag))}
@@ -199,7 +199,7 @@ def _choose_table(spot: Spot, given: Mapping[str, object]) -> Any:
 
 def _discriminator(kind: Any) -> str | None:
     """The tag that a union, or one inside it, declares."""
-    bare, rules = peel(kind)
+    bare, rules = unwrap(kind)
     tag = rule(rules, "discriminator")
     tag = tag.discriminator if isinstance(tag, Discriminator) else tag
     if isinstance(tag, str):

@@ -121,7 +121,7 @@ def parse_value(text: str) -> object:
     return [parse_value(word.strip()) for word in words[1].split(",")] if words else text
 
 
-def put(tree: object, parts: Parts, value: object) -> None:
+def set_key(tree: object, parts: Parts, value: object) -> None:
     """Set the value at a path, making the tables that are not there yet."""
     for index, part in enumerate(parts):
         is_last = index == len(parts) - 1
@@ -133,7 +133,7 @@ def put(tree: object, parts: Parts, value: object) -> None:
             tree = tree[part]
 
 
-def take(tree: object, parts: Parts) -> None:
+def remove_key(tree: object, parts: Parts) -> None:
     """Remove the value at a path of tables."""
     *tables, last = parts
     for part in tables:
@@ -161,7 +161,7 @@ def _override(given: Given, text: str) -> Problem | None:
         blocked, found = obstacle
         return Problem(key, f"given {format_value(value)}, but {write_key(blocked)} is {found} ({given.place(blocked)})")
     try:
-        put(given.tree, parts, parse_value(value))
+        set_key(given.tree, parts, parse_value(value))
     except TooDeep as error:
         return Problem(key, f"given {format_value(value)}, which is {error.reason}")
     given.overrides[parts] = value

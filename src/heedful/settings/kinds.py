@@ -35,7 +35,7 @@ BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 def describe(kind: Any, many: bool = False) -> str:
     """A type in words: "a whole number > 0", "a list of 2 strings", "a number or 'auto'"."""
-    bare, rules = peel(kind)
+    bare, rules = unwrap(kind)
     if is_union(bare):
         return " or ".join(dict.fromkeys(_describe_branch(branch, many) for branch in branches(bare)))
     if names := choices(bare):
@@ -48,7 +48,7 @@ def describe(kind: Any, many: bool = False) -> str:
     return (several if many else one) + _describe_rules(rules)
 
 
-def peel(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+def unwrap(kind: Any) -> tuple[Any, tuple[Any, ...]]:
     """A type without Annotated, `| None` and aliases, and the rules that the wrappings held."""
     rules: tuple[Any, ...] = ()
     while True:
@@ -70,7 +70,7 @@ def rule(rules: Iterable[Any], name: str) -> Any:
 
 def branches(kind: Any) -> list[Any]:
     """The branches of a union, unions inside it included; any other type is its only branch."""
-    bare, _ = peel(kind)
+    bare, _ = unwrap(kind)
     if not is_union(bare):
         return [kind]
     return [branch for arg in get_args(bare) if arg is not types.NoneType for branch in branches(arg)]
@@ -78,7 +78,7 @@ def branches(kind: Any) -> list[Any]:
 
 def choices(kind: Any) -> list[Any]:
     """The values of a Literal or an Enum."""
-    bare, _ = peel(kind)
+    bare, _ = unwrap(kind)
     if get_origin(bare) is Literal:
         return list(get_args(bare))
     return [each.value for each in bare] if isinstance(bare, type) and issubclass(bare, Enum) else []
@@ -86,7 +86,7 @@ def choices(kind: Any) -> list[Any]:
 
 def fields(kind: Any) -> dict[str, Any]:
     """The types of a config's fields, by the names that one writes."""
-    bare, _ = peel(kind)
+    bare, _ = unwrap(kind)
     if not is_config(bare):
         return {}
     kinds = {}
@@ -98,7 +98,7 @@ def fields(kind: Any) -> dict[str, Any]:
 
 def member(kind: Any, part: int | str) -> Any:
     """The type of a table's key or a list's item; None where there is no such, or where it depends on the branch."""
-    bare, _ = peel(kind)
+    bare, _ = unwrap(kind)
     inside = get_args(bare)
     if is_config(bare):
         return fields(bare).get(str(part))
@@ -126,12 +126,12 @@ def is_config(kind: Any) -> bool:
 
 
 def is_table(kind: Any) -> bool:
-    bare, _ = peel(kind)
+    bare, _ = unwrap(kind)
     return is_config(bare) or (get_origin(bare) or bare) in TABLES
 
 
 def is_list(kind: Any) -> bool:
-    bare, _ = peel(kind)
+    bare, _ = unwrap(kind)
     return (get_origin(bare) or bare) in LISTS
 
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from heedful.storage.locks import Held, locked
-from heedful.storage.writing import TEMPORARY, not_written, sync_file, sync_folder, temporary_beside
+from heedful.storage.locks import LockHeld, locked
+from heedful.storage.writing import TEMPORARY, sync_file, sync_folder, temporary_beside, write_error
 
 READ_ONLY = 0o444
 
@@ -47,7 +47,7 @@ def new_folder(folder: Path, publish: Callable[[Path, Path], None] = publish) ->
         sync_folder(temporary)
         publish(temporary, folder)
     except OSError as error:
-        raise not_written(folder, error) from error
+        raise write_error(folder, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)  # after a failure; `clear_temporary` removes the rest
 
@@ -102,5 +102,5 @@ def _clear_abandoned(cache: Path) -> None:
     """Remove temporary folders whose lock is free: their process was killed."""
     for path in cache.glob(f"{TEMPORARY}*"):
         name = path.name.removeprefix(TEMPORARY).rsplit("-", 2)[0]
-        with suppress(Held, OSError), locked(_lock_file(cache / name), wait=False):
+        with suppress(LockHeld, OSError), locked(_lock_file(cache / name), wait=False):
             remove(path)

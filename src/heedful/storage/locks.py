@@ -15,7 +15,7 @@ from typing import TextIO
 _held: set[TextIO] = set()
 
 
-class Held(OSError):
+class LockHeld(OSError):
     """Another process has the lock; `holder` describes it."""
 
     def __init__(self, holder: str) -> None:
@@ -44,7 +44,7 @@ def _acquire(file: TextIO, wait: bool) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError as error:
         file.seek(0)
-        raise Held(file.read().strip() or "another process") from error
+        raise LockHeld(file.read().strip() or "another process") from error
     file.truncate(0)
     file.write(f"process {os.getpid()} on {platform.node()}\n")
     file.flush()

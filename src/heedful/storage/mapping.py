@@ -46,7 +46,7 @@ def collect(parts: Iterable[NDArray[Any]], kind: type[np.generic]) -> NDArray[An
                 part.astype(kind, copy=False).tofile(file)
                 file.flush()
             except OSError as error:
-                raise no_room(error) from error
+                raise temporary_file_error(error) from error
             total += len(part)
         return np.asarray(np.memmap(file, kind, "r")) if total else np.zeros(0, kind)
 
@@ -55,10 +55,10 @@ def temporary_file() -> Any:
     try:
         return tempfile.TemporaryFile()
     except OSError as error:
-        raise no_room(error) from error
+        raise temporary_file_error(error) from error
 
 
-def no_room(error: OSError) -> WriteError:
+def temporary_file_error(error: OSError) -> WriteError:
     return WriteError(
         f"a temporary file cannot be written to {tempfile.gettempdir()}: {error.strerror or error}",
         hint="set TMPDIR to a folder with more room",

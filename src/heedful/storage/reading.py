@@ -128,7 +128,7 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
                     refuse_carriage_returns(name, line)
                 yield line.removesuffix(b"\n").removesuffix(b"\r")
     except EOFError as error:
-        where = f"after line {whole_lines(path)}" if path.is_file() else f"near line {number}"
+        where = f"after line {count_complete_lines(path)}" if path.is_file() else f"near line {number}"
         raise DataError(f"{name} is cut off: its gzip stream stops {where}", hint="copy or download it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
@@ -204,7 +204,7 @@ def content_sha256(content: bytes) -> str:
     return file_digest(gzip.GzipFile(fileobj=raw) if content.startswith(GZIP) else raw, "sha256").hexdigest()
 
 
-def reads_twice(path: Path) -> bool:
+def is_rereadable(path: Path) -> bool:
     """Whether a second reading gives the same: a file does, a pipe or a terminal does not."""
     return str(path) != "-" and stat.S_ISREG(path.stat().st_mode)
 
@@ -245,7 +245,7 @@ def likely_encoding(sample: bytes) -> str:
     return "WINDOWS-1252" if any(0x80 <= byte <= 0x9F for byte in sample) else "ISO-8859-1"
 
 
-def whole_lines(path: Path) -> int:
+def count_complete_lines(path: Path) -> int:
     """How many lines a gzip file has before it breaks off; readers with a buffer lose some of them."""
     unpack = zlib.decompressobj(wbits=31)
     with io.FileIO(path) as stream:

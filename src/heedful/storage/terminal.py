@@ -20,7 +20,7 @@ def printable(text: str) -> str:
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def silence(stream: IO[str]) -> bool:
+def redirect_to_null(stream: IO[str]) -> bool:
     """Sends whatever is still written to this stream nowhere; False if it is not a file, so that it cannot."""
     try:
         target = stream.fileno()

@@ -47,7 +47,7 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def not_written(path: Path | str, error: OSError) -> WriteError:
+def write_error(path: Path | str, error: OSError) -> WriteError:
     """The sentence for a write that failed."""
     hint = "check the permissions of the folder" if error.errno != errno.EBADF else None
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -85,7 +85,7 @@ def _output(path: Path) -> Iterator[BinaryIO]:
             raise ConfigError(
                 f"{path} cannot be written: {error.strerror}", hint="name a file in a folder that exists"
             ) from error
-        raise not_written(path, error) from error
+        raise write_error(path, error) from error
     try:
         with file:
             yield file
@@ -97,7 +97,7 @@ def _output(path: Path) -> Iterator[BinaryIO]:
             temporary.replace(path)
             sync_folder(path.parent)
     except OSError as error:
-        raise not_written(path, error) from error
+        raise write_error(path, error) from error
     finally:
         if regular:
             temporary.unlink(missing_ok=True)
@@ -148,7 +148,7 @@ def _replace(path: Path, write: Callable[[Path], None]) -> None:
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        raise not_written(path, error) from error
+        raise write_error(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -161,7 +161,7 @@ def append_line(path: Path, line: str) -> None:
             if cast(int, file.write(content)) != len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
-        raise not_written(path, error) from error
+        raise write_error(path, error) from error
 
 
 def can_write(folder: Path) -> bool:

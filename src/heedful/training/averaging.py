@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from heedful.errors import CheckpointError
 from heedful.training import checkpoint
-from heedful.training.weights import refuse_misfit, shapes_of
+from heedful.training.weights import check_shapes, shapes_of
 
 
 def inference_weights(folder: Path) -> dict[str, Tensor]:
@@ -29,7 +29,7 @@ def inference_stem(folder: Path) -> str:
     return "average" if "average" in checkpoint.stems(folder) else "model"
 
 
-def mean_of(folders: Sequence[Path]) -> dict[str, Tensor]:
+def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
     """The arithmetic mean of the checkpoints' weights, summed in double precision."""
     if not folders:
         raise CheckpointError("there is no checkpoint to average")
@@ -60,12 +60,12 @@ class RunningAverage:
     @torch.no_grad()
     def restore(self, weights: Mapping[str, Tensor], where: Path) -> None:
         """Continue with the average of a checkpoint."""
-        refuse_misfit(shapes_of(self.weights), shapes_of(weights), where)
+        check_shapes(shapes_of(self.weights), shapes_of(weights), where)
         for name, value in weights.items():
             self.weights[name].copy_(value)
 
     @contextmanager
-    def in_place(self, model: nn.Module) -> Iterator[None]:
+    def applied_to(self, model: nn.Module) -> Iterator[None]:
         """The model with the average for weights."""
         own = {name: value.clone() for name, value in model.state_dict().items()}
         model.load_state_dict(self.weights)

@@ -149,7 +149,7 @@ def verifies(folder: Path) -> bool:
     return True
 
 
-def seems_whole(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """The cheap half of `verify`: a good manifest, and every file with its size; no content is read."""
     try:
         return all((folder / name).stat().st_size == file.size for name, file in read_manifest(folder).files.items())
@@ -157,7 +157,7 @@ def seems_whole(folder: Path) -> bool:
         return False
 
 
-def belongs(folder: Path) -> bool:
+def belongs_to_run(folder: Path) -> bool:
     """Whether the run whose folder it is in wrote it."""
     try:
         _refuse_foreign(folder, read_manifest(folder))

@@ -17,10 +17,10 @@ def compile_task(task: Any, device: torch.device, announce: Callable[[str], None
         quick = torch.compile(plain, dynamic=False, mode="reduce-overhead")
     else:
         quick = torch.compile(plain, dynamic=True)
-    task.objective = falling_back(quick, plain, announce)
+    task.objective = with_fallback(quick, plain, announce)
 
 
-def falling_back(quick: Callable[..., Any], plain: Callable[..., Any], announce: Callable[[str], None]) -> Callable[..., Any]:
+def with_fallback(quick: Callable[..., Any], plain: Callable[..., Any], announce: Callable[[str], None]) -> Callable[..., Any]:
     works = True
 
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -77,14 +77,14 @@ class TrainingConfig(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> TrainingConfig:
-        idle = {}
+        unused_options = {}
         if self.average not in ("last", "best"):
-            idle["average_count"] = f"training.average is {self.average!r}"
+            unused_options["average_count"] = f"training.average is {self.average!r}"
         if self.average != "ema":
-            idle["ema_decay"] = f"training.average is {self.average!r}"
+            unused_options["ema_decay"] = f"training.average is {self.average!r}"
         if self.vectors is None:
-            idle |= dict.fromkeys(("vectors_side", "freeze_vectors"), "training.vectors is not given")
-        problems = unused(self, idle)
+            unused_options |= dict.fromkeys(("vectors_side", "freeze_vectors"), "training.vectors is not given")
+        problems = unused(self, unused_options)
         if self.init is not None and self.vectors is not None:
             problems.append(Problem("vectors", "given beside training.init, whose embeddings they would overwrite; choose one"))
         if self.compile and self.cuda_graphs:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.losses import Loss
-from heedful.training.update import Accumulate, Objective, accumulate_plainly
+from heedful.training.update import Accumulate, Objective, eager_accumulation
 
 Shape = tuple[tuple[int, ...] | None, ...]
 
@@ -56,11 +56,9 @@ def fill(old: Any, new: Any) -> None:
             before.copy_(now, non_blocking=True)
 
 
-def capture_training_step(
-    model: nn.Module, loss: Callable[[Any], Objective], device: torch.device, record: Record
-) -> Accumulate:
+def graph_accumulation(model: nn.Module, loss: Callable[[Any], Objective], device: torch.device, record: Record) -> Accumulate:
     """A function that adds a batch's gradients to the parameters', as `accumulate_plainly` does, by replaying."""
-    plain = accumulate_plainly(loss)
+    plain = eager_accumulation(loss)
     seen: set[Shape] = set()
     recordings: dict[Shape, Recording] = {}
 

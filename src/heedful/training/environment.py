@@ -15,20 +15,20 @@ BITS = ("torch", "threads", "device")  # a change in one of these may change bit
 
 def describe() -> dict[str, str]:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
-    found = {name: installed(name) for name in PACKAGES}
+    found = {name: installed_version(name) for name in PACKAGES}
     found |= {"python": platform.python_version(), "threads": str(torch.get_num_threads()), "device": device}
-    commit = commit_here()
+    commit = source_commit()
     return found if commit is None else found | {"commit": commit}
 
 
-def installed(package: str) -> str:
+def installed_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:  # run from a source tree that was never installed
         return "not installed"
 
 
-def differences(earlier: dict[str, str]) -> list[str]:
+def list_changes(earlier: dict[str, str]) -> list[str]:
     """A sentence for each thing that is no longer as it was."""
     now = describe()
     return [
@@ -36,7 +36,7 @@ def differences(earlier: dict[str, str]) -> list[str]:
     ]
 
 
-def commit_here() -> str | None:
+def source_commit() -> str | None:
     """The commit of the source tree that this package runs from, if it runs from one."""
     try:
         answer = subprocess.run(

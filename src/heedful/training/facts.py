@@ -107,7 +107,7 @@ def read_facts(run: Path) -> dict[str, Any]:
     return {"data": {}, "environment": {}} | facts
 
 
-def bind(run: Path) -> None:
+def record_files(run: Path) -> None:
     """Record the files of a run that is about to begin, and its fingerprint."""
     facts = read_facts(run)
     files = {name: sha256_of(run / name) for name in BOUND if (run / name).exists()}

@@ -20,7 +20,7 @@ from heedful.nn.losses import Loss
 from heedful.training.update import Objective
 
 
-def price(objective: Callable[..., Objective], model: nn.Module, penalty: float) -> Callable[..., Objective]:
+def add_penalty(objective: Callable[..., Objective], model: nn.Module, penalty: float) -> Callable[..., Objective]:
     """The objective with what the open heads of the model cost; still a function of tensors alone."""
     kinds: dict[str, list[torch.Tensor]] = {}
     for name, log_a in gates(model).items():
@@ -53,10 +53,10 @@ def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
 def prepare(task: Any, model: nn.Module, config: GatesConfig) -> None:
     """Let the task minimize the price as well; before its objective is compiled."""
     freeze(model, config.freeze)
-    task.objective = price(task.objective, model, config.penalty)
+    task.objective = add_penalty(task.objective, model, config.penalty)
 
 
-def quicken(optimizer: torch.optim.Optimizer, model: nn.Module, speed: float) -> None:
+def add_gate_group(optimizer: torch.optim.Optimizer, model: nn.Module, speed: float) -> None:
     """Give the gates a group of their own in the optimizer, which learns `speed` times as fast."""
     own = list(gates(model).values())
     held = {id(log_a) for log_a in own}

@@ -24,13 +24,13 @@ def append_metrics(path: Path, record: Mapping[str, Any]) -> None:
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The records, in order; what is not a whole line with an object in it is passed over."""
-    return [record for _, record in _whole_lines(path)]
+    return [record for _, record in _complete_lines(path)]
 
 
-def cut_metrics(path: Path, step: int) -> None:
+def truncate_metrics(path: Path, step: int) -> None:
     """Remove the lines of later steps, and those that are no record of a step: torn ones, or with a step that is no number."""
-    lines = "".join(line for line, record in _whole_lines(path) if _is_until(record.get("step", step), step))
-    if path.exists() and content_of(path) != lines.encode():
+    lines = "".join(line for line, record in _complete_lines(path) if _is_until(record.get("step", step), step))
+    if path.exists() and read_log(path) != lines.encode():
         replace_text(path, lines)
 
 
@@ -38,11 +38,11 @@ def _is_until(value: object, step: int) -> bool:
     return isinstance(value, int | float) and value <= step
 
 
-def _whole_lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
+def _complete_lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
     if not path.exists():
         return []
     whole = []
-    for line in content_of(path).splitlines(keepends=True):
+    for line in read_log(path).splitlines(keepends=True):
         try:
             text = line.decode()
             record = json.loads(text)
@@ -53,7 +53,7 @@ def _whole_lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
     return whole
 
 
-def content_of(path: Path) -> bytes:
+def read_log(path: Path) -> bytes:
     """All bytes of a log."""
     try:
         return read_bytes(path)

@@ -28,21 +28,21 @@ class NonFiniteGuard:
     scales: bool = False
     good: int = 0  # updates since the scale last moved
     bad: list[int] = field(default_factory=list)  # the steps that were skipped, within the window
-    unread: list[tuple[int, Tensor]] = field(default_factory=list)  # (step, 1 if it was skipped), still on the GPU
+    pending: list[tuple[int, Tensor]] = field(default_factory=list)  # (step, 1 if it was skipped), still on the GPU
 
-    def note(self, step: int, bad: Tensor) -> None:
+    def add_pending(self, step: int, bad: Tensor) -> None:
         """An update whose outcome is not known yet."""
-        self.unread.append((step, bad))
+        self.pending.append((step, bad))
 
-    def settle(self) -> None:
+    def read_pending(self) -> None:
         """Read all outcomes at once, and judge them."""
-        if self.unread:
-            steps, flags = zip(*self.unread, strict=True)
-            self.unread = []
+        if self.pending:
+            steps, flags = zip(*self.pending, strict=True)
+            self.pending = []
             for step, bad in zip(steps, torch.stack(flags).tolist(), strict=True):
-                self.judge(step, finite=bad == 0)
+                self.check(step, finite=bad == 0)
 
-    def judge(self, step: int, *, finite: bool) -> bool:
+    def check(self, step: int, *, finite: bool) -> bool:
         """Whether to apply this update; raises DivergedError when too many were not finite."""
         if finite:
             self.good += 1
@@ -71,13 +71,13 @@ class NonFiniteGuard:
         if not noted:
             return
         try:
-            known = Recorded.model_validate(dict(noted))
+            known = GuardState.model_validate(dict(noted))
         except ValidationError as error:
             raise CheckpointError(f"training cannot continue: the checkpoint holds {dict(noted)} of its guard") from error
         self.scale, self.good, self.bad = known.scale, known.good, known.bad
 
 
-class Recorded(Config):
+class GuardState(Config):
     """What a checkpoint holds of a guard."""
 
     scale: Annotated[float, Field(gt=0.0, le=2.0**127)]

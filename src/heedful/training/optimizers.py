@@ -124,7 +124,7 @@ def restore_optimizer(
 ) -> None:
     """Continue with what `optimizer_tensors` gave; without any tensors the optimizer starts anew, as after pruning."""
     parameters = dict(model.named_parameters())
-    refuse_other_state(optimizer, parameters, tensors, where)
+    check_state(optimizer, parameters, tensors, where)
     for key, value in tensors.items():
         name, what = key.rsplit(":", 1)
         parameter = parameters[name]
@@ -132,7 +132,7 @@ def restore_optimizer(
         optimizer.state[parameter][what] = value.clone() if on_host else value.to(parameter.device, copy=True)
 
 
-def refuse_other_state(
+def check_state(
     optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: Path | str
 ) -> None:
     """Every parameter has all of the state that such an optimizer keeps, in its own shape, or none of it."""

@@ -20,12 +20,12 @@ from rich.progress import Progress as Bar
 from torch import Tensor
 
 from heedful.nn.losses import Loss
-from heedful.storage.terminal import printable, silence
+from heedful.storage.terminal import printable, redirect_to_null
 from heedful.training.held_folder import HeldFolder
 from heedful.training.metrics_log import append_metrics
 from heedful.training.time_limit import Stopwatch
 
-FIRST_LINE, LONGEST_SILENCE = 3.0, 30.0  # seconds between lines without a terminal; from the first to the longest
+FIRST_LINE, LONGEST_INTERVAL = 3.0, 30.0  # seconds between lines without a terminal; from the first to the longest
 GROWTH = 1.5
 
 
@@ -49,23 +49,23 @@ class Progress:
         self.watch = watch or Stopwatch()
         self.sums: dict[str, Loss] = {}
         self.bar: Bar | None = None
-        self.since = self.spoke = self.watch.clock()
-        self.silence = FIRST_LINE
+        self.since = self.last_line = self.watch.clock()
+        self.interval = FIRST_LINE
 
     def begin(self, step: int, steps: int) -> None:
-        self.since = self.spoke = self.watch.clock()
+        self.since = self.last_line = self.watch.clock()
         if self.console.is_terminal and step < steps:
             columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[line]}"))
             self.bar = Bar(*columns, TextColumn("eta"), TimeRemainingColumn(compact=True), console=self.console)
             self.bar.add_task("training", total=steps, completed=step, line="")
             self.bar.start()
 
-    def expect(self, steps: int) -> None:
+    def set_total(self, steps: int) -> None:
         """The run will end with another step than was planned."""
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], total=steps)
 
-    def updated(
+    def report_update(
         self, step: int, losses: dict[str, Loss], extra: dict[str, float | Tensor], *, left: float | None = None
     ) -> None:
         """Count an update; left: seconds to the end of the run, if they are known."""
@@ -80,9 +80,9 @@ class Progress:
             self.show(step, values, left)
             self.sums = {}
             self.since = self.watch.clock()
-        elif self.bar is None and self.watch.clock() - self.spoke >= self.silence:
+        elif self.bar is None and self.watch.clock() - self.last_line >= self.interval:
             self.show(step, self.values(extra), left)
-            self.silence = min(GROWTH * self.silence, LONGEST_SILENCE)
+            self.interval = min(GROWTH * self.interval, LONGEST_INTERVAL)
 
     def values(self, extra: dict[str, float | Tensor]) -> dict[str, float]:
         """The means since the last report, and the speed."""
@@ -101,19 +101,21 @@ class Progress:
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], line=line)
         else:
-            self.say(f"step {step}  {line}" + ("" if left is None else f"  about {duration(left)} left"))
+            self.print(f"step {step}  {line}" + ("" if left is None else f"  about {duration(left)} left"))
 
-    def validated(self, step: int, metrics: dict[str, float], samples: list[str], *, remark: str, kind: str = "valid") -> None:
+    def report_validation(
+        self, step: int, metrics: dict[str, float], samples: list[str], *, remark: str, kind: str = "valid"
+    ) -> None:
         self.write(step, kind, metrics)
         figures = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        self.say(f"step {step}  valid  {figures}{remark}")
+        self.print(f"step {step}  valid  {figures}{remark}")
         for sample in samples:
-            self.say(f"  {sample}")
+            self.print(f"  {sample}")
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """A line on the console; text from data cannot act on the terminal."""
         self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
-        self.spoke = self.watch.clock()
+        self.last_line = self.watch.clock()
 
     def write(self, step: int, kind: str, values: dict[str, float]) -> None:
         """Append to metrics.jsonl; seconds: wall time of all sessions of the run so far, time: since 1970."""
@@ -153,7 +155,7 @@ class LenientStream:
 
     def drop(self) -> None:
         """Point the file at /dev/null, so that other writers, the interpreter at its end too, do not fail either."""
-        if not silence(self.stream):
+        if not redirect_to_null(self.stream):
             self.stream = io.StringIO()
 
     def __getattr__(self, name: str) -> Any:

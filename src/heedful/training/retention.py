@@ -14,7 +14,7 @@ from pathlib import Path
 from heedful.errors import CheckpointError, ConfigError, nearest
 from heedful.storage.folders import remove
 from heedful.storage.writing import replace_link
-from heedful.training.checkpoint import REPLACED, belongs, seems_whole, verifies, verify_usable
+from heedful.training.checkpoint import REPLACED, belongs_to_run, is_complete, verifies, verify_usable
 from heedful.training.manifest import STEP
 
 BEST = "best"
@@ -48,9 +48,9 @@ def newest(checkpoints: Path) -> tuple[Path | None, list[str]]:
     return None, troubles
 
 
-def newest_unread(checkpoints: Path) -> Path | None:
+def newest_unverified(checkpoints: Path) -> Path | None:
     """The newest checkpoint that is complete and belongs to the run; its content is not verified."""
-    return next((folder for folder in _candidates(checkpoints) if seems_whole(folder) and belongs(folder)), None)
+    return next((folder for folder in _candidates(checkpoints) if is_complete(folder) and belongs_to_run(folder)), None)
 
 
 def resolve(run: Path, which: str | None = None) -> Path:
@@ -74,16 +74,16 @@ def resolve(run: Path, which: str | None = None) -> Path:
         if folder is None:
             raise CheckpointError(f"there is no checkpoint in {run} yet", hint="heed train makes them")
         return folder
-    named = _standing(checkpoints, which) if which == AVERAGE or STEP.fullmatch(which) else None
+    named = _existing(checkpoints, which) if which == AVERAGE or STEP.fullmatch(which) else None
     if named is None:
-        raise _absent(run, which)
+        raise _missing(run, which)
     return named
 
 
 def best_folder(checkpoints: Path) -> Path | None:
     """The folder that the link `best` names, if it is there."""
     link = checkpoints / BEST
-    return _standing(checkpoints, link.readlink().name) if link.is_symlink() else None
+    return _existing(checkpoints, link.readlink().name) if link.is_symlink() else None
 
 
 def point_best(checkpoints: Path, name: str) -> None:
@@ -100,7 +100,7 @@ def prune(checkpoints: Path, *, keep_last: int, best_steps: Collection[int] = ()
     current, _ = newest(checkpoints)
     if current is None:
         return []
-    older = [folder for folder in reversed(steps(checkpoints)) if folder != current and seems_whole(folder)]
+    older = [folder for folder in reversed(steps(checkpoints)) if folder != current and is_complete(folder)]
     kept = {f"step-{step}" for step in best_steps}
     best = best_folder(checkpoints)
     removed = []
@@ -119,7 +119,7 @@ def _candidates(checkpoints: Path) -> list[Path]:
     return sorted([*current, *aside], key=number, reverse=True)
 
 
-def _standing(checkpoints: Path, name: str) -> Path | None:
+def _existing(checkpoints: Path, name: str) -> Path | None:
     """The folder of that name, or the one that stands aside while it is being replaced."""
     return next((path for end in ("", REPLACED) if (path := checkpoints / (name + end)).is_dir()), None)
 
@@ -130,7 +130,7 @@ def number(folder: Path) -> int:
     return int(match[1])
 
 
-def _absent(run: Path, which: str) -> CheckpointError | ConfigError:
+def _missing(run: Path, which: str) -> CheckpointError | ConfigError:
     names = [folder.name for folder in steps(run / "checkpoints")]
     there = ", ".join(names) or "none"
     if which not in (BEST, AVERAGE) and not STEP.fullmatch(which):

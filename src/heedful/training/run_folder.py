@@ -17,7 +17,7 @@ from pathlib import Path
 
 from heedful.errors import CheckpointError, ConfigError
 from heedful.storage.folders import clear_temporary
-from heedful.storage.locks import Held, locked
+from heedful.storage.locks import LockHeld, locked
 from heedful.training.checkpoint import clear_leftovers
 from heedful.training.facts import check_files, read_facts, write_facts
 
@@ -66,7 +66,7 @@ def lock(run: Path) -> Iterator[RunFolder]:
         try:
             run.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(run / LOCK, wait=False))
-        except Held as error:
+        except LockHeld as error:
             raise CheckpointError(
                 f"run folder {run} is in use by {error.holder}; only one trainer may write to it",
                 hint="wait for it, stop it, or give this run a folder of its own with --run",

@@ -35,7 +35,7 @@ def load_saved(folder: Path) -> SavedState:
 
 def load_train_state(folder: Path) -> TrainState:
     """How far training had come at a step."""
-    return train_state_in(folder, load_saved(folder))
+    return require_train_state(folder, load_saved(folder))
 
 
 def parse_state(folder: Path, state: Mapping[str, Any]) -> SavedState:
@@ -55,13 +55,13 @@ def parse_state(folder: Path, state: Mapping[str, Any]) -> SavedState:
     return saved
 
 
-def train_state_in(folder: Path, saved: SavedState) -> TrainState:
+def require_train_state(folder: Path, saved: SavedState) -> TrainState:
     if saved.train_state is None:
         raise _unusable(folder, "it has no train_state")
     return saved.train_state
 
 
-def tensors_of(tensors: Mapping[str, Mapping[str, Tensor]], stem: str, folder: Path) -> Mapping[str, Tensor]:
+def require_tensors(tensors: Mapping[str, Mapping[str, Tensor]], stem: str, folder: Path) -> Mapping[str, Tensor]:
     """Those of one stem, which training needs to continue."""
     if stem not in tensors:
         raise _unusable(folder, f"it has no tensors of {stem!r}")

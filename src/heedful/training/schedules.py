@@ -35,14 +35,14 @@ class ScheduleConfig(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> ScheduleConfig:
-        idle = {}
+        unused_options = {}
         if self.name not in ("cosine", "linear"):
-            idle["floor"] = f"schedule {self.name!r} does not decay to a final learning rate"
+            unused_options["floor"] = f"schedule {self.name!r} does not decay to a final learning rate"
         if self.name == "noam":
-            idle["learning_rate"] = "schedule 'noam' follows from model.dim, warmup and factor"
+            unused_options["learning_rate"] = "schedule 'noam' follows from model.dim, warmup and factor"
         else:
-            idle["factor"] = f"schedule {self.name!r} is set by learning_rate"
-        refuse_unused(self, idle)
+            unused_options["factor"] = f"schedule {self.name!r} is set by learning_rate"
+        refuse_unused(self, unused_options)
         return self
 
 

@@ -24,19 +24,19 @@ class Stop:
     """Whether the process was asked to stop."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self.deferred = False
 
     def defer(self) -> None:
         """From now on a request is only noted; whoever trains looks at `asked` between two updates."""
         self.deferred = True
-        if self.asked:  # a request whose exception was lost, raised where Python ignores exceptions
+        if self.requested:  # a request whose exception was lost, raised where Python ignores exceptions
             raise Interrupted("before the first update; there was nothing to save", hint="run the same command again")
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.requested:
             os._exit(Interrupted.exit_code)
-        self.asked = True
+        self.requested = True
         if not self.deferred:
             raise Interrupted(
                 f"{signal.Signals(number).name} before the first update; there was nothing to save",

@@ -50,11 +50,11 @@ class Pace:
         self.total = 0  # laps so far
         self.validation = self.save = 0.0  # seconds of the last one; 0: none was timed
 
-    def updated(self, began: float, settle: Callable[[], None]) -> None:
+    def record_update(self, began: float, synchronize: Callable[[], None]) -> None:
         """Count an update that began at this time; `settle` waits until the device has finished it."""
         self.updates += 1
         if self.limit and self.seconds + self.clock() - began >= self.lap_seconds:
-            settle()
+            synchronize()
         self.seconds += self.clock() - began
         if self.seconds >= self.lap_seconds:
             if self.total == 1:
@@ -85,7 +85,7 @@ class Pace:
         average = self.average_seconds()
         return self._validation() + self._save() + (average if average <= LARGEST_AVERAGE * self.limit or not self.limit else 0)
 
-    def fits(self, elapsed: float) -> float:
+    def updates_left(self, elapsed: float) -> float:
         """How many more updates fit into the time limit."""
         if not self.limit:
             return math.inf
@@ -94,7 +94,7 @@ class Pace:
             return 0.0
         return math.inf if each is None or not self.steady else left / max(each, 1e-9)
 
-    def left(self, updates: int) -> float | None:
+    def seconds_left(self, updates: int) -> float | None:
         """Seconds that this many updates and the end of the run take; None until the pace is known."""
         each = self.update_seconds()
         return None if each is None or not self.steady else updates * each + self.ending_seconds()

@@ -9,7 +9,7 @@ MORE = 1.1  # times the time that was used
 Direction = Literal["lower", "higher"]  # which values of a metric are better; every task declares it for its metrics
 
 
-def better(value: float, than: float, direction: Direction) -> bool:
+def is_better(value: float, than: float, direction: Direction) -> bool:
     return value < than if direction == "lower" else value > than
 
 
@@ -29,10 +29,10 @@ class TrainState:
     stale: int = 0  # validations since the best one
     guard: dict[str, object] = field(default_factory=dict)
 
-    def place(self, value: float, direction: Direction, keep: int) -> bool:
+    def record_validation(self, value: float, direction: Direction, keep: int) -> bool:
         """Record a validation; returns whether it is among the best `keep` so far."""
         sign = 1 if direction == "lower" else -1
-        improved = not self.best or better(value, self.best[0][1], direction)
+        improved = not self.best or is_better(value, self.best[0][1], direction)
         self.stale = 0 if improved else self.stale + 1
         ranked = sorted([*self.best, (self.step, value)], key=lambda entry: (sign * entry[1], entry[0]))[:keep]
         placed = (self.step, value) in ranked
@@ -50,7 +50,7 @@ class TrainState:
             return True
         return 0 < self.last <= self.step and 0 < limit <= MORE * max(self.limit, self.seconds)
 
-    def go_on(self, steps: int, limit: float) -> None:
+    def resume(self, steps: int, limit: float) -> None:
         """Take a run up again that is not over. If a time limit had ended it, its schedule was at the end: move it back."""
         if 0 < self.last <= self.step:
             self.position = min(steps * self.seconds / limit, float(steps)) if limit else float(self.step)

@@ -20,12 +20,12 @@ from heedful.nn.losses import Loss
 from heedful.schema import Config, ZeroOrCount
 from heedful.storage.writing import replace_text
 from heedful.training.config import TrainingConfig
-from heedful.training.metrics_log import append_metrics, content_of
+from heedful.training.metrics_log import append_metrics, read_log
 from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.optimizers import supports_found_inf
 from heedful.training.randomness import seed_part
 
-MOST_PARTS = 64
+MAX_PARTS = 64
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -43,19 +43,19 @@ class SplitLog:
         self.path = path
         self.parts = read_splits(path) if path.exists() else {}
 
-    def note(self, step: int, parts: int) -> None:
+    def record(self, step: int, parts: int) -> None:
         self.parts[step] = parts
         append_metrics(self.path, {"step": step, "parts": parts})
 
 
 class SplitRecord(Config):
     step: ZeroOrCount
-    parts: Annotated[int, Field(ge=1, le=MOST_PARTS)]
+    parts: Annotated[int, Field(ge=1, le=MAX_PARTS)]
 
 
 def read_splits(path: Path) -> dict[int, int]:
     """{step: parts}; a last line that a killed process left torn is removed."""
-    content = content_of(path)
+    content = read_log(path)
     whole = content[: content.rfind(b"\n") + 1]
     parts = {}
     for number, line in enumerate(whole.splitlines(), start=1):
@@ -75,7 +75,7 @@ def read_splits(path: Path) -> dict[int, int]:
 Accumulate = Callable[[Any, Any], dict[str, Loss]]  # a batch and what to multiply its loss by -> what to tell people
 
 
-def accumulate_plainly(loss: Callable[[Any], Objective]) -> Accumulate:
+def eager_accumulation(loss: Callable[[Any], Objective]) -> Accumulate:
     """Add the gradients of a batch's loss to those that the parameters have."""
 
     def accumulate(batch: Any, factor: float | Tensor) -> dict[str, Loss]:
@@ -126,16 +126,16 @@ def gradient_with_splitting(
         try:
             return backward(gradients, batches, parts, seed=seed, step=step, scale=scale)
         except torch.OutOfMemoryError:
-            if parts >= MOST_PARTS:
+            if parts >= MAX_PARTS:
                 raise
             parts *= 2
         model.zero_grad(set_to_none=True)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        splits.note(step, parts)
+        splits.record(step, parts)
 
 
-def apply(
+def apply_gradients(
     model: nn.Module, optimizer: torch.optim.Optimizer, guard: NonFiniteGuard, config: TrainingConfig, step: int
 ) -> Tensor:
     """Cut the gradient and let the optimizer step, unless something is not finite; returns the gradient's norm.
@@ -153,8 +153,8 @@ def apply(
         bad = (~norm.isfinite()).float()
         optimizer.found_inf = bad  # type: ignore[attr-defined]
         optimizer.step()
-        guard.note(step, bad)
-    elif guard.judge(step, finite=bool(norm.isfinite())):
+        guard.add_pending(step, bad)
+    elif guard.check(step, finite=bool(norm.isfinite())):
         optimizer.step()
     optimizer.zero_grad(set_to_none=not config.cuda_graphs)  # captured gradients keep their place
     return norm

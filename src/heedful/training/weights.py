@@ -28,14 +28,14 @@ def all_finite(tensors: Iterable[Tensor]) -> bool:
     return all(bool(value.isfinite().all()) for value in values)  # or the sum overflowed
 
 
-def put_weights(model: nn.Module, weights: Mapping[str, Tensor], where: Path) -> None:
+def load_into(model: nn.Module, weights: Mapping[str, Tensor], where: Path) -> None:
     """Load weights by name; whatever does not fit is a CheckpointError."""
     own = model.state_dict()
-    refuse_misfit(shapes_of(own), shapes_of(weights), where)
+    check_shapes(shapes_of(own), shapes_of(weights), where)
     other = [f"{name} has type {weights[name].dtype}, the model's {own[name].dtype}" for name in own]
     wrong = [text for name, text in zip(own, other, strict=True) if weights[name].dtype != own[name].dtype]
     if wrong:
-        raise misfit(where, wrong)
+        raise mismatch(where, wrong)
     model.load_state_dict(dict(weights))
 
 
@@ -43,22 +43,22 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def refuse_misfit(own: Shapes, given: Shapes, where: Path) -> None:
+def check_shapes(own: Shapes, given: Shapes, where: Path) -> None:
     wrong = [f"{name} is missing" for name in own.keys() - given.keys()]
     wrong += [f"{name} is not in the model" for name in given.keys() - own.keys()]
     wrong += [
         f"{name} is {given[name]}, the model's {own[name]}" for name in own.keys() & given.keys() if own[name] != given[name]
     ]
     if wrong:
-        raise misfit(where, wrong)
+        raise mismatch(where, wrong)
 
 
-def misfit(where: Path, wrong: list[str]) -> CheckpointError:
+def mismatch(where: Path, wrong: list[str]) -> CheckpointError:
     return CheckpointError(f"the weights of {where} do not fit the model: {'; '.join(sorted(wrong)[:SHOWN])}")
 
 
 @contextmanager
-def limited_to(given: Shapes, where: Path) -> Iterator[None]:
+def parameter_limit(given: Shapes, where: Path) -> Iterator[None]:
     """Build a model in this block that is to have the weights `given`; a much larger one is refused before it takes memory.
 
     A config may ask for any number of layers of any size. Parameters are counted as they are registered, which is before they
@@ -86,4 +86,4 @@ def limited_to(given: Shapes, where: Path) -> Iterator[None]:
 
 def too_small(given: Shapes, where: Path) -> CheckpointError:
     numbers = sum(math.prod(shape) for shape in given.values())
-    return misfit(where, [f"they are {numbers:,} numbers in {len(given):,} tensors, and its config asks for more"])
+    return mismatch(where, [f"they are {numbers:,} numbers in {len(given):,} tensors, and its config asks for more"])
