@@ -1,10 +1,10 @@
 """Arrays of numbers in files.
 
-A small file is read into memory. A large one is memory-mapped: as large as the disk allows, and shared by all processes
-that read it. A mapped file must never become shorter: touching a page that is gone ends the process with SIGBUS, which no
-Python code can catch. So what we map is written once (`store_folder`), made read-only and only ever replaced by renaming,
-which leaves the old content to those who mapped it. If another program truncates it nevertheless, faulthandler prints which
-line was reading.
+A small file is read into memory. A large one is memory-mapped: it may be as large as the disk allows, and all processes that
+read it share the memory. A mapped file must never become shorter: reading a page past its end kills the process with SIGBUS,
+which Python cannot catch. So mapped files are written once (`folders.find_or_build`), made read-only and only replaced by
+renaming, which keeps the old content for processes that mapped it. If another program truncates one nevertheless, faulthandler
+prints the line that read it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IN_MEMORY = 1 << 28  # bytes; larger files are mapped
 
 
 def map_array(path: Path, kind: str) -> NDArray[Any]:
-    """The whole file as one array of this type."""
+    """Return a file as one array of this type."""
     size = path.stat().st_size
     if size < IN_MEMORY:  # an empty file could not be mapped anyway
         array = np.fromfile(path, kind)
@@ -38,7 +38,7 @@ def map_array(path: Path, kind: str) -> NDArray[Any]:
 
 
 def collect(parts: Iterable[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
-    """The arrays one after the other, mapped from a temporary file that has no name and goes with the result."""
+    """Concatenate arrays in an unnamed temporary file, mapped; it is deleted with the result."""
     total = 0
     with temporary_file() as file:
         for part in parts:
@@ -60,6 +60,6 @@ def temporary_file() -> Any:
 
 def temporary_file_error(error: OSError) -> WriteError:
     return WriteError(
-        f"a temporary file cannot be written to {tempfile.gettempdir()}: {error.strerror or error}",
-        hint="set TMPDIR to a folder with more room",
+        f"cannot write a temporary file to {tempfile.gettempdir()}: {error.strerror or error}",
+        hint="set TMPDIR to a folder with more free space",
     )

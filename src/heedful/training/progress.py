@@ -1,9 +1,9 @@
-"""What a run shows while it trains: a bar on a terminal, lines elsewhere, and always metrics.jsonl.
+"""Progress of training: a bar on a terminal, lines otherwise, and always metrics.jsonl.
 
-    step 1200  loss 3.412  ppl 30.3  rate 8.2e-04  12.1k tokens/s  about 4 min left
+    step 1200  loss 3.412  ppl 30.3  lr 8.2e-04  12.1k tokens/s  about 4 min left
 
-Without a terminal the first line comes after a few seconds, further ones at most half a minute apart. What cannot be written
-to the console is dropped: a closed pipe or a full disk behind stderr does not end a run.
+Without a terminal the first line is printed after a few seconds, further ones at most half a minute apart. Console output
+that cannot be written is dropped: a closed pipe or a full disk behind stderr does not stop a run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from heedful.training.held_folder import HeldFolder
 from heedful.training.metrics_log import append_metrics
 from heedful.training.time_limit import Stopwatch
 
-FIRST_LINE, LONGEST_INTERVAL = 3.0, 30.0  # seconds between lines without a terminal; from the first to the longest
+FIRST_LINE, LONGEST_INTERVAL = 3.0, 30.0  # seconds before the first line, and at most between lines, without a terminal
 GROWTH = 1.5
 
 
@@ -41,7 +41,7 @@ class Progress:
         board: Any = None,
         watch: Stopwatch | None = None,
     ) -> None:
-        """unit: what the task counts; perplexity: whether exp(loss) is a perplexity."""
+        """unit: what the task counts, tokens or examples; perplexity: whether exp(loss) is a perplexity."""
         self.metrics, self.report_every, self.board = metrics, report_every, board
         self.unit, self.perplexity = unit, perplexity
         self.console = lenient(console or Console(stderr=True, highlight=False))
@@ -61,14 +61,14 @@ class Progress:
             self.bar.start()
 
     def set_total(self, steps: int) -> None:
-        """The run will end with another step than was planned."""
+        """Set the number of steps of the run, which a time limit may change."""
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], total=steps)
 
     def report_update(
         self, step: int, losses: dict[str, Loss], extra: dict[str, float | Tensor], *, left: float | None = None
     ) -> None:
-        """Count an update; left: seconds to the end of the run, if they are known."""
+        """Report an update; left: estimated seconds to the end of the run."""
         for name, loss in losses.items():
             before = self.sums.get(name)
             self.sums[name] = loss if before is None else Loss(before.total + loss.total, before.count + loss.count)
@@ -85,7 +85,7 @@ class Progress:
             self.interval = min(GROWTH * self.interval, LONGEST_INTERVAL)
 
     def values(self, extra: dict[str, float | Tensor]) -> dict[str, float]:
-        """The means since the last report, and the speed."""
+        """Mean losses and throughput since the last report."""
         seconds = self.watch.clock() - self.since
         means = {name: float(loss.total) / max(float(loss.count), 1.0) for name, loss in self.sums.items()}
         speed = float(self.sums["loss"].count) / max(seconds, 1e-9)
@@ -95,7 +95,7 @@ class Progress:
         line = f"loss {values['loss']:.3f}"
         if self.perplexity:
             line += f"  ppl {perplexity(values['loss']):.4g}"
-        line += f"  rate {values['rate']:.1e}"
+        line += f"  lr {values['rate']:.1e}"
         line += "".join(f"  {name} {values[name]:.4g}" for name in self.sums if name != "loss")
         line += f"  {short(values[f'{self.unit}_per_second'])} {self.unit}/s"
         if self.bar is not None:
@@ -113,12 +113,12 @@ class Progress:
             self.print(f"  {sample}")
 
     def print(self, text: str) -> None:
-        """A line on the console; text from data cannot act on the terminal."""
+        """Print a line on the console, with control characters escaped."""
         self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
         self.last_line = self.watch.clock()
 
     def write(self, step: int, kind: str, values: dict[str, float]) -> None:
-        """Append to metrics.jsonl; seconds: wall time of all sessions of the run so far, time: since 1970."""
+        """Append to metrics.jsonl, with the wall time of the run in all sessions (seconds) and the Unix time (time)."""
         self.folder.check()
         times = {"seconds": round(self.watch.seconds(), 3), "time": round(time.time(), 3)}
         append_metrics(self.metrics, {"step": step, "kind": kind, **values, **times})
@@ -133,7 +133,7 @@ class Progress:
 
 
 class LenientStream:
-    """A text stream whose writes never fail: after the first that cannot be done, output is dropped."""
+    """A text stream whose writes never fail: after the first error, output is dropped."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.stream = stream
@@ -154,7 +154,7 @@ class LenientStream:
             self.drop()
 
     def drop(self) -> None:
-        """Point the file at /dev/null, so that other writers, the interpreter at its end too, do not fail either."""
+        """Redirect the file to /dev/null, so that other writers, and the interpreter at exit, do not fail either."""
         if not redirect_to_null(self.stream):
             self.stream = io.StringIO()
 
@@ -163,7 +163,7 @@ class LenientStream:
 
 
 def lenient(console: Console) -> Console:
-    """The same console, which can no longer fail."""
+    """Make writes to the console never fail."""
     if not isinstance(console.file, LenientStream):
         console.file = cast("IO[str]", LenientStream(console.file))
     return console
@@ -179,7 +179,7 @@ def short(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In words: 40 s, 4 min, 2.5 h."""
+    """Format seconds: 40 s, 4 min, 2.5 h."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

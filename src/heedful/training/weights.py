@@ -1,4 +1,4 @@
-"""Weights from a checkpoint into a model: they have the model's names, shapes and types, and they are finite."""
+"""Loading weights into a model: names, shapes and types must match."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from heedful.errors import CheckpointError
 
 Shapes = Mapping[str, tuple[int, ...]]
 SHOWN = 5  # differences in a message
-SLACK = 4  # times what the weights have
-SMALL = 1024  # tensors, or numbers, that may come on top
+SLACK = 4  # a model may have this many times the parameters of the weights
+SMALL = 1024  # and this many more
 
 
 def all_finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether no value is infinite or NaN; a sum for each tensor and one wait, also on a GPU."""
+    """Whether no value is infinite or NaN; one sum per tensor and one synchronization."""
     values = [tensor.detach() for tensor in tensors if tensor.is_floating_point() and tensor.numel()]
     if not values or bool(torch.stack([value.sum().isfinite() for value in values]).all()):
-        return True  # with one value that is not finite, neither is the sum
-    return all(bool(value.isfinite().all()) for value in values)  # or the sum overflowed
+        return True  # a non-finite value makes the sum non-finite
+    return all(bool(value.isfinite().all()) for value in values)  # the sum alone may have overflowed
 
 
 def load_into(model: nn.Module, weights: Mapping[str, Tensor], where: Path) -> None:
-    """Load weights by name; whatever does not fit is a CheckpointError."""
+    """Load weights by name; CheckpointError if a name, shape or type differs."""
     own = model.state_dict()
     check_shapes(shapes_of(own), shapes_of(weights), where)
-    other = [f"{name} has type {weights[name].dtype}, the model's {own[name].dtype}" for name in own]
+    other = [f"{name} has type {weights[name].dtype}, expected {own[name].dtype}" for name in own]
     wrong = [text for name, text in zip(own, other, strict=True) if weights[name].dtype != own[name].dtype]
     if wrong:
         raise mismatch(where, wrong)
@@ -47,7 +47,9 @@ def check_shapes(own: Shapes, given: Shapes, where: Path) -> None:
     wrong = [f"{name} is missing" for name in own.keys() - given.keys()]
     wrong += [f"{name} is not in the model" for name in given.keys() - own.keys()]
     wrong += [
-        f"{name} is {given[name]}, the model's {own[name]}" for name in own.keys() & given.keys() if own[name] != given[name]
+        f"{name} has shape {given[name]}, expected {own[name]}"
+        for name in own.keys() & given.keys()
+        if own[name] != given[name]
     ]
     if wrong:
         raise mismatch(where, wrong)
@@ -59,10 +61,10 @@ def mismatch(where: Path, wrong: list[str]) -> CheckpointError:
 
 @contextmanager
 def parameter_limit(given: Shapes, where: Path) -> Iterator[None]:
-    """Build a model in this block that is to have the weights `given`; a much larger one is refused before it takes memory.
+    """Limit the size of a model built in this block, which will load the weights `given`; a much larger one is an error.
 
-    A config may ask for any number of layers of any size. Parameters are counted as they are registered, which is before they
-    are initialized: until then the system has not given them memory. A parameter that is tied or replaced counts again."""
+    A config may have any number of layers of any size. Parameters are counted when they are registered, before they are
+    initialized: until then the system has not allocated their memory. A tied or replaced parameter counts again."""
     thread = threading.get_ident()
     numbers_left = SLACK * sum(math.prod(shape) for shape in given.values()) + SMALL
     tensors_left = SLACK * len(given) + SMALL
@@ -86,4 +88,4 @@ def parameter_limit(given: Shapes, where: Path) -> Iterator[None]:
 
 def too_small(given: Shapes, where: Path) -> CheckpointError:
     numbers = sum(math.prod(shape) for shape in given.values())
-    return mismatch(where, [f"they are {numbers:,} numbers in {len(given):,} tensors, and its config asks for more"])
+    return mismatch(where, [f"they have {numbers:,} parameters in {len(given):,} tensors, its config has more"])
