@@ -119,5 +119,5 @@ def test_a_table_without_its_tag_is_of_the_kind_that_is_meant_then() -> None:
     assert Holder.model_validate({"part": Long(tail=4)}).part == Long(tail=4)
     with pytest.raises(ConfigError, match=r"part\.tail: unknown key; expected one of: kind, size"):
         read_settings(Holder, None, ["part.tail=1"])
-    with pytest.raises(ConfigError, match=r"part\.size: given 'x', expected a whole number"):
+    with pytest.raises(ConfigError, match=r"part\.size: given 'x', expected an integer"):
         read_settings(Holder, None, ["part.size=x"])

@@ -6,7 +6,7 @@
     ├── CheckpointError          4   run folders and checkpoints
     │   └── WriteError           4   a file that cannot be written: full disk, permissions
     ├── DivergedError            5   loss, gradient or weights became non-finite
-    ├── MemoryFull               6   out of memory, of the machine or its GPU
+    ├── OutOfMemory              6   out of memory, of the machine or its GPU
     └── Interrupted             75   stopped by a signal; the same command continues
 
 A message is one sentence: what was given, what was expected. The hint says what to do.
@@ -64,7 +64,7 @@ class DivergedError(HeedfulError):
     exit_code = 5
 
 
-class MemoryFull(HeedfulError):
+class OutOfMemory(HeedfulError):
     exit_code = 6
 
 

@@ -26,8 +26,8 @@ from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from heedful.bounds import MAX_COUNT, MAX_INTEGER, MAX_NUMBER, MAX_SIZE, MAX_SMALL
 
 # Every numeric option has one of these types, so that each has a finite range.
-WholeNumber = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
-Seed = WholeNumber
+NonNegativeInteger = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Seed = NonNegativeInteger
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 ZeroOrCount = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]

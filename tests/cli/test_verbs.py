@@ -267,7 +267,7 @@ def test_an_unknown_verb_and_an_unknown_run_are_told_kindly(trained: Path, capsy
     assert "Did you mean 'train'?" in capsys.readouterr().err
     assert heed("translate", trained.parent / "rum", "--json") == 4
     said = capsys.readouterr()
-    assert said.err == f"error: there is no run folder {trained.parent / 'rum'}\n\nhint: did you mean {trained}?\n"
+    assert said.err == f"error: run folder {trained.parent / 'rum'} does not exist\n\nhint: did you mean {trained}?\n"
     assert json.loads(said.out)["exit_code"] == 4
 
 

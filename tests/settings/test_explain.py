@@ -108,8 +108,8 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
 
 
 WRONG = {
-    "a wrong number": ("[training]\nsteps = 0\n", [], "x.toml:5: training.steps: given 0, expected a whole number > 0"),
-    "a fraction": ("", ["seed=1.5"], "override: seed: given 1.5, expected a whole number"),
+    "a wrong number": ("[training]\nsteps = 0\n", [], "x.toml:5: training.steps: given 0, expected an integer > 0"),
+    "a fraction": ("", ["seed=1.5"], "override: seed: given 1.5, expected an integer"),
     "out of both bounds": (
         "",
         ["model={family='attention', dropout=1}"],
@@ -119,12 +119,12 @@ WRONG = {
     "a flag for a number": (
         "[training]\nsteps = true\n",
         [],
-        "x.toml:5: training.steps: given true, expected a whole number > 0",
+        "x.toml:5: training.steps: given true, expected an integer > 0",
     ),
     "a flag in a list of numbers": (
         "[model]\nfamily = 'attention'\nheads = [4, true]\n",
         [],
-        "x.toml:6: model.heads.1: given true, expected a whole number > 0",
+        "x.toml:6: model.heads.1: given true, expected an integer > 0",
     ),
     "a number for a flag": ("", ["data.strict=2"], "override: data.strict: given 2, expected true or false"),
     "a mistyped key": (
@@ -172,7 +172,7 @@ WRONG = {
     "a mistyped choice beside a number": (
         "",
         ["data.every=epoc"],
-        "override: data.every: given 'epoc', expected a whole number > 0 or 'epoch' or 'never'\n\nhint: did you mean 'epoch'?",
+        "override: data.every: given 'epoc', expected an integer > 0 or 'epoch' or 'never'\n\nhint: did you mean 'epoch'?",
     ),
     "a mistyped key of a dict": (
         "",
@@ -182,12 +182,12 @@ WRONG = {
     "neither branch of a union": (
         "",
         ["model={family='attention', heads='many'}"],
-        "override: model.heads: given 'many', expected a whole number > 0 or a list of whole numbers > 0",
+        "override: model.heads: given 'many', expected an integer > 0 or a list of integers > 0",
     ),
     "an item of a list": (
         "[model]\nfamily = 'attention'\nheads = [\n  4,\n  0,\n]\n",
         [],
-        "x.toml:6: model.heads.1: given 0, expected a whole number > 0",
+        "x.toml:6: model.heads.1: given 0, expected an integer > 0",
     ),
     "no tag": ("[model]\ndim = 8\n", [], "x.toml:4: model.family: missing, expected one of: attention, recurrent"),
     "a mistyped tag": (
@@ -198,7 +198,7 @@ WRONG = {
     "a key missing in the tagged table": (
         "[model]\nfamily = 'recurrent'\n",
         [],
-        "x.toml:4: model.dim: missing, expected a whole number > 0",
+        "x.toml:4: model.dim: missing, expected an integer > 0",
     ),
     "a key of the other tagged table": (
         "[model]\nfamily = 'recurrent'\ndim = 8\nheads = 2\n",
@@ -211,7 +211,7 @@ WRONG = {
         ["data.train=3"],
         "override: data.train: given 3, expected a table or a list of tables",
     ),
-    "a table for a scalar": ("", ["seed.x=3"], "override: seed: given a table, expected a whole number"),
+    "a table for a scalar": ("", ["seed.x=3"], "override: seed: given a table, expected an integer"),
     "a string for a list": (
         "",
         ["data.names=en"],
@@ -298,7 +298,7 @@ wieght = 2
     assert (
         str(caught.value)
         == """13 problems in x.toml and in the overrides:
-  x.toml:1: seed: given 'x', expected a whole number
+  x.toml:1: seed: given 'x', expected an integer
   x.toml:5: model.heads: given 4, expected a divisor of dim = 30
   x.toml:5: model.heads: given 7, expected a divisor of dim = 30
   x.toml:6: model.window: given 8, but has no effect because model.span is 'full'; remove it
@@ -309,7 +309,7 @@ wieght = 2
   x.toml:16: data.train.1.wieght: unknown key; did you mean 'weight'?
   override: given 'nonsense', expected key=value, as in training.steps=200; did you mean 'nonsense=VALUE'?
   override: data.strict: given 'maybe', expected true or false
-  override: data.every: given 0, expected a whole number > 0 or 'epoch' or 'never'
+  override: data.every: given 0, expected an integer > 0 or 'epoch' or 'never'
   override: training.warmup: given 3, expected an even number"""
     )
 

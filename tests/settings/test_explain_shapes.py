@@ -28,7 +28,7 @@ def test_tables_of_an_untagged_union_are_told_apart_by_their_keys() -> None:
         "corpus={tsv='a', column=[1, 2]}": "override: corpus.column: unknown key\n\nhint: did you mean 'columns'?",
         "corpus={target='a'}": "override: corpus.source: missing, expected a string",
         "corpus={tsv='a', columns=[1]}": (
-            "override: corpus.columns: given [1], expected a list of 2 values: a whole number, a string"
+            "override: corpus.columns: given [1], expected a list of 2 values: an integer, a string"
         ),
         "corpus={tsv='a', columns=[1, 2]}": "override: corpus.columns.1: given 2, expected a string",
     }.items():
@@ -55,7 +55,7 @@ def test_tables_with_an_undeclared_tag_are_told_apart_by_it() -> None:
             "override: schedule.kind: given 'linaer', expected one of: cosine, linear\n\nhint: did you mean 'linear'?"
         ),
         "schedule={kind=[1]}": "override: schedule.kind: given [1], expected one of: cosine, linear",
-        "schedule={slope=9}": ("override: schedule.slope: given 9, expected a whole number >= 8 that is a multiple of 8"),
+        "schedule={slope=9}": ("override: schedule.slope: given 9, expected an integer >= 8 that is a multiple of 8"),
         "schedule=[1]": "override: schedule: given [1], expected a table or a string",
     }.items():
         with pytest.raises(ConfigError) as caught:
@@ -73,7 +73,7 @@ def test_a_config_that_holds_itself_is_explained_too() -> None:
         read_settings(Tree, None, ["left.left.size=0", "zzz=1"])
     assert str(caught.value) == (
         "2 problems in the overrides:\n"
-        "  override: left.left.size: given 0, expected a whole number > 0\n"
+        "  override: left.left.size: given 0, expected an integer > 0\n"
         "  override: zzz: unknown key; expected one of: left, size"
     )
 

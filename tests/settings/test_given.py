@@ -65,7 +65,7 @@ WRONG = {
     "text without quotes": (
         "weight = much # or not\n",
         [],
-        'x.toml:4:10: not valid TOML: invalid value\n\nhint: text stands in quotes: weight = "much"',
+        'x.toml:4:10: not valid TOML: invalid value\n\nhint: put strings in quotes: weight = "much"',
     ),
     "a capital": ("[data]\nstrict = True\n", [], "x.toml:5:10: not valid TOML: invalid value\n\nhint: write strict = true"),
     "an open heading": (

@@ -134,7 +134,7 @@ def test_settings_are_shown_aligned_and_read_back_as_the_same_config(read: Read)
         'model.family = "recurrent"                # file x.toml:5',
         "    # one of: attention, recurrent",
         "model.dim = 256                           # file x.toml:6",
-        "    # a whole number > 0",
+        "    # an integer > 0",
         'model.cell = "gru"                        # default',
         "    # one of: gru, lstm",
     ]

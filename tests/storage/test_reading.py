@@ -66,7 +66,7 @@ def broken(folder: Path) -> dict[str, tuple[Path, str]]:
     return {
         "missing": (
             folder / "other",
-            f"{folder}/other does not exist\n\nhint: check the name; in {folder.resolve()} there is: {there}",
+            f"{folder}/other does not exist\n\nhint: check the name; {folder.resolve()} contains: {there}",
         ),
         "near": (
             folder / "trian.en.gz",
@@ -85,9 +85,9 @@ def broken(folder: Path) -> dict[str, tuple[Path, str]]:
         "empty gzip": (folder / "empty.gz", f"{folder}/empty.gz is empty; expected at least one line"),
         "not gzip": (
             folder / "plain.gz",
-            f"{folder}/plain.gz is named .gz, but it is not gzip\n\nhint: rename it without .gz if it is plain text",
+            f"{folder}/plain.gz is not gzip, despite its suffix\n\nhint: remove the suffix .gz if it is text",
         ),
-        "cut": (folder / "cut.gz", f"{folder}/cut.gz is cut off: its gzip stream stops after line 3{again}"),
+        "cut": (folder / "cut.gz", f"{folder}/cut.gz is truncated: its gzip stream ends after line 3{again}"),
         "flipped": (
             folder / "flipped.gz",
             f"{folder}/flipped.gz is damaged: its gzip stream cannot be read past line 0 ({crc}",
@@ -170,7 +170,7 @@ def test_only_a_regular_file_reads_twice(tmp_path: Path) -> None:
 
 def test_gzip_inside_gzip_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.gz").write_bytes(gzip.compress(gzip.compress(b"one\n")))
-    with pytest.raises(DataError, match="gzip inside gzip"):
+    with pytest.raises(DataError, match="compressed twice"):
         list(read_lines(tmp_path / "text.gz"))
 
 
@@ -198,7 +198,7 @@ def test_a_whole_file_must_be_a_plain_one_of_bounded_size(tmp_path: Path, monkey
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero")):
         for read in (read_bytes, sha256_of):
-            with pytest.raises(OSError, match="not a plain file"):
+            with pytest.raises(OSError, match="not a regular file"):
                 read(path)
     monkeypatch.setattr(reading, "MAX_FILE", 10)
     (tmp_path / "large").write_bytes(bytes(11))

@@ -61,7 +61,7 @@ def test_what_is_frozen_stands_still_and_gates_do_not() -> None:
     freeze(model, ("decoder*",))
     for name, parameter in model.named_parameters():
         assert parameter.requires_grad == (not name.startswith("decoder") or name.endswith("log_a")), name
-    with pytest.raises(ConfigError, match="no parameter fits 'decodr'; their names begin with: target_embedding, encoder"):
+    with pytest.raises(ConfigError, match="no parameter matches 'decodr'; names begin with: target_embedding, encoder"):
         freeze(model, ("decodr",))
 
 

@@ -126,7 +126,7 @@ def test_first_weights_that_are_not_there_are_missed_before_anything_is_read(
     (tmp_path / "pairs.tsv").unlink()
     assert heed("train", recipe, f"training.init={init}", "--run", tmp_path / "second", *plan) == 4
     said = capsys.readouterr().err
-    assert f"error: training.init: there is no run folder {init}" in said and hint in said
+    assert f"error: training.init: run folder {init} does not exist" in said and hint in said
 
 
 def test_a_warm_start_from_another_shape_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,13 +53,13 @@ def test_without_a_terminal_lines_come_by_time_at_first_soon_and_never_far_apart
     times = [when for when, _ in lines]
     gaps = [later - earlier for earlier, later in zip([0.0, *times], times, strict=False)]
     assert times[0] <= 5 and gaps == sorted(gaps) and max(gaps) <= 30 and 6 <= len(lines) <= 20
-    assert lines[0][1] == "step 3  loss 2.000  ppl 7.389  rate 1.0e-03  10 tokens/s  about 4 min left"
+    assert lines[0][1] == "step 3  loss 2.000  ppl 7.389  lr 1.0e-03  10 tokens/s  about 4 min left"
     assert not (tmp_path / "metrics.jsonl").exists(), "metrics.jsonl is written every report_every steps only"
 
 
 def test_a_task_that_counts_examples_shows_examples(tmp_path: Path) -> None:
     lines = shown(tmp_path, 3, unit="examples", perplexity=False)
-    assert lines[0][1] == "step 3  loss 2.000  rate 1.0e-03  10 examples/s  about 4 min left"
+    assert lines[0][1] == "step 3  loss 2.000  lr 1.0e-03  10 examples/s  about 4 min left"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (40, "40 s"), (240, "4 min"), (9000, "2.5 h")])

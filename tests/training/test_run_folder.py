@@ -131,7 +131,7 @@ def test_facts_come_back_with_the_format(tmp_path: Path) -> None:
 
 
 def test_facts_that_are_missing_damaged_or_newer_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"is not a run folder: it has no run\.json"):
+    with pytest.raises(CheckpointError, match=r"is not a run folder: run\.json is missing"):
         read_facts(tmp_path)
     for text in ("{", "[]", "{}", "\x00"):
         (tmp_path / "run.json").write_text(text)
@@ -140,7 +140,7 @@ def test_facts_that_are_missing_damaged_or_newer_are_refused(tmp_path: Path) -> 
     (tmp_path / "run.json").write_text(json.dumps({"format": FORMAT + 1}))
     with pytest.raises(CheckpointError, match=f"has format {FORMAT + 1}") as caught:
         read_facts(tmp_path)
-    assert caught.value.hint == "read it with a newer version of heedful"
+    assert caught.value.hint == "install a newer version of heedful"
 
 
 def test_a_run_whose_listed_files_do_not_fit_its_fingerprint_is_refused(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_request_during_preparation_ends_with_a_message_and_75(
     monkeypatch.setattr(build, "make_corpora", make_corpora)
     assert heed("train", write_recipe(tmp_path), "--run", tmp_path / "run") == 75
     said = capsys.readouterr().err
-    assert f"stopped: {number.name} before the first update; there was nothing to save\n" in said
+    assert f"stopped: {number.name} before the first update; nothing to save\n" in said
     assert "hint: run the same command again" in said
     monkeypatch.undo()
     assert heed("train", tmp_path / "recipe.toml", "--run", tmp_path / "run") == 0

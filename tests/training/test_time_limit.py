@@ -208,7 +208,7 @@ def test_minutes_end_a_run_and_more_minutes_continue_it(
     assert [line["seconds"] for line in trained[:3]] == [4.0, 8.0, 12.0]
     assert all(line["time"] > 1.7e9 for line in trained)
     assert len(work.records("valid")) == 2, "one to learn how long it takes, one at the end"
-    assert f"minutes are over after {outcome.step} steps\n" in capsys.readouterr().err
+    assert f"minutes reached after {outcome.step} steps\n" in capsys.readouterr().err
     assert work.train("training.minutes=2").already_done
     assert f"{outcome.step} steps; training.minutes=2 are over" in capsys.readouterr().err
     more = work.train("training.minutes=4")

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable
 from types import FrameType
 
-from heedful.errors import HeedfulError, Interrupted, MemoryFull, WriteError
+from heedful.errors import HeedfulError, Interrupted, OutOfMemory, WriteError
 from heedful.storage.terminal import printable, redirect_to_null
 from heedful.storage.writing import write_error
 
@@ -119,16 +119,16 @@ def report(error: BaseException, arguments: list[str]) -> int:
     return complain("this is a bug in heedful, not in what you did", "please report it with the lines above", 1, arguments)
 
 
-def memory_full(error: BaseException, arguments: list[str]) -> MemoryFull | None:
+def memory_full(error: BaseException, arguments: list[str]) -> OutOfMemory | None:
     """The message for memory that ran out. torch is not imported: commands that do without it start sooner."""
     if type(error).__name__ == "OutOfMemoryError":
         reason = str(error).removeprefix("CUDA out of memory. ").split(". ")[0]
-        return MemoryFull(
+        return OutOfMemory(
             f"the GPU's memory is full: {reason}",
             hint=f"nvidia-smi shows who else uses it; {memory_advice(arguments)}",
         )
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
-        return MemoryFull("the machine's memory is full", hint=memory_advice(arguments))
+        return OutOfMemory("the machine's memory is full", hint=memory_advice(arguments))
     return None
 
 

@@ -78,7 +78,7 @@ def show(settings: Settings[ConfigType], *, every: bool = False) -> list[str]:
 
     model.window = 8                        # file multi30k.toml:12
         # restricted self-attention: number of tokens attended to; 0: all
-        # a whole number from 0 to 1,000,000
+        # an integer from 0 to 1,000,000
 
     Options that have no effect are omitted, unless `every` is set.
     """

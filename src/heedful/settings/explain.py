@@ -1,6 +1,6 @@
 """Rewrites pydantic's validation errors: one problem per mistake, with what was given and what was expected.
 
-    model.heads: given 0, expected a whole number > 0
+    model.heads: given 0, expected an integer > 0
     training.schedule: given 'cosin', expected one of: constant, cosine; did you mean 'cosine'?
 
 The expected value is described from the type, so that it is complete and includes all bounds.

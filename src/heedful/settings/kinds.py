@@ -20,7 +20,7 @@ from heedful.schema import Config, format_value
 
 NOUNS: dict[Any, tuple[str, str]] = {
     bool: ("true or false", "true or false"),
-    int: ("a whole number", "whole numbers"),
+    int: ("an integer", "integers"),
     float: ("a number", "numbers"),
     str: ("a string", "strings"),
     Path: ("a path", "paths"),
@@ -34,7 +34,7 @@ BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
 def describe(kind: Any, many: bool = False) -> str:
-    """Describe a type: "a whole number > 0", "a list of 2 strings", "a number or 'auto'"."""
+    """Describe a type: "an integer > 0", "a list of 2 strings", "a number or 'auto'"."""
     bare, rules = unwrap(kind)
     if is_union(bare):
         return " or ".join(dict.fromkeys(_describe_branch(branch, many) for branch in branches(bare)))

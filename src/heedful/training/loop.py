@@ -263,13 +263,13 @@ class Trainer:
         if not self.train_state.best:
             return
         step, value = self.train_state.best[0]
-        average_checkpoints = self.best_average()
-        if average_checkpoints is not None and not is_better(value, average_checkpoints[1], self.direction):
+        average = self.best_average()
+        if average is not None and not is_better(value, average[1], self.direction):
             return
         if (self.checkpoints / f"step-{step}").is_dir():
             retention.point_best(self.checkpoints, f"step-{step}")
-            if average_checkpoints is not None:
-                remove(average_checkpoints[0])
+            if average is not None:
+                remove(average[0])
 
 
 def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
@@ -329,7 +329,7 @@ def finish_update(trainer: Trainer, progress: Progress, stop: Stop, began: float
     if last and step < config.steps:
         progress.print(describe_time_limit(trainer))
     if stopping and not last:
-        raise Interrupted(f"stopped and saved at step {step} of {trainer.last}", hint="run the same command again to continue")
+        raise Interrupted(f"saved at step {step} of {trainer.last}", hint="run the same command again to continue")
 
 
 def describe_time_limit(trainer: Trainer) -> str:

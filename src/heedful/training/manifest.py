@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from heedful.errors import CheckpointError
-from heedful.schema import Config, WholeNumber, ZeroOrCount
+from heedful.schema import Config, NonNegativeInteger, ZeroOrCount
 from heedful.storage.manifest import NAME, measure, seal
 from heedful.storage.reading import read_bytes
 
@@ -23,7 +23,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a file directly in the fol
 
 
 class FileRecord(Config):
-    size: WholeNumber
+    size: NonNegativeInteger
     """Bytes."""
     sha256: str
     aliases: dict[str, str] = Field(default_factory=dict)

@@ -31,9 +31,7 @@ class Stop:
         """From now on a signal only sets `requested`, which training checks between updates."""
         self.deferred = True
         if self.requested:  # the exception was raised where Python ignores exceptions
-            raise Interrupted(
-                "stopped before the first update; there was nothing to save", hint="run the same command again to start over"
-            )
+            raise Interrupted("before the first update; nothing to save", hint="run the same command again to start over")
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
@@ -41,7 +39,7 @@ class Stop:
         self.requested = True
         if not self.deferred:
             raise Interrupted(
-                f"stopped by {signal.Signals(number).name} before the first update; there was nothing to save",
+                f"{signal.Signals(number).name} before the first update; nothing to save",
                 hint="run the same command again to start over",
             )
 
