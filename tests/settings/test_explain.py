@@ -1,4 +1,4 @@
-"""The whole text of what is said about wrong settings, over a toy schema with tables, unions and lists."""
+"""Error messages for wrong settings, with a toy schema of tables, unions and lists."""
 
 from __future__ import annotations
 
@@ -265,14 +265,14 @@ def test_one_problem_is_one_sentence(name: str, read: Read) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_what_the_command_line_leaves_without_effect_is_dropped_from_the_file(read: Read) -> None:
+def test_options_of_the_file_that_an_override_leaves_without_effect_are_dropped(read: Read) -> None:
     text = CORPUS + "[model]\nfamily = 'attention'\nspan = 'local'\nwindow = 8\n"
     assert "model.window" in flatten(plain(read(text).config))
     assert "model.window" not in flatten(plain(read(text, "model.span=full").config))
     with pytest.raises(ConfigError, match=r"override: model.window: given 9, but has no effect"):
-        read(text, "model.span=full", "model.window=9")  # what was typed is not dropped
+        read(text, "model.span=full", "model.window=9")  # an override is not dropped
     with pytest.raises(ConfigError, match=r"x.toml:6: model.window: given 8, but has no effect"):
-        read(CORPUS + "[model]\nfamily = 'attention'\nwindow = 8\n", "seed=2")  # nor what had none before
+        read(CORPUS + "[model]\nfamily = 'attention'\nwindow = 8\n", "seed=2")  # nor an option that had no effect before
 
 
 def test_all_problems_are_listed_in_the_order_of_the_file_and_then_of_the_command_line(read: Read) -> None:
@@ -314,7 +314,7 @@ wieght = 2
     )
 
 
-def test_without_a_file_what_is_missing_is_missing_on_the_command_line() -> None:
+def test_without_a_file_a_missing_option_is_reported_for_the_command_line() -> None:
     with pytest.raises(ConfigError) as caught:
         read_settings(Run, None, [])
     assert str(caught.value) == "override: data: missing, expected a table"

@@ -1,4 +1,4 @@
-"""What is said of wrong settings where the shape of the schema is unusual: unions without a tag, lists, a config in itself."""
+"""Error messages for unusual schemas: unions without a tag, lists, a recursive config."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heedful.schema import Config
 from heedful.settings import read_settings
 
 
-def test_tables_of_an_untagged_union_are_told_apart_by_their_keys() -> None:
+def test_tables_of_an_untagged_union_are_distinguished_by_their_keys() -> None:
     class Files(Config):
         source: str
         target: str
@@ -37,7 +37,7 @@ def test_tables_of_an_untagged_union_are_told_apart_by_their_keys() -> None:
         assert str(caught.value) == message
 
 
-def test_tables_with_an_undeclared_tag_are_told_apart_by_it() -> None:
+def test_tables_with_an_undeclared_tag_are_distinguished_by_it() -> None:
     class Cosine(Config):
         kind: Literal["cosine"] = "cosine"
         peak: float = 1.0
@@ -63,7 +63,7 @@ def test_tables_with_an_undeclared_tag_are_told_apart_by_it() -> None:
         assert str(caught.value) == message
 
 
-def test_a_config_that_holds_itself_is_explained_too() -> None:
+def test_errors_in_a_recursive_config_are_explained() -> None:
     class Tree(Config):
         left: Tree | None = None
         size: PositiveInt = 1
@@ -78,7 +78,7 @@ def test_a_config_that_holds_itself_is_explained_too() -> None:
     )
 
 
-def test_a_wrong_item_is_told_once_though_without_it_the_list_would_be_too_short() -> None:
+def test_a_wrong_item_is_reported_once_and_not_as_a_short_list() -> None:
     class Stack(Config):
         layers: tuple[Literal["lstm", "gru"], ...] = Field(("gru",), min_length=1)
 

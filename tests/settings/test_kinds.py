@@ -1,4 +1,4 @@
-"""Types in words."""
+"""Descriptions of types."""
 
 from __future__ import annotations
 

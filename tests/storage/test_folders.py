@@ -13,34 +13,34 @@ def find(folder: Path) -> str | None:
 
 
 def write(folder: Path) -> None:
-    (folder / "text").write_text("made")
+    (folder / "text").write_text("built")
 
 
-def test_a_store_is_made_once_and_read_only(tmp_path: Path) -> None:
-    assert find_or_build(tmp_path / "cache" / "a", find, write) == "made"
+def test_an_entry_is_built_once_and_read_only(tmp_path: Path) -> None:
+    assert find_or_build(tmp_path / "cache" / "a", find, write) == "built"
     assert (tmp_path / "cache" / "a" / "text").stat().st_mode & 0o222 == 0
 
     def fail(folder: Path) -> None:
-        raise AssertionError("it is there already")
+        raise AssertionError("the entry exists")
 
-    assert find_or_build(tmp_path / "cache" / "a", find, fail) == "made"
+    assert find_or_build(tmp_path / "cache" / "a", find, fail) == "built"
 
 
-def test_a_store_that_another_process_made_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    """A second process that found nothing waits for the lock, and must look again: the first has the store mapped."""
-    looks = []
+def test_an_entry_that_another_process_built_first_is_not_replaced(tmp_path: Path) -> None:
+    """After waiting for the lock, `find` is called again: the other process has mapped the files."""
+    calls = []
 
     def find_later(folder: Path) -> str | None:
-        looks.append(folder)
-        return "theirs" if len(looks) > 1 else None
+        calls.append(folder)
+        return "built by another" if len(calls) > 1 else None
 
     def fail(folder: Path) -> None:
-        raise AssertionError("it would replace a store that is in use")
+        raise AssertionError("this would replace an entry in use")
 
-    assert find_or_build(tmp_path / "a", find_later, fail) == "theirs"
+    assert find_or_build(tmp_path / "a", find_later, fail) == "built by another"
 
 
-def test_what_killed_processes_left_is_removed_and_what_is_being_written_stays(tmp_path: Path) -> None:
+def test_temporary_folders_of_killed_processes_are_removed_and_locked_ones_stay(tmp_path: Path) -> None:
     for name in (".tmp-old-1-ab", ".tmp-busy-1-ab"):
         (tmp_path / name).mkdir()
     with locked(tmp_path / ".busy.lock", wait=False):

@@ -1,4 +1,4 @@
-"""Small files are read, large ones mapped; a store is written once, by one process, and is read-only."""
+"""Arrays in files: small ones are read, large ones mapped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_read_and_mapped_arrays_are_equal(tmp_path: Path, monkeypatch: pytest.Mo
     assert not read.flags.writeable
 
 
-def test_a_temporary_array_is_all_parts_one_after_the_other() -> None:
+def test_a_temporary_array_is_the_concatenation_of_its_parts() -> None:
     parts = [np.array([1, 2], np.int32), np.zeros(0, np.int32), np.array([3], np.int32)]
     assert collect(parts, np.int32).tolist() == [1, 2, 3]
     assert collect([], np.int32).tolist() == []

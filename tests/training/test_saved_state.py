@@ -1,4 +1,4 @@
-"""A checkpoint that verifies, but lacks something that training needs, is refused with a sentence."""
+"""A checkpoint that verifies but lacks a part that training needs is a clear error."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_it_is_refused_with_a_sentence(name: str, workshop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_incomplete_state_is_refused_with_a_clear_error(
+    name: str, workshop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = Path(shutil.copytree(workshop / "run", tmp_path / "run", symlinks=True))
     folder = run / "checkpoints" / "step-2"
     tensors, state = checkpoint.load(folder)
@@ -73,12 +75,12 @@ def test_it_is_refused_with_a_sentence(name: str, workshop: Path, tmp_path: Path
     assert sentence in capsys.readouterr().err
 
 
-def test_a_good_state_comes_back(workshop: Path) -> None:
+def test_a_valid_state_is_restored(workshop: Path) -> None:
     train_state = load_train_state(workshop / "run" / "checkpoints" / "step-2")
     assert train_state.step == 2 and train_state.tokens > 0 and train_state.best
 
 
-def test_without_any_moments_the_optimizer_starts_anew(workshop: Path, tmp_path: Path) -> None:
+def test_without_moments_the_optimizer_starts_from_zero(workshop: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(workshop / "run", tmp_path / "run", symlinks=True))
     folder = run / "checkpoints" / "step-2"
     tensors, state = checkpoint.load(folder)

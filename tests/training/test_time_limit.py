@@ -1,4 +1,4 @@
-"""A time limit holds whatever the machine does, and the learning rate comes down in time: seen with a fake clock."""
+"""A time limit holds at any speed of the machine, and the learning rate decays in time: with a fake clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from heedful.training.schedules import SCHEDULES, ScheduleConfig, advance
 from heedful.training.time_limit import OVERTIME, Pace, Stopwatch
 from heedful.training.train_state import TrainState
 
-Duration = Callable[[float], float]  # what something takes that begins at this time
+Duration = Callable[[float], float]  # start time -> duration
 
 
 class FakeClock:
@@ -100,7 +100,7 @@ def test_a_run_ends_in_time_past_its_warmup_and_decayed(update: Duration, valida
 
 
 @pytest.mark.parametrize("update", PACES.values(), ids=PACES)
-def test_the_rate_moves_in_small_steps_however_the_pace_changes(update: Duration) -> None:
+def test_the_learning_rate_is_smooth_when_the_speed_changes(update: Duration) -> None:
     simulated = Simulation(timed(), update)
     simulated.run()
     peak = simulated.rates.index(max(simulated.rates))
@@ -111,7 +111,7 @@ def test_the_rate_moves_in_small_steps_however_the_pace_changes(update: Duration
     assert max(moves) <= 0.1
 
 
-def test_a_stopped_run_that_goes_on_keeps_to_the_limit_and_goes_on_with_its_rate() -> None:
+def test_a_resumed_run_keeps_its_time_limit_and_learning_rate() -> None:
     simulated = Simulation(timed(), PACES["constant"])
     simulated.run(until=100.0)
     before = simulated.rates[-1]
@@ -135,7 +135,7 @@ def test_a_stopped_run_that_goes_on_keeps_to_the_limit_and_goes_on_with_its_rate
     validation=st.floats(0.1, 25.0),
     warmup=st.integers(0, 4000),
 )
-def test_the_limit_holds_for_any_pace(pace: float, change: float, moment: float, validation: float, warmup: int) -> None:
+def test_the_limit_holds_for_any_speed(pace: float, change: float, moment: float, validation: float, warmup: int) -> None:
     schedule = ScheduleConfig(name="linear", learning_rate=1.0, warmup=warmup)
     config = timed(schedule=schedule)
     simulated = Simulation(config, lambda now: pace if now < moment else pace * change, lambda _: validation)
@@ -155,7 +155,7 @@ def test_without_a_limit_the_schedule_is_a_function_of_the_step(name: str, warmu
 
 
 @pytest.mark.parametrize(("minute", "over"), [(58.0, True), (62.0, True), (120.0, False), (0.0, False)])
-def test_a_run_that_was_over_goes_on_for_a_good_deal_more_time_only(minute: float, over: bool) -> None:
+def test_a_finished_run_continues_only_with_considerably_more_time(minute: float, over: bool) -> None:
     train_state = TrainState(step=10, seconds=60.0, last=10, position=90.0)
     assert train_state.is_over(90, minute) is over
     train_state.resume(90, minute)
@@ -217,7 +217,7 @@ def test_minutes_end_a_run_and_more_minutes_continue_it(
     assert continued == sorted(continued), "the time of both sessions is counted"
 
 
-def test_preparation_counts_as_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preparation_counts_towards_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = Workplace(tmp_path, monkeypatch)
     config = read_run(work.recipe, ["training.minutes=2", "training.steps=1000", "training.validate_every=1000"]).config
     watch = Stopwatch(-60.0, work.clock)

@@ -65,9 +65,9 @@ def read_settings(
     schema: type[ConfigType], path: Path | None, overrides: Sequence[str] = (), *, origin: str = OVERRIDE
 ) -> Settings[ConfigType]:
     given, malformed = read_given(path, overrides, origin)
-    config, refused = _check(schema, given)
+    config, invalid = _check(schema, given)
     problems = [(Place(None, origin=origin), problem) for problem in malformed]
-    problems += [(place, problem) for place, problem in _placed(schema, given, refused)]
+    problems += [(place, problem) for place, problem in _placed(schema, given, invalid)]
     if config is None or problems:
         raise _report(path, problems)
     return Settings(config, {leaf: _origin(given, _parts(leaf)) for leaf in flatten(plain(config))})

@@ -89,9 +89,7 @@ class TrainingConfig(Config):
             problems.append(Problem("vectors", "given together with training.init, whose embeddings it overwrites; set one"))
         if self.compile and self.cuda_graphs:
             problems.append(
-                Problem(
-                    "cuda_graphs", "given true together with training.compile, which uses CUDA graphs itself; set one of them"
-                )
+                Problem("cuda_graphs", "given true together with training.compile, which uses CUDA graphs itself; set one")
             )
         for name, kept in (("last", self.keep_last), ("best", self.keep_best)):
             if self.average == name and kept < self.average_count:
