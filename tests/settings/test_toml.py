@@ -115,7 +115,7 @@ def test_only_unprintable_characters_are_escaped() -> None:
 def test_values_that_toml_does_not_have_are_refused() -> None:
     with pytest.raises(TypeError, match="None has type NoneType, which TOML does not have"):
         write_toml({"a": [1, None]})
-    with pytest.raises(TypeError, match="TOML has no place for 1j of type complex"):
+    with pytest.raises(TypeError, match="1j has type complex, which TOML does not have"):
         write_toml({"a": 1j})
 
 

@@ -29,19 +29,22 @@ def first(tensors: dict[str, torch.Tensor], ending: str) -> str:
 
 
 DAMAGES: dict[str, tuple[Damage, str]] = {
-    "no train_state": (lambda t, s: s.pop("train_state"), "it has no train_state"),
+    "no train_state": (lambda t, s: s.pop("train_state"), "train_state is missing"),
     "an empty train_state": (lambda t, s: s.update(train_state={}), "train_state.step is missing"),
     "a train_state that is a list": (lambda t, s: s.update(train_state=[1]), "train_state.step is missing"),
-    "a step that is a text": (lambda t, s: s["train_state"].update(step="two"), "train_state.step: "),
+    "a step that is a string": (lambda t, s: s["train_state"].update(step="two"), "train_state.step: "),
     "another step": (lambda t, s: s["train_state"].update(step=7), "train_state.step is 7"),
     "a negative cursor": (lambda t, s: s["train_state"].update(cursor=-1), "train_state.cursor is -1"),
-    "metrics that are a text": (lambda t, s: s.update(metrics="good"), "metrics: "),
-    "a guard with something else": (lambda t, s: s["train_state"]["guard"].update(judge=1), "of its guard"),
-    "no optimizer": (lambda t, s: t.pop("optimizer"), "no tensors of 'optimizer'"),
+    "metrics that are a string": (lambda t, s: s.update(metrics="good"), "metrics: "),
+    "a guard with something else": (
+        lambda t, s: s["train_state"]["guard"].update(other=1),
+        "train_state.guard of the checkpoint is",
+    ),
+    "no optimizer": (lambda t, s: t.pop("optimizer"), "optimizer.safetensors is missing"),
     "no model": (lambda t, s: t.pop("model"), "no tensors of 'model'"),
-    "no average": (lambda t, s: t.pop("average"), "no tensors of 'average'"),
-    "a weight less": (lambda t, s: t["model"].pop(first(t["model"], "weight")), "is missing"),
-    "a weight more": (lambda t, s: t["model"].update(more=torch.zeros(1)), "more is not in the model"),
+    "no average": (lambda t, s: t.pop("average"), "average.safetensors is missing"),
+    "a missing weight": (lambda t, s: t["model"].pop(first(t["model"], "weight")), "is missing"),
+    "an unknown weight": (lambda t, s: t["model"].update(more=torch.zeros(1)), "more is not in the model"),
     "an average of another shape": (
         lambda t, s: t["average"].update({first(t["average"], "bias"): torch.zeros(3)}),
         "do not fit the model",
@@ -50,12 +53,12 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda t, s: t["model"].update({first(t["model"], "bias"): t["model"][first(t["model"], "bias")].double()}),
         "has type torch.float64",
     ),
-    "a moment less": (lambda t, s: t["optimizer"].pop(first(t["optimizer"], ":exp_avg")), "has no exp_avg"),
+    "a missing moment": (lambda t, s: t["optimizer"].pop(first(t["optimizer"], ":exp_avg")), "has no exp_avg"),
     "a moment of another shape": (
         lambda t, s: t["optimizer"].update({first(t["optimizer"], ":exp_avg"): torch.zeros(3)}),
         "the optimizer state of",
     ),
-    "an unknown moment": (lambda t, s: t["optimizer"].update(nobody=torch.zeros(3)), "'nobody' is unknown"),
+    "an unknown moment": (lambda t, s: t["optimizer"].update(other=torch.zeros(3)), "'other' is unknown"),
 }
 
 
