@@ -73,7 +73,7 @@ class TrainingConfig(Config):
     tensorboard: bool = False
     """Log to TensorBoard."""
     threads: Threads = 0
-    """CPU threads; 0: one per core."""
+    """CPU threads; 0: PyTorch's default."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> TrainingConfig:

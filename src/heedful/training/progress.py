@@ -30,6 +30,8 @@ GROWTH = 1.5
 
 
 class Progress:
+    """Prints the progress of a run and appends it to metrics.jsonl."""
+
     def __init__(
         self,
         metrics: Path,
@@ -53,6 +55,7 @@ class Progress:
         self.interval = FIRST_LINE
 
     def begin(self, step: int, steps: int) -> None:
+        """Start timing, and the bar on a terminal."""
         self.since = self.last_line = self.watch.clock()
         if self.console.is_terminal and step < steps:
             columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[line]}"))
@@ -107,8 +110,8 @@ class Progress:
         self, step: int, metrics: dict[str, float], samples: list[str], *, remark: str, kind: str = "valid"
     ) -> None:
         self.write(step, kind, metrics)
-        figures = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        self.print(f"step {step}  valid  {figures}{remark}")
+        values = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        self.print(f"step {step}  valid  {values}{remark}")
         for sample in samples:
             self.print(f"  {sample}")
 

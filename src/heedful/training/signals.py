@@ -31,7 +31,7 @@ class Stop:
         """From now on a signal only sets `requested`, which training checks between updates."""
         self.deferred = True
         if self.requested:  # the exception was raised where Python ignores exceptions
-            raise Interrupted("before the first update; nothing to save", hint="run the same command again to start over")
+            raise Interrupted("before the first update; nothing to save", hint="run the same command again")
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
@@ -40,7 +40,7 @@ class Stop:
         if not self.deferred:
             raise Interrupted(
                 f"{signal.Signals(number).name} before the first update; nothing to save",
-                hint="run the same command again to start over",
+                hint="run the same command again",
             )
 
 

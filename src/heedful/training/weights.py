@@ -16,7 +16,7 @@ from heedful.errors import CheckpointError
 
 Shapes = Mapping[str, tuple[int, ...]]
 SHOWN = 5  # differences in a message
-SLACK = 4  # a model may have this many times the parameters of the weights
+SLACK = 4  # a model may have this many times the parameters and tensors of its weights
 SMALL = 1024  # and this many more
 
 
@@ -32,8 +32,11 @@ def load_into(model: nn.Module, weights: Mapping[str, Tensor], where: Path) -> N
     """Load weights by name; CheckpointError if a name, shape or type differs."""
     own = model.state_dict()
     check_shapes(shapes_of(own), shapes_of(weights), where)
-    other = [f"{name} has type {weights[name].dtype}, expected {own[name].dtype}" for name in own]
-    wrong = [text for name, text in zip(own, other, strict=True) if weights[name].dtype != own[name].dtype]
+    wrong = [
+        f"{name} has type {weights[name].dtype}, expected {own[name].dtype}"
+        for name in own
+        if weights[name].dtype != own[name].dtype
+    ]
     if wrong:
         raise mismatch(where, wrong)
     model.load_state_dict(dict(weights))
@@ -66,15 +69,15 @@ def parameter_limit(given: Shapes, where: Path) -> Iterator[None]:
     A config may have any number of layers of any size. Parameters are counted when they are registered, before they are
     initialized: until then the system has not allocated their memory. A tied or replaced parameter counts again."""
     thread = threading.get_ident()
-    numbers_left = SLACK * sum(math.prod(shape) for shape in given.values()) + SMALL
+    parameters_left = SLACK * sum(math.prod(shape) for shape in given.values()) + SMALL
     tensors_left = SLACK * len(given) + SMALL
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        nonlocal numbers_left, tensors_left
+        nonlocal parameters_left, tensors_left
         if threading.get_ident() == thread and parameter is not None:
-            numbers_left -= parameter.numel()
+            parameters_left -= parameter.numel()
             tensors_left -= 1
-            if numbers_left < 0 or tensors_left < 0:
+            if parameters_left < 0 or tensors_left < 0:
                 raise too_small(given, where)
 
     hook = register_module_parameter_registration_hook(count)
@@ -87,5 +90,5 @@ def parameter_limit(given: Shapes, where: Path) -> Iterator[None]:
 
 
 def too_small(given: Shapes, where: Path) -> CheckpointError:
-    numbers = sum(math.prod(shape) for shape in given.values())
-    return mismatch(where, [f"they have {numbers:,} parameters in {len(given):,} tensors, its config has more"])
+    parameters = sum(math.prod(shape) for shape in given.values())
+    return mismatch(where, [f"they have {parameters:,} parameters in {len(given):,} tensors, its config has more"])
