@@ -82,7 +82,7 @@ CASES = {
         ["model.dmi=32", "search.beam=0", "training.average=last", "training.keep_last=2"],
         "3 problems on the command line:\n"
         "  command line: model.dmi: unknown key; did you mean 'dim'?\n"
-        "  command line: training.keep_last: given 2, expected at least average_count, which is 5\n"
+        "  command line: training.keep_last: given 2, expected at least average_count = 5\n"
         "  command line: search.beam: given 0, expected an integer from 1 to 10,000",
     ),
     "a table with a number for a key": (
