@@ -361,7 +361,7 @@ def test_a_damaged_run_folder_is_a_checkpoint_error_with_a_way_out(
     assert heed("translate", run) == 4
     said = capsys.readouterr().err
     assert said.startswith(f"error: run folder {run} is damaged: ") and "tokenizer.json" in said
-    assert said.endswith("hint: restore the file from a copy, or train the run again\n")
+    assert said.endswith("hint: restore the file from a backup, or train the run again\n")
 
 
 def test_every_listing_is_told_to_people_too(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
