@@ -90,7 +90,8 @@ POISON_SAVED = """
 import sys
 from pathlib import Path
 from safetensors.torch import load_file, save_file
-from heedful.training.manifest import NAME, read_manifest, record
+from heedful.storage.manifest import NAME
+from heedful.training.manifest import read_manifest, record
 
 for folder in Path(sys.argv[1]).glob("step-*"):
     path, manifest = folder / "model.safetensors", read_manifest(folder)

@@ -176,7 +176,7 @@ def speeds(runs: dict[str, Path], also: list[str], *, updates: int, lines: int, 
         config = read_run(folder / "config.toml", also).config
         progress = Progress(folder / "unused.jsonl", report_every=10**9)
         progress.console.quiet = True
-        trainer = make_trainer(config, folder, build.check(config, progress.say), build.choose_device(), progress)
+        trainer = make_trainer(config, folder, build.check(config, progress.print), build.choose_device(), progress)
         trainer.model.train()
         fed = list(islice(trainer.task.stream(0, 0), updates))
         translator = build.load_translator(folder)

@@ -32,7 +32,7 @@ from heedful.text.specials import Specials
 from heedful.training.config import TrainingConfig
 from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.optimizers import OptimizerConfig, make_optimizer
-from heedful.training.update import apply
+from heedful.training.update import apply_gradients
 
 SPECIALS = Specials(0, 1, 2, 3)
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -98,8 +98,8 @@ def ours(size: Size, quick: bool) -> Callable[[Batch], None]:
 
     def update(batch: Batch) -> None:
         run(batch.source, batch.source_mask, batch.target_in, batch.target_out).backward()
-        apply(model, optimizer, guard, training, 1)
-        guard.unread.clear()
+        apply_gradients(model, optimizer, guard, training, 1)
+        guard.pending.clear()
 
     return update
 

@@ -1,4 +1,4 @@
-"""Walking through the options of a config: which configs lie inside it, and which numbers their options hold."""
+"""Traversal of config classes: nested configs and numeric options."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def every_config(base: type[Config] = Config) -> Iterator[type[Config]]:
 
 
 def option_configs(kind: Any) -> list[type[Config]]:
-    """Every config that a type holds, itself included."""
-    found: dict[type[Config], None] = {}
+    """Every config inside a type, including itself."""
+    configs: dict[type[Config], None] = {}
     waiting = [kind]
     while waiting:
-        bare, _ = kinds.peel(waiting.pop())
-        if kinds.is_config(bare) and bare not in found:
-            found[bare] = None
+        bare, _ = kinds.unwrap(waiting.pop())
+        if kinds.is_config(bare) and bare not in configs:
+            configs[bare] = None
             waiting += kinds.fields(bare).values()
         elif not kinds.is_config(bare):
             waiting += get_args(bare)
-    return list(found)
+    return list(configs)
 
 
 def numbers(kind: Any) -> Iterator[tuple[type, tuple[Any, ...]]]:
-    """int or float, with its rules, wherever a type holds one."""
-    bare, rules = kinds.peel(kind)
+    """Every int and float inside a type, with its rules."""
+    bare, rules = kinds.unwrap(kind)
     if bare in (int, float):
         yield bare, rules
     for inner in get_args(bare):
@@ -40,10 +40,10 @@ def numbers(kind: Any) -> Iterator[tuple[type, tuple[Any, ...]]]:
 
 
 def numeric_options(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The paths of all options that are a number."""
+    """The paths of all numeric options."""
     for branch in kinds.branches(kind):
         for name, inner in kinds.fields(branch).items():
-            bare = [kinds.peel(each)[0] for each in kinds.branches(inner)]
+            bare = [kinds.unwrap(each)[0] for each in kinds.branches(inner)]
             if int in bare or float in bare:
                 yield (*path, name)
             elif any(map(kinds.is_config, bare)):

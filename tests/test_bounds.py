@@ -100,7 +100,7 @@ def numeric_parameters(group: Any = app, words: tuple[str, ...] = ()) -> list[tu
     for command in group.registered_commands:
         way = (*words, command.name or command.callback.__name__)
         for name, kind in get_type_hints(command.callback, include_extras=True).items():
-            if get_origin(kind) is Annotated and kinds.peel(kind)[0] in (int, float):
+            if get_origin(kind) is Annotated and kinds.unwrap(kind)[0] in (int, float):
                 found.append((way, f"--{name.replace('_', '-')}", get_args(kind)[1]))
     for inner in group.registered_groups:
         found += numeric_parameters(inner.typer_instance, (*words, inner.name))

@@ -165,7 +165,7 @@ def test_a_kill_while_the_config_is_changed_leaves_a_run_that_can_be_used(run: P
 def test_a_model_is_compared_with_its_weights_before_it_takes_memory(edit: tuple[str, str], run: Path) -> None:
     replace_config(run, (run / "config.toml").read_text().replace(*edit))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
-    with pytest.raises(CheckpointError, match=r"step-4 do not fit the model: they are [\d,]+ numbers in \d+ tensors"):
+    with pytest.raises(CheckpointError, match=r"step-4 do not fit the model: they have [\d,]+ parameters in \d+ tensors"):
         build.load(run)
     if edit[0] == "dim = 16":
         assert heed("train", run, "training.steps=6") in (4, 6)  # 6: more than the machine has

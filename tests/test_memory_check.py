@@ -12,7 +12,7 @@ from workshop import heed, write_recipe
 from heedful import memory_check
 from heedful.build import make_model
 from heedful.config import Run, read_run
-from heedful.errors import MemoryFull
+from heedful.errors import OutOfMemory
 from heedful.memory_check import count_parameters, machine_memory, require_memory
 from heedful.models import MODELS
 
@@ -47,7 +47,7 @@ def test_the_optimizer_state_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = count_parameters(run, 16, 16)
     monkeypatch.setattr(memory_check, "machine_memory", lambda: 4 * parameters * 3)
     require_memory(plain, CPU)
-    with pytest.raises(MemoryFull, match=f"the model has {parameters:,} parameters, and training it takes at least"):
+    with pytest.raises(OutOfMemory, match=f"the model has {parameters:,} parameters, and training it takes at least"):
         require_memory(run, CPU)
 
 
@@ -79,5 +79,5 @@ def test_a_size_by_mistake_is_refused_before_anything_is_read(
     assert heed("train", recipe, *override.split(), "--run", tmp_path / "run") == code
     assert time.process_time() - began < 5
     said = capsys.readouterr().err
-    assert "but this machine has" in said if code == 6 else "expected a whole number from 1 to 1,000" in said
+    assert "but this machine has" in said if code == 6 else "expected an integer from 1 to 1,000" in said
     assert not (tmp_path / "run").exists()

@@ -141,4 +141,4 @@ def test_without_gates_or_numbers_there_is_nothing_to_go_by(
     assert heed("prune", gated, "--out", tmp_path / "letters") == 2
     assert "exists and is not empty" in (told := capsys.readouterr().err) and "--out" in told
     assert heed("prune", tmp_path / "nowhere", "--out", tmp_path / "other") == 4
-    assert "there is no run folder" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err

@@ -43,6 +43,8 @@ SMALL: dict[str, Any] = {
     "decoder": ("self-attention", "convolution"),
 }
 NEEDED: dict[str, dict[str, Any]] = {"relative": {"relative_clip": 2}, "learned": {"max_positions": 32}}
+UNEVEN: dict[str, Any] = {"heads": (2, 1), "decoder_heads": (1, 2), "cross_heads": (4, 2)}
+NO_HEADS: dict[str, Any] = {"heads": (2, 0), "decoder_heads": (1, 0), "cross_heads": (0, 2)}
 Choice = dict[str, Any]  # options that are changed together
 # Every two choices of different axes occur together in some variant.
 AXES: dict[str, list[Choice]] = {
@@ -51,8 +53,8 @@ AXES: dict[str, list[Choice]] = {
     "window": [{"window": 0}, {"window": 3}],
     "heads": [
         {},
-        {"heads": (2, 1), "decoder_heads": (1, 2), "cross_heads": (4, 2)},
-        {"heads": (2, 0), "decoder_heads": (1, 0), "cross_heads": (0, 2)},
+        UNEVEN,
+        NO_HEADS,
         {"layers": 3, "heads": (1, 0, 2)},
     ],
     "reach": [{"reach": ("full",)}, {"reach": ("local", "compressed"), "block": 4}],

@@ -33,7 +33,7 @@ from heedful.training.averaging import inference_stem, inference_weights
 from heedful.training.checkpoint import shapes
 from heedful.training.facts import CONFIG, DICTIONARY, check_files
 from heedful.training.signals import interruptible
-from heedful.training.weights import limited_to, put_weights
+from heedful.training.weights import load_into, parameter_limit
 
 Report = Callable[[str], None]
 
@@ -43,10 +43,10 @@ __all__ = [
     "examples_of",
     "load",
     "load_ensemble",
+    "load_into",
     "make_corpora",
     "make_model",
     "make_tokenizers",
-    "put_weights",
 ]
 
 FASTEST_FIRST = ("cuda", "mps", "cpu")
@@ -209,9 +209,9 @@ def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: 
     path = Path(folder)
     chosen = retention.resolve(path, checkpoint)
     run, tokenizers = read_folder(path)
-    with limited_to(shapes(chosen, inference_stem(chosen)), chosen):
+    with parameter_limit(shapes(chosen, inference_stem(chosen)), chosen):
         model = make_model(run, len(tokenizers[0]), len(tokenizers[1]))
-    put_weights(model, inference_weights(chosen), chosen)
+    load_into(model, inference_weights(chosen), chosen)
     where = choose_device(device)
     share_cores()
     model = model.to(where).eval()

@@ -16,7 +16,7 @@ from heedful.data.labeled import LabeledConfig
 from heedful.data.splits import DataConfig
 from heedful.models import ModelConfig
 from heedful.models.transformer import TransformerConfig
-from heedful.schema import Config, Problem, Seed, Untagged, blamed, plain, refuse, unused
+from heedful.schema import Config, Problem, Seed, Untagged, describe_default, plain, refuse, unused
 from heedful.search import SearchConfig
 from heedful.settings import MISSING, Settings, difference, read_settings
 from heedful.settings.given import OVERRIDE, refuse_repeats
@@ -59,7 +59,7 @@ class Run(Config):
             refuse([Problem("data.form", sentence)])
         source, target = self.data.sides
         fits = self.model.problems_with(shared=self.tokenizer.shared, source=source, target=target)
-        problems = [blamed(self.model, problem)._replace(path=f"model.{problem.path}") for problem in fits]
+        problems = [describe_default(self.model, problem)._replace(path=f"model.{problem.path}") for problem in fits]
         if self.model.reads and not source:
             sentence = f"given {self.model.family!r}, which needs a source; task {self.task.name!r} has none; expected 'gpt'"
             problems.append(Problem("model.family", sentence))

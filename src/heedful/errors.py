@@ -1,15 +1,15 @@
-"""What can go wrong, as a tree; every leaf says which exit code the command line ends with.
+"""Exceptions, each with the exit code of the command line.
 
-    HeedfulError                 1   a bug of ours, unless a subclass says otherwise
+    HeedfulError                 1   a bug of ours, unless it is a subclass
     ├── ConfigError              2   usage or config
     ├── DataError                3   text, tables, tokenizers
     ├── CheckpointError          4   run folders and checkpoints
     │   └── WriteError           4   a file that cannot be written: full disk, permissions
     ├── DivergedError            5   loss, gradient or weights became non-finite
-    ├── MemoryFull               6   of the machine or its GPU
-    └── Interrupted             75   asked to stop; the same command continues
+    ├── OutOfMemory              6   out of memory, of the machine or its GPU
+    └── Interrupted             75   stopped by a signal; the same command continues
 
-A message is one sentence: what was given, what was expected. What to do stands in the hint.
+A message is one sentence: what was given, what was expected. The hint says what to do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXIT_CODES = {
     3: "data",
     4: "checkpoint, or a file that cannot be written",
     5: "training diverged",
-    6: "memory full",
+    6: "out of memory",
     75: "interrupted; the same command continues",
 }
 
@@ -57,14 +57,14 @@ class CheckpointError(HeedfulError):
 
 
 class WriteError(CheckpointError):
-    """A file could not be written; what was there before is untouched."""
+    """A file could not be written; its previous content is unchanged."""
 
 
 class DivergedError(HeedfulError):
     exit_code = 5
 
 
-class MemoryFull(HeedfulError):
+class OutOfMemory(HeedfulError):
     exit_code = 6
 
 
@@ -73,13 +73,13 @@ class Interrupted(HeedfulError):
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that `name` was probably meant to be, if any is close."""
+    """Return the most similar of `names`, if one is close."""
     close = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return close[0] if close else None
 
 
 def lookup(name: str, registry: Mapping[str, Value], kind: str) -> Value:
-    """registry[name], or a ConfigError that lists the names there are and the nearest one."""
+    """Return registry[name], or raise a ConfigError that lists the names and the nearest one."""
     if name in registry:
         return registry[name]
     close = nearest(name, registry)

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from heedful.build import make_model
 from heedful.config import Run
-from heedful.errors import MemoryFull
+from heedful.errors import OutOfMemory
 from heedful.storage.reading import read_bytes
 from heedful.training.optimizers import OptimizerConfig
 
@@ -58,7 +58,7 @@ def require_memory(
         needs["the GPU"] = training, torch.cuda.get_device_properties(device).total_memory
     for where, (needed, there) in needs.items():
         if needed > there:
-            raise MemoryFull(
+            raise OutOfMemory(
                 f"the model has {parameters:,} parameters, and training it takes at least {gibibytes(needed)}, "
                 f"but {where} has {gibibytes(there)}",
                 hint="choose a smaller model, for example with a smaller model.dim or fewer model.layers",

@@ -104,7 +104,7 @@ def prune(
     left = heads_left(kept, before)
     smaller = without_heads(config, left)
     small = build.make_model(smaller, len(system.source_tokenizer), len(system.target_tokenizer))
-    build.put_weights(small, {name: weight.cpu() for name, weight in shrink(model, kept).items()}, worker.checkpoint)
+    build.load_into(small, {name: weight.cpu() for name, weight in shrink(model, kept).items()}, worker.checkpoint)
     small = small.to(system.device).eval()
     tokenizers = system.source_tokenizer, system.target_tokenizer
     made_system = build.make_system(smaller, [small], tokenizers, system.device)
@@ -204,7 +204,7 @@ def write(config: Run, folder: Path, made: Made, found: Judged) -> None:
         "environment": environment.describe(),
     }
     replace_text(folder / facts.CONFIG, as_toml(build.with_dictionary(config, facts.DICTIONARY)))
-    facts.bind(folder)
+    facts.record_files(folder)
     saved = checkpoint.save(folder / "checkpoints", made.train_state.step, tensors, state)
     retention.point_best(folder / "checkpoints", saved.name)
     replace_text(folder / "README.md", model_card(config, folder, made))

@@ -28,20 +28,21 @@ from heedful.memory_check import require_memory
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
 from heedful.recipe_files import all_recipes, find_recipe
+from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
-from heedful.storage.writing import remove, replace_bytes, replace_text
+from heedful.storage.writing import replace_bytes, replace_text
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, facts, head_gates, retention, run_folder
 from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import shapes, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
-from heedful.training.loop import Outcome, Trainer, outcome
+from heedful.training.loop import Outcome, Trainer, read_outcome
 from heedful.training.loop import train as run_to_the_end
 from heedful.training.progress import Progress, lenient
 from heedful.training.saved_state import load_saved, load_train_state
 from heedful.training.signals import Stop, stop_requests
 from heedful.training.time_limit import Stopwatch
-from heedful.training.weights import limited_to
+from heedful.training.weights import parameter_limit
 from heedful.vectors.files import load_vectors
 from heedful.vectors.initialization import Placed, freeze_rows, place_in_model
 
@@ -104,8 +105,8 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
     else:
         find_first_weights(config)
     progress = make_progress(config, folder, console, watch)
-    progress.say(announcement(config, folder, device))
-    report = build.check(config, progress.say)
+    progress.print(announcement(config, folder, device))
+    report = build.check(config, progress.print)
     if begun:
         refuse_changed_data(config, folder)
     else:
@@ -115,7 +116,7 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
     config = build.with_dictionary(config, str(folder / facts.DICTIONARY))
     trainer = make_trainer(config, folder, report, device, progress)
     if not begun:
-        facts.bind(folder)
+        facts.record_files(folder)
     done = run_to_the_end(trainer, progress, stop)
     trainer.folder.check()
     replace_text(folder / "README.md", model_card(config, folder, trainer))
@@ -174,7 +175,7 @@ def finished(config: Run, folder: Path) -> Outcome | None:
     average = folder / "checkpoints" / "average"
     if config.training.average in ("last", "best") and (not verifies(average) or load_saved(average).step != train_state.step):
         return None
-    return outcome(folder, already_done=True)
+    return read_outcome(folder, already_done=True)
 
 
 def note_data(config: Run, folder: Path) -> None:
@@ -253,8 +254,8 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     tokenizers = build.make_tokenizers(config, folder)
     corpora = build.make_corpora(config, tokenizers, report)
     require_memory(config, device, source_vocab=len(tokenizers[0]), target_vocab=len(tokenizers[1]))
-    saved = retention.newest_unread(folder / "checkpoints")
-    with nullcontext() if saved is None else limited_to(shapes(saved, "model"), saved):
+    saved = retention.newest_unverified(folder / "checkpoints")
+    with nullcontext() if saved is None else parameter_limit(shapes(saved, "model"), saved):
         model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
     if config.training.init:
         warm_start(model, Path(config.training.init))
@@ -262,18 +263,18 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     model = model.to(device)
     task = build.make_task(config, model, tokenizers, corpora)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    progress.say(f"{parameters:,} parameters, {vocabularies(tokenizers)}, {task.describe()}")
+    progress.print(f"{parameters:,} parameters, {vocabularies(tokenizers)}, {task.describe()}")
     if config.training.gates.penalty:
         head_gates.prepare(task, model, config.training.gates)
     if config.training.recompute:
         recompute_blocks(model.blocks())  # type: ignore[operator]
     if config.training.compile:
-        compile_task(task, device, progress.say)
+        compile_task(task, device, progress.print)
     if config.training.cuda_graphs and device.type != "cuda":
-        progress.say("training.cuda_graphs has no effect here: only steps on a GPU are captured")
+        progress.print("training.cuda_graphs has no effect here: only steps on a GPU are captured")
     trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim, watch=progress.watch)
     if config.training.gates.penalty:
-        head_gates.quicken(trainer.optimizer, model, config.training.gates.speed)
+        head_gates.add_gate_group(trainer.optimizer, model, config.training.gates.speed)
     if config.training.freeze_vectors:
         for one in placed:
             freeze_rows(one, trainer.optimizer)
@@ -287,7 +288,7 @@ def place_vectors(config: Run, model: nn.Module, tokenizers: tuple[Tokenizer, To
     vectors = load_vectors(find_path(config.training.vectors))
     placed = place_in_model(model, tokenizers, vectors, config.training.vectors_side)
     for one in placed:
-        progress.say(f"{len(one.rows):,} of {one.table.num_embeddings:,} embeddings begin as in {config.training.vectors}")
+        progress.print(f"{len(one.rows):,} of {one.table.num_embeddings:,} embeddings begin as in {config.training.vectors}")
     return placed
 
 
@@ -295,7 +296,7 @@ def warm_start(model: nn.Module, run: Path) -> None:
     """Begin with another run's weights; a head that this task adds begins anew, and so do gates that it has not."""
     chosen, body = retention.resolve(run), getattr(model, "body", model)
     fresh = {f"{name}.out.log_a": log_a.detach() for name, log_a in gates(body).items()}
-    build.put_weights(body, fresh | inference_weights(chosen), chosen)
+    build.load_into(body, fresh | inference_weights(chosen), chosen)
 
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:
@@ -308,6 +309,6 @@ def plan_run(config: Run, *, device: str | None = None, console: Console | None 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)
-        report = build.check(config, progress.say)
+        report = build.check(config, progress.print)
         trainer = make_trainer(config, folder, report, build.choose_device(device), progress)
         return measure(trainer, updates)

@@ -1,16 +1,16 @@
-"""The base of every config: frozen, and an unknown key is refused rather than ignored.
+"""The base class of every config: frozen, and an unknown key is an error.
 
-What one field cannot check alone, a `model_validator(mode="after")` checks, and says all it found at once:
+Constraints between fields are checked by a `model_validator(mode="after")`, which reports all problems at once:
 
     @model_validator(mode="after")
-    def fits(self) -> Self:
+    def check(self) -> Self:
         problems = unused(self, {"window": "attention is 'full'"} if self.attention == "full" else {})
         if self.dim % self.heads:
             problems.append(Problem("heads", f"given {self.heads}, expected a divisor of dim = {self.dim}"))
         refuse(problems)
         return self
 
-Paths are relative to the config whose validator it is; `settings.py` turns each into its own line of the error.
+Paths are relative to the config with the validator; `settings` reports each problem on its own line.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from heedful.bounds import MAX_COUNT, MAX_INTEGER, MAX_NUMBER, MAX_SIZE, MAX_SMALL
 
 # Every numeric option has one of these types, so that each has a finite range.
-WholeNumber = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
-Seed = WholeNumber
+NonNegativeInteger = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Seed = NonNegativeInteger
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 ZeroOrCount = Annotated[int, Field(ge=0, le=MAX_COUNT)]
 Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
@@ -45,14 +45,14 @@ class Config(BaseModel):
         extra="forbid",
         allow_inf_nan=False,
         validate_default=True,
-        use_attribute_docstrings=True,  # what stands below a field is its description
+        use_attribute_docstrings=True,  # the docstring below a field is its description
     )
-    _unused: frozenset[str] = PrivateAttr(default=frozenset())  # dotted paths that have no effect with the others
+    _unused: frozenset[str] = PrivateAttr(default=frozenset())  # dotted paths of options that have no effect
 
 
 @dataclass(frozen=True)
 class Untagged:
-    """Of a union of configs told apart by a tag: which one is meant where the tag is left out.
+    """The default tag of a discriminated union of configs.
 
     Annotated[A | B, Field(discriminator="family"), Untagged("family", "a")]"""
 
@@ -67,14 +67,14 @@ class Untagged:
 
 
 class Problem(NamedTuple):
-    path: str  # dotted; empty for the whole table
-    sentence: str  # what was given, what was expected
-    suggestion: str | None = None  # the name that was probably meant
-    idle: bool = False  # it was set, and has no effect
+    path: str  # dotted; empty: the table itself
+    sentence: str  # given …, expected …
+    suggestion: str | None = None  # the most similar valid name
+    has_no_effect: bool = False  # the option is set but unused
 
 
 class Problems(ValueError):
-    """Several problems from one validator."""
+    """The problems that one validator reports."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -82,37 +82,38 @@ class Problems(ValueError):
 
 
 def refuse(problems: Iterable[Problem]) -> None:
-    """Raise all `problems` together, if there is any."""
-    found = tuple(problems)
-    if found:
-        raise Problems(found)
+    """Raise all problems together, if there are any."""
+    listed = tuple(problems)
+    if listed:
+        raise Problems(listed)
 
 
-def explicit(config: Config, path: str) -> bool:
-    """Was this field (`window`, or `search.beam` inside a part) set, rather than left at its default?"""
+def is_set(config: Config, path: str) -> bool:
+    """Whether this field (`window`, or `search.beam` of a nested config) was set, rather than left at its default."""
     owner, name = _owner(config, path)
     return name in owner.model_fields_set
 
 
-def blamed(config: Config, problem: Problem) -> Problem:
-    """The same, which does not say that a value was given where it is the default."""
-    if problem.path not in type(config).model_fields or explicit(config, problem.path):
+def describe_default(config: Config, problem: Problem) -> Problem:
+    """Reword "given X" as "the default is X" if the option was not set."""
+    if problem.path not in type(config).model_fields or is_set(config, problem.path):
         return problem
-    said = problem.sentence.removeprefix("given ")
-    return problem if said == problem.sentence else problem._replace(sentence=f"the default is {said}")
+    sentence = problem.sentence.removeprefix("given ")
+    return problem if sentence == problem.sentence else problem._replace(sentence=f"the default is {sentence}")
 
 
 def unused(config: Config, reasons: Mapping[str, str]) -> list[Problem]:
-    """One problem for each field of {path: why it has no effect} that was set all the same.
+    """Return a problem for each field of {path: why it has no effect} that was set.
 
-    The others are remembered, and `plain` leaves them out: what a run stores is what had an effect,
-    so reading it back does not look as if somebody had set them.
+    `plain` omits all of these fields, so that a stored config has only options with an effect and can be read back.
     """
     config._unused |= frozenset(reasons)
     return [
-        Problem(path, f"given {format_value(_value(config, path))}, but has no effect because {why}; remove it", idle=True)
+        Problem(
+            path, f"given {format_value(_value(config, path))}, but has no effect because {why}; remove it", has_no_effect=True
+        )
         for path, why in reasons.items()
-        if explicit(config, path)
+        if is_set(config, path)
     ]
 
 
@@ -121,21 +122,21 @@ def refuse_unused(config: Config, reasons: Mapping[str, str]) -> None:
 
 
 def format_value(value: object) -> str:
-    """A value as messages show it: Python's repr, except where a TOML file would look different."""
+    """Format a value for messages: Python's repr, except where TOML differs."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
         return "nothing"
     if isinstance(value, Mapping | BaseModel):
         return "a table"
-    if isinstance(value, int) and abs(value) > MAX_INTEGER**2:  # Python refuses to write an integer of thousands of digits
+    if isinstance(value, int) and abs(value) > MAX_INTEGER**2:  # Python does not format integers of thousands of digits
         return f"an integer of about {round(value.bit_length() * math.log10(2)):,} digits"
     text = f"[{', '.join(map(format_value, value))}]" if isinstance(value, list | tuple) else repr(value)
     return text if len(text) <= 80 else f"{text[:76]} …{text[-1]}"
 
 
 def plain(config: Config) -> dict[str, object]:
-    """The config as nested dicts, lists and scalars, without the fields that have no effect."""
+    """Return the config as nested dicts, lists and scalars, without fields that have no effect."""
     tree = {name: _plain(getattr(config, name)) for name in type(config).model_fields}
     for path in config._unused:
         _drop(tree, path.split("."))

@@ -40,12 +40,12 @@ CASES: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "gzip by name only": (
         {"a.tsv.gz": b"one\tuno\n"},
         ["data.train={tsv='a.tsv.gz'}"],
-        "a.tsv.gz is named .gz, but it is not gzip\n\nhint: rename it without .gz if it is plain text",
+        "a.tsv.gz is not gzip, despite its suffix\n\nhint: remove the suffix .gz if it is text",
     ),
     "a gzip that was cut off": (
         {"a.tsv.gz": gz(b"one\tuno\n" * 2000)[:-4]},
         ["data.train={tsv='a.tsv.gz'}"],
-        "a.tsv.gz is cut off: its gzip stream stops after line 2000\n\nhint: copy or download it again",
+        "a.tsv.gz is truncated: its gzip stream ends after line 2000\n\nhint: copy or download it again",
     ),
     "a missing column": (
         {"a.tsv": b"one\tuno\ntwo\n"},

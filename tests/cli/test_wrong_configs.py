@@ -19,11 +19,11 @@ CASES = {
     ),
     "a number out of range": (
         ["training.steps=0"],
-        "command line: training.steps: given 0, expected a whole number from 1 to 1,000,000,000",
+        "command line: training.steps: given 0, expected an integer from 1 to 1,000,000,000",
     ),
     "a text for a number": (
         ["training.steps=many"],
-        "command line: training.steps: given 'many', expected a whole number from 1 to 1,000,000,000",
+        "command line: training.steps: given 'many', expected an integer from 1 to 1,000,000,000",
     ),
     "heads that do not divide": (
         ["model.heads=3"],
@@ -59,7 +59,7 @@ CASES = {
     ),
     "a seed of more than 64 bits": (
         ["seed=18446744073709551616"],
-        "command line: seed: given 18446744073709551616, expected a whole number from 0 to 9,223,372,036,854,775,807",
+        "command line: seed: given 18446744073709551616, expected an integer from 0 to 9,223,372,036,854,775,807",
     ),
     "brackets without end": (
         ["training.steps=" + "[" * 3000],
@@ -82,8 +82,8 @@ CASES = {
         ["model.dmi=32", "search.beam=0", "training.average=last", "training.keep_last=2"],
         "3 problems on the command line:\n"
         "  command line: model.dmi: unknown key; did you mean 'dim'?\n"
-        "  command line: training.keep_last: given 2, expected at least average_count, which is 5\n"
-        "  command line: search.beam: given 0, expected a whole number from 1 to 10,000",
+        "  command line: training.keep_last: given 2, expected at least average_count = 5\n"
+        "  command line: search.beam: given 0, expected an integer from 1 to 10,000",
     ),
     "a table with a number for a key": (
         ["data.train.0.tsv=a"],
@@ -137,4 +137,4 @@ def test_a_problem_in_the_file_names_its_line(tmp_path: Path, capsys: pytest.Cap
 
 def test_one_option_with_two_values_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("config", "show", "demo", "model.dim=32", "model.dim=64") == 2
-    assert "command line: model.dim is given twice, as 32 and 64" in capsys.readouterr().err
+    assert "command line: model.dim is set twice, to 32 and 64" in capsys.readouterr().err

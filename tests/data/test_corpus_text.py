@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import refused
 
+from heedful.data import corpus_text
 from heedful.data.corpus_text import (
     Passage,
     TextConfig,
@@ -119,6 +120,27 @@ def test_what_was_encoded_is_found_again_unless_it_or_its_file_changed(book: Pat
     )
     book.write_text("The end .\n" * 4)
     assert open_text(passages(data, "train"), tokenizer, tmp_path).lines == 2
+
+
+def test_a_store_that_another_process_builds_first_is_not_replaced(
+    book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process maps its files: whoever waited for the lock must open them instead of writing new ones."""
+    parts, tokenizer = [Passage(book)], tokenizer_of("characters")
+    files: list[int] = []
+
+    def find_before_another_builds(folder: Path) -> corpus_text.TextStore | None:
+        if files:
+            return find_text(folder)
+        monkeypatch.undo()
+        open_text(parts, tokenizer, tmp_path)
+        files.append((folder / "ids").stat().st_ino)
+        return None
+
+    monkeypatch.setattr(corpus_text, "find_text", find_before_another_builds)
+    text = open_text(parts, tokenizer, tmp_path)
+    assert [path.stat().st_ino for path in tmp_path.glob("text/*/ids")] == files
+    assert decode_text(tokenizer, text.ids.tolist()) == book.read_text()
 
 
 def test_what_is_missing_or_too_much_is_said() -> None:

@@ -247,7 +247,7 @@ BROKEN: dict[str, tuple[dict[str, object], dict[str, bytes], str]] = {
     "UTF-16 on one side": (
         {"source": "a", "target": "b"},
         {"a": b"one\ntwo\n", "b": "\nzwei\n\n\n".encode("utf-16")},
-        "b is UTF-16; expected UTF-8\n\nhint: iconv -f UTF-16 -t UTF-8 b > b.utf8",
+        "b is UTF-16; expected UTF-8\n\nhint: convert it: iconv -f UTF-16 -t UTF-8 b > b.utf8",
     ),
 }
 

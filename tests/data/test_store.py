@@ -20,8 +20,9 @@ import heedful.data.encode
 from heedful.data.encode import StoreOptions, cache_folder, open_store, without_dropped
 from heedful.data.pairs import Pair
 from heedful.data.sources import CorpusConfig
-from heedful.data.store import MANIFEST, JoinedStore, PairStore, lengths_between
+from heedful.data.store import JoinedStore, PairStore, lengths_between
 from heedful.errors import DataError
+from heedful.storage.manifest import NAME
 
 
 class Letters:
@@ -177,9 +178,9 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "a flipped bit": lambda folder: flip(folder / "target.values"),
     "a cut file": lambda folder: (folder / "source.offsets").write_bytes(b"12345678"),
     "a lost file": lambda folder: (folder / "lines").unlink(),
-    "a broken manifest": lambda folder: (folder / MANIFEST).write_text("{"),
-    "a manifest of something else": lambda folder: (folder / MANIFEST).write_text("[]"),
-    "no manifest": lambda folder: (folder / MANIFEST).unlink(),
+    "a broken manifest": lambda folder: (folder / NAME).write_text("{"),
+    "a manifest of something else": lambda folder: (folder / NAME).write_text("[]"),
+    "no manifest": lambda folder: (folder / NAME).unlink(),
 }
 
 

@@ -1,4 +1,4 @@
-"""The whole text of what is said about wrong settings, over a toy schema with tables, unions and lists."""
+"""Error messages for wrong settings, with a toy schema of tables, unions and lists."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
 
 
 WRONG = {
-    "a wrong number": ("[training]\nsteps = 0\n", [], "x.toml:5: training.steps: given 0, expected a whole number > 0"),
-    "a fraction": ("", ["seed=1.5"], "override: seed: given 1.5, expected a whole number"),
+    "a wrong number": ("[training]\nsteps = 0\n", [], "x.toml:5: training.steps: given 0, expected an integer > 0"),
+    "a fraction": ("", ["seed=1.5"], "override: seed: given 1.5, expected an integer"),
     "out of both bounds": (
         "",
         ["model={family='attention', dropout=1}"],
@@ -119,12 +119,12 @@ WRONG = {
     "a flag for a number": (
         "[training]\nsteps = true\n",
         [],
-        "x.toml:5: training.steps: given true, expected a whole number > 0",
+        "x.toml:5: training.steps: given true, expected an integer > 0",
     ),
     "a flag in a list of numbers": (
         "[model]\nfamily = 'attention'\nheads = [4, true]\n",
         [],
-        "x.toml:6: model.heads.1: given true, expected a whole number > 0",
+        "x.toml:6: model.heads.1: given true, expected an integer > 0",
     ),
     "a number for a flag": ("", ["data.strict=2"], "override: data.strict: given 2, expected true or false"),
     "a mistyped key": (
@@ -172,7 +172,7 @@ WRONG = {
     "a mistyped choice beside a number": (
         "",
         ["data.every=epoc"],
-        "override: data.every: given 'epoc', expected a whole number > 0 or 'epoch' or 'never'\n\nhint: did you mean 'epoch'?",
+        "override: data.every: given 'epoc', expected an integer > 0 or 'epoch' or 'never'\n\nhint: did you mean 'epoch'?",
     ),
     "a mistyped key of a dict": (
         "",
@@ -182,12 +182,12 @@ WRONG = {
     "neither branch of a union": (
         "",
         ["model={family='attention', heads='many'}"],
-        "override: model.heads: given 'many', expected a whole number > 0 or a list of whole numbers > 0",
+        "override: model.heads: given 'many', expected an integer > 0 or a list of integers > 0",
     ),
     "an item of a list": (
         "[model]\nfamily = 'attention'\nheads = [\n  4,\n  0,\n]\n",
         [],
-        "x.toml:6: model.heads.1: given 0, expected a whole number > 0",
+        "x.toml:6: model.heads.1: given 0, expected an integer > 0",
     ),
     "no tag": ("[model]\ndim = 8\n", [], "x.toml:4: model.family: missing, expected one of: attention, recurrent"),
     "a mistyped tag": (
@@ -198,7 +198,7 @@ WRONG = {
     "a key missing in the tagged table": (
         "[model]\nfamily = 'recurrent'\n",
         [],
-        "x.toml:4: model.dim: missing, expected a whole number > 0",
+        "x.toml:4: model.dim: missing, expected an integer > 0",
     ),
     "a key of the other tagged table": (
         "[model]\nfamily = 'recurrent'\ndim = 8\nheads = 2\n",
@@ -211,7 +211,7 @@ WRONG = {
         ["data.train=3"],
         "override: data.train: given 3, expected a table or a list of tables",
     ),
-    "a table for a scalar": ("", ["seed.x=3"], "override: seed: given a table, expected a whole number"),
+    "a table for a scalar": ("", ["seed.x=3"], "override: seed: given a table, expected an integer"),
     "a string for a list": (
         "",
         ["data.names=en"],
@@ -265,14 +265,14 @@ def test_one_problem_is_one_sentence(name: str, read: Read) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_what_the_command_line_leaves_without_effect_is_dropped_from_the_file(read: Read) -> None:
+def test_options_of_the_file_that_an_override_leaves_without_effect_are_dropped(read: Read) -> None:
     text = CORPUS + "[model]\nfamily = 'attention'\nspan = 'local'\nwindow = 8\n"
     assert "model.window" in flatten(plain(read(text).config))
     assert "model.window" not in flatten(plain(read(text, "model.span=full").config))
     with pytest.raises(ConfigError, match=r"override: model.window: given 9, but has no effect"):
-        read(text, "model.span=full", "model.window=9")  # what was typed is not dropped
+        read(text, "model.span=full", "model.window=9")  # an override is not dropped
     with pytest.raises(ConfigError, match=r"x.toml:6: model.window: given 8, but has no effect"):
-        read(CORPUS + "[model]\nfamily = 'attention'\nwindow = 8\n", "seed=2")  # nor what had none before
+        read(CORPUS + "[model]\nfamily = 'attention'\nwindow = 8\n", "seed=2")  # nor an option that had no effect before
 
 
 def test_all_problems_are_listed_in_the_order_of_the_file_and_then_of_the_command_line(read: Read) -> None:
@@ -298,7 +298,7 @@ wieght = 2
     assert (
         str(caught.value)
         == """13 problems in x.toml and in the overrides:
-  x.toml:1: seed: given 'x', expected a whole number
+  x.toml:1: seed: given 'x', expected an integer
   x.toml:5: model.heads: given 4, expected a divisor of dim = 30
   x.toml:5: model.heads: given 7, expected a divisor of dim = 30
   x.toml:6: model.window: given 8, but has no effect because model.span is 'full'; remove it
@@ -309,12 +309,12 @@ wieght = 2
   x.toml:16: data.train.1.wieght: unknown key; did you mean 'weight'?
   override: given 'nonsense', expected key=value, as in training.steps=200; did you mean 'nonsense=VALUE'?
   override: data.strict: given 'maybe', expected true or false
-  override: data.every: given 0, expected a whole number > 0 or 'epoch' or 'never'
+  override: data.every: given 0, expected an integer > 0 or 'epoch' or 'never'
   override: training.warmup: given 3, expected an even number"""
     )
 
 
-def test_without_a_file_what_is_missing_is_missing_on_the_command_line() -> None:
+def test_without_a_file_a_missing_option_is_reported_for_the_command_line() -> None:
     with pytest.raises(ConfigError) as caught:
         read_settings(Run, None, [])
     assert str(caught.value) == "override: data: missing, expected a table"

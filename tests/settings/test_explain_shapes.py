@@ -1,4 +1,4 @@
-"""What is said of wrong settings where the shape of the schema is unusual: unions without a tag, lists, a config in itself."""
+"""Error messages for unusual schemas: unions without a tag, lists, a recursive config."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heedful.schema import Config
 from heedful.settings import read_settings
 
 
-def test_tables_of_an_untagged_union_are_told_apart_by_their_keys() -> None:
+def test_tables_of_an_untagged_union_are_distinguished_by_their_keys() -> None:
     class Files(Config):
         source: str
         target: str
@@ -28,7 +28,7 @@ def test_tables_of_an_untagged_union_are_told_apart_by_their_keys() -> None:
         "corpus={tsv='a', column=[1, 2]}": "override: corpus.column: unknown key\n\nhint: did you mean 'columns'?",
         "corpus={target='a'}": "override: corpus.source: missing, expected a string",
         "corpus={tsv='a', columns=[1]}": (
-            "override: corpus.columns: given [1], expected a list of 2 values: a whole number, a string"
+            "override: corpus.columns: given [1], expected a list of 2 values: an integer, a string"
         ),
         "corpus={tsv='a', columns=[1, 2]}": "override: corpus.columns.1: given 2, expected a string",
     }.items():
@@ -37,7 +37,7 @@ def test_tables_of_an_untagged_union_are_told_apart_by_their_keys() -> None:
         assert str(caught.value) == message
 
 
-def test_tables_with_an_undeclared_tag_are_told_apart_by_it() -> None:
+def test_tables_with_an_undeclared_tag_are_distinguished_by_it() -> None:
     class Cosine(Config):
         kind: Literal["cosine"] = "cosine"
         peak: float = 1.0
@@ -55,7 +55,7 @@ def test_tables_with_an_undeclared_tag_are_told_apart_by_it() -> None:
             "override: schedule.kind: given 'linaer', expected one of: cosine, linear\n\nhint: did you mean 'linear'?"
         ),
         "schedule={kind=[1]}": "override: schedule.kind: given [1], expected one of: cosine, linear",
-        "schedule={slope=9}": ("override: schedule.slope: given 9, expected a whole number >= 8 that is a multiple of 8"),
+        "schedule={slope=9}": ("override: schedule.slope: given 9, expected an integer >= 8 that is a multiple of 8"),
         "schedule=[1]": "override: schedule: given [1], expected a table or a string",
     }.items():
         with pytest.raises(ConfigError) as caught:
@@ -63,7 +63,7 @@ def test_tables_with_an_undeclared_tag_are_told_apart_by_it() -> None:
         assert str(caught.value) == message
 
 
-def test_a_config_that_holds_itself_is_explained_too() -> None:
+def test_errors_in_a_recursive_config_are_explained() -> None:
     class Tree(Config):
         left: Tree | None = None
         size: PositiveInt = 1
@@ -73,12 +73,12 @@ def test_a_config_that_holds_itself_is_explained_too() -> None:
         read_settings(Tree, None, ["left.left.size=0", "zzz=1"])
     assert str(caught.value) == (
         "2 problems in the overrides:\n"
-        "  override: left.left.size: given 0, expected a whole number > 0\n"
+        "  override: left.left.size: given 0, expected an integer > 0\n"
         "  override: zzz: unknown key; expected one of: left, size"
     )
 
 
-def test_a_wrong_item_is_told_once_though_without_it_the_list_would_be_too_short() -> None:
+def test_a_wrong_item_is_reported_once_and_not_as_a_short_list() -> None:
     class Stack(Config):
         layers: tuple[Literal["lstm", "gru"], ...] = Field(("gru",), min_length=1)
 

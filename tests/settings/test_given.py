@@ -1,4 +1,4 @@
-"""What was given: the forms of overrides, broken files, and the places of values."""
+"""Given values: forms of overrides, invalid files, and the places of values."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ WRONG = {
     "text without quotes": (
         "weight = much # or not\n",
         [],
-        'x.toml:4:10: not valid TOML: invalid value\n\nhint: text stands in quotes: weight = "much"',
+        'x.toml:4:10: not valid TOML: invalid value\n\nhint: put strings in quotes: weight = "much"',
     ),
     "a capital": ("[data]\nstrict = True\n", [], "x.toml:5:10: not valid TOML: invalid value\n\nhint: write strict = true"),
     "an open heading": (
@@ -78,7 +78,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_broken_file_or_override_is_one_sentence(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_file_or_override_is_a_clear_error(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, overrides, message = WRONG[name]
     monkeypatch.chdir(tmp_path)
     Path("x.toml").write_text(CORPUS + text, encoding="utf-8")
@@ -87,7 +87,7 @@ def test_a_broken_file_or_override_is_one_sentence(name: str, tmp_path: Path, mo
     assert str(caught.value) == message
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("multi30k.toml").write_bytes(b"seed = 1\nnote = '\xe9'\n")
     for name, message in {
@@ -109,7 +109,7 @@ def test_line_ends_and_byte_order_mark_of_other_systems_are_read(tmp_path: Path)
 
 
 @given(st.text(min_size=1))
-def test_a_value_is_what_toml_says_or_else_the_text_or_a_list_of_words(text: str) -> None:
+def test_a_value_is_parsed_as_toml_else_as_text_or_a_list_of_words(text: str) -> None:
     value = parse_value(text)
     try:
         expected = tomllib.loads(f"value = {text}")

@@ -37,7 +37,7 @@ def test_an_option_is_shown_with_its_description_and_range() -> None:
     at = lines.index("model.window = 3                          # override")
     assert lines[at + 1 : at + 3] == [
         "    # Restricted self-attention: number of tokens attended to; 0: all.",
-        "    # a whole number from 0 to 1,000,000",
+        "    # an integer from 0 to 1,000,000",
     ]
     assert description_of(read_run(find_recipe("demo")).config, ("training", "nothing")) is None
 

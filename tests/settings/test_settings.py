@@ -1,4 +1,4 @@
-"""Reading settings: values, origins, what is shown, stored and compared."""
+"""Reading settings: values and origins; showing, storing and comparing them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
     return write_and_read
 
 
-def test_an_override_does_what_one_means(read: Read) -> None:
+def test_overrides_of_all_forms_are_applied(read: Read) -> None:
     config = read(
         CORPUS,
         "model={family = 'attention', heads = 2}",
@@ -104,7 +104,7 @@ def test_an_override_does_what_one_means(read: Read) -> None:
     assert (config.data.note, config.data.names) == ("1.10", ("2017-01-01",))
 
 
-def test_every_leaf_knows_where_it_came_from(read: Read) -> None:
+def test_every_option_has_its_origin(read: Read) -> None:
     text = 'model.family = "recurrent"\nmodel.dim = 8\n\n[data]\ntrain = {source = "a", target = "b"}\nstrict = true\n'
     settings = read(text + '[data.valid]\nsource = "c"\ntarget = "d"\n', "model.dim=16", "data.valid.weight=2")
     assert set(settings.origins) == set(flatten(plain(settings.config)))
@@ -134,7 +134,7 @@ def test_settings_are_shown_aligned_and_read_back_as_the_same_config(read: Read)
         'model.family = "recurrent"                # file x.toml:5',
         "    # one of: attention, recurrent",
         "model.dim = 256                           # file x.toml:6",
-        "    # a whole number > 0",
+        "    # an integer > 0",
         'model.cell = "gru"                        # default',
         "    # one of: gru, lstm",
     ]
@@ -148,7 +148,7 @@ def test_a_stored_config_reads_back_as_the_same_config(overrides: list[str], rea
     assert read(write_toml(plain(config))).config == config
 
 
-def test_a_difference_lists_the_leaves_that_differ() -> None:
+def test_a_difference_lists_the_options_that_differ() -> None:
     before = {"model": {"dim": 8, "heads": [1, 2]}, "data": [{"a": 1}, {"a": 2}], "same": None, "x": {}}
     after = {"model": {"dim": 9, "heads": [1, 2]}, "data": [{"a": 1}], "new": 0.5, "x": {}}
     assert difference(before, after) == [("model.dim", 8, 9), ("data.1.a", 2, MISSING), ("new", MISSING, 0.5)]
@@ -156,7 +156,7 @@ def test_a_difference_lists_the_leaves_that_differ() -> None:
     assert repr(MISSING) == "MISSING"
 
 
-def test_the_schema_for_editors_is_json_with_a_title_and_sorted_keys() -> None:
+def test_the_json_schema_has_a_title_and_sorted_keys() -> None:
     described: dict[str, Any] = json.loads(schema_json(Run))
     assert described["title"] == "Run"
     assert described["required"] == ["data"]

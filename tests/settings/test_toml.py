@@ -1,4 +1,4 @@
-"""Writing TOML and finding its lines, each against the standard library's reader."""
+"""Writing TOML and finding the lines of keys, compared with the parser of the standard library."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ trees = st.dictionaries(keys, values, max_size=5)
 
 @settings(max_examples=200, deadline=None)
 @given(trees)
-def test_what_is_written_reads_back_the_same(tree: dict[str, object]) -> None:
+def test_written_toml_is_read_back_unchanged(tree: dict[str, object]) -> None:
     assert _typed(tomllib.loads(write_toml(tree))) == _typed(tree)
 
 
@@ -55,20 +55,20 @@ def test_the_text_survives_a_file_in_utf_8(tree: dict[str, object]) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(trees)
-def test_a_key_is_not_there_before_its_line_and_is_there_once_the_next_begins(tree: dict[str, object]) -> None:
+def test_a_key_appears_when_its_line_is_parsed(tree: dict[str, object]) -> None:
     text = write_toml(tree)
     rows = text.splitlines(keepends=True)
-    found = key_lines(text)
-    starts = [*sorted(set(found.values())), len(rows) + 1]
-    assert {path[0] for path in found} == set(tree)
-    for path, line in found.items():
+    lines_of_keys = key_lines(text)
+    starts = [*sorted(set(lines_of_keys.values())), len(rows) + 1]
+    assert {path[0] for path in lines_of_keys} == set(tree)
+    for path, line in lines_of_keys.items():
         following = starts[starts.index(line) + 1]
         assert not _has(tomllib.loads("".join(rows[: line - 1])), path)
         assert _has(tomllib.loads("".join(rows[: following - 1])), path)
 
 
 @given(st.lists(keys, min_size=1, max_size=4))
-def test_a_dotted_path_splits_into_what_it_was_joined_from(parts: list[str]) -> None:
+def test_a_dotted_path_is_split_into_its_parts(parts: list[str]) -> None:
     assert split_key(write_key(parts)) == tuple(parts)
 
 
@@ -93,12 +93,12 @@ def test_tables_come_after_keys_and_lists_of_tables_get_double_brackets() -> Non
     )
 
 
-def test_a_key_without_a_value_is_left_out_everywhere() -> None:
+def test_keys_with_the_value_none_are_omitted() -> None:
     assert tomllib.loads(write_toml({"a": None, "b": {"c": None, "d": [{"e": None}]}})) == {"b": {"d": [{}]}}
     assert write_toml({}) == ""
 
 
-def test_a_list_too_long_for_a_line_is_written_one_item_a_line() -> None:
+def test_a_long_list_is_written_one_item_per_line() -> None:
     paths = [f"folder/file-{number}.txt" for number in range(9)]
     text = write_toml({"paths": paths})
     assert text.splitlines()[1] == '    "folder/file-0.txt",'
@@ -106,16 +106,16 @@ def test_a_list_too_long_for_a_line_is_written_one_item_a_line() -> None:
     assert tomllib.loads(text) == {"paths": paths}
 
 
-def test_characters_that_cannot_be_seen_are_escaped_and_others_are_not() -> None:
+def test_only_unprintable_characters_are_escaped() -> None:
     assert write_value("più «già»\t\x00\x7f\u2028\U000e0001\\\"'") == (
         '"più «già»\\t\\u0000\\u007f\\u2028\\U000e0001\\\\\\"\'"'
     )
 
 
-def test_what_toml_cannot_hold_is_refused() -> None:
-    with pytest.raises(TypeError, match="TOML has no place for None"):
+def test_values_that_toml_does_not_have_are_refused() -> None:
+    with pytest.raises(TypeError, match="None has type NoneType, which TOML does not have"):
         write_toml({"a": [1, None]})
-    with pytest.raises(TypeError, match="TOML has no place for 1j of type complex"):
+    with pytest.raises(TypeError, match="1j has type complex, which TOML does not have"):
         write_toml({"a": 1j})
 
 
@@ -168,7 +168,7 @@ r = 1
 
 
 @pytest.mark.parametrize("text", ["", ".", "a..b", "a b", "a=b", "ü", '"a'])
-def test_what_is_no_dotted_path_does_not_split(text: str) -> None:
+def test_an_invalid_dotted_path_is_not_split(text: str) -> None:
     assert split_key(text) is None
 
 
@@ -233,12 +233,12 @@ def test_brackets_and_dots_in_strings_and_comments_do_not_count() -> None:
     assert parse_toml(text) == {"a": deep, "b": f"{dots} = 1\n{deep}", "c": dots, "d": [[1], [2]]}
 
 
-def test_a_number_of_thousands_of_digits_is_refused_with_its_place() -> None:
+def test_the_error_has_the_position_of_a_number_of_thousands_of_digits() -> None:
     with pytest.raises(TomlError, match="a number has thousands of digits") as caught:
         parse_toml("a = 1\nb = " + "1" * 5000)
     assert (caught.value.line, caught.value.column) == (2, 5)
 
 
-def test_a_key_with_a_wrong_escape_is_no_key() -> None:
+def test_a_key_with_an_invalid_escape_is_refused() -> None:
     assert split_key('"\\q"') is None
     assert split_key('a."b c"') == ("a", "b c")

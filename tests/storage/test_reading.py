@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from heedful.errors import DataError
 from heedful.storage import reading
-from heedful.storage.reading import convert_command, read_bytes, read_lines, reads_twice, sha256_of
+from heedful.storage.reading import convert_command, is_rereadable, read_bytes, read_lines, sha256_of
 
 PIECES = st.lists(st.sampled_from([b"a", b"\xc3\xa9", b"\n", b"\r", b"\x85", b"\xe2\x80\xa8", b"\x0c", b"\0\0", b"\xff"]))
 
 
 @given(content=PIECES.map(b"".join), packed=st.booleans())
-def test_lines_are_cut_at_newlines_only(tmp_path_factory: pytest.TempPathFactory, content: bytes, packed: bool) -> None:
+def test_lines_end_at_newlines_only(tmp_path_factory: pytest.TempPathFactory, content: bytes, packed: bool) -> None:
     path = tmp_path_factory.mktemp("lines") / ("text.gz" if packed else "text")
     path.write_bytes(gzip.compress(content) if packed else content)
     assume(content.endswith(b"\n") or content.split(b"\n")[0].rstrip(b"\r").count(b"\r") < 2)  # that is refused
@@ -30,25 +30,25 @@ def test_lines_are_cut_at_newlines_only(tmp_path_factory: pytest.TempPathFactory
     assert list(read_lines(path)) == [line[:-1] if line.endswith(b"\r") else line for line in expected]
 
 
-def test_a_byte_order_mark_is_left_out_at_the_start_only(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_removed_at_the_start_only(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_bytes("\ufeffone\n\ufefftwo".encode())
     assert list(read_lines(path)) == [b"one", "\ufefftwo".encode()]
 
 
 def test_the_file_is_read_as_a_stream(tmp_path: Path) -> None:
-    """The first lines come before the damage at the end is met."""
+    """The first lines are read before the damage at the end."""
     path = tmp_path / "text.gz"
     whole = gzip.compress("".join(f"line {i}\n" for i in range(200_000)).encode())
     path.write_bytes(whole[: len(whole) // 2])
     lines = read_lines(path)
     assert next(lines) == b"line 0"
-    with pytest.raises(DataError, match="stops after line"):
+    with pytest.raises(DataError, match="ends after line"):
         list(lines)
 
 
 def broken(folder: Path) -> dict[str, tuple[Path, str]]:
-    """Files that cannot be read, with the whole message that each gives."""
+    """Files that cannot be read, with their messages."""
     packed = gzip.compress(b"one\ntwo\nthree\n")
     contents = {
         "empty.txt": b"",
@@ -66,7 +66,7 @@ def broken(folder: Path) -> dict[str, tuple[Path, str]]:
     return {
         "missing": (
             folder / "other",
-            f"{folder}/other does not exist\n\nhint: check the name; in {folder.resolve()} there is: {there}",
+            f"{folder}/other does not exist\n\nhint: check the name; {folder.resolve()} contains: {there}",
         ),
         "near": (
             folder / "trian.en.gz",
@@ -85,9 +85,9 @@ def broken(folder: Path) -> dict[str, tuple[Path, str]]:
         "empty gzip": (folder / "empty.gz", f"{folder}/empty.gz is empty; expected at least one line"),
         "not gzip": (
             folder / "plain.gz",
-            f"{folder}/plain.gz is named .gz, but it is not gzip\n\nhint: rename it without .gz if it is plain text",
+            f"{folder}/plain.gz is not gzip, despite its suffix\n\nhint: remove the suffix .gz if it is text",
         ),
-        "cut": (folder / "cut.gz", f"{folder}/cut.gz is cut off: its gzip stream stops after line 3{again}"),
+        "cut": (folder / "cut.gz", f"{folder}/cut.gz is truncated: its gzip stream ends after line 3{again}"),
         "flipped": (
             folder / "flipped.gz",
             f"{folder}/flipped.gz is damaged: its gzip stream cannot be read past line 0 ({crc}",
@@ -101,10 +101,10 @@ CASES = [
 ]
 
 
-def test_hidden_files_are_no_help_for_a_missing_one(tmp_path: Path) -> None:
+def test_hidden_files_are_not_suggested(tmp_path: Path) -> None:
     for name in (".git", ".train.en.swp", "train.de"):
         (tmp_path / name).touch()
-    for missing, hint in (("other", "there is: train.de"), ("train.d", "train.de'?")):
+    for missing, hint in (("other", "contains: train.de"), ("train.d", "train.de'?")):
         with pytest.raises(DataError) as caught:
             list(read_lines(tmp_path / missing))
         assert str(caught.value).endswith(hint)
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_read_gives_one_clear_message(tmp_path: Path, case
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_pipe_is_read_from_its_first_byte(packed: bool) -> None:
-    """Opened twice, a pipe loses what the first opening read; one byte at a time is the hardest case."""
+    """A pipe opened twice loses what was read first; one byte at a time is the hardest case."""
     content = "".join(f"line {i}\n" for i in range(2000)).encode()
     read_end, write_end = os.pipe()
     with ThreadPoolExecutor() as pool:
@@ -146,31 +146,33 @@ def test_gzip_is_recognized_by_its_content(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le", "utf-32"])
-def test_text_of_another_unicode_encoding_is_named(tmp_path: Path, encoding: str) -> None:
+def test_the_error_names_another_unicode_encoding(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "text"
     path.write_bytes("Zwei junge Männer\nsind im Freien\n".encode(encoding))
-    with pytest.raises(DataError, match=rf"is {encoding.upper().replace('16-', '16')}; expected UTF-8\n\nhint: iconv -f"):
+    with pytest.raises(
+        DataError, match=rf"is {encoding.upper().replace('16-', '16')}; expected UTF-8\n\nhint: convert it: iconv -f"
+    ):
         list(read_lines(path))
 
 
-def test_a_line_without_end_is_refused_before_memory_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_without_end_is_refused_before_memory_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MAX_LINE", 1 << 20)
     (tmp_path / "zeros").write_bytes(bytes(3 << 20))
     with pytest.raises(DataError, match="line 1 has more than 1 MiB"):
         list(read_lines(tmp_path / "zeros"))
 
 
-def test_only_a_regular_file_reads_twice(tmp_path: Path) -> None:
+def test_only_a_regular_file_is_rereadable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "fifo")
-    assert reads_twice(tmp_path / "file")
-    assert not reads_twice(tmp_path / "fifo")
-    assert not reads_twice(Path("-"))
+    assert is_rereadable(tmp_path / "file")
+    assert not is_rereadable(tmp_path / "fifo")
+    assert not is_rereadable(Path("-"))
 
 
-def test_gzip_inside_gzip_is_named(tmp_path: Path) -> None:
+def test_gzip_of_gzip_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.gz").write_bytes(gzip.compress(gzip.compress(b"one\n")))
-    with pytest.raises(DataError, match="gzip inside gzip"):
+    with pytest.raises(DataError, match="compressed twice"):
         list(read_lines(tmp_path / "text.gz"))
 
 
@@ -190,15 +192,15 @@ def test_a_file_with_carriage_returns_alone_is_refused(tmp_path: Path) -> None:
         ("standard input", "pipe it through iconv -f UTF-16 -t UTF-8"),
     ],
 )
-def test_the_command_that_converts_fits_where_the_text_comes_from(place: str, command: str) -> None:
+def test_the_suggested_command_converts_the_given_input(place: str, command: str) -> None:
     assert convert_command(place, "UTF-16") == command
 
 
-def test_a_whole_file_must_be_a_plain_one_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_bytes_requires_a_regular_file_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero")):
         for read in (read_bytes, sha256_of):
-            with pytest.raises(OSError, match="not a plain file"):
+            with pytest.raises(OSError, match="not a regular file"):
                 read(path)
     monkeypatch.setattr(reading, "MAX_FILE", 10)
     (tmp_path / "large").write_bytes(bytes(11))

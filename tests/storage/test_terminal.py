@@ -1,4 +1,4 @@
-"""Text from data cannot act on a terminal."""
+"""Control characters in text from data are escaped."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def test_no_control_character_is_left(text: str) -> None:
 
 
 @given(st.text().filter(lambda text: printable(text) == text))
-def test_plain_text_is_unchanged_and_shown_text_is_stable(text: str) -> None:
+def test_plain_text_is_unchanged_and_escaping_is_idempotent(text: str) -> None:
     assert printable(printable(text)) == text
 
 
 @given(st.dictionaries(st.text(), st.text()))
-def test_a_json_line_keeps_its_meaning(record: dict[str, str]) -> None:
+def test_an_escaped_json_line_is_equivalent(record: dict[str, str]) -> None:
     assert json.loads(printable(json.dumps(record, ensure_ascii=False))) == record
 
 
-def test_an_escape_sequence_is_visible() -> None:
+def test_an_escape_sequence_is_escaped() -> None:
     assert printable("a\x1b]0;title\x07b\x9b2J") == "a\\u001b]0;title\\u0007b\\u009b2J"

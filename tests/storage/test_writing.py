@@ -1,4 +1,4 @@
-"""A file is replaced whole or not at all."""
+"""A file is replaced completely or not at all."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from heedful.errors import ConfigError, WriteError
-from heedful.storage.writing import append_line, clear_temporary, new_folder, output_file, remove, replace_text, sync_folder
+from heedful.storage.folders import clear_temporary, new_folder, remove
+from heedful.storage.writing import append_line, output_file, replace_text, sync_folder
 
 
-def test_replacing_gives_the_new_content_and_leaves_nothing_else(tmp_path: Path) -> None:
+def test_replacing_writes_the_new_content_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     for text in ("old\n", "new ß\n"):
         replace_text(tmp_path / "file", text)
         assert (tmp_path / "file").read_bytes() == text.encode()
@@ -57,7 +58,7 @@ class Stop(Exception):
     pass
 
 
-def test_an_output_is_complete_or_as_it_was_before(tmp_path: Path) -> None:
+def test_an_output_is_complete_or_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("old")
     path.chmod(0o640)
@@ -87,7 +88,7 @@ def test_an_output_that_cannot_be_opened_is_refused_before_the_work() -> None:
             raise AssertionError("the block must not run")
 
 
-def test_a_full_device_is_one_sentence() -> None:
+def test_a_full_device_is_a_clear_error() -> None:
     with (
         pytest.raises(WriteError, match="/dev/full cannot be written: No space left on device"),
         output_file(Path("/dev/full")) as file,
@@ -97,7 +98,7 @@ def test_a_full_device_is_one_sentence() -> None:
         append_line(Path("/dev/full"), "text")
 
 
-def test_a_folder_is_published_whole_and_replaces_the_old_one(tmp_path: Path) -> None:
+def test_a_folder_is_complete_and_replaces_the_old_one(tmp_path: Path) -> None:
     for text in ("old", "new"):
         with new_folder(tmp_path / "folder") as folder:
             (folder / "file").write_text(text)
@@ -108,7 +109,7 @@ def test_a_folder_is_published_whole_and_replaces_the_old_one(tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_leftovers_of_killed_processes_are_cleared(tmp_path: Path) -> None:
+def test_temporary_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".tmp-config.toml-1-abc").touch()
     (tmp_path / ".tmp-step-1-abc").mkdir()
     (tmp_path / "config.toml").touch()

@@ -16,7 +16,7 @@ from heedful.tasks import TASKS
 from heedful.tasks.classification import ClassificationConfig
 from heedful.tasks.language_modeling import LanguageConfig
 from heedful.tasks.translation import TranslationConfig
-from heedful.training.train_state import TrainState, better
+from heedful.training.train_state import TrainState, is_better
 
 MODEL = '[model]\nfamily = "{family}"\ndim = 16\nlayers = 1\nheads = 2\nfeed_forward = 32\n'
 SETTINGS = """
@@ -84,7 +84,7 @@ def test_a_perfect_translation_is_better_than_a_broken_one(metric: str) -> None:
     broken = ["x y z", "zzz"]
     perfect, bad = (METRICS[metric](hypotheses, references).value for hypotheses in (references, broken))
     declared = TranslationConfig(validation_metrics=(metric,)).metrics[metric]  # type: ignore[arg-type]
-    assert better(perfect, bad, declared) and not better(bad, perfect, declared)
+    assert is_better(perfect, bad, declared) and not is_better(bad, perfect, declared)
 
 
 @pytest.mark.parametrize("metric", ["loss", "perplexity", "word_perplexity", "bits_per_character", "bits_per_byte"])
@@ -92,7 +92,7 @@ def test_a_language_model_that_learns_gets_better_by_every_metric(
     metric: str, learned: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
     before, after = learned
-    assert better(after[metric], before[metric], LanguageConfig.metrics[metric])
+    assert is_better(after[metric], before[metric], LanguageConfig.metrics[metric])
 
 
 @pytest.fixture(scope="module")
@@ -122,13 +122,13 @@ def test_ranking_follows_the_direction() -> None:
     for direction, best in (("lower", 1.0), ("higher", 3.0)):
         train_state = TrainState()
         for train_state.step, value in enumerate((2.0, 1.0, 3.0)):
-            train_state.place(value, direction, keep=1)  # type: ignore[arg-type]
+            train_state.record_validation(value, direction, keep=1)  # type: ignore[arg-type]
         assert train_state.best[0][1] == best
 
 
 def test_a_classifier_counts_examples_and_shows_no_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train("classification", tmp_path)
     shown = capsys.readouterr().err
-    assert better(1.0, 0.0, ClassificationConfig.metrics["accuracy"])
+    assert is_better(1.0, 0.0, ClassificationConfig.metrics["accuracy"])
     assert "examples/s" in shown and "tokens/s" not in shown and "ppl" not in shown
     assert "4 steps on 32 examples" in (tmp_path / "run" / "README.md").read_text()

@@ -26,11 +26,11 @@ def test_after_few_updates_the_average_is_close_to_the_weights(steps: int) -> No
     assert follow(steps, 0.999) > 0.8
 
 
-def test_after_many_updates_the_decay_is_the_one_that_was_asked_for() -> None:
+def test_after_many_updates_the_decay_is_the_configured_one() -> None:
     assert follow(2000, 0.9) == pytest.approx(1 - 9 / 2000, abs=1e-3)  # it lags decay / (1 - decay) updates behind
 
 
-def test_an_average_continues_by_the_number_of_the_update() -> None:
+def test_a_restored_average_continues_with_the_decay_of_its_step() -> None:
     model = nn.Linear(2, 2)
     one, other = RunningAverage(model, 0.999), RunningAverage(model, 0.999)
     for step in range(1, 7):

@@ -1,4 +1,4 @@
-"""A checkpoint comes back bit for bit, or an error says which file is wrong; no damage goes unnoticed."""
+"""A checkpoint is restored bit for bit, or the error names the damaged file; every damage is detected."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.errors import CheckpointError
+from heedful.storage.manifest import NAME
 from heedful.training.checkpoint import load, load_state, load_tensors, save, save_named, stems, verify
-from heedful.training.manifest import FORMAT, NAME, Manifest, read_manifest, record
+from heedful.training.manifest import FORMAT, Manifest, read_manifest, record
 
 STATE = {"step": 7, "rate": 0.1 + 0.2, "best": [3, 36.9], "note": "Grüße", "nothing": None}
 KINDS = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool)
@@ -44,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     return save(tmp_path / "checkpoints", 7, tensors(), STATE)
 
 
-def test_what_was_saved_is_loaded_bit_for_bit(folder: Path) -> None:
+def test_a_checkpoint_is_loaded_bit_for_bit(folder: Path) -> None:
     loaded, state = load(folder)
     assert folder.name == "step-7"
     assert {path.name for path in folder.iterdir()} == {
@@ -63,7 +64,7 @@ def test_what_was_saved_is_loaded_bit_for_bit(folder: Path) -> None:
 
 @settings(deadline=None, max_examples=40)
 @given(kind=st.sampled_from(KINDS), shape=st.lists(st.integers(0, 4), max_size=3), turned=st.booleans(), part=st.booleans())
-def test_any_kind_and_shape_of_tensor_comes_back(
+def test_tensors_of_any_type_and_shape_are_restored(
     tmp_path_factory: pytest.TempPathFactory, kind: torch.dtype, shape: list[int], turned: bool, part: bool
 ) -> None:
     tensor = (torch.randn([2, *shape]) * 9).to(kind)
@@ -83,41 +84,41 @@ def test_tied_tensors_are_stored_once_and_tied_again(tmp_path: Path) -> None:
     assert torch.equal(loaded["output"], weight)
 
 
-def test_views_of_one_storage_come_back_each_with_its_own_values(tmp_path: Path) -> None:
+def test_views_of_one_storage_are_restored_with_their_own_values(tmp_path: Path) -> None:
     base = torch.arange(12.0).view(3, 4)
     views = {"base": base, "flat": base.view(-1), "row": base[1], "turned": base.T, "again": base[1:]}
     folder = save(tmp_path, 1, {"model": views}, {})
     assert same(load_tensors(folder, "model"), views)
-    assert (folder / "model.safetensors").stat().st_size < 1000  # a row is stored as a row, not as its whole storage
+    assert (folder / "model.safetensors").stat().st_size < 1000  # a row is stored without the rest of its storage
 
 
-def test_files_can_be_read_by_whoever_can_read_the_state(folder: Path) -> None:
+def test_all_files_have_the_same_permissions(folder: Path) -> None:
     assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
 
 
-def test_the_same_checkpoint_gives_the_same_files(tmp_path: Path) -> None:
+def test_saving_twice_writes_identical_files(tmp_path: Path) -> None:
     one, other = (save(tmp_path / name, 7, tensors(), STATE) for name in ("one", "other"))
     assert all((one / path.name).read_bytes() == path.read_bytes() for path in other.iterdir())
 
 
-def test_every_altered_byte_is_noticed(folder: Path) -> None:
-    looked = 0
+def test_every_changed_byte_is_detected(folder: Path) -> None:
+    checked = 0
     for path in sorted(folder.iterdir()):
         content = path.read_bytes()
         for position in range(len(content)):
-            for bit in {position % 8, 5}:  # 5 also turns small letters into capitals
+            for bit in {position % 8, 5}:  # bit 5 changes the case of letters
                 path.write_bytes(content[:position] + bytes([content[position] ^ (1 << bit)]) + content[position + 1 :])
                 with pytest.raises(CheckpointError):
                     verify(folder)
-                looked += 1
+                checked += 1
         path.write_bytes(content)
     verify(folder)
-    assert looked >= sum(path.stat().st_size for path in folder.iterdir()) > 1000
+    assert checked >= sum(path.stat().st_size for path in folder.iterdir()) > 1000
 
 
 @settings(deadline=None, max_examples=60)
 @given(data=st.data())
-def test_no_damage_loads(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_a_damaged_checkpoint_is_never_loaded(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     folder = save(tmp_path_factory.mktemp("damage"), 7, tensors(), STATE)
     path = data.draw(st.sampled_from(sorted(folder.iterdir())))
     content = path.read_bytes()
@@ -131,7 +132,7 @@ def test_no_damage_loads(tmp_path_factory: pytest.TempPathFactory, data: st.Data
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", NAME])
-def test_a_missing_a_short_and_an_empty_file_are_named(folder: Path, name: str) -> None:
+def test_the_error_names_a_missing_truncated_or_empty_file(folder: Path, name: str) -> None:
     content = (folder / name).read_bytes()
     for shorter in (content[:-1], b""):
         (folder / name).write_bytes(shorter)
@@ -142,16 +143,16 @@ def test_a_missing_a_short_and_an_empty_file_are_named(folder: Path, name: str) 
         load(folder)
 
 
-def test_only_the_wanted_file_is_read(folder: Path) -> None:
+def test_only_the_requested_file_is_read(folder: Path) -> None:
     (folder / "optimizer.safetensors").unlink()
     assert same(load_tensors(folder, "model"), tensors()["model"])
-    with pytest.raises(CheckpointError, match=r"has no tensors of 'average'; it has those of: model, optimizer"):
+    with pytest.raises(CheckpointError, match=r"has no tensors of 'average'; available: model, optimizer"):
         load_tensors(folder, "average")
 
 
 def test_a_renamed_or_newer_checkpoint_is_refused(folder: Path) -> None:
     renamed = folder.rename(folder.with_name("step-9"))
-    with pytest.raises(CheckpointError, match="that of step-7, so a folder was renamed"):
+    with pytest.raises(CheckpointError, match="belongs to step-7; the folder was renamed"):
         verify(renamed)
     (renamed / NAME).write_text(json.dumps({"format": FORMAT + 1, "shards": []}))
     with pytest.raises(CheckpointError, match=f"has format {FORMAT + 1}, but this version of heedful reads formats up to"):
@@ -159,7 +160,7 @@ def test_a_renamed_or_newer_checkpoint_is_refused(folder: Path) -> None:
 
 
 def forge(folder: Path, name: str, content: bytes | None = None) -> None:
-    """A manifest that vouches for `content` under `name`, as only somebody with intent would write it."""
+    """Write `content` to `name`, and a manifest that matches it."""
     if content is not None:
         (folder / name).write_bytes(content)
     measured = record(folder / name) if content is not None else record(folder / "state.json")
@@ -168,9 +169,9 @@ def forge(folder: Path, name: str, content: bytes | None = None) -> None:
 
 
 @pytest.mark.parametrize("name", ["../state.json", "/etc/passwd", "a/b", "..", ".hidden", "a\\b", ""])
-def test_names_that_lead_out_of_the_folder_are_refused(folder: Path, name: str) -> None:
+def test_paths_outside_the_folder_are_refused(folder: Path, name: str) -> None:
     forge(folder, name)
-    with pytest.raises(CheckpointError, match="expected plain names of its own files"):
+    with pytest.raises(CheckpointError, match="expected names of files in the folder"):
         verify(folder)
 
 
@@ -194,7 +195,7 @@ def header(text: str, data: bytes = b"", length: int | None = None) -> bytes:
         header("[" * 3000),
     ],
 )
-def test_a_lying_header_is_refused_even_when_the_manifest_vouches_for_it(folder: Path, content: bytes) -> None:
+def test_an_invalid_header_is_refused_even_with_a_matching_manifest(folder: Path, content: bytes) -> None:
     forge(folder, "model.safetensors", content)
     verify(folder)
     with pytest.raises(CheckpointError, match=r"model\.safetensors is not a safetensors file"):
@@ -202,7 +203,7 @@ def test_a_lying_header_is_refused_even_when_the_manifest_vouches_for_it(folder:
 
 
 @pytest.mark.parametrize("content", [b"[1]", b"{", b"\xff", b"[" * 100_000])
-def test_a_state_that_is_no_object_is_refused(folder: Path, content: bytes) -> None:
+def test_a_state_that_is_not_an_object_is_refused(folder: Path, content: bytes) -> None:
     forge(folder, "state.json", content)
     with pytest.raises(CheckpointError, match=r"state\.json"):
         load(folder)
@@ -223,44 +224,45 @@ def test_a_damaged_checkpoint_of_the_same_step_is_set_aside_and_kept(folder: Pat
     assert (folder.parent / "step-7.damaged" / "state.json").read_text() == "{}"
 
 
-def test_a_checkpoint_may_bear_another_name(tmp_path: Path) -> None:
+def test_a_checkpoint_may_have_another_name(tmp_path: Path) -> None:
     folder = save_named(tmp_path, "average", {"model": tensors()["model"]}, {"of": ["step-1", "step-2"]})
     assert folder == tmp_path / "average"
     assert same(load(folder)[0]["model"], tensors()["model"])
 
 
-def test_everything_is_flushed_before_the_name_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against a power cut: files, their folder, the manifest, the folder, then the rename, then the parent."""
-    said: list[str] = []
+def test_everything_is_flushed_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a power cut: all files and their folder, then the rename, then the parent."""
+    calls: list[str] = []
     rename = os.rename
 
     def renaming(old: Path, new: Path) -> None:
-        said.append("rename")
+        calls.append("rename")
         rename(old, new)
 
-    monkeypatch.setattr(os, "fsync", lambda fd: said.append(Path(f"/proc/self/fd/{fd}").readlink().name))
+    monkeypatch.setattr(os, "fsync", lambda fd: calls.append(Path(f"/proc/self/fd/{fd}").readlink().name))
     monkeypatch.setattr(os, "rename", renaming)
     save(tmp_path / "checkpoints", 7, tensors(), STATE)
-    said = ["folder" if name.startswith(".tmp-step-7-") else name for name in said]
-    files = ["state.json", "model.safetensors", "optimizer.safetensors"]
-    assert said == [*files, "folder", NAME, "folder", "rename", "checkpoints"]
+    calls = ["folder" if name.startswith(".tmp-step-7-") else name for name in calls]
+    before, after = calls[: calls.index("rename")], calls[calls.index("rename") + 1 :]
+    assert set(before) == {"state.json", "model.safetensors", "optimizer.safetensors", NAME, "folder"}
+    assert before[-1] == "folder" and after == ["checkpoints"]
 
 
-def test_a_full_disk_is_noticed_before_anything_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_detected_before_anything_is_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**9, 10**9, 1000))
     big = {"model": {"weight": torch.zeros(1000)}}
-    with pytest.raises(CheckpointError, match=r"needs 4,8\d\d bytes .* but the disk has 1,000 free; nothing is lost: ") as e:
+    with pytest.raises(CheckpointError, match=r"needs 4,8\d\d bytes .* but 1,000 are free; ") as e:
         save(folder.parent, 8, big, {})
-    assert "the last checkpoint is step-7" in str(e.value)
+    assert "the last checkpoint, step-7, is unchanged" in str(e.value)
     assert [path.name for path in folder.parent.iterdir()] == ["step-7"]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES])
-def test_a_failing_disk_leaves_the_old_checkpoint_and_no_litter(
+def test_a_failing_disk_leaves_the_old_checkpoint_and_no_temporary_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """Let the n-th flush fail, for every n until none is left to fail."""
+    """The n-th flush fails, for every n until all succeed."""
     flush: Callable[[int], None] = os.fsync
     failures = 0
     for n in range(1, 100):
@@ -278,17 +280,17 @@ def test_a_failing_disk_leaves_the_old_checkpoint_and_no_litter(
             save(folder.parent, 8, tensors(), STATE)
         except CheckpointError as error:
             failures += 1
-            assert os.strerror(code) in str(error) and "nothing is lost: the last checkpoint is step-" in str(error)
+            assert os.strerror(code) in str(error) and "the last checkpoint, step-" in str(error)
             verify(folder)
             assert not list(folder.parent.glob(".tmp-*"))
-            shutil.rmtree(folder.parent / "step-8", ignore_errors=True)  # it was the flush of the parent that failed
+            shutil.rmtree(folder.parent / "step-8", ignore_errors=True)  # the flush of the parent failed
         else:
             break
     assert failures >= 6
     verify(folder.parent / "step-8")
 
 
-def test_a_write_that_stops_half_way_leaves_the_old_checkpoint_and_no_litter(folder: Path) -> None:
+def test_an_incomplete_write_leaves_the_old_checkpoint_and_no_temporary_files(folder: Path) -> None:
     """The limit on the size of files makes the library's own write fail, as a full disk does."""
     program = f"""
 import resource, torch
@@ -303,12 +305,12 @@ except CheckpointError as error:
 """
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "File too large" in answer.stdout
-    assert "nothing is lost: the last checkpoint is step-7" in answer.stdout
+    assert "the last checkpoint, step-7, is unchanged" in answer.stdout
     verify(folder)
     assert [path.name for path in folder.parent.iterdir()] == ["step-7"]
 
 
-def test_an_interrupt_while_saving_leaves_no_litter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_saving_leaves_no_temporary_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(descriptor: int) -> None:
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Captured gradients are the plain ones: for every shape, in any order, with factors and values that change between replays."""
+"""Gradients of CUDA graphs equal eager ones: for every shape, in any order, with changing factors and values."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.nn.losses import Loss
-from heedful.training.cuda_graphs import Replay, capture_training_step
-from heedful.training.update import Objective, accumulate_plainly
+from heedful.training.cuda_graphs import Replay, graph_accumulation
+from heedful.training.update import Objective, eager_accumulation
 
 
 class Batch(NamedTuple):
@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 
 
 def pretend(function: Callable[[], dict[str, Loss]]) -> tuple[Replay, dict[str, Loss]]:
-    """As a graph does it: recording runs nothing that lasts, and every replay reads and writes the same tensors."""
+    """Like a CUDA graph: recording has no effect, and every replay reads and writes the same tensors."""
     kept = [parameter.grad for parameter in MODEL.parameters()]
     before = [None if gradient is None else gradient.clone() for gradient in kept]
     report = function()
@@ -48,18 +48,18 @@ def loss(batch: Batch) -> Objective:
     return Objective(Loss(total, torch.tensor(len(batch.x))), {"loss": Loss(total, torch.tensor(len(batch.x)))})
 
 
-def test_captured_gradients_are_the_plain_ones() -> None:
+def test_captured_gradients_equal_eager_ones() -> None:
     MODEL.zero_grad(set_to_none=True)
-    quick, plain = capture_training_step(MODEL, loss, torch.device("cpu"), pretend), accumulate_plainly(loss)
+    captured, plain = graph_accumulation(MODEL, loss, torch.device("cpu"), pretend), eager_accumulation(loss)
     expected = [torch.zeros_like(parameter) for parameter in MODEL.parameters()]
     places = None
     for number, rows in enumerate([2, 2, 3, 2, 3, 3, 2]):
         batch = Batch(torch.randn(rows, 3), None, rows)
-        told = {name: float(one.total) for name, one in quick(batch, 0.5 + number).items()}
-        assert told == {"loss": float(loss(batch).minimize.total.detach())}
+        report = {name: float(loss.total) for name, loss in captured(batch, 0.5 + number).items()}
+        assert report == {"loss": float(loss(batch).minimize.total.detach())}
         gradients = [parameter.grad for parameter in MODEL.parameters()]
         places = places or [id(gradient) for gradient in gradients]
-        assert places == [id(gradient) for gradient in gradients]  # the very tensors that were recorded
+        assert places == [id(gradient) for gradient in gradients]  # the recorded tensors
         copies = [gradient.clone() for gradient in gradients if gradient is not None]
         MODEL.zero_grad(set_to_none=True)
         plain(batch, 0.5 + number)

@@ -1,4 +1,4 @@
-"""Weights that are not finite are never saved, never loaded, and never cost a good checkpoint."""
+"""Non-finite weights are never saved or loaded, and never replace a good checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def weights(value: float) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def save_from_outside(checkpoints: Path, step: int, value: float, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """As a version that did not check would have saved it."""
+    """Save a checkpoint without the check."""
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "all_finite", lambda tensors: True)
         return save(checkpoints, step, weights(value), {})
@@ -32,7 +32,7 @@ def save_from_outside(checkpoints: Path, step: int, value: float, monkeypatch: p
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
-def test_one_value_is_enough(value: float, kind: torch.dtype) -> None:
+def test_one_non_finite_value_is_detected(value: float, kind: torch.dtype) -> None:
     good = [torch.full((3, 4), 6e4, dtype=kind), torch.zeros(0), torch.tensor([2**40]), torch.tensor(True)]
     assert all_finite(good) and all_finite([])
     assert not all_finite([*good, torch.tensor([[0.0, value]], dtype=kind)])
@@ -43,17 +43,19 @@ def test_large_values_are_finite() -> None:
 
 
 @pytest.mark.parametrize("stem", ["model", "average"])
-def test_they_are_not_saved_and_the_last_good_checkpoint_is_named(stem: str, tmp_path: Path) -> None:
+def test_diverged_weights_are_not_saved_and_the_error_names_the_last_good_checkpoint(stem: str, tmp_path: Path) -> None:
     save(tmp_path, 1, weights(1.0), {})
     tensors = {**weights(1.0), stem: {"weight": torch.tensor([math.nan])}}
-    with pytest.raises(DivergedError, match=r"step-2 are not finite, so it was not saved; .*the last checkpoint is step-1"):
+    with pytest.raises(
+        DivergedError, match=r"step-2 are not finite, so they were not saved; the last checkpoint, step-1, is unchanged"
+    ):
         save(tmp_path, 2, tensors, {})
     with pytest.raises(DivergedError):
         save_named(tmp_path, "average", tensors, {})
     assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
 
 
-def test_a_checkpoint_from_outside_is_skipped_refused_and_costs_no_good_one(
+def test_a_diverged_checkpoint_is_skipped_and_refused_and_good_ones_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoints = tmp_path / "checkpoints"
@@ -91,12 +93,12 @@ def test_a_run_with_one_nan_ends_with_its_last_good_checkpoint(
     with monkeypatch.context() as patch:
         poison_after(5, patch)
         assert heed("train", recipe, *options, "--run", run) == 5
-    assert "the last checkpoint is step-4" in capsys.readouterr().err
+    assert "the last checkpoint, step-4, is unchanged" in capsys.readouterr().err
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-2", "step-4"]
     assert heed("train", recipe, *options, "--run", run) == 0  # it continues from there
 
 
-def test_inference_with_them_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inference_with_diverged_weights_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     assert heed("train", recipe, "training.steps=2", "--run", run) == 0
     folder = run / "checkpoints" / "step-2"

@@ -1,4 +1,4 @@
-"""Training with gates: what they cost, what stands still, how quickly they learn; and a run like any other."""
+"""Training with gates: the penalty, frozen parameters, the learning rate of the gates, and resuming."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from heedful.errors import ConfigError
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.gates import GatesConfig, add_gates, gates, open_probability
 from heedful.nn.losses import Loss
-from heedful.training.head_gates import freeze, prepare, quicken
+from heedful.training.head_gates import add_gate_group, freeze, prepare
 from heedful.training.optimizers import OptimizerConfig, make_optimizer
 from heedful.training.update import Objective
 
@@ -40,7 +40,7 @@ def model_with_gates() -> Transformer:
     return model
 
 
-def test_every_gate_costs_its_chance_of_being_open() -> None:
+def test_the_penalty_is_the_expected_number_of_open_gates() -> None:
     model = model_with_gates()
     for number, log_a in enumerate(gates(model).values()):
         log_a.data = torch.tensor([-3.0, number - 1.0])
@@ -48,27 +48,27 @@ def test_every_gate_costs_its_chance_of_being_open() -> None:
     plain = Objective(Loss(torch.tensor(14.0), torch.tensor(7)), {"loss": Loss(torch.tensor(12.0), torch.tensor(7))})
     task: Any = SimpleNamespace(objective=lambda *given: plain)
     prepare(task, model, GatesConfig(penalty=0.25))
-    found = task.objective(model)
-    assert_close(found.minimize.total / found.minimize.count, 2.0 + 0.25 * expected)
-    told = {name: float(one.total / one.count) for name, one in found.report.items()}
-    assert told == {"loss": pytest.approx(12 / 7), "encoder_heads": 2, "cross_heads": 2}
-    found.minimize.total.backward()
+    objective = task.objective(model)
+    assert_close(objective.minimize.total / objective.minimize.count, 2.0 + 0.25 * expected)
+    report = {name: float(loss.total / loss.count) for name, loss in objective.report.items()}
+    assert report == {"loss": pytest.approx(12 / 7), "encoder_heads": 2, "cross_heads": 2}
+    objective.minimize.total.backward()
     assert all(log_a.grad is not None and (log_a.grad > 0).all() for log_a in gates(model).values())
 
 
-def test_what_is_frozen_stands_still_and_gates_do_not() -> None:
+def test_frozen_parameters_stay_and_gates_are_trained() -> None:
     model = model_with_gates()
     freeze(model, ("decoder*",))
     for name, parameter in model.named_parameters():
         assert parameter.requires_grad == (not name.startswith("decoder") or name.endswith("log_a")), name
-    with pytest.raises(ConfigError, match="no parameter fits 'decodr'; their names begin with: target_embedding, encoder"):
+    with pytest.raises(ConfigError, match="no parameter matches 'decodr'; names begin with: target_embedding, encoder"):
         freeze(model, ("decodr",))
 
 
-def test_gates_have_a_speed_of_their_own_and_nothing_is_trained_twice() -> None:
+def test_gates_have_their_own_learning_rate_and_no_parameter_is_in_two_groups() -> None:
     model = model_with_gates()
     optimizer = make_optimizer(OptimizerConfig(), model)
-    quicken(optimizer, model, 30.0)
+    add_gate_group(optimizer, model, 30.0)
     groups = [(group.get("speed", 1.0), parameter) for group in optimizer.param_groups for parameter in group["params"]]
     assert len(groups) == len(list(model.parameters())) == len({id(parameter) for _, parameter in groups})
     own = {id(log_a) for log_a in gates(model).values()}
@@ -79,7 +79,7 @@ def weights(run: Path, step: int) -> dict[str, Tensor]:
     return load_file(run / "checkpoints" / f"step-{step}" / "model.safetensors")
 
 
-def test_a_run_with_gates_begins_with_anothers_weights_and_closes_heads(tmp_path: Path) -> None:
+def test_a_run_with_gates_starts_from_another_run_and_closes_heads(tmp_path: Path) -> None:
     recipe, base, gated = write_recipe(tmp_path), tmp_path / "base", tmp_path / "gated"
     assert heed("train", recipe, *CONSTANT, "--run", base) == 0
     frozen = 'training.gates.freeze=["decoder*"]'
@@ -89,12 +89,12 @@ def test_a_run_with_gates_begins_with_anothers_weights_and_closes_heads(tmp_path
     assert {name for name in after if name not in before} == {f"encoder.{layer}.self_attention.out.log_a" for layer in (0, 1)}
     for name in before:
         assert torch.equal(before[name], after[name]) == name.startswith("decoder"), name
-    told = [json.loads(line) for line in (gated / "metrics.jsonl").read_text().splitlines()]
-    counts = [line["encoder_heads"] for line in told if line["kind"] == "train"]
+    records = [json.loads(line) for line in (gated / "metrics.jsonl").read_text().splitlines()]
+    counts = [line["encoder_heads"] for line in records if line["kind"] == "train"]
     assert counts[0] == 4 and counts[-1] < 4 and len(counts) == 6
 
 
-def test_stopped_and_continued_is_as_never_stopped(tmp_path: Path) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     assert heed("train", recipe, *GATED, "--run", tmp_path / "whole") == 0
     for steps in (2, 6):

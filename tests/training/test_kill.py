@@ -1,8 +1,8 @@
-"""kill -9 at any instant of saving, pruning and cutting leaves a good checkpoint, old or new, and no half of one.
+"""kill -9 at any instant of saving, pruning and truncating leaves a good checkpoint, old or new, and no part of one.
 
-What a killed process leaves is what the kernel holds at that instant. So every scenario is run once under a tracer
-that copies the run folder before each line that follows a change on the disk; each copy is then treated as a restart
-would treat it. A second test really kills."""
+A killed process leaves the files as they are at that instant. So every scenario runs once under a tracer that copies the run
+folder before each line that follows a change on the disk; each copy is then opened as a restart would open it. A second test
+kills real processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from heedful.training.checkpoint import load, save, verifies, verify
-from heedful.training.metrics_log import append_metrics, cut_metrics, read_metrics
+from heedful.training.metrics_log import append_metrics, read_metrics, truncate_metrics
 from heedful.training.retention import newest, point_best, prune, resolve, steps
 from heedful.training.run_folder import lock
 
@@ -31,7 +31,7 @@ def write(run: Path, step: int, value: float) -> None:
 
 
 def newest_value(run: Path) -> float | None:
-    """What the newest checkpoint holds, tensors and state agreeing."""
+    """The value in the newest checkpoint, which tensors and state agree on."""
     folder, _ = newest(run / "checkpoints")
     if folder is None:
         return None
@@ -43,10 +43,10 @@ def newest_value(run: Path) -> float | None:
 class Scenario(NamedTuple):
     prepare: Callable[[Path], None]
     act: Callable[[Path], None]
-    old: float | None  # the newest checkpoint's value before and after
+    old: float | None  # value of the newest checkpoint before and after
     new: float | None
-    look: Callable[[Path], None]  # what else must hold at every instant
-    states: int  # at least so many states of the disk are expected
+    check: Callable[[Path], None]  # checks another property of every state
+    states: int  # minimum number of states of the disk
 
 
 def nothing(run: Path) -> None:
@@ -92,12 +92,12 @@ def damage_is_kept(run: Path) -> None:
     assert [path for path in (run / "checkpoints").glob("step-2*/state.json") if path.read_text() == "damaged"]
 
 
-def no_halves(run: Path) -> None:
+def all_complete(run: Path) -> None:
     best_is_good(run)
     assert all(verifies(folder) for folder in steps(run / "checkpoints"))
 
 
-def metrics_are_whole(run: Path) -> None:
+def metrics_are_complete(run: Path) -> None:
     assert [record["step"] for record in read_metrics(run / "metrics.jsonl")] in ([1, 2, 3], [1, 2])
 
 
@@ -106,16 +106,16 @@ SCENARIOS = {
     "next": Scenario(prepare_one, lambda run: write(run, 2, 2.5), 1.0, 2.5, nothing, 6),
     "same step again": Scenario(prepare_two, lambda run: write(run, 2, 2.5), 2.0, 2.5, best_is_good, 12),
     "over a damaged one": Scenario(prepare_damaged, lambda run: write(run, 2, 2.5), 1.0, 2.5, damage_is_kept, 7),
-    "best and pruning": Scenario(prepare_four, choose_and_prune, 4.0, 4.0, no_halves, 12),
+    "best and pruning": Scenario(prepare_four, choose_and_prune, 4.0, 4.0, all_complete, 12),
     "cutting metrics": Scenario(
-        prepare_metrics, lambda run: cut_metrics(run / "metrics.jsonl", 2), None, None, metrics_are_whole, 4
+        prepare_metrics, lambda run: truncate_metrics(run / "metrics.jsonl", 2), None, None, metrics_are_complete, 4
     ),
 }
 
 
 def states_during(run: Path, act: Callable[[Path], None], copies: Path) -> list[Path]:
-    """A copy of the run folder for every state that the disk goes through while `act` runs."""
-    found: list[Path] = []
+    """Copy the run folder in every state of the disk while `act` runs."""
+    copied: list[Path] = []
     last: list[tuple[str, int, int, int]] | None = None
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -127,7 +127,7 @@ def states_during(run: Path, act: Callable[[Path], None], copies: Path) -> list[
             now = [(path, stat.st_ino, stat.st_size, stat.st_mtime_ns) for path, stat in seen]
             if now != last:
                 last = now
-                found.append(Path(shutil.copytree(run, copies / str(len(found)), symlinks=True)))
+                copied.append(Path(shutil.copytree(run, copies / str(len(copied)), symlinks=True)))
         return trace
 
     before = sys.gettrace()
@@ -136,28 +136,28 @@ def states_during(run: Path, act: Callable[[Path], None], copies: Path) -> list[
         act(run)
     finally:
         sys.settrace(before)
-    return [*found, run]
+    return [*copied, run]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_state_that_a_kill_can_leave_is_good(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scenario = SCENARIOS[name]
-    monkeypatch.setattr(os, "fsync", lambda fd: None)  # a killed process loses nothing that the kernel has
+    monkeypatch.setattr(os, "fsync", lambda fd: None)  # a killed process loses nothing that the kernel has received
     run = tmp_path / "run"
     run.mkdir()
     scenario.prepare(run)
     values = []
     for left in states_during(run, scenario.act, tmp_path):
         values.append(newest_value(left))
-        scenario.look(left)
-        with lock(left):  # a restart: it clears up, and nothing of worth is gone
+        scenario.check(left)
+        with lock(left):  # a restart removes temporary files and loses no checkpoint
             names = [path.name for path in (left / "checkpoints").glob("*")]
             assert not [name for name in names if name.startswith(".tmp-") or name.endswith(".replaced")]
             assert newest_value(left) == values[-1]
-            scenario.look(left)
+            scenario.check(left)
             scenario.act(left)  # the same command again
             assert newest_value(left) == scenario.new
-            scenario.look(left)
+            scenario.check(left)
     turn = values.index(scenario.new)
     assert values == [scenario.old] * turn + [scenario.new] * (len(values) - turn)
     assert len(values) >= scenario.states
@@ -195,7 +195,7 @@ for number in range(kills):
     if child == 0:
         work(tell)
     os.close(tell)
-    os.read(heard, 1)  # it has begun
+    os.read(heard, 1)  # it has started
     if number % 8 == 0:
         os.read(heard, 1)  # it has finished a step
     time.sleep(chance.uniform(0, 0.04))
@@ -212,7 +212,7 @@ print(last)
 """
 
 
-def test_killing_at_random_moments_loses_nothing(tmp_path: Path) -> None:
+def test_kills_at_random_moments_lose_no_checkpoint(tmp_path: Path) -> None:
     answer = subprocess.run([sys.executable, "-c", KILL, tmp_path, "40"], capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr
-    assert int(answer.stdout) >= 5  # it got on between the kills
+    assert int(answer.stdout) >= 5  # there was progress between the kills

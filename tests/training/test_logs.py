@@ -1,4 +1,4 @@
-"""Logs of a run folder: torn lines are removed, damaged ones named, and a disk that is full costs no checkpoint."""
+"""Logs of a run folder: incomplete lines are removed, damaged ones reported, and a full disk loses no checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from workshop import heed, write_recipe
 
 from heedful.errors import CheckpointError
-from heedful.training.metrics_log import append_metrics, cut_metrics, read_metrics
+from heedful.training.metrics_log import append_metrics, read_metrics, truncate_metrics
 from heedful.training.update import SplitLog
 
 
@@ -32,12 +32,12 @@ def run(workshop: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(workshop / "run", tmp_path / "run", symlinks=True))
 
 
-def test_a_torn_last_line_of_the_splits_is_removed(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_of_the_splits_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "splits.jsonl"
-    SplitLog(path).note(3, 2)
+    SplitLog(path).record(3, 2)
     whole = path.read_text()
-    for torn in ("{", '{"ste', '{"step": 4, "parts": 2}'):
-        path.write_text(whole + torn)
+    for incomplete in ("{", '{"ste', '{"step": 4, "parts": 2}'):
+        path.write_text(whole + incomplete)
         assert SplitLog(path).parts == {3: 2}
         assert path.read_text() == whole
     path.write_text('{"ste')
@@ -45,41 +45,41 @@ def test_a_torn_last_line_of_the_splits_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["[]", "{}", '{"step": "a", "parts": 2}', '{"step": 1, "parts": 0}', "[" * 9999, "\x00"])
-def test_a_damaged_line_of_the_splits_is_named(line: str, tmp_path: Path) -> None:
+def test_the_error_names_a_damaged_line_of_the_splits(line: str, tmp_path: Path) -> None:
     path = tmp_path / "splits.jsonl"
     path.write_text(f'{{"step": 3, "parts": 2}}\n{line}\n')
     with pytest.raises(CheckpointError, match=r"splits\.jsonl line 2 is damaged"):
         SplitLog(path)
 
 
-def test_a_torn_splits_file_does_not_block_a_resume(run: Path) -> None:
+def test_an_incomplete_splits_file_does_not_prevent_resuming(run: Path) -> None:
     (run / "splits.jsonl").write_text('{"ste')
     assert heed("train", run, "training.steps=3") == 0
 
 
 @pytest.mark.parametrize("line", ['{"step": "two"}', '{"step": null}', '{"step": [1]}', "[" * 9999, "\xff"])
-def test_a_record_without_a_number_for_its_step_is_removed(line: str, tmp_path: Path) -> None:
+def test_a_record_whose_step_is_not_a_number_is_removed(line: str, tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     append_metrics(path, {"step": 1})
     with path.open("ab") as file:
         file.write(line.encode("latin-1") + b"\n")
-    cut_metrics(path, 5)
+    truncate_metrics(path, 5)
     assert read_metrics(path) == [{"step": 1}]
     assert path.read_text() == '{"step": 1}\n'
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "splits.jsonl", "README.md"])
-def test_a_folder_in_the_place_of_a_file_is_a_sentence(name: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_in_the_place_of_a_file_is_a_clear_error(name: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run / name).unlink(missing_ok=True)
     (run / name).mkdir()
     (run / name / "something").touch()
     assert heed("train", run, "training.steps=3") == 4
-    said = capsys.readouterr().err
-    assert name in said and "Traceback" not in said
+    stderr = capsys.readouterr().err
+    assert name in stderr and "Traceback" not in stderr
 
 
 @pytest.mark.parametrize("name", ["run.json", "config.toml", "tokenizer.json", "README.md"])
-def test_a_full_disk_is_a_sentence_and_leaves_no_temporary_file(
+def test_a_full_disk_is_a_clear_error_and_leaves_no_temporary_file(
     name: str, workshop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real = os.fsync
@@ -92,15 +92,15 @@ def test_a_full_disk_is_a_sentence_and_leaves_no_temporary_file(
     monkeypatch.setattr(os, "fsync", full)
     run = tmp_path / "run"
     assert heed("train", workshop / "recipe.toml", "training.steps=2", "--run", run) == 4
-    said = capsys.readouterr().err
-    assert f"{name} cannot be written: No space left on device" in said and "Traceback" not in said
+    stderr = capsys.readouterr().err
+    assert f"{name} cannot be written: No space left on device" in stderr and "Traceback" not in stderr
     assert not list(run.rglob(".tmp-*"))
     monkeypatch.setattr(os, "fsync", real)
     assert heed("train", workshop / "recipe.toml", "training.steps=2", "--run", run) == 0
 
 
-def test_a_file_limit_at_the_metrics_stops_the_run_and_keeps_its_checkpoint(run: Path, workshop: Path) -> None:
-    """The log is the largest file here, so only it meets the limit."""
+def test_a_file_size_limit_stops_the_run_and_keeps_its_checkpoint(run: Path, workshop: Path) -> None:
+    """The log is the largest file, so only it reaches the limit."""
     limit = 1 << 20
     with (run / "metrics.jsonl").open("a") as file:
         line = json.dumps({"step": 1, "note": "x" * 1000}) + "\n"

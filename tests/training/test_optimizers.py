@@ -1,4 +1,4 @@
-"""Every optimizer: its first step by hand, its state through a checkpoint, and no option that it would ignore."""
+"""Every optimizer: its first step by formula, its state in a checkpoint, and options without effect."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def step(model: nn.Linear, optimizer: torch.optim.Optimizer, number: int) -> Non
 
 
 def first_step(name: str, slope: Tensor) -> Tensor:
-    """What the papers' formulas take away at the first step, where all means begin at 0."""
-    if name in ("adam", "adamw"):  # both means are corrected for their beginning: g / |g|
+    """The first step by the formulas of the papers, where all means start at 0."""
+    if name in ("adam", "adamw"):  # both means are bias-corrected: g / |g|
         return RATE * slope / (slope.abs() + 1e-9)
-    if name == "sgd":  # Nesterov: the gradient and the momentum that it just became
+    if name == "sgd":  # Nesterov: the gradient plus the new momentum
         return RATE * (slope + 0.9 * slope)
     square = 0.05 * slope**2
     if name == "adadelta":
@@ -57,7 +57,7 @@ def first_step(name: str, slope: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_first_step_is_that_of_the_formula(name: str) -> None:
+def test_the_first_step_follows_the_formula(name: str) -> None:
     model, optimizer = start(config_of(name))
     before = model.weight.detach().clone()
     step(model, optimizer, 1)
@@ -66,7 +66,7 @@ def test_the_first_step_is_that_of_the_formula(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_restored_state_goes_on_as_if_nothing_had_happened(name: str) -> None:
+def test_a_restored_optimizer_continues_identically(name: str) -> None:
     model, optimizer = start(config_of(name))
     other, resumed = start(config_of(name))
     for number in range(3):
@@ -93,7 +93,7 @@ def test_matrices_decay_and_vectors_do_not(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"name": "adam", "decay": 0.1}, "decay"),
         ({"name": "sgd", "betas": (0.9, 0.99)}, "betas"),
@@ -102,25 +102,25 @@ def test_matrices_decay_and_vectors_do_not(name: str) -> None:
         ({"momentum": 0.9}, "momentum"),
     ],
 )
-def test_what_would_have_no_effect_is_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_options_without_effect_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         OptimizerConfig.model_validate(given)
 
 
-def test_epsilons_are_those_published_unless_said() -> None:
+def test_default_epsilons_are_the_published_ones() -> None:
     assert [config_of(name).epsilon for name in ("adam", "adadelta", "rmsprop")] == [1e-9, 1e-6, 1e-8]
     assert config_of("adadelta", epsilon=1e-4).epsilon == 1e-4
 
 
-def test_only_fused_ones_skip_by_themselves() -> None:
+def test_only_fused_optimizers_skip_non_finite_updates() -> None:
     assert {name for name in OPTIMIZERS if supports_found_inf(start(config_of(name))[1])} == {"adam", "adamw", "sgd"}
 
 
 @pytest.mark.parametrize("name", ["sgd", "adadelta", "rmsprop"])
-def test_a_run_continues_with_any_of_them(tmp_path: Path, name: str) -> None:
-    told: list[str | Path] = [write_recipe(tmp_path), f"training.optimizer.name={name}", "training.save_every=2"]
-    assert heed("train", *told, "training.steps=4", "--run", tmp_path / "whole") == 0
-    assert heed("train", *told, "training.steps=2", "--run", tmp_path / "run") == 0
-    assert heed("train", *told, "training.steps=4", "--run", tmp_path / "run") == 0
+def test_a_run_resumes_with_every_optimizer(tmp_path: Path, name: str) -> None:
+    options: list[str | Path] = [write_recipe(tmp_path), f"training.optimizer.name={name}", "training.save_every=2"]
+    assert heed("train", *options, "training.steps=4", "--run", tmp_path / "whole") == 0
+    assert heed("train", *options, "training.steps=2", "--run", tmp_path / "run") == 0
+    assert heed("train", *options, "training.steps=4", "--run", tmp_path / "run") == 0
     files = [tmp_path / run / "checkpoints" / "step-4" / "model.safetensors" for run in ("whole", "run")]
     assert files[0].read_bytes() == files[1].read_bytes()

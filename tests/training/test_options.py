@@ -1,4 +1,4 @@
-"""What a run may be told: each option does what it says."""
+"""Options of [training] do what their descriptions say."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from heedful.build import load
 from heedful.tasks.translation import TranslationTask
 from heedful.training import loop, retention
 from heedful.training.checkpoint import load_tensors
-from heedful.training.compiling import falling_back
+from heedful.training.compiling import with_fallback
 from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.schedules import SCHEDULES, ScheduleConfig
 from heedful.training.train_state import TrainState
@@ -51,7 +51,7 @@ def test_recomputing_activations_changes_no_weight(tmp_path: Path) -> None:
 
 def test_accumulating_equals_one_larger_batch(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
-    steady = "training.optimizer.epsilon=1e-2"  # or Adam would blow the rounding of a zero gradient up to a whole step
+    steady = "training.optimizer.epsilon=1e-2"  # with a smaller one, Adam turns rounding errors into full steps
     once = ("model.dropout=0.0", "training.steps=1", "training.save_every=1", steady, *QUICK)
     pairs = (tmp_path / "pairs.tsv").read_text().splitlines()
     (tmp_path / "pairs.tsv").write_text("\n".join([pair for pair in pairs if len(pair.split("\t")[0].split()) == 5]) + "\n")
@@ -91,7 +91,7 @@ def test_the_last_checkpoints_are_averaged_at_the_end(tmp_path: Path) -> None:
         torch.testing.assert_close(mean, sum(part[name] for part in parts) / 3)
 
 
-def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
+def test_patience_stops_a_run_without_improvement(tmp_path: Path) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     options = (
         "training.schedule.learning_rate=1e-12",
@@ -100,10 +100,10 @@ def test_patience_ends_a_run_that_gets_no_better(tmp_path: Path) -> None:
         "training.validate_every=1",
     )
     assert heed("train", recipe, *options, "training.steps=50", "--run", run) == 0
-    assert len(records(run, "valid")) == 3  # one to be the best, two that are no better
+    assert len(records(run, "valid")) == 3  # the best one and two without improvement
 
 
-def test_a_warm_start_begins_with_the_other_runs_weights(tmp_path: Path) -> None:
+def test_init_loads_the_weights_of_another_run(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     assert heed("train", recipe, *QUICK, "training.steps=3", "--run", tmp_path / "first") == 0
     init = f"training.init={tmp_path / 'first'}"
@@ -119,17 +119,17 @@ def test_a_warm_start_begins_with_the_other_runs_weights(tmp_path: Path) -> None
     ("init", "hint"),
     [("runs/nothing", ""), ("runs/language-gpt1-reviews", "hint: `heed train gpt1-reviews` makes it")],
 )
-def test_first_weights_that_are_not_there_are_missed_before_anything_is_read(
+def test_a_missing_init_folder_is_reported_before_any_data_is_read(
     init: str, hint: str, plan: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = write_recipe(tmp_path)
     (tmp_path / "pairs.tsv").unlink()
     assert heed("train", recipe, f"training.init={init}", "--run", tmp_path / "second", *plan) == 4
-    said = capsys.readouterr().err
-    assert f"error: training.init: there is no run folder {init}" in said and hint in said
+    stderr = capsys.readouterr().err
+    assert f"error: training.init: run folder {init} does not exist" in stderr and hint in stderr
 
 
-def test_a_warm_start_from_another_shape_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_from_a_model_of_another_shape_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = write_recipe(tmp_path)
     assert heed("train", recipe, "training.steps=1", "--run", tmp_path / "first") == 0
     init = f"training.init={tmp_path / 'first'}"
@@ -137,7 +137,7 @@ def test_a_warm_start_from_another_shape_is_refused(tmp_path: Path, capsys: pyte
     assert "do not fit the model" in capsys.readouterr().err
 
 
-def test_corpora_are_mixed_by_weight_and_told_apart_by_tags(tmp_path: Path) -> None:
+def test_corpora_are_mixed_by_weight_and_distinguished_by_tags(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     other = write_pairs(tmp_path / "other.tsv", 20)
     tables = f'data.train=[{{tsv="{tmp_path / "pairs.tsv"}", tag="<2a>"}}, {{tsv="{other}", tag="<2b>", weight=3.0}}]'
@@ -159,51 +159,51 @@ def test_tensorboard_receives_the_metrics(tmp_path: Path) -> None:
     assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_compiler_that_fails_is_announced_once_and_done_without() -> None:
-    said: list[str] = []
+def test_a_failure_of_torch_compile_is_reported_once_and_eager_mode_used() -> None:
+    messages: list[str] = []
 
     def broken(x: int) -> int:
         raise torch._dynamo.exc.InternalTorchDynamoError("no compiler\nhere")
 
-    call = falling_back(broken, lambda x: x + 1, said.append)
+    call = with_fallback(broken, lambda x: x + 1, messages.append)
     assert [call(1), call(2)] == [2, 3]
-    assert said == ["torch.compile does not work here (no compiler); going on without it"]
+    assert messages == ["torch.compile failed (no compiler); continuing without it"]
 
 
-def test_the_guard_halves_the_scale_before_it_counts_a_bad_update() -> None:
+def test_the_guard_halves_the_scale_before_it_counts_a_non_finite_update() -> None:
     guard = NonFiniteGuard(max_nonfinite_steps=1, scale=4.0, scales=True)
-    assert [guard.judge(step, finite=False) for step in (1, 2)] == [False, False]
+    assert [guard.check(step, finite=False) for step in (1, 2)] == [False, False]
     assert guard.scale == 1.0 and guard.bad == []
-    assert guard.judge(3, finite=False) is False and guard.bad == [3]
-    assert guard.judge(4, finite=True)
+    assert guard.check(3, finite=False) is False and guard.bad == [3]
+    assert guard.check(4, finite=True)
 
 
 @pytest.mark.parametrize(("step", "rate"), [(1, 1.7469e-7), (100, 1.7469e-5), (4000, 6.9877e-4), (100_000, 1.3975e-4)])
-def test_the_papers_schedule_has_the_papers_values(step: int, rate: float) -> None:
+def test_noam_has_the_values_of_the_paper(step: int, rate: float) -> None:
     config = ScheduleConfig(name="noam", warmup=4000)
     assert SCHEDULES["noam"](step, config, 100_000, 512) == pytest.approx(rate, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_every_schedule_rises_to_its_peak_and_never_above(name: str) -> None:
-    config = ScheduleConfig(name=name, learning_rate=1.0, warmup=10)  # type: ignore[arg-type]
+    config = ScheduleConfig(name=name, warmup=10)  # type: ignore[arg-type]
     rates = [SCHEDULES[name](step, config, 100, 1) for step in range(1, 101)]
     assert rates[:10] == sorted(rates[:10]) and rates[0] > 0
     assert max(rates) == pytest.approx(rates[9])
     assert rates[9:] == sorted(rates[9:], reverse=True)
 
 
-def test_the_best_are_ranked_by_the_metric_in_its_direction() -> None:
+def test_the_best_steps_are_ranked_by_the_direction_of_the_metric() -> None:
     train_state = TrainState()
     for step, (value, placed) in enumerate([(3.0, True), (2.0, True), (4.0, False), (1.0, True)], start=1):
         train_state.step = step
-        assert train_state.place(value, "lower", keep=2) is placed
+        assert train_state.record_validation(value, "lower", keep=2) is placed
     assert train_state.best == [(4, 1.0), (2, 2.0)]
     assert train_state.stale == 0
 
 
 class StopsLater:
-    """Asks to stop when it was looked at so many times."""
+    """Requests to stop after `requested` was read this many times."""
 
     def __init__(self, patience: int) -> None:
         self.patience = patience
@@ -211,12 +211,12 @@ class StopsLater:
     def defer(self) -> None: ...
 
     @property
-    def asked(self) -> bool:
+    def requested(self) -> bool:
         self.patience -= 1
         return self.patience < 0
 
 
-def test_an_average_does_not_depend_on_when_somebody_stopped_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_average_does_not_depend_on_interruptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = write_recipe(tmp_path)
     options = ("training.average=last", "training.average_count=3", "training.validate_every=6", *QUICK)
     assert heed("train", recipe, *options, "--run", tmp_path / "whole") == 0
@@ -229,7 +229,7 @@ def test_an_average_does_not_depend_on_when_somebody_stopped_the_run(tmp_path: P
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
 
 
-def test_the_best_average_keeps_a_copy_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_best_average_is_kept_as_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     losses = iter([3.0, 2.0, 1.0, 2.5, 2.4])  # the third is the first average
     monkeypatch.setattr(TranslationTask, "validate", lambda self, model: loop.Validation({"loss": next(losses)}, {}, []))

@@ -1,4 +1,4 @@
-"""What a run shows while it trains: never so much that the console could end it, and something within seconds."""
+"""Progress of training: the first line is early, and console errors never stop a run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FakeClock:
 
 
 def shown(folder: Path, seconds: float, **options: Any) -> list[tuple[float, str]]:
-    """The lines of a run of an update a second that reports rarely, each with the time when it was written."""
+    """The lines, each with its time, of a run of one update per second that reports rarely."""
     clock, file = FakeClock(), io.StringIO()
     progress = Progress(
         folder / "metrics.jsonl", report_every=1000, console=Console(file=file), watch=Stopwatch(0.0, clock), **options
@@ -43,31 +43,31 @@ def shown(folder: Path, seconds: float, **options: Any) -> list[tuple[float, str
         clock.now += 1
         loss = {"loss": Loss(torch.tensor(20.0), torch.tensor(10))}
         before = file.tell()
-        progress.updated(int(clock.now), loss, {"rate": 1e-3}, left=240.0)
+        progress.report_update(int(clock.now), loss, {"rate": 1e-3}, left=240.0)
         lines += [(clock.now, line) for line in file.getvalue()[before:].splitlines()]
     return lines
 
 
-def test_without_a_terminal_lines_come_by_time_at_first_soon_and_never_far_apart(tmp_path: Path) -> None:
+def test_without_a_terminal_the_first_line_is_early_and_the_interval_is_bounded(tmp_path: Path) -> None:
     lines = shown(tmp_path, 200)
     times = [when for when, _ in lines]
     gaps = [later - earlier for earlier, later in zip([0.0, *times], times, strict=False)]
     assert times[0] <= 5 and gaps == sorted(gaps) and max(gaps) <= 30 and 6 <= len(lines) <= 20
-    assert lines[0][1] == "step 3  loss 2.000  ppl 7.389  rate 1.0e-03  10 tokens/s  about 4 min left"
+    assert lines[0][1] == "step 3  loss 2.000  ppl 7.389  lr 1.0e-03  10 tokens/s  about 4 min left"
     assert not (tmp_path / "metrics.jsonl").exists(), "metrics.jsonl is written every report_every steps only"
 
 
-def test_a_task_that_counts_examples_shows_examples(tmp_path: Path) -> None:
+def test_the_throughput_is_in_the_unit_of_the_task(tmp_path: Path) -> None:
     lines = shown(tmp_path, 3, unit="examples", perplexity=False)
-    assert lines[0][1] == "step 3  loss 2.000  rate 1.0e-03  10 examples/s  about 4 min left"
+    assert lines[0][1] == "step 3  loss 2.000  lr 1.0e-03  10 examples/s  about 4 min left"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (40, "40 s"), (240, "4 min"), (9000, "2.5 h")])
-def test_a_duration_in_words(seconds: float, text: str) -> None:
+def test_a_duration_is_formatted(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_records_tell_the_time_and_time_goes_on_where_a_run_is_continued(tmp_path: Path) -> None:
+def test_records_have_the_time_which_continues_in_a_resumed_run(tmp_path: Path) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     for steps in (3, 6):
         assert heed("train", recipe, f"training.steps={steps}", "--run", run) == 0
@@ -90,7 +90,7 @@ class Failing(io.StringIO):
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(32, "gone"), OSError(28, "full"), ValueError("closed")], ids=repr)
-def test_a_console_that_cannot_be_written_to_raises_nothing(error: Exception) -> None:
+def test_errors_of_the_console_are_ignored(error: Exception) -> None:
     stream = Failing(error)
     console = lenient(Console(file=stream, force_terminal=True))
     console.print("one")
@@ -106,10 +106,10 @@ def test_text_that_the_console_cannot_encode_is_written_as_escapes() -> None:
     file.close()
 
 
-def test_samples_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_samples_are_escaped(tmp_path: Path) -> None:
     file = io.StringIO()
     progress = Progress(tmp_path / "metrics.jsonl", report_every=1, console=Console(file=file))
-    progress.validated(1, {"loss": 1.0}, ["\x1b]0;pwned\x07 ->  \x9b2J"], remark="")
+    progress.report_validation(1, {"loss": 1.0}, ["\x1b]0;pwned\x07 ->  \x9b2J"], remark="")
     assert file.getvalue().endswith("  \\u001b]0;pwned\\u0007 ->  \\u009b2J\n")
 
 
@@ -125,8 +125,8 @@ def test_a_folder_that_was_renamed_gets_no_new_metrics(tmp_path: Path) -> None:
     assert list((tmp_path / "run").iterdir()) == []
 
 
-def test_training_finishes_when_nobody_can_read_stderr(tmp_path: Path) -> None:
-    """Two processes side by side: the disk behind stderr is full, and nobody reads the pipe."""
+def test_training_finishes_when_stderr_cannot_be_written(tmp_path: Path) -> None:
+    """Two processes: the disk behind stderr is full, and the pipe is closed."""
     command = [sys.executable, "-m", "heedful", "train", str(write_recipe(tmp_path)), "--run"]
     with Path("/dev/full").open("w") as full:
         processes = {

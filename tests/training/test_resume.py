@@ -1,4 +1,4 @@
-"""Stopped and continued is as never stopped: the same bits, whatever stopped it."""
+"""A resumed run is bit-identical to an uninterrupted one, however it was stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def weights(run: Path, step: int) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
-def test_killed_three_times_it_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_run_killed_three_times_ends_with_identical_weights(tmp_path: Path) -> None:
     recipe = kill.write_recipe(tmp_path, steps=60, save_every=10, validate_every=30)
     began = time.monotonic()
     kill.finish(recipe, tmp_path / "whole")
@@ -48,7 +48,7 @@ def test_killed_three_times_it_ends_with_the_same_bits(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_more_steps_continue_to_the_same_bits(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+def test_raising_steps_continues_to_identical_weights(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     recipe = write_recipe(tmp_path)
     schedule = ("training.schedule.name=constant", *overrides)
     assert heed("train", recipe, *schedule, "--run", tmp_path / "whole") == 0
@@ -57,7 +57,7 @@ def test_more_steps_continue_to_the_same_bits(tmp_path: Path, overrides: tuple[s
     assert weights(tmp_path / "parts", 6) == weights(tmp_path / "whole", 6)
 
 
-def test_a_flipped_bit_is_noticed_and_the_checkpoint_before_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_flipped_bit_is_detected_and_the_previous_checkpoint_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     assert heed("train", recipe, "training.steps=4", "--run", run) == 0
     assert heed("train", recipe, "training.steps=4", "--run", tmp_path / "whole") == 0
@@ -67,14 +67,14 @@ def test_a_flipped_bit_is_noticed_and_the_checkpoint_before_is_used(tmp_path: Pa
     damaged.write_bytes(content)
     capsys.readouterr()
     assert heed("train", recipe, "training.steps=6", "--run", run) == 0
-    said = capsys.readouterr().err
-    assert "step-4" in said and "model.safetensors" in said
-    assert "continuing from step 2" in said
+    stderr = capsys.readouterr().err
+    assert "step-4" in stderr and "model.safetensors" in stderr
+    assert "continuing from step 2" in stderr
     assert heed("train", recipe, "training.steps=6", "--run", tmp_path / "whole") == 0
     assert weights(run, 6) == weights(tmp_path / "whole", 6)
 
 
-def test_sigterm_saves_and_leaves_with_75_and_the_same_command_goes_on(tmp_path: Path) -> None:
+def test_sigterm_saves_and_exits_with_75_and_the_same_command_continues(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     command = [sys.executable, "-m", "heedful", "train", str(recipe), "training.steps=4000", "training.save_every=4000",
                "training.validate_every=4000", "--run", str(tmp_path / "run")]  # fmt: skip
@@ -84,26 +84,27 @@ def test_sigterm_saves_and_leaves_with_75_and_the_same_command_goes_on(tmp_path:
         assert process.poll() is None, process.stderr.read() if process.stderr else ""
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode == 75
-    assert "stopped: saved at step" in said and "error" not in said and "hint: run the same command again to continue" in said
+    assert "stopped: saved at step" in stderr and "hint: run the same command again to continue" in stderr
+    assert "error" not in stderr
     reached = json.loads(metrics.read_text().splitlines()[-1])["step"]
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*")] == [f"step-{reached}"]
 
 
-def test_a_finished_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_run_is_reported_as_finished(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     assert heed("train", recipe, "--run", run) == 0
     before = weights(run, 6)
     capsys.readouterr()
     assert heed("train", recipe, "--run", run, "--json") == 0
-    said = capsys.readouterr()
-    assert said.err == f"{run} is finished: 6 steps\n"
-    assert json.loads(said.out)["already_done"] is True
+    output = capsys.readouterr()
+    assert output.err == f"{run} is finished: 6 steps\n"
+    assert json.loads(output.out)["already_done"] is True
     assert weights(run, 6) == before
 
 
-def test_another_config_is_refused_with_the_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_different_config_is_refused_and_the_difference_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     assert heed("train", recipe, "training.steps=2", "--run", run) == 0
     capsys.readouterr()
@@ -114,7 +115,7 @@ def test_another_config_is_refused_with_the_difference(tmp_path: Path, capsys: p
     )
 
 
-def test_two_trainers_cannot_share_a_run_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_processes_cannot_train_in_one_run_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from heedful.training.run_folder import lock
 
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
@@ -123,7 +124,7 @@ def test_two_trainers_cannot_share_a_run_folder(tmp_path: Path, capsys: pytest.C
     assert f"run folder {run} is in use by process {os.getpid()}" in capsys.readouterr().err
 
 
-def test_a_diverging_run_stops_with_5_and_keeps_its_last_good_checkpoint(
+def test_a_diverging_run_exits_with_5_and_keeps_its_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from heedful.tasks.translation import TranslationTask
@@ -146,7 +147,7 @@ def test_a_diverging_run_stops_with_5_and_keeps_its_last_good_checkpoint(
     assert weights(run, 2) == good
 
 
-def test_a_batch_that_does_not_fit_is_split_noted_and_gives_the_same_gradient(
+def test_a_batch_that_does_not_fit_is_split_and_recorded_with_the_same_gradient(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from heedful.tasks.translation import TranslationTask

@@ -1,4 +1,4 @@
-"""The newest that verifies is taken, the damaged are named and kept, and pruning keeps the last and the best."""
+"""The newest checkpoint that verifies is used, damaged ones are reported and kept, pruning keeps the last and the best."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_newest_is_the_highest_step(tmp_path: Path) -> None:
     assert newest(tmp_path / "nowhere") == (None, [])
 
 
-def test_a_flipped_bit_makes_the_one_before_be_used_and_is_named(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(tmp_path: Path) -> None:
     checkpoints = make(tmp_path, 1, 2, 3)
     flip_a_bit(checkpoints / "step-3")
     folder, troubles = newest(checkpoints)
@@ -55,7 +55,7 @@ def test_a_flipped_bit_makes_the_one_before_be_used_and_is_named(tmp_path: Path)
     assert names(checkpoints) == ["step-1", "step-2", "step-3"]
 
 
-def test_when_none_verifies_each_is_named_and_none_deleted(tmp_path: Path) -> None:
+def test_if_none_verifies_all_are_reported_and_none_deleted(tmp_path: Path) -> None:
     checkpoints = make(tmp_path, 1, 2)
     flip_a_bit(checkpoints / "step-1")
     (checkpoints / "step-2" / "MANIFEST.json").unlink()
@@ -64,7 +64,7 @@ def test_when_none_verifies_each_is_named_and_none_deleted(tmp_path: Path) -> No
     assert names(checkpoints) == ["step-1", "step-2"]
 
 
-def test_resolving_takes_the_best_and_else_the_newest(tmp_path: Path) -> None:
+def test_the_default_is_the_best_else_the_newest(tmp_path: Path) -> None:
     checkpoints = make(tmp_path, 1, 2, 3)
     assert resolve(tmp_path) == resolve(tmp_path, "last") == checkpoints / "step-3"
     point_best(checkpoints, "step-2")
@@ -80,7 +80,7 @@ def test_the_average_can_be_resolved_and_be_the_best(tmp_path: Path) -> None:
     assert resolve(tmp_path, "average") == resolve(tmp_path, "best") == best_folder(checkpoints) == checkpoints / "average"
 
 
-def test_falling_back_to_an_older_one_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_using_an_older_checkpoint_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     checkpoints = make(tmp_path, 1, 2)
     flip_a_bit(checkpoints / "step-2")
     with caplog.at_level(logging.WARNING):
@@ -88,27 +88,27 @@ def test_falling_back_to_an_older_one_is_said(tmp_path: Path, caplog: pytest.Log
     assert "step-2: model.safetensors is damaged" in caplog.text
 
 
-def test_what_is_not_there_is_answered_with_what_is(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_checkpoint_lists_the_available_ones(tmp_path: Path) -> None:
     make(tmp_path / "translation", 100, 200)
     run = tmp_path / "translation"
-    said = {
-        "step-300": (CheckpointError, f"there is no checkpoint 'step-300' in {run}; there are: step-100, step-200"),
-        "best": (CheckpointError, "there is no checkpoint 'best'"),
-        "average": (CheckpointError, "heed average makes one"),
-        "bset": (ConfigError, "unknown checkpoint 'bset'; expected one of: best, last, average, step-N (there are: "),
+    expected = {
+        "step-300": (CheckpointError, f"{run} has no checkpoint 'step-300'; available: step-100, step-200"),
+        "best": (CheckpointError, "has no checkpoint 'best'"),
+        "average": (CheckpointError, "create it with heed average"),
+        "bset": (ConfigError, "unknown checkpoint 'bset'; expected one of: best, last, average, step-N (available: "),
         "../x": (ConfigError, "unknown checkpoint '../x'"),
     }
-    for which, (kind, text) in said.items():
+    for which, (kind, text) in expected.items():
         with pytest.raises(kind, match=re.escape(text)):
             resolve(run, which)
     with pytest.raises(CheckpointError, match=f"did you mean {run}"):
         resolve(tmp_path / "translatoin")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CheckpointError, match=r"there is no checkpoint in .*empty yet"):
+    with pytest.raises(CheckpointError, match=r"empty has no checkpoint yet"):
         resolve(tmp_path / "empty")
 
 
-def test_the_link_is_relative_and_can_be_moved_on(tmp_path: Path) -> None:
+def test_the_link_is_relative_and_can_be_changed(tmp_path: Path) -> None:
     checkpoints = make(tmp_path / "run", 1, 2)
     point_best(checkpoints, "step-1")
     point_best(checkpoints, "step-2")
@@ -118,7 +118,7 @@ def test_the_link_is_relative_and_can_be_moved_on(tmp_path: Path) -> None:
     assert names(moved / "checkpoints") == ["best", "step-1", "step-2"]
 
 
-def test_a_best_that_is_gone_counts_as_none(tmp_path: Path) -> None:
+def test_a_missing_best_counts_as_none(tmp_path: Path) -> None:
     checkpoints = make(tmp_path, 1)
     (checkpoints / "best").symlink_to("step-9")
     assert best_folder(checkpoints) is None
@@ -135,7 +135,7 @@ def test_pruning_keeps_the_last_and_the_best(tmp_path: Path) -> None:
     assert prune(tmp_path / "nowhere", keep_last=1) == []
 
 
-def test_pruning_counts_only_whole_checkpoints_and_never_deletes_damaged_ones(tmp_path: Path) -> None:
+def test_pruning_counts_only_complete_checkpoints_and_never_deletes_damaged_ones(tmp_path: Path) -> None:
     checkpoints = make(tmp_path, 1, 2, 3, 4, 5, 6)
     flip_a_bit(checkpoints / "step-6")  # newer than the newest that verifies
     (checkpoints / "step-4" / "state.json").unlink()  # among the last
@@ -144,10 +144,10 @@ def test_pruning_counts_only_whole_checkpoints_and_never_deletes_damaged_ones(tm
     assert names(checkpoints) == ["step-1", "step-3", "step-4", "step-5", "step-6"]
 
 
-def test_nothing_is_deleted_while_none_verifies(tmp_path: Path) -> None:
+def test_nothing_is_deleted_if_none_verifies(tmp_path: Path) -> None:
     checkpoints = make(tmp_path, 1, 2, 3)
     for folder in steps(checkpoints):
         flip_a_bit(folder)
-    with pytest.raises(CheckpointError, match="none of the checkpoints"):
+    with pytest.raises(CheckpointError, match="can be used"):
         prune(checkpoints, keep_last=1)
     assert names(checkpoints) == ["step-1", "step-2", "step-3"]

@@ -1,4 +1,4 @@
-"""Requests to stop: before training they end it with a message, during training they save it first."""
+"""Signals to stop: before training they exit with a message, during training a checkpoint is saved first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from heedful.training.signals import REQUESTS, Stop, interruptible, stop_request
 
 
 @pytest.mark.parametrize("number", REQUESTS, ids=lambda number: number.name)
-def test_a_request_during_training_saves_and_ends_with_75(
+def test_a_signal_during_training_saves_and_exits_with_75(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
@@ -40,7 +40,7 @@ def test_a_request_during_training_saves_and_ends_with_75(
 
 
 @pytest.mark.parametrize("number", REQUESTS, ids=lambda number: number.name)
-def test_a_request_during_preparation_ends_with_a_message_and_75(
+def test_a_signal_during_preparation_exits_with_75_and_a_message(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = build.make_corpora
@@ -51,31 +51,31 @@ def test_a_request_during_preparation_ends_with_a_message_and_75(
 
     monkeypatch.setattr(build, "make_corpora", make_corpora)
     assert heed("train", write_recipe(tmp_path), "--run", tmp_path / "run") == 75
-    said = capsys.readouterr().err
-    assert f"stopped: {number.name} before the first update; there was nothing to save\n" in said
-    assert "hint: run the same command again" in said
+    stderr = capsys.readouterr().err
+    assert f"stopped: {number.name} before the first update; nothing to save\n" in stderr
+    assert "hint: run the same command again" in stderr
     monkeypatch.undo()
     assert heed("train", tmp_path / "recipe.toml", "--run", tmp_path / "run") == 0
 
 
-def test_handlers_are_put_back() -> None:
+def test_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in REQUESTS]
     with stop_requests():
         assert signal.getsignal(signal.SIGHUP) != before[2]
     assert [signal.getsignal(number) for number in REQUESTS] == before
 
 
-def test_nohup_keeps_a_run_from_a_closed_terminal() -> None:
+def test_under_nohup_sighup_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with stop_requests() as stop:
             os.kill(os.getpid(), signal.SIGHUP)
-            assert not stop.asked
+            assert not stop.requested
     finally:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_request_whose_exception_was_lost_is_still_heeded() -> None:
+def test_a_signal_whose_exception_was_lost_still_stops_the_run() -> None:
     stop = Stop()
     with pytest.raises(Interrupted):
         stop.handle(signal.SIGTERM, None)
@@ -83,7 +83,7 @@ def test_a_request_whose_exception_was_lost_is_still_heeded() -> None:
         stop.defer()
 
 
-def test_long_native_work_is_left_at_once() -> None:
+def test_long_native_work_is_interrupted_at_once() -> None:
     release = threading.Event()
     began = time.monotonic()
     with pytest.raises(Interrupted), stop_requests():
@@ -93,7 +93,7 @@ def test_long_native_work_is_left_at_once() -> None:
     assert time.monotonic() - began < 5
 
 
-def test_work_gives_its_result_or_its_error() -> None:
+def test_interruptible_returns_the_result_or_raises_the_error() -> None:
     assert interruptible(lambda: 7) == 7
     with pytest.raises(KeyError):
         interruptible(lambda: dict[str, int]()["no"])
@@ -108,8 +108,8 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
-def test_ctrl_c_is_heard_while_a_vocabulary_is_learned(tmp_path: Path) -> None:
-    """In a process of its own, which must end although a native call goes on that hears no signal."""
+def test_ctrl_c_works_while_a_tokenizer_is_trained(tmp_path: Path) -> None:
+    """In a separate process, which must exit although a native call does not handle signals."""
     recipe, config = write_recipe(tmp_path), tmp_path / "run" / "config.toml"
     command = [sys.executable, "-c", DEAF, "train", str(recipe), "--run", str(tmp_path / "run")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
@@ -119,15 +119,15 @@ def test_ctrl_c_is_heard_while_a_vocabulary_is_learned(tmp_path: Path) -> None:
         asked = time.monotonic()
         process.send_signal(signal.SIGINT)
         try:
-            _, said = process.communicate(timeout=30)
+            _, stderr = process.communicate(timeout=30)
         finally:
             process.kill()
-    assert process.returncode == 75, said
-    assert "stopped: SIGINT before the first update" in said and "Traceback" not in said
+    assert process.returncode == 75, stderr
+    assert "stopped: SIGINT before the first update" in stderr and "Traceback" not in stderr
     assert time.monotonic() - asked < 20
 
 
-def test_the_folder_of_a_run_may_not_be_renamed_while_it_trains(
+def test_renaming_the_run_folder_during_training_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"

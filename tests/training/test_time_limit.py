@@ -1,4 +1,4 @@
-"""A time limit holds whatever the machine does, and the learning rate comes down in time: seen with a fake clock."""
+"""A time limit holds at any speed of the machine, and the learning rate decays in time: with a fake clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from heedful.training.schedules import SCHEDULES, ScheduleConfig, advance
 from heedful.training.time_limit import OVERTIME, Pace, Stopwatch
 from heedful.training.train_state import TrainState
 
-Duration = Callable[[float], float]  # what something takes that begins at this time
+Duration = Callable[[float], float]  # start time -> duration
 
 
 class FakeClock:
@@ -49,18 +49,18 @@ class Simulation:
         config, train_state, pace, limit = self.config, self.train_state, self.pace, 60 * self.config.minutes
         train_state.last = train_state.last or config.steps
         while train_state.step < train_state.last and self.clock.now < until:
-            began, fits = self.clock(), pace.fits(self.watch.seconds())
+            began, fits = self.clock(), pace.updates_left(self.watch.seconds())
             train_state.position = advance(train_state.position, train_state.step, config.schedule, config.steps, fits)
             self.rates.append(SCHEDULES[config.schedule.name](train_state.position, config.schedule, config.steps, 512))
             self.clock.now += self.update(self.clock.now)
             train_state.step += 1
-            pace.updated(began, lambda: None)
-            train_state.plan(config.steps, limit, pace.fits(self.watch.seconds()))
+            pace.record_update(began, lambda: None)
+            train_state.plan(config.steps, limit, pace.updates_left(self.watch.seconds()))
             last = train_state.step == train_state.last
             if last or train_state.step % config.validate_every == 0 or pace.must_measure_validation(self.watch.seconds()):
                 self.validate()
                 if not last:
-                    train_state.plan(config.steps, limit, pace.fits(self.watch.seconds()))
+                    train_state.plan(config.steps, limit, pace.updates_left(self.watch.seconds()))
         if self.clock.now < until and config.average == "last" and pace.allows_average(self.watch.seconds()):
             self.validate()
 
@@ -100,7 +100,7 @@ def test_a_run_ends_in_time_past_its_warmup_and_decayed(update: Duration, valida
 
 
 @pytest.mark.parametrize("update", PACES.values(), ids=PACES)
-def test_the_rate_moves_in_small_steps_however_the_pace_changes(update: Duration) -> None:
+def test_the_learning_rate_is_smooth_when_the_speed_changes(update: Duration) -> None:
     simulated = Simulation(timed(), update)
     simulated.run()
     peak = simulated.rates.index(max(simulated.rates))
@@ -111,7 +111,7 @@ def test_the_rate_moves_in_small_steps_however_the_pace_changes(update: Duration
     assert max(moves) <= 0.1
 
 
-def test_a_stopped_run_that_goes_on_keeps_to_the_limit_and_goes_on_with_its_rate() -> None:
+def test_a_resumed_run_keeps_its_time_limit_and_learning_rate() -> None:
     simulated = Simulation(timed(), PACES["constant"])
     simulated.run(until=100.0)
     before = simulated.rates[-1]
@@ -120,7 +120,7 @@ def test_a_stopped_run_that_goes_on_keeps_to_the_limit_and_goes_on_with_its_rate
     simulated.pace = Pace(simulated.config, simulated.clock)
     simulated.pace.validation = validation
     simulated.clock.now += 15  # preparation of the second session
-    simulated.train_state.go_on(20_000, 180.0)
+    simulated.train_state.resume(20_000, 180.0)
     at = len(simulated.rates)
     simulated.run()
     assert simulated.watch.seconds() <= OVERTIME * 180
@@ -135,7 +135,7 @@ def test_a_stopped_run_that_goes_on_keeps_to_the_limit_and_goes_on_with_its_rate
     validation=st.floats(0.1, 25.0),
     warmup=st.integers(0, 4000),
 )
-def test_the_limit_holds_for_any_pace(pace: float, change: float, moment: float, validation: float, warmup: int) -> None:
+def test_the_limit_holds_for_any_speed(pace: float, change: float, moment: float, validation: float, warmup: int) -> None:
     schedule = ScheduleConfig(name="linear", learning_rate=1.0, warmup=warmup)
     config = timed(schedule=schedule)
     simulated = Simulation(config, lambda now: pace if now < moment else pace * change, lambda _: validation)
@@ -155,10 +155,10 @@ def test_without_a_limit_the_schedule_is_a_function_of_the_step(name: str, warmu
 
 
 @pytest.mark.parametrize(("minute", "over"), [(58.0, True), (62.0, True), (120.0, False), (0.0, False)])
-def test_a_run_that_was_over_goes_on_for_a_good_deal_more_time_only(minute: float, over: bool) -> None:
+def test_a_finished_run_continues_only_with_considerably_more_time(minute: float, over: bool) -> None:
     train_state = TrainState(step=10, seconds=60.0, last=10, position=90.0)
     assert train_state.is_over(90, minute) is over
-    train_state.go_on(90, minute)
+    train_state.resume(90, minute)
     assert not train_state.last
     if minute:
         assert train_state.position == pytest.approx(min(90.0, 90 * 60 / minute))
@@ -208,7 +208,7 @@ def test_minutes_end_a_run_and_more_minutes_continue_it(
     assert [line["seconds"] for line in trained[:3]] == [4.0, 8.0, 12.0]
     assert all(line["time"] > 1.7e9 for line in trained)
     assert len(work.records("valid")) == 2, "one to learn how long it takes, one at the end"
-    assert f"minutes are over after {outcome.step} steps\n" in capsys.readouterr().err
+    assert f"minutes reached after {outcome.step} steps\n" in capsys.readouterr().err
     assert work.train("training.minutes=2").already_done
     assert f"{outcome.step} steps; training.minutes=2 are over" in capsys.readouterr().err
     more = work.train("training.minutes=4")
@@ -217,7 +217,7 @@ def test_minutes_end_a_run_and_more_minutes_continue_it(
     assert continued == sorted(continued), "the time of both sessions is counted"
 
 
-def test_preparation_counts_as_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preparation_counts_towards_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     work = Workplace(tmp_path, monkeypatch)
     config = read_run(work.recipe, ["training.minutes=2", "training.steps=1000", "training.validate_every=1000"]).config
     watch = Stopwatch(-60.0, work.clock)

@@ -38,4 +38,4 @@ def load_dim(recipe: Path, folder: Path) -> int:
 
 def test_what_vectors_would_overwrite_is_not_loaded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("train", write_recipe(tmp_path), "training.vectors=v.vec", "training.init=runs/x") == 2
-    assert "choose one" in capsys.readouterr().err
+    assert "set one" in capsys.readouterr().err

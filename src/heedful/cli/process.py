@@ -21,9 +21,9 @@ import traceback
 from collections.abc import Callable
 from types import FrameType
 
-from heedful.errors import HeedfulError, Interrupted, MemoryFull, WriteError
-from heedful.storage.terminal import printable, silence
-from heedful.storage.writing import not_written
+from heedful.errors import HeedfulError, Interrupted, OutOfMemory, WriteError
+from heedful.storage.terminal import printable, redirect_to_null
+from heedful.storage.writing import write_error
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOGETHER = 1.0  # seconds: shells and `timeout` signal a process and its group, so that one signal arrives twice
@@ -40,7 +40,7 @@ def run_command(command: Callable[[], int], arguments: list[str]) -> int:
         try:
             stream.flush()
         except (OSError, ValueError):
-            silence(stream)
+            redirect_to_null(stream)
     return code
 
 
@@ -119,16 +119,16 @@ def report(error: BaseException, arguments: list[str]) -> int:
     return print_error("this is a bug in heedful", "report it with the traceback above", 1, arguments)
 
 
-def memory_full(error: BaseException, arguments: list[str]) -> MemoryFull | None:
+def memory_full(error: BaseException, arguments: list[str]) -> OutOfMemory | None:
     """The error for exhausted memory, if this is one. torch is not imported, because not every command needs it."""
     if type(error).__name__ == "OutOfMemoryError":
         reason = str(error).removeprefix("CUDA out of memory. ").split(". ")[0]
-        return MemoryFull(
+        return OutOfMemory(
             f"the GPU's memory is full: {reason}",
             hint=f"{memory_advice(arguments)}; list other processes on the GPU with nvidia-smi",
         )
     if isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
-        return MemoryFull("the machine's memory is full", hint=memory_advice(arguments))
+        return OutOfMemory("the machine's memory is full", hint=memory_advice(arguments))
     return None
 
 
@@ -150,7 +150,7 @@ def print_error(message: str, hint: str | None, code: int, arguments: list[str])
         try:
             print_text(json.dumps({"error": message, "hint": hint, "exit_code": code}, ensure_ascii=False))
         except (OSError, WriteError):
-            silence(sys.stdout)
+            redirect_to_null(sys.stdout)
     return code
 
 
@@ -159,7 +159,7 @@ def print_message(text: str) -> None:
     try:
         print(printable(text), file=sys.stderr, flush=True)
     except (OSError, ValueError):
-        silence(sys.stderr)
+        redirect_to_null(sys.stderr)
 
 
 def print_text(text: str) -> None:
@@ -169,4 +169,4 @@ def print_text(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise not_written("standard output", error) from error
+        raise write_error("standard output", error) from error

@@ -94,7 +94,7 @@ def average(
     Writes checkpoints/average of the run, for use with --checkpoint average."""
     from heedful.errors import ConfigError
     from heedful.training import checkpoint, retention, run_folder
-    from heedful.training.averaging import mean_of
+    from heedful.training.averaging import mean_weights
 
     if bool(last) == bool(steps):
         raise ConfigError("expected either --last N or --steps A,B,C", hint=f"run heed average {run} --last 5")
@@ -103,7 +103,7 @@ def average(
     folders = [retention.resolve(run, name) for name in names] or retention.steps(run / "checkpoints")[-last:]
     with run_folder.lock(run):
         state: dict[str, Any] = {"step": None, "of": [folder.name for folder in folders], "metrics": {}, "signatures": {}}
-        folder = checkpoint.save_named(run / "checkpoints", "average", {"model": mean_of(folders)}, state)
+        folder = checkpoint.save_named(run / "checkpoints", "average", {"model": mean_weights(folders)}, state)
     if json:
         print_json({"checkpoint": str(folder), "of": state["of"]})
     else:

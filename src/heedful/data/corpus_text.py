@@ -31,11 +31,11 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from heedful.data.encode import cache_folder, content_hash, find_or_build
 from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
-from heedful.data.store import MANIFEST, write_manifest
 from heedful.errors import DataError
 from heedful.schema import Config, Count, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
+from heedful.storage.manifest import Damaged, checked_manifest, write_manifest
 from heedful.storage.mapping import map_array
-from heedful.storage.reading import decode_training_line, read_bytes, read_lines, sha256_of
+from heedful.storage.reading import decode_training_line, read_lines
 from heedful.storage.writing import create
 from heedful.text.long_lines import encode_lines
 from heedful.text.tokenizer import Tokenizer
@@ -214,11 +214,9 @@ def open_text(parts: Sequence[Passage], tokenizer: Tokenizer, cache: Path | None
 def find_text(folder: Path) -> TextStore | None:
     """None where there is none, or where it is not what its manifest says."""
     try:
-        manifest = json.loads(read_bytes(folder / MANIFEST))
-        if sha256_of(folder / "ids") != manifest["files"]["ids"]["sha256"]:
-            return None
+        manifest = checked_manifest(folder)
         return TextStore(map_array(folder / "ids", manifest["type"]), *manifest["counts"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (OSError, Damaged, ValueError, KeyError, TypeError):
         return None
 
 

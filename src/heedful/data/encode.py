@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 from heedful.data.pairs import MAX_RATIO, Pair, pairs
 from heedful.data.prefetch import prefetch
 from heedful.data.sources import CorpusConfig, files_of, title_of
-from heedful.data.store import FORMAT, Damaged, PairStore, load_store, write_manifest
+from heedful.data.store import PairStore, load_store
 from heedful.errors import DataError, WriteError
-from heedful.storage.mapping import find_or_make
+from heedful.storage import folders
+from heedful.storage.manifest import FORMAT, Damaged, write_manifest
 from heedful.storage.reading import read_package_files, sha256_of, unreadable
 from heedful.storage.writing import create
 
@@ -76,10 +77,8 @@ def open_store(
     dropped = np.zeros(0, np.int64) if dropped is None else dropped
     root = (cache or cache_folder()) / "tokens"
     key = key_of(corpus, encoders, options, dropped)
-    store = find_store(root / key)
-    if store is None:
-        kept = without_dropped(dropped, pairs(corpus, max_ratio=options.max_ratio))
-        store = make_store(root / key, kept, encoders, options)
+    kept = without_dropped(dropped, pairs(corpus, max_ratio=options.max_ratio))
+    store = find_or_build(root / key, find_store, lambda partial: write_store(partial, kept, encoders, options))
     if len(store) == 0:
         raise DataError(
             f"no pair of {title_of(corpus)} is left: {len(store.overlong):,} are longer than "
@@ -140,14 +139,10 @@ def find_store(folder: Path) -> PairStore | None:
         return None
 
 
-def make_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Encoder], options: StoreOptions) -> PairStore:
-    return find_or_build(folder, find_store, lambda partial: write_store(partial, kept, encoders, options))
-
-
 def find_or_build(folder: Path, find: Callable[[Path], Found | None], write: Callable[[Path], None]) -> Found:
     """What is stored in a folder of the cache: found, or written."""
     try:
-        return find_or_make(folder, find, write)
+        return folders.find_or_build(folder, find, write)
     except (OSError, WriteError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         raise DataError(

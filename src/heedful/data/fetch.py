@@ -22,7 +22,7 @@ from typing import IO, cast
 from heedful.data.catalog import CATALOG, Corpus, Download
 from heedful.errors import DataError, lookup
 from heedful.storage.reading import content_sha256, read_bytes, sha256_of
-from heedful.storage.writing import not_written, output_bytes, replace_text
+from heedful.storage.writing import output_bytes, replace_text, write_error
 
 SUMS = "SHA256SUMS"
 TIMEOUT = 30  # seconds without an answer
@@ -78,7 +78,7 @@ def get(name: str, destination: Path, source_folder: Path | None = None) -> Fetc
     try:
         return copy(corpus, found, folder) if found else download(name, corpus, folder)
     except OSError as error:
-        raise not_written(folder, error) from error
+        raise write_error(folder, error) from error
 
 
 def copy(corpus: Corpus, source: Path, folder: Path) -> Fetched:

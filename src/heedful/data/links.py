@@ -24,9 +24,10 @@ from heedful.data.encode import Ragged, cache_folder, content_hash, find_or_buil
 from heedful.data.gold import refuse_beyond
 from heedful.data.input_lines import read_texts
 from heedful.data.sources import CorpusConfig, find_path
-from heedful.data.store import FORMAT, Damaged, PairStore, checked_manifest, write_manifest
+from heedful.data.store import PairStore
 from heedful.errors import DataError
 from heedful.evaluation.word_alignment import Alignment, Link, parse_alignment
+from heedful.storage.manifest import FORMAT, Damaged, checked_manifest, write_manifest
 from heedful.storage.mapping import map_array
 
 log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from heedful.data.catalog import CATALOG
 from heedful.data.json_text import parse_json
 from heedful.errors import DataError, nearest
 from heedful.schema import Config, Seed, Size
-from heedful.storage.reading import name_of, read_lines, reads_twice, unreadable
+from heedful.storage.reading import is_rereadable, name_of, read_lines, unreadable
 
 # Each form, and the options that belong to it.
 FORMS: dict[str, tuple[str, ...]] = {
@@ -215,7 +215,7 @@ def refuse_streams(paths: Iterable[Path]) -> None:
     """Training reads its files to check them, to learn a vocabulary and to encode them; a pipe gives its text once."""
     for path in paths:
         try:
-            if not path.is_dir() and not reads_twice(path):
+            if not path.is_dir() and not is_rereadable(path):
                 raise DataError(
                     f"{name_of(path)} is a pipe or a device, whose text can be read only once; expected a file",
                     hint="save it to a file first: cat … > FILE",

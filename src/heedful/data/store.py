@@ -13,7 +13,6 @@ Ids are as the tokenizer gives them, without start and end tokens.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,18 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.storage.manifest import Damaged, checked_manifest
 from heedful.storage.mapping import map_array
-from heedful.storage.reading import read_bytes, sha256_of
-from heedful.storage.writing import write_text
-
-FORMAT = 1
-MANIFEST = "MANIFEST.json"
 
 Ids = NDArray[np.unsignedinteger[Any]]
-
-
-class Damaged(Exception):
-    """A store folder that is not what its manifest says; the message tells what differs."""
 
 
 class PairStore:
@@ -114,36 +105,10 @@ def lengths_between(offsets: NDArray[np.int64]) -> NDArray[np.int32]:
     return np.subtract(offsets[1:], offsets[:-1], out=lengths, casting="unsafe")
 
 
-def write_manifest(folder: Path, about: dict[str, Any]) -> None:
-    """Lists every file of the folder; a folder that has it is complete."""
-    files = {path.name: {"size": path.stat().st_size, "sha256": sha256_of(path)} for path in sorted(folder.iterdir())}
-    write_text(folder / MANIFEST, json.dumps({"format": FORMAT, **about, "files": files}, indent=1))
-
-
 def load_store(folder: Path) -> PairStore:
     """Opens a store after comparing every file with the manifest; an OSError where there is none."""
     manifest = checked_manifest(folder)
     try:
         return PairStore(folder, manifest)
     except (ValueError, KeyError, TypeError) as error:
-        raise Damaged(f"its manifest cannot be used ({error})") from error
-
-
-def checked_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest, if every file is as it says; an OSError where there is none."""
-    text = read_bytes(folder / MANIFEST)
-    try:
-        manifest: dict[str, Any] = json.loads(text)
-        if manifest["format"] != FORMAT:
-            raise Damaged(f"it has format {manifest['format']!r}, expected {FORMAT}")
-        for name, expected in manifest["files"].items():
-            path = folder / name
-            if not path.is_file():
-                raise Damaged(f"{name} is missing")
-            if path.stat().st_size != expected["size"]:
-                raise Damaged(f"{name} has {path.stat().st_size} bytes, expected {expected['size']}")
-            if sha256_of(path) != expected["sha256"]:
-                raise Damaged(f"the content of {name} has changed")
-        return manifest
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
         raise Damaged(f"its manifest cannot be used ({error})") from error

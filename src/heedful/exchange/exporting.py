@@ -31,8 +31,9 @@ from heedful.exchange.onnx_model import OnnxModel
 from heedful.exchange.parity import Parity, compare
 from heedful.schema import plain
 from heedful.search import SearchConfig
+from heedful.storage.folders import new_folder
 from heedful.storage.reading import read_package_text
-from heedful.storage.writing import new_folder, write_text
+from heedful.storage.writing import write_text
 from heedful.text.tokenizer import Tokenizer
 from heedful.training.run_folder import refuse_name
 

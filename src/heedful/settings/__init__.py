@@ -1,12 +1,12 @@
-"""Settings: a TOML file and overrides become one checked config that knows its origins.
+"""Settings: read a TOML file and overrides into one validated config, with the origin of every value.
 
     read_settings(Run, Path("recipes/x.toml"), ["training.steps=200"])
-        .config                      the checked Run
-        .origins["training.steps"]   "override"; "file x.toml:12" and "default" are the others
+        .config                      the validated Run
+        .origins["training.steps"]   "override", "file x.toml:12" or "default"
 
-Commands pass `origin="command line"`, so that messages name where the user wrote the value.
+Commands pass `origin="command line"`, so that messages say where the value was set.
 
-One ConfigError reports all problems, each with its place, its dotted path, what was given and what is allowed.
+One ConfigError reports all problems, each with its place, its dotted path, what was given and what was expected.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from heedful.settings.given import (
     Parts,
     Place,
     parse_value,
-    put,
     read_file,
     read_given,
-    take,
+    remove_key,
+    set_key,
 )
 from heedful.settings.kinds import describe
 from heedful.settings.options import description_of, kind_of
@@ -44,13 +44,13 @@ from heedful.settings.toml import split_key, spread, write_key
 ConfigType = TypeVar("ConfigType", bound=Config)
 
 OVERRIDDEN = {COMMAND_LINE: "on the command line", OVERRIDE: "in the overrides", ARGUMENT: "in the arguments"}
-SHOWN_WIDTH, ORIGIN_COLUMN = 80, 40  # of what `show` writes
+SHOWN_WIDTH, ORIGIN_COLUMN = 80, 40  # of the output of `show`
 
 
 @dataclass(frozen=True)
 class Settings(Generic[ConfigType]):
     config: ConfigType
-    origins: dict[str, str]  # of every dotted leaf of plain(config)
+    origins: dict[str, str]  # {dotted path: origin} of every leaf of plain(config)
 
 
 class Missing:
@@ -58,29 +58,29 @@ class Missing:
         return "MISSING"
 
 
-MISSING = Missing()  # in a difference: this side has no such leaf
+MISSING = Missing()  # in a difference: this side has no such option
 
 
 def read_settings(
     schema: type[ConfigType], path: Path | None, overrides: Sequence[str] = (), *, origin: str = OVERRIDE
 ) -> Settings[ConfigType]:
     given, malformed = read_given(path, overrides, origin)
-    config, refused = _check(schema, given)
+    config, invalid = _check(schema, given)
     problems = [(Place(None, origin=origin), problem) for problem in malformed]
-    problems += [(place, problem) for place, problem in _placed(schema, given, refused)]
+    problems += [(place, problem) for place, problem in _placed(schema, given, invalid)]
     if config is None or problems:
         raise _report(path, problems)
     return Settings(config, {leaf: _origin(given, _parts(leaf)) for leaf in flatten(plain(config))})
 
 
 def show(settings: Settings[ConfigType], *, every: bool = False) -> list[str]:
-    """Every option in TOML with its origin, and below it what it means and which values it takes, as comments:
+    """Format every option as TOML with its origin, and its description and allowed values as comments below it:
 
     model.window = 8                        # file multi30k.toml:12
         # restricted self-attention: number of tokens attended to; 0: all
-        # a whole number from 0 to 1,000,000
+        # an integer from 0 to 1,000,000
 
-    Options without effect beside the others are left out, unless `every` is set.
+    Options that have no effect are omitted, unless `every` is set.
     """
     tree = settings.config.model_dump(mode="json") if every else plain(settings.config)
     lines: list[str] = []
@@ -94,7 +94,7 @@ def show(settings: Settings[ConfigType], *, every: bool = False) -> list[str]:
 
 
 def about(config: Config, leaf: str) -> list[str]:
-    """What an option means, as far as its code says, and which values it takes."""
+    """The description of an option, if it has one, and its allowed values."""
     parts = _parts(leaf)
     kind = kind_of(config, parts)
     return [text for text in (description_of(config, parts), None if kind is None else describe(kind)) if text]
@@ -105,19 +105,19 @@ def _comment(text: str) -> list[str]:
 
 
 def difference(a: Mapping[str, object], b: Mapping[str, object]) -> list[tuple[str, object, object]]:
-    """(dotted path, value in a or MISSING, value in b or MISSING) wherever two trees differ; None is as good as missing."""
+    """(dotted path, value in a or MISSING, value in b or MISSING) where two trees differ; None counts as missing."""
     left, right = ({k: v for k, v in flatten(tree).items() if v is not None} for tree in (a, b))
     pairs = [(leaf, left.get(leaf, MISSING), right.get(leaf, MISSING)) for leaf in {**left, **right}]
     return [(leaf, before, after) for leaf, before, after in pairs if before != after]
 
 
 def flatten(tree: Mapping[str, object]) -> dict[str, object]:
-    """{dotted path: value} of the leaves: scalars, lists of scalars, and what is empty."""
+    """{dotted path: value} of the leaves: scalars, lists of scalars, and empty tables."""
     return {write_key(parts): value for parts, value in _leaves(tree, ())}
 
 
 def schema_json(schema: type[Config]) -> str:
-    """JSON Schema, for editors that complete and check TOML."""
+    """JSON Schema, for completion and validation in editors."""
     described = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema.model_json_schema()}
     return json.dumps(described, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -137,51 +137,55 @@ def _parts(path: str) -> Parts:
 
 
 def _origin(given: Given, parts: Parts) -> str:
-    found = given.find(parts)
-    if found is None:
+    path = given.find(parts)
+    if path is None:
         return "default"
-    place = given.place(found)
+    place = given.place(path)
     return f"file {Place(Path(place.path.name), place.line)}" if place.path else str(place)
 
 
 def _check(schema: type[ConfigType], given: Given) -> tuple[ConfigType | None, list[Problem]]:
-    """The config, or the problems. A scalar that fails as a TOML value is tried as the text that was typed:
-    `name=2016` is a number to TOML, but a name may look like one."""
+    """Return the config, or the problems. An override that is invalid as a TOML value is tried as text:
+    `name=2016` is a number in TOML, but the option may be a string."""
     config, problems = _validate(schema, given.tree)
     for parts, text in given.overrides.items():
         path = write_key(parts)
         if path in _paths(problems) and not isinstance(parse_value(text), dict | list | str):
             as_text = deepcopy(given.tree)
-            put(as_text, parts, text)
+            set_key(as_text, parts, text)
             retried, remaining = _validate(schema, as_text)
             if path not in _paths(remaining):
                 config, problems = retried, remaining
-                put(given.tree, parts, text)
-    return _let_go(schema, given, config, problems)
+                set_key(given.tree, parts, text)
+    return _drop_ineffective(schema, given, config, problems)
 
 
 def _placed(schema: type[Config], given: Given, problems: Sequence[Problem]) -> list[tuple[Place, Problem]]:
-    """Each problem with the place where it was written. A problem in a line of the file that the file alone does not have
-    comes from an override elsewhere, such as a tokenizer that does not take the file's options."""
+    """Add the place of each problem. A problem in a line of the file that the file alone does not have is caused by an
+    override, such as a tokenizer kind that does not have the file's options."""
     placed = [(given.place(_parts(problem.path)), problem) for problem in problems]
     if given.path is None or not given.overrides or all(place.path is None for place, _ in placed):
         return placed
     in_file = _validate(schema, read_file(given.path).tree)[1]
-    caused = Place(None, origin=given.origin)
-    return [(place if problem in in_file else caused, problem) for place, problem in placed]
+    override = Place(None, origin=given.origin)
+    return [(place if problem in in_file else override, problem) for place, problem in placed]
 
 
-def _let_go(
+def _drop_ineffective(
     schema: type[ConfigType], given: Given, config: ConfigType | None, problems: list[Problem]
 ) -> tuple[ConfigType | None, list[Problem]]:
-    """Drop those options of the file that an override has left without effect: it has no way to remove a key."""
-    idle = {problem.path for problem in problems if problem.idle and given.place(_parts(problem.path)).path is not None}
-    if given.path is None or not given.overrides or not idle:
+    """Drop options of the file that an override left without effect: an override cannot remove a key."""
+    dropped = {path for path in _ineffective(problems) if given.place(_parts(path)).path is not None}
+    if given.path is None or not given.overrides or not dropped:
         return config, problems
-    idle -= {problem.path for problem in _validate(schema, read_file(given.path).tree)[1] if problem.idle}  # by itself
-    for path in idle:
-        take(given.tree, _parts(path))
-    return _let_go(schema, given, *_validate(schema, given.tree)) if idle else (config, problems)
+    dropped -= _ineffective(_validate(schema, read_file(given.path).tree)[1])  # mistakes of the file itself stay
+    for path in dropped:
+        remove_key(given.tree, _parts(path))
+    return _drop_ineffective(schema, given, *_validate(schema, given.tree)) if dropped else (config, problems)
+
+
+def _ineffective(problems: Iterable[Problem]) -> set[str]:
+    return {problem.path for problem in problems if problem.has_no_effect}
 
 
 def _paths(problems: Iterable[Problem]) -> set[str]:
@@ -197,7 +201,7 @@ def _validate(schema: type[ConfigType], tree: Mapping[str, object]) -> tuple[Con
 
 
 def _report(path: Path | None, problems: Sequence[tuple[Place, Problem]]) -> ConfigError:
-    """One problem is a sentence with a hint; several are a line each, the file's first, in its order."""
+    """Format one problem as a sentence with a hint, several as one line each: those of the file first, by line."""
     ordered = sorted(problems, key=lambda item: (item[0].path is None, item[0].line or 0))
     lines = [": ".join(filter(None, (str(place), problem.path, problem.sentence))) for place, problem in ordered]
     hints = [f"did you mean {problem.suggestion!r}?" if problem.suggestion else None for _, problem in ordered]

@@ -1,11 +1,11 @@
-"""What pydantic refused, in our words: one problem for each mistake, with what was given and what was expected.
+"""Rewrites pydantic's validation errors: one problem per mistake, with what was given and what was expected.
 
-    model.heads: given 0, expected a whole number > 0
+    model.heads: given 0, expected an integer > 0
     training.schedule: given 'cosin', expected one of: constant, cosine; did you mean 'cosine'?
 
-What was expected is read from the type, so that it is complete: also the bound that was not broken is named.
-Where a type is a union, pydantic complains once for each branch. We choose the branch that was meant by the shape of
-the value (a table, a list, or a scalar) and by the table's tag, check against that one alone, and explain what it says.
+The expected value is described from the type, so that it is complete and includes all bounds.
+For a union, pydantic reports errors of every branch. We select one branch by the shape of the value (a table, a list, or a
+scalar) and by the table's tag, validate against that branch alone, and report its errors.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pydantic_core import ErrorDetails
 
 from heedful.errors import nearest
 from heedful.schema import Config, Problem, Problems, format_value
-from heedful.settings.kinds import branches, choices, describe, fields, is_list, is_table, is_union, keys, member, peel, rule
+from heedful.settings.kinds import branches, choices, describe, fields, is_list, is_table, is_union, keys, member, rule, unwrap
 from heedful.settings.toml import write_key
 
-ABSENT = object()  # stands for what was given where nothing was
+ABSENT = object()  # no value was given
 
-# Where the type alone does not say what was wrong.
+# Errors that the type alone does not explain.
 EXPECTED = {
     "finite_number": "a finite number",
     "path_not_file": "the path of a file that exists",
@@ -32,18 +32,18 @@ EXPECTED = {
 
 
 class Flag(str):
-    """true or false where a number is wanted: pydantic would read 1 or 0, but refuses a word."""
+    """true or false where a number is expected: pydantic would accept it as 1 or 0, but not a string."""
 
     __repr__ = str.__str__
 
 
 class Spot(NamedTuple):
-    """A place in the schema together with what was given there."""
+    """A place in the schema, and the value given there."""
 
     path: tuple[str, ...]
     kind: Any
     given: object
-    schema: Any  # the whole, for finding a key that belongs elsewhere
+    schema: Any  # of the root, to find a key that belongs elsewhere
 
 
 def explain(schema: type[Config], given: Mapping[str, object], error: ValidationError) -> list[Problem]:
@@ -51,7 +51,7 @@ def explain(schema: type[Config], given: Mapping[str, object], error: Validation
 
 
 def mark_flags(schema: type[Config], given: Mapping[str, object]) -> dict[str, object]:
-    """The same tree with a Flag wherever true or false stands for a number."""
+    """Replace true and false by a Flag where a number is expected."""
     marked = _mark(Spot((), schema, given, schema))
     assert isinstance(marked, dict), "a tree stays a tree"
     return marked
@@ -59,10 +59,10 @@ def mark_flags(schema: type[Config], given: Mapping[str, object]) -> dict[str, o
 
 def _mark(spot: Spot) -> object:
     if isinstance(spot.given, bool):
-        kinds = [peel(branch)[0] for branch in branches(spot.kind)]
+        kinds = [unwrap(branch)[0] for branch in branches(spot.kind)]
         is_number = any(kind in (int, float) for kind in kinds) and not any(kind in (bool, str, Any) for kind in kinds)
         return Flag(format_value(spot.given)) if is_number else spot.given
-    chosen = spot._replace(kind=_choose_branch(spot) if is_union(peel(spot.kind)[0]) else spot.kind)
+    chosen = spot._replace(kind=_choose_branch(spot) if is_union(unwrap(spot.kind)[0]) else spot.kind)
     if isinstance(spot.given, Mapping):
         return {key: _mark_member(chosen, key, value) for key, value in spot.given.items()}
     if isinstance(spot.given, list | tuple):
@@ -76,10 +76,10 @@ def _mark_member(spot: Spot, part: int | str, value: object) -> object:
 
 
 def _explain(start: Spot, error: ValidationError) -> list[Problem]:
-    found: dict[Problem, None] = {}  # all branches of a union lead to the same problems: each is said once
+    problems: dict[Problem, None] = {}  # branches of a union have the same problems: report each once
     for item in error.errors(include_url=False):
-        found.update(dict.fromkeys(_explain_item(start, item)))
-    return list(found)
+        problems.update(dict.fromkeys(_explain_item(start, item)))
+    return list(problems)
 
 
 def _explain_item(start: Spot, item: ErrorDetails) -> list[Problem]:
@@ -96,23 +96,23 @@ def _explain_item(start: Spot, item: ErrorDetails) -> list[Problem]:
         if isinstance(item["loc"][-1], int):  # an item: the list is too short
             return [_unexpected(_locate(start, item["loc"][:-1])[0])]
         return [Problem(write_key(spot.path), f"missing, expected {describe(spot.kind)}")]
-    if is_union(peel(spot.kind)[0]):
+    if is_union(unwrap(spot.kind)[0]):
         return _explain_union(spot)
     if item["type"] == "too_short" and isinstance(spot.given, Sequence) and len(spot.given) >= item["ctx"]["min_length"]:
-        return []  # only without the items that were refused, each of which has its own problem
+        return []  # too short only without the invalid items, which have problems of their own
     if item["type"] in EXPECTED:
         return [Problem(write_key(spot.path), f"given {format_value(spot.given)}, expected {EXPECTED[item['type']]}")]
     return [_unexpected(spot)]
 
 
 def _locate(spot: Spot, location: Sequence[int | str]) -> tuple[Spot, Sequence[int | str]]:
-    """Walk along pydantic's location as far as it names keys and items; also what is left of it."""
+    """Follow pydantic's location as far as it names keys and items; return also the rest of it."""
     for depth, part in enumerate(location):
         inner = member(spot.kind, part)
         if inner is None or location[depth + 1 :] == ("[key]",):
             return spot, location[depth:]
         if isinstance(part, int) and isinstance(spot.given, Mapping):
-            spot = spot._replace(kind=inner)  # one table, of which the schema made a list of one
+            spot = spot._replace(kind=inner)  # one table, which the schema accepts as a list of one
             continue
         given: object = ABSENT
         if isinstance(spot.given, Mapping):
@@ -135,7 +135,7 @@ def _unknown_key(spot: Spot, name: str) -> Problem:
     if not names and name.isdigit():  # data.train.0.source, where data.train is one table
         table = write_key(spot.path)
         return Problem(write_key(path), f"{table} is one table, not a list; write {table}.KEY=VALUE without the number")
-    # A key without its table, as in steps=200, is most likely the one key of that name somewhere below.
+    # A key without its table, as in steps=200, is most likely the only key of that name below.
     below = {key for key in keys(spot.schema) if key[-1] == name} if not spot.path else set()
     suggestion = _suggest(name, names) or (write_key(below.pop()) if len(below) == 1 else None)
     sentence = "unknown key" if suggestion else f"unknown key; expected one of: {', '.join(names)}"
@@ -143,14 +143,14 @@ def _unknown_key(spot: Spot, name: str) -> Problem:
 
 
 def _unknown_choice(spot: Spot, name: str) -> Problem:
-    """A key that the type of a dict's keys refuses."""
-    kind = get_args(peel(spot.kind)[0])[0]
+    """A key that the key type of a dict does not allow."""
+    kind = get_args(unwrap(spot.kind)[0])[0]
     sentence = f"unknown key; expected {describe(kind)}"
     return Problem(write_key((*spot.path, name)), sentence, _suggest(name, choices(kind)))
 
 
 def _refused(spot: Spot, error: Exception) -> list[Problem]:
-    """The words of a validator of ours, about a whole table or one value."""
+    """The problems that one of our validators raised for a table or a value."""
     where = write_key(spot.path)
     if isinstance(error, Problems):
         return [each._replace(path=".".join(filter(None, (where, each.path)))) for each in error.problems]
@@ -171,7 +171,7 @@ def _explain_union(spot: Spot) -> list[Problem]:
 
 
 def _choose_branch(spot: Spot) -> Any:
-    """The branch of a union that was meant; None where there is no telling."""
+    """Select the branch of a union for a value; None if it is ambiguous."""
     if isinstance(spot.given, Mapping):
         return _choose_table(spot, spot.given)
     if isinstance(spot.given, list | tuple):
@@ -180,11 +180,11 @@ def _choose_branch(spot: Spot) -> Any:
 
 
 def _choose_table(spot: Spot, given: Mapping[str, object]) -> Any:
-    """The branch that was meant: by its tag, else by how many of its keys were given; or what is wrong with the tag."""
+    """Select a branch by its tag, else by how many of its keys were given; or return the problem of the tag."""
     tables = list(filter(is_table, branches(spot.kind)))
     declared = _discriminator(spot.kind)
     tag = declared or _shared_tag(tables)
-    if tag and tag not in given and (untagged := rule(peel(spot.kind)[1], "untagged")):
+    if tag and tag not in given and (untagged := rule(unwrap(spot.kind)[1], "untagged")):
         given = {tag: untagged, **given}
     if tag and (tag in given or declared):
         named = {name: table for table in tables for name in choices(fields(table).get(tag))}
@@ -198,8 +198,8 @@ def _choose_table(spot: Spot, given: Mapping[str, object]) -> Any:
 
 
 def _discriminator(kind: Any) -> str | None:
-    """The tag that a union, or one inside it, declares."""
-    bare, rules = peel(kind)
+    """The discriminator of a union, or of a union inside it."""
+    bare, rules = unwrap(kind)
     tag = rule(rules, "discriminator")
     tag = tag.discriminator if isinstance(tag, Discriminator) else tag
     if isinstance(tag, str):
@@ -208,7 +208,7 @@ def _discriminator(kind: Any) -> str | None:
 
 
 def _shared_tag(tables: Sequence[Any]) -> str | None:
-    """The key whose fixed value tells these tables apart, where they have one without declaring it."""
+    """The key whose constant value distinguishes these tables, if there is one."""
     inside = [fields(table) for table in tables]
     return next((name for name in inside[0] if all(choices(each.get(name)) for each in inside)), None) if inside else None
 

@@ -1,9 +1,9 @@
-"""What was given: the values of a TOML file, changed by `key=value` overrides, and the place of each.
+"""The given values: a TOML file, changed by `key=value` overrides, and the place of each value.
 
     training.steps=200   model.heads=[4,4,8]   data.train.source=a.txt   data.train.0.weight=2
 
-A value is read as TOML where it is TOML, else it is the text itself. Nothing is checked against a schema here. Overrides come
-from the command line or from a Python call; their origin is named in messages.
+A value is parsed as TOML if possible, else it is a string. Nothing is validated here. Overrides come from the command line
+or from a Python call; messages name their origin.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from heedful.storage.reading import read_bytes
 Parts = tuple[str, ...]  # a dotted path, split
 
 EXAMPLE = "training.steps=200"
-COMMAND_LINE, OVERRIDE, ARGUMENT = "command line", "override", "argument"  # where an override may come from
+COMMAND_LINE, OVERRIDE, ARGUMENT = "command line", "override", "argument"  # origins of overrides
 
 
 @dataclass(frozen=True)
 class Place:
-    path: Path | None  # None is an override
+    path: Path | None  # None: an override
     line: int | None = None
     origin: str = OVERRIDE
 
@@ -40,12 +40,12 @@ class Place:
 class Given:
     path: Path | None
     tree: dict[str, object]
-    lines: dict[Parts, int] = field(default_factory=dict)  # of the file's keys
-    overrides: dict[Parts, str] = field(default_factory=dict)  # their texts
+    lines: dict[Parts, int] = field(default_factory=dict)  # line of each key in the file
+    overrides: dict[Parts, str] = field(default_factory=dict)  # values as typed
     origin: str = OVERRIDE  # of the overrides
 
     def place(self, parts: Parts) -> Place:
-        """Where this path, or the nearest table around it, was written."""
+        """Where this path, or the nearest table around it, was set."""
         heads = [parts[:length] for length in range(len(parts), 0, -1)]
         if any(head in self.overrides for head in heads):
             return Place(None, origin=self.origin)
@@ -57,33 +57,33 @@ class Given:
         return Place(self.path, origin=self.origin)
 
     def find(self, parts: Parts) -> Parts | None:
-        """How a path of the checked config was written: shorter where the schema unfolded a value; None if it was not."""
+        """The given path of an option of the config: shorter if the schema expanded a value; None if it was not set."""
         tree: object = self.tree
-        found: Parts = ()
+        path: Parts = ()
         for part in parts:
             if isinstance(tree, dict) and part in tree:
                 tree = tree[part]
             elif isinstance(tree, list) and part.isdigit() and int(part) < len(tree):
                 tree = tree[int(part)]
             elif isinstance(tree, dict) and part.isdigit():
-                continue  # the schema made a list of this one table
+                continue  # the schema accepts one table as a list of one
             else:
-                return None if isinstance(tree, dict) else found
-            found = (*found, part)
-        return found
+                return None if isinstance(tree, dict) else path
+            path = (*path, part)
+        return path
 
 
 def refuse_repeats(overrides: Sequence[str], origin: str) -> None:
-    """One key with two values: one of them would be ignored."""
+    """Raise ConfigError for a key with two values: one would be ignored."""
     values: dict[str, str] = {}
     for text in overrides:
         key, _, value = (piece.strip() for piece in text.partition("="))
         if values.setdefault(key, value) != value:
-            raise ConfigError(f"{origin}: {key} is given twice, as {values[key]:.40} and {value:.40}; expected one value")
+            raise ConfigError(f"{origin}: {key} is set twice, to {values[key]:.40} and {value:.40}; expected one value")
 
 
 def read_given(path: Path | None, overrides: Sequence[str], origin: str) -> tuple[Given, list[Problem]]:
-    """The file with the overrides put in, and what is wrong with the overrides' form."""
+    """Read the file and apply the overrides; return also the problems of malformed overrides."""
     given = replace(read_file(path) if path else Given(None, {}), origin=origin)
     return given, [problem for text in overrides if (problem := _override(given, text))]
 
@@ -108,7 +108,7 @@ def read_file(path: Path) -> Given:
 
 
 def parse_value(text: str) -> object:
-    """A TOML value where the text is one, else the text itself; a shell leaves [en,de] of ["en","de"]."""
+    """Parse a TOML value, else return the text; a shell turns ["en","de"] into [en,de]."""
     try:
         parsed = parse_toml(f"value = {text}")
         if list(parsed) == ["value"]:
@@ -121,8 +121,8 @@ def parse_value(text: str) -> object:
     return [parse_value(word.strip()) for word in words[1].split(",")] if words else text
 
 
-def put(tree: object, parts: Parts, value: object) -> None:
-    """Set the value at a path, making the tables that are not there yet."""
+def set_key(tree: object, parts: Parts, value: object) -> None:
+    """Set the value at a path, creating missing tables."""
     for index, part in enumerate(parts):
         is_last = index == len(parts) - 1
         if isinstance(tree, list):
@@ -133,7 +133,7 @@ def put(tree: object, parts: Parts, value: object) -> None:
             tree = tree[part]
 
 
-def take(tree: object, parts: Parts) -> None:
+def remove_key(tree: object, parts: Parts) -> None:
     """Remove the value at a path of tables."""
     *tables, last = parts
     for part in tables:
@@ -144,7 +144,7 @@ def take(tree: object, parts: Parts) -> None:
 
 
 def _override(given: Given, text: str) -> Problem | None:
-    """Put one `key=value` into the tree, or say why it cannot be done."""
+    """Apply one `key=value` to the tree, or return the problem."""
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         return Problem("", f"given {text!r:.80}, expected text in UTF-8")
     key, equals, value = (piece.strip() for piece in text.partition("="))
@@ -158,10 +158,10 @@ def _override(given: Given, text: str) -> Problem | None:
     if not value:
         return Problem(key, "given nothing after '=', expected a value")
     if obstacle := _obstacle(given.tree, parts):
-        blocked, found = obstacle
-        return Problem(key, f"given {format_value(value)}, but {write_key(blocked)} is {found} ({given.place(blocked)})")
+        blocked, content = obstacle
+        return Problem(key, f"given {format_value(value)}, but {write_key(blocked)} is {content} ({given.place(blocked)})")
     try:
-        put(given.tree, parts, parse_value(value))
+        set_key(given.tree, parts, parse_value(value))
     except TooDeep as error:
         return Problem(key, f"given {format_value(value)}, which is {error.reason}")
     given.overrides[parts] = value
@@ -169,7 +169,7 @@ def _override(given: Given, text: str) -> Problem | None:
 
 
 def _obstacle(tree: object, parts: Parts) -> tuple[Parts, str] | None:
-    """Where on the way to `parts` there is something that holds no such key, and what it is."""
+    """The first part of a path that is no table or list with such a key, and what it is instead."""
     for depth, part in enumerate(parts):
         if isinstance(tree, dict):
             if part not in tree:
@@ -190,5 +190,5 @@ def _bad_syntax(path: Path, text: str, error: TomlError) -> ConfigError:
     hint = None
     if error.reason == "invalid value" and re.fullmatch(r"[A-Za-z./~][^\"']*", after):
         is_flag = after.lower() in ("true", "false")
-        hint = f"write {before} {after.lower()}" if is_flag else f'text stands in quotes: {before} "{after}"'
+        hint = f"write {before} {after.lower()}" if is_flag else f'put strings in quotes: {before} "{after}"'
     return ConfigError(f"{path}:{error.line}:{error.column}: not valid TOML: {error.reason}", hint)

@@ -1,8 +1,8 @@
-"""What a type says, in words: `describe(Probability)` is "a number >= 0 and < 1".
+"""Descriptions of types: `describe(Probability)` is "a number >= 0 and < 1".
 
-Types come wrapped: Annotated[int, Gt(0)], `X | None`, aliases. `peel` takes the wrappings off and keeps their rules;
-`branches`, `choices`, `fields` and `member` look one step inside. All of them take any type and answer with nothing
-where it has no such inside.
+Types are wrapped: Annotated[int, Gt(0)], `X | None`, aliases. `unwrap` removes the wrappers and returns their rules;
+`branches`, `choices`, `fields` and `member` return the types inside. All of them accept any type and return an empty
+result if it has none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from heedful.schema import Config, format_value
 
 NOUNS: dict[Any, tuple[str, str]] = {
     bool: ("true or false", "true or false"),
-    int: ("a whole number", "whole numbers"),
+    int: ("an integer", "integers"),
     float: ("a number", "numbers"),
     str: ("a string", "strings"),
     Path: ("a path", "paths"),
@@ -28,14 +28,14 @@ NOUNS: dict[Any, tuple[str, str]] = {
 }
 LISTS = (list, tuple, set, frozenset, Sequence)
 TABLES = (dict, Mapping)
-DEEPEST = 8  # tables inside tables; a config may hold itself
+DEEPEST = 8  # nested tables; a config may contain itself
 ANY_OF = "any of: "
 BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
 def describe(kind: Any, many: bool = False) -> str:
-    """A type in words: "a whole number > 0", "a list of 2 strings", "a number or 'auto'"."""
-    bare, rules = peel(kind)
+    """Describe a type: "an integer > 0", "a list of 2 strings", "a number or 'auto'"."""
+    bare, rules = unwrap(kind)
     if is_union(bare):
         return " or ".join(dict.fromkeys(_describe_branch(branch, many) for branch in branches(bare)))
     if names := choices(bare):
@@ -48,8 +48,8 @@ def describe(kind: Any, many: bool = False) -> str:
     return (several if many else one) + _describe_rules(rules)
 
 
-def peel(kind: Any) -> tuple[Any, tuple[Any, ...]]:
-    """A type without Annotated, `| None` and aliases, and the rules that the wrappings held."""
+def unwrap(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return a type without Annotated, `| None` and aliases, and the rules of these wrappers."""
     rules: tuple[Any, ...] = ()
     while True:
         if get_origin(kind) is Annotated:
@@ -69,8 +69,8 @@ def rule(rules: Iterable[Any], name: str) -> Any:
 
 
 def branches(kind: Any) -> list[Any]:
-    """The branches of a union, unions inside it included; any other type is its only branch."""
-    bare, _ = peel(kind)
+    """The branches of a union, including nested unions; any other type is its only branch."""
+    bare, _ = unwrap(kind)
     if not is_union(bare):
         return [kind]
     return [branch for arg in get_args(bare) if arg is not types.NoneType for branch in branches(arg)]
@@ -78,15 +78,15 @@ def branches(kind: Any) -> list[Any]:
 
 def choices(kind: Any) -> list[Any]:
     """The values of a Literal or an Enum."""
-    bare, _ = peel(kind)
+    bare, _ = unwrap(kind)
     if get_origin(bare) is Literal:
         return list(get_args(bare))
     return [each.value for each in bare] if isinstance(bare, type) and issubclass(bare, Enum) else []
 
 
 def fields(kind: Any) -> dict[str, Any]:
-    """The types of a config's fields, by the names that one writes."""
-    bare, _ = peel(kind)
+    """The types of the fields of a config, by their names in TOML."""
+    bare, _ = unwrap(kind)
     if not is_config(bare):
         return {}
     kinds = {}
@@ -97,8 +97,8 @@ def fields(kind: Any) -> dict[str, Any]:
 
 
 def member(kind: Any, part: int | str) -> Any:
-    """The type of a table's key or a list's item; None where there is no such, or where it depends on the branch."""
-    bare, _ = peel(kind)
+    """The type of a key of a table or an item of a list; None if there is none, or if it depends on the branch."""
+    bare, _ = unwrap(kind)
     inside = get_args(bare)
     if is_config(bare):
         return fields(bare).get(str(part))
@@ -110,7 +110,7 @@ def member(kind: Any, part: int | str) -> Any:
 
 
 def keys(kind: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Every key that a schema has, tables inside tables included."""
+    """Every key of a schema, including nested tables."""
     for branch in branches(kind) if len(path) < DEEPEST else ():
         for name, inner in fields(branch).items():
             yield (*path, name)
@@ -126,12 +126,12 @@ def is_config(kind: Any) -> bool:
 
 
 def is_table(kind: Any) -> bool:
-    bare, _ = peel(kind)
+    bare, _ = unwrap(kind)
     return is_config(bare) or (get_origin(bare) or bare) in TABLES
 
 
 def is_list(kind: Any) -> bool:
-    bare, _ = peel(kind)
+    bare, _ = unwrap(kind)
     return (get_origin(bare) or bare) in LISTS
 
 

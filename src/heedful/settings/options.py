@@ -1,9 +1,9 @@
-"""The option at a dotted path of a config: its description, which is the docstring below its field, and its type.
+"""The option at a dotted path of a config: its type, and its description, which is the docstring below the field.
 
     window: ZeroOrSize = 0
     \"\"\"Restricted self-attention: number of tokens attended to; 0: all.\"\"\"
 
-`heed config show` prints both; the JSON Schema has them from pydantic.
+`heed config show` prints both; pydantic adds them to the JSON Schema.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def description_of(config: object, parts: tuple[str, ...]) -> str | None:
 
 
 def kind_of(config: object, parts: tuple[str, ...]) -> Any:
-    """The type of the option at the end of this path; for the tag of a union of tables, with the tags of all of them."""
+    """The type of the option at this path; for the tag of a union of tables, the tags of all of them."""
     owner = owner_of(config, parts)
     kind = kinds.fields(type(owner)).get(parts[-1]) if owner else None
     if len(parts) < 2 or len(kinds.choices(kind)) != 1:
@@ -32,7 +32,7 @@ def kind_of(config: object, parts: tuple[str, ...]) -> Any:
 
 
 def owner_of(config: object, parts: tuple[str, ...]) -> Config | None:
-    """The config that has the option at the end of this path."""
+    """The config that has the option at this path."""
     for part in parts[:-1]:
         config = config[int(part)] if isinstance(config, list | tuple) else getattr(config, part, None)
     return config if isinstance(config, Config) else None

@@ -1,8 +1,8 @@
-"""Reading and writing TOML, and finding the line on which a key stands.
+"""Reading and writing TOML, and finding the line of a key.
 
-    parse_toml(write_toml(tree)) == tree        for trees of TOML types; a key whose value is None is left out
+    parse_toml(write_toml(tree)) == tree        for trees of TOML types; keys whose value is None are omitted
 
-Reading is the standard library's `tomllib`, behind a limit on nesting: without it, a file of some thousand brackets or dots
+Reading uses `tomllib` of the standard library, with a limit on nesting: without it, a file of some thousand brackets or dots
 exhausts the stack or takes hours. A table's own keys come first, then its tables as [a.b] and its lists of tables as
 [[a.b]], in the order of the mapping.
 """
@@ -14,15 +14,15 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 
-WIDTH = 100  # a longer list is written one item a line
-MAX_DEPTH = 32  # tables and lists inside each other, and parts of a dotted key
+WIDTH = 100  # a longer list is written one item per line
+MAX_DEPTH = 32  # nested tables and lists, and parts of a dotted key
 
 ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 
 PART = r"""(?:"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 KEY = re.compile(rf"{PART}(?:[ \t]*\.[ \t]*{PART})*")
 STATEMENT = re.compile(rf"(?:\s|#[^\n]*)*(?P<header>\[\[?)?[ \t]*(?P<key>{KEY.pattern})")
-# What may hide a line's end or a bracket inside a value: strings (a multi-line one may end in five quotes) and comments.
+# Strings and comments may contain line ends and brackets; a multi-line string may end in five quotes.
 TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?""""{0,2}' + r"|'''.*?''''{0,2}" + r'|"(?:\\.|[^"\\\n])*"' + r"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]",
     re.DOTALL,
@@ -34,7 +34,7 @@ POSITION = re.compile(r"(?P<reason>.*) \(at (?:line (?P<line>\d+), column (?P<co
 
 
 class TomlError(ValueError):
-    """Why a text cannot be read as TOML, and where; lines and columns count from 1."""
+    """Why and where a text is not TOML; lines and columns count from 1."""
 
     def __init__(self, reason: str, line: int, column: int) -> None:
         super().__init__(reason)
@@ -46,20 +46,20 @@ class TooDeep(TomlError):
 
 
 def parse_toml(text: str) -> dict[str, object]:
-    """The tables of a TOML text. Whatever is wrong with it is a TomlError."""
+    """Parse a TOML text; any error is a TomlError."""
     if (position := _too_deep(text)) is not None:
         raise _error(TooDeep, f"nested deeper than {MAX_DEPTH} levels", text, position)
     try:
         tree: dict[str, object] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        found = POSITION.fullmatch(str(error))
-        assert found, f"tomllib has changed its messages: {error}"
-        reason, lines = found["reason"][0].lower() + found["reason"][1:], text.splitlines() or [""]
-        line, column = int(found["line"] or len(lines)), int(found["column"] or len(lines[-1]) + 1)
+        match = POSITION.fullmatch(str(error))
+        assert match, f"tomllib has changed its messages: {error}"
+        reason, lines = match["reason"][0].lower() + match["reason"][1:], text.splitlines() or [""]
+        line, column = int(match["line"] or len(lines)), int(match["column"] or len(lines[-1]) + 1)
         raise TomlError(reason, line, column) from None
-    except ValueError:  # Python refuses to read an integer of thousands of digits
-        many = MANY_DIGITS.search(text)
-        raise _error(TomlError, "a number has thousands of digits", text, many.start() if many else 0) from None
+    except ValueError:  # Python does not parse integers of thousands of digits
+        number = MANY_DIGITS.search(text)
+        raise _error(TomlError, "a number has thousands of digits", text, number.start() if number else 0) from None
     if _depth(tree) > MAX_DEPTH:
         raise _error(TooDeep, f"nested deeper than {MAX_DEPTH} levels", text, 0)
     return tree
@@ -86,7 +86,7 @@ def write_value(value: object) -> str:
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(write_value(item) for item in value) + "]"
-    raise TypeError(f"TOML has no place for {value!r} of type {type(value).__name__}")
+    raise TypeError(f"{value!r} has type {type(value).__name__}, which TOML does not have")
 
 
 def write_string(text: str) -> str:
@@ -94,12 +94,12 @@ def write_string(text: str) -> str:
 
 
 def write_key(parts: Sequence[str]) -> str:
-    """A dotted path; a part that is not a plain word is quoted."""
+    """Write a dotted path; parts that are not bare keys are quoted."""
     return ".".join(part if re.fullmatch(r"[A-Za-z0-9_-]+", part) else write_string(part) for part in parts)
 
 
 def split_key(text: str) -> tuple[str, ...] | None:
-    """The parts of a dotted path, or None where it is not one."""
+    """Split a dotted path into its parts; None if it is not one."""
     if not KEY.fullmatch(text):
         return None
     parts = re.findall(PART, text)
@@ -110,9 +110,9 @@ def split_key(text: str) -> tuple[str, ...] | None:
 
 
 def key_lines(text: str) -> dict[tuple[str, ...], int]:
-    """The line of every key and table of a well-formed TOML text; items of [[lists]] are numbered from "0".
+    """The line of every key and table of a valid TOML text; items of [[lists]] are numbered from "0".
 
-    Keys inside { inline } tables are left out: they stand on the line of the key that holds them.
+    Keys inside { inline } tables are omitted: they are on the line of the key of that table.
     """
     lines: dict[tuple[str, ...], int] = {}
     counts: dict[tuple[str, ...], int] = {}
@@ -135,19 +135,19 @@ def key_lines(text: str) -> dict[tuple[str, ...], int]:
 
 
 def _too_deep(text: str) -> int | None:
-    """Where brackets or a dotted key exceed `MAX_DEPTH`, before anything is parsed; strings and comments do not count."""
+    """The position where brackets or a dotted key exceed `MAX_DEPTH`, outside strings and comments; found before parsing."""
     depth = 0
     for token in TOKEN.finditer(text):
         depth += (token[0] in ("[", "{")) - (token[0] in ("]", "}"))
         if depth > MAX_DEPTH:
             return token.start()
     keys = TOKEN.sub(lambda token: token[0] if len(token[0]) == 1 else "x" * len(token[0]), text)
-    found = DEEP_KEY.search(keys)
-    return found.start() if found else None
+    deep = DEEP_KEY.search(keys)
+    return deep.start() if deep else None
 
 
 def _depth(tree: object) -> int:
-    """How many tables and lists lie inside each other."""
+    """The nesting depth of tables and lists."""
     depth, level = 0, [tree]
     while level := [item for item in level if isinstance(item, dict | list)]:
         depth += 1
@@ -169,7 +169,7 @@ def _table(tree: Mapping[str, object], path: tuple[str, ...]) -> Iterator[str]:
         inner = (*path, key)
         if isinstance(value, Mapping):
             if not value or not all(isinstance(item, Mapping) or _is_table_list(item) for item in value.values()):
-                yield from ("", f"[{write_key(inner)}]")  # a table that only holds tables needs no heading
+                yield from ("", f"[{write_key(inner)}]")  # a table of tables needs no header
             yield from _table(value, inner)
         elif isinstance(value, list | tuple):
             for item in value:
@@ -182,7 +182,7 @@ def _is_table_list(value: object) -> bool:
 
 
 def spread(value: object, width: int = WIDTH) -> str:
-    """One value; a list that is longer than `width` is written one item a line."""
+    """Write one value; a list longer than `width` is written one item per line."""
     line = write_value(value)
     if len(line) <= width or not isinstance(value, list | tuple):
         return line
@@ -194,7 +194,7 @@ def _escape(char: str) -> str:
 
 
 def _resolve(parts: tuple[str, ...], counts: dict[tuple[str, ...], int], starts_item: bool) -> tuple[str, ...]:
-    """The path of a heading: below a [[list]] it speaks of the item that was begun last."""
+    """The path of a header: below a [[list]] it belongs to the last item."""
     path: tuple[str, ...] = ()
     for index, part in enumerate(parts):
         path = (*path, part)

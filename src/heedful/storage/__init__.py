@@ -1,7 +1,10 @@
 """Files and terminals: the only package that opens a file or writes to one.
 
-reading.py    plain, gzip, pipe, standard input; byte-order marks, encodings, lines
-writing.py    a temporary name, flushed, renamed; a full disk is one sentence
-locks.py      one process at a time
-terminal.py   text from data, made harmless before a terminal shows it
+reading.py    plain text, gzip, pipes, standard input; byte-order marks, encodings, lines
+writing.py    atomic writes: a temporary file, flushed, renamed
+folders.py    the same for folders, and cache entries that one process builds
+manifest.py   size and SHA-256 of every file of a folder
+mapping.py    arrays in memory-mapped files
+locks.py      file locks between processes
+terminal.py   escaping of text from data before a terminal prints it
 """

@@ -1,4 +1,4 @@
-"""One process at a time, by flock(2): the system frees the lock when its holder ends, however it ends."""
+"""Locks between processes, by flock(2): the system releases a lock when its process ends, even if it is killed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import TextIO
 _held: set[TextIO] = set()
 
 
-class Held(OSError):
-    """Another process has the lock; `holder` describes it."""
+class LockHeld(OSError):
+    """Another process holds the lock; `holder` describes it."""
 
     def __init__(self, holder: str) -> None:
         super().__init__(f"in use by {holder}")
@@ -25,11 +25,11 @@ class Held(OSError):
 
 @contextmanager
 def locked(path: Path, *, wait: bool) -> Iterator[None]:
-    """Holds the lock file while the block runs. Without `wait`, raises Held if another process has it."""
+    """Hold the lock file while the block runs. Without `wait`, raise LockHeld if another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a link could name any file, and a pipe has no lock
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a link could point to any file, and a pipe cannot be locked
         os.close(descriptor)
-        raise OSError(errno.EINVAL, f"{path.name} is not a plain file")
+        raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
     with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
         _held.add(file)
         try:
@@ -44,14 +44,14 @@ def _acquire(file: TextIO, wait: bool) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError as error:
         file.seek(0)
-        raise Held(file.read().strip() or "another process") from error
+        raise LockHeld(file.read().strip() or "another process") from error
     file.truncate(0)
     file.write(f"process {os.getpid()} on {platform.node()}\n")
     file.flush()
 
 
 def _release_in_child() -> None:
-    """A forked worker would otherwise keep the lock of a killed process."""
+    """Close inherited lock files: otherwise a forked worker would keep the lock after its parent was killed."""
     for file in _held:
         file.close()
     _held.clear()

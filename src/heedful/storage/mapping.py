@@ -1,36 +1,31 @@
 """Arrays of numbers in files.
 
-A small file is read into memory. A large one is memory-mapped: as large as the disk allows, and shared by all processes
-that read it. A mapped file must never become shorter: touching a page that is gone ends the process with SIGBUS, which no
-Python code can catch. So what we map is written once (`store_folder`), made read-only and only ever replaced by renaming,
-which leaves the old content to those who mapped it. If another program truncates it nevertheless, faulthandler prints which
-line was reading.
+A small file is read into memory. A large one is memory-mapped: it may be as large as the disk allows, and all processes that
+read it share the memory. A mapped file must never become shorter: reading a page past its end kills the process with SIGBUS,
+which Python cannot catch. So mapped files are written once (`folders.find_or_build`), made read-only and only replaced by
+renaming, which keeps the old content for processes that mapped it. If another program truncates one nevertheless, faulthandler
+prints the line that read it.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heedful.errors import WriteError
-from heedful.storage.locks import Held, locked
-from heedful.storage.writing import TEMPORARY, new_folder, remove
 
 IN_MEMORY = 1 << 28  # bytes; larger files are mapped
-READ_ONLY = 0o444
-
-Store = TypeVar("Store")
 
 
 def map_array(path: Path, kind: str) -> NDArray[Any]:
-    """The whole file as one array of this type."""
+    """Return a file as one array of this type."""
     size = path.stat().st_size
     if size < IN_MEMORY:  # an empty file could not be mapped anyway
         array = np.fromfile(path, kind)
@@ -43,7 +38,7 @@ def map_array(path: Path, kind: str) -> NDArray[Any]:
 
 
 def collect(parts: Iterable[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
-    """The arrays one after the other, mapped from a temporary file that has no name and goes with the result."""
+    """Concatenate arrays in an unnamed temporary file, mapped; it is deleted with the result."""
     total = 0
     with temporary_file() as file:
         for part in parts:
@@ -51,7 +46,7 @@ def collect(parts: Iterable[NDArray[Any]], kind: type[np.generic]) -> NDArray[An
                 part.astype(kind, copy=False).tofile(file)
                 file.flush()
             except OSError as error:
-                raise no_room(error) from error
+                raise temporary_file_error(error) from error
             total += len(part)
         return np.asarray(np.memmap(file, kind, "r")) if total else np.zeros(0, kind)
 
@@ -60,54 +55,11 @@ def temporary_file() -> Any:
     try:
         return tempfile.TemporaryFile()
     except OSError as error:
-        raise no_room(error) from error
+        raise temporary_file_error(error) from error
 
 
-def no_room(error: OSError) -> WriteError:
+def temporary_file_error(error: OSError) -> WriteError:
     return WriteError(
-        f"a temporary file cannot be written to {tempfile.gettempdir()}: {error.strerror or error}",
-        hint="set TMPDIR to a folder with more room",
+        f"cannot write a temporary file to {tempfile.gettempdir()}: {error.strerror or error}",
+        hint="set TMPDIR to a folder with more free space",
     )
-
-
-def find_or_make(folder: Path, find: Callable[[Path], Store | None], write: Callable[[Path], None]) -> Store:
-    """What is stored in a folder of a cache: found there, or written by the one process that holds its lock.
-
-    find:  the store, or None where there is none or a damaged one
-    write: fills an empty folder
-
-    OSError and WriteError pass."""
-    store = find(folder)
-    if store is not None:
-        return store
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(_lock_of(folder), wait=True):
-        store = find(folder)  # another process may have made it while this one waited
-        if store is not None:
-            return store
-        with _all_read_only(folder) as temporary:
-            write(temporary)
-        store = find(folder)
-    assert store is not None, f"{folder} was just written"
-    _clear_leftovers(folder.parent)
-    return store
-
-
-@contextmanager
-def _all_read_only(folder: Path) -> Iterator[Path]:
-    with new_folder(folder) as temporary:
-        yield temporary
-        for path in temporary.iterdir():
-            path.chmod(READ_ONLY)
-
-
-def _lock_of(folder: Path) -> Path:
-    return folder.parent / f".{folder.name}.lock"
-
-
-def _clear_leftovers(cache: Path) -> None:
-    """Remove what killed processes left half-written; what a living one is writing is locked."""
-    for path in cache.glob(f"{TEMPORARY}*"):
-        name = path.name.removeprefix(TEMPORARY).rsplit("-", 2)[0]
-        with suppress(Held, OSError), locked(_lock_of(cache / name), wait=False):
-            remove(path)

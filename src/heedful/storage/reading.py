@@ -1,10 +1,10 @@
-"""Reading files. Each is opened once, as a stream, so a pipe can stand wherever a file can.
+"""Reading files. Each file is opened once, as a stream, so a pipe works wherever a file does.
 
-The first bytes are looked at in the stream itself: gzip is recognized by its content, whatever the name; a UTF-8
-byte-order mark is removed; UTF-16 and UTF-32 are refused. "-" is standard input.
+gzip is recognized by the first bytes, whatever the name; a UTF-8 byte-order mark is removed; UTF-16 and UTF-32 are refused.
+"-" is standard input.
 
 A line ends at "\\n" and nowhere else: U+2028, U+0085, form feeds and a "\\r" inside a line are text, otherwise two
-aligned files would fall out of step. Lines come without their "\\n" and without one "\\r" before it.
+aligned files would get out of step. Lines are returned without "\\n" and without one "\\r" before it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ ENCODINGS = {  # byte-order mark -> encoding; UTF-32 LE begins with the mark of 
 }
 MARKS = (GZIP, codecs.BOM_UTF8, *ENCODINGS)
 BUFFER = 1 << 16
-MAX_FILE = 1 << 28  # bytes of a file that is read whole
-MAX_LINE = 1 << 26  # bytes; a longer "line" is no text
-SHOWN = 5  # names of a folder in an error
+MAX_FILE = 1 << 28  # bytes of a file that is read at once
+MAX_LINE = 1 << 26  # bytes; a longer "line" is not text
+SHOWN = 5  # file names in an error message
 STDIN = "standard input"
 
 
 class Stream(io.RawIOBase):
-    """A raw stream whose first bytes were read ahead."""
+    """A raw stream whose first bytes, `head`, were already read."""
 
     def __init__(self, raw: io.RawIOBase, head: bytes) -> None:
         self.raw, self.head = raw, head
@@ -62,7 +62,7 @@ class Stream(io.RawIOBase):
 
 
 def open_stream(path: Path) -> io.BufferedReader:
-    """The bytes of a text file from its first character on: unpacked, without a byte-order mark. OSError passes."""
+    """Open a text file: decompressed, after its byte-order mark. OSError passes."""
     if path.is_dir():
         raise DataError(f"{path} is a folder; expected a text file")
     raw: io.RawIOBase = open_raw(path)
@@ -70,12 +70,14 @@ def open_stream(path: Path) -> io.BufferedReader:
         head = read_head(raw)
         if head.startswith(GZIP):
             packed = io.BufferedReader(Stream(raw, head), BUFFER)
-            raw = cast(io.RawIOBase, Unpacked(fileobj=packed))
+            raw = cast(io.RawIOBase, Decompressed(fileobj=packed))
             head = read_head(raw)
             if head.startswith(GZIP):
-                raise DataError(f"{name_of(path)} is gzip inside gzip; expected text", hint="unpack it once, with gunzip")
+                raise DataError(
+                    f"{name_of(path)} is compressed twice; expected text or gzip of text", hint="decompress it once with gunzip"
+                )
         elif path.suffix == ".gz" and head:
-            raise DataError(f"{path} is named .gz, but it is not gzip", hint="rename it without .gz if it is plain text")
+            raise DataError(f"{path} is not gzip, despite its suffix", hint="remove the suffix .gz if it is text")
         for mark, encoding in ENCODINGS.items():
             if head.startswith(mark):
                 raise wrong_encoding(name_of(path), encoding)
@@ -85,8 +87,8 @@ def open_stream(path: Path) -> io.BufferedReader:
         raise
 
 
-class Unpacked(gzip.GzipFile):
-    """A gzip stream that closes the stream it reads from, too."""
+class Decompressed(gzip.GzipFile):
+    """A gzip stream that also closes the stream it reads from."""
 
     def close(self) -> None:
         source = cast(io.BufferedReader | None, self.fileobj)
@@ -102,7 +104,7 @@ def open_raw(path: Path) -> io.FileIO:
 
 
 def read_head(raw: io.RawIOBase) -> bytes:
-    """The first bytes, as many as it takes to tell the marks apart; of a terminal, no more than was typed."""
+    """Read as few bytes as distinguish the marks: a terminal is not asked for more than was typed."""
     head = b""
     while any(mark.startswith(head) and mark != head for mark in MARKS):
         block = raw.read(1)
@@ -113,7 +115,7 @@ def read_head(raw: io.RawIOBase) -> bytes:
 
 
 def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
-    """Yields every line; a file that cannot be read to its end is a DataError, and so is one without a line, unless it may."""
+    """Yield every line; DataError for a file that cannot be read to its end, or that is empty unless `may_be_empty`."""
     number, name = 0, name_of(path)
     try:
         with open_stream(path) as stream:
@@ -121,15 +123,15 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
                 if len(line) == MAX_LINE and not line.endswith(b"\n"):
                     raise DataError(
                         f"{name} line {number} has more than {MAX_LINE >> 20} MiB; expected lines of text",
-                        hint="is it a text file?",
+                        hint="check that it is a text file",
                     )
                 if number == 1:
                     refuse_utf16(name, line)
                     refuse_carriage_returns(name, line)
                 yield line.removesuffix(b"\n").removesuffix(b"\r")
     except EOFError as error:
-        where = f"after line {whole_lines(path)}" if path.is_file() else f"near line {number}"
-        raise DataError(f"{name} is cut off: its gzip stream stops {where}", hint="copy or download it again") from error
+        where = f"after line {count_complete_lines(path)}" if path.is_file() else f"near line {number}"
+        raise DataError(f"{name} is truncated: its gzip stream ends {where}", hint="copy or download it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(
             f"{name} is damaged: its gzip stream cannot be read past line {number} ({error})",
@@ -142,14 +144,14 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
 
 
 def decode_training_line(line: bytes, path: Path, number: int) -> str:
-    """As `decode_line`; a NUL byte, which no text has, is an error too."""
+    """As `decode_line`, but a NUL byte is an error as well."""
     if b"\0" in line:
-        raise DataError(f"{name_of(path)} line {number}: a NUL byte in the text", hint="is it a text file?")
+        raise DataError(f"{name_of(path)} line {number}: a NUL byte in the text", hint="check that it is a text file")
     return decode_line(line, path, number)
 
 
 def decode_line(line: bytes, path: Path, number: int) -> str:
-    """The text of a line, or a DataError with the command that converts the file."""
+    """Decode a line of UTF-8; the DataError names the command that converts the file."""
     try:
         return line.decode()
     except UnicodeDecodeError as error:
@@ -160,13 +162,12 @@ def decode_line(line: bytes, path: Path, number: int) -> str:
 
 
 def name_of(path: Path) -> str:
-    """How a message names the file."""
+    """The name of the file in messages."""
     return STDIN if str(path) == "-" else str(path)
 
 
 def read_bytes(path: Path) -> bytes:
-    """A whole small file; a pipe, a device or more than MAX_FILE bytes are refused. OSError passes to the caller, who knows
-    what the file is for."""
+    """Read a small file; a pipe, a device or more than MAX_FILE bytes are an OSError, which the caller explains."""
     with open_plain(path) as file:
         if os.fstat(file.fileno()).st_size > MAX_FILE:
             raise OSError(errno.EFBIG, f"it has more than {MAX_FILE >> 20} MiB")
@@ -174,21 +175,21 @@ def read_bytes(path: Path) -> bytes:
 
 
 def open_plain(path: Path) -> io.BufferedReader:
-    """A file of bytes; opening a pipe would wait for a writer, and a device may never end."""
+    """Open a regular file of bytes; a pipe could block, and a device may never end."""
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "it is not a plain file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     return file
 
 
 def read_package_text(package: str, name: str) -> str:
-    """A file that is part of this package."""
+    """Read a text file that is part of a package of ours."""
     return package_files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def read_package_files(package: str) -> dict[str, bytes]:
-    """The files of a package of ours, by name."""
+    """Read the files of a package of ours: {name: content}."""
     entries = sorted(package_files(package).iterdir(), key=lambda entry: entry.name)
     return {entry.name: entry.read_bytes() for entry in entries if entry.is_file()}
 
@@ -199,18 +200,18 @@ def sha256_of(path: Path) -> str:
 
 
 def content_sha256(content: bytes) -> str:
-    """Of the text in a gzip file, or of the bytes themselves: the same text can be packed in many ways."""
+    """SHA-256 of the content, decompressed if it is gzip: the same text can be compressed in many ways."""
     raw = io.BytesIO(content)
     return file_digest(gzip.GzipFile(fileobj=raw) if content.startswith(GZIP) else raw, "sha256").hexdigest()
 
 
-def reads_twice(path: Path) -> bool:
-    """Whether a second reading gives the same: a file does, a pipe or a terminal does not."""
+def is_rereadable(path: Path) -> bool:
+    """Whether the content can be read twice: a regular file, not a pipe or a terminal."""
     return str(path) != "-" and stat.S_ISREG(path.stat().st_mode)
 
 
 def refuse_utf16(place: str, line: bytes) -> None:
-    """UTF-16 without a byte-order mark: every other byte of Latin text is NUL."""
+    """Raise DataError for UTF-16 without a byte-order mark: every other byte of Latin text is NUL."""
     sample = line[:400]
     for offset, encoding in ((1, "UTF-16LE"), (0, "UTF-16BE")):
         half, other = sample[offset::2], sample[1 - offset :: 2]
@@ -219,20 +220,20 @@ def refuse_utf16(place: str, line: bytes) -> None:
 
 
 def refuse_carriage_returns(place: str, line: bytes) -> None:
-    """A whole file of lines that end with a lone carriage return would be one line."""
+    """Raise DataError for lines that end in carriage returns alone: the file would be read as one line."""
     if not line.endswith(b"\n") and line.rstrip(b"\r").count(b"\r") > 1:
         raise DataError(
             f"{place} ends its lines with carriage returns; expected line feeds",
-            hint=r"tr '\r' '\n' < FILE > CONVERTED makes them so",
+            hint=r"convert it: tr '\r' '\n' < FILE > CONVERTED",
         )
 
 
 def wrong_encoding(place: str, encoding: str) -> DataError:
-    return DataError(f"{place} is {encoding}; expected UTF-8", hint=convert_command(place, encoding))
+    return DataError(f"{place} is {encoding}; expected UTF-8", hint=f"convert it: {convert_command(place, encoding)}")
 
 
 def convert_command(place: str, encoding: str) -> str:
-    """A command line that makes UTF-8 of the file."""
+    """The shell command that converts the file to UTF-8."""
     if place == STDIN:
         return f"pipe it through iconv -f {encoding} -t UTF-8"
     if place.endswith(".gz"):
@@ -241,15 +242,15 @@ def convert_command(place: str, encoding: str) -> str:
 
 
 def likely_encoding(sample: bytes) -> str:
-    """The encoding that text which is not UTF-8 most often has: bytes 0x80 to 0x9f are letters only in Windows-1252."""
+    """Guess the encoding of text that is not UTF-8: bytes 0x80 to 0x9f are letters only in Windows-1252."""
     return "WINDOWS-1252" if any(0x80 <= byte <= 0x9F for byte in sample) else "ISO-8859-1"
 
 
-def whole_lines(path: Path) -> int:
-    """How many lines a gzip file has before it breaks off; readers with a buffer lose some of them."""
-    unpack = zlib.decompressobj(wbits=31)
+def count_complete_lines(path: Path) -> int:
+    """Count the lines of a truncated gzip file before its end; buffered readers lose some of them."""
+    decompressor = zlib.decompressobj(wbits=31)
     with io.FileIO(path) as stream:
-        return sum(unpack.decompress(block).count(b"\n") for block in iter(lambda: stream.read(BUFFER) or b"", b""))
+        return sum(decompressor.decompress(block).count(b"\n") for block in iter(lambda: stream.read(BUFFER) or b"", b""))
 
 
 def unreadable(path: Path, error: OSError) -> DataError:
@@ -257,12 +258,12 @@ def unreadable(path: Path, error: OSError) -> DataError:
         return DataError(f"{name_of(path)} cannot be read: {error.strerror or error}")
     folder = path.parent
     names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    neighbors = [name for name in names if not name.startswith(".")]  # no corpus is kept in .git
+    neighbors = [name for name in names if not name.startswith(".")]  # hidden folders hold no corpus
     close = f"{path.name}.gz" if f"{path.name}.gz" in neighbors else nearest(path.name, neighbors)
     what = f"{path} does not exist" if folder.is_dir() else f"{path} does not exist, nor does the folder {folder}"
     if close:
         return DataError(what, hint=f"did you mean {str(folder / close)!r}?")
     if folder.is_dir():
         shown = ", ".join([*neighbors[:SHOWN], *(["…"] if len(neighbors) > SHOWN else [])])
-        return DataError(what, hint=f"check the name; in {folder.resolve()} there is: {shown or 'nothing'}")
+        return DataError(what, hint=f"check the name; {folder.resolve()} contains: {shown or 'nothing'}")
     return DataError(what, hint=f"check the name, relative to {Path.cwd()}")

@@ -1,9 +1,9 @@
-"""Text from data on a terminal: whatever could act on the terminal is shown as its code instead.
+"""Escaping of text from data: control characters are printed as their codes, so that they cannot control the terminal.
 
     "\\x1b]0;title\\x07"  ->  \\u001b]0;title\\u0007
 
-Made visible are control characters (C0, DEL, C1) and the marks that reverse the direction of text; a newline and a tab
-stay. The form is that of JSON, so a JSON line stays valid.
+Escaped are control characters (C0, DEL, C1) and the marks that change the direction of text; newline and tab stay. The
+escapes are those of JSON, so a JSON line stays valid.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066
 
 
 def printable(text: str) -> str:
-    """The text with every character that a terminal might act on made visible."""
-    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """Escape every character that could control a terminal."""
+    return UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def silence(stream: IO[str]) -> bool:
-    """Sends whatever is still written to this stream nowhere; False if it is not a file, so that it cannot."""
+def redirect_to_null(stream: IO[str]) -> bool:
+    """Discard further output of this stream; return False if it is not a file."""
     try:
         target = stream.fileno()
     except (OSError, ValueError):

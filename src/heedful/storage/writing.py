@@ -1,7 +1,7 @@
-"""Writing files that survive: a file is whole or absent, and what was reported as written is on the disk.
+"""Atomic and durable writes: a file is complete or absent, and what was reported as written is on the disk.
 
-    write to a temporary name, fsync     the bytes are on the disk
-    rename                               readers see the old or the new content, never a half
+    write to a temporary file, fsync     the bytes are on the disk
+    rename                               readers see the old or the new content, never a part
     fsync the folder                     the name is on the disk
 
 A write that fails (full disk, file limit, read-only folder) removes its temporary file and raises a WriteError.
@@ -22,12 +22,12 @@ from typing import BinaryIO, TextIO, cast
 
 from heedful.errors import ConfigError, WriteError
 
-TEMPORARY = ".tmp-"  # such names belong to a process that is writing, or to one that was killed
+TEMPORARY = ".tmp-"  # prefix of files that a process is writing, or left when it was killed
 NO_SUCH_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 
 
 def temporary_beside(path: Path) -> Path:
-    """A fresh name in the same folder (hence the same disk, so that a rename is atomic)."""
+    """A new name in the same folder, hence on the same disk, so that a rename is atomic."""
     return path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
 
 
@@ -47,8 +47,8 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def not_written(path: Path | str, error: OSError) -> WriteError:
-    """The sentence for a write that failed."""
+def write_error(path: Path | str, error: OSError) -> WriteError:
+    """The WriteError for a failed write."""
     hint = "check the permissions of the folder" if error.errno != errno.EBADF else None
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         hint = "free some disk space or raise the limit, then run the command again"
@@ -57,9 +57,9 @@ def not_written(path: Path | str, error: OSError) -> WriteError:
 
 @contextmanager
 def output_file(path: Path) -> Iterator[TextIO]:
-    """A text file that a user asked for: complete when the block ends, and untouched if the block fails.
+    """Write a text file for the user: complete when the block ends, unchanged if the block fails.
 
-    A place that cannot be written to is refused here, before any work is done. A pipe or device is written to directly."""
+    A path that cannot be written fails here, before any work is done. A pipe or device is written to directly."""
     with _output(path) as file, open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False) as text:
         yield text
 
@@ -83,9 +83,9 @@ def _output(path: Path) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.errno in NO_SUCH_PLACE:
             raise ConfigError(
-                f"{path} cannot be written: {error.strerror}", hint="name a file in a folder that exists"
+                f"{path} cannot be written: {error.strerror}", hint="choose a file in an existing folder"
             ) from error
-        raise not_written(path, error) from error
+        raise write_error(path, error) from error
     try:
         with file:
             yield file
@@ -97,7 +97,7 @@ def _output(path: Path) -> Iterator[BinaryIO]:
             temporary.replace(path)
             sync_folder(path.parent)
     except OSError as error:
-        raise not_written(path, error) from error
+        raise write_error(path, error) from error
     finally:
         if regular:
             temporary.unlink(missing_ok=True)
@@ -109,7 +109,7 @@ def _keep_mode(path: Path, temporary: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a new file and wait until it is on the disk."""
+    """Write a new file and flush it to the disk."""
     write_bytes(path, text.encode())
 
 
@@ -122,12 +122,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def create(path: Path) -> BinaryIO:
-    """A new file to write bytes into, inside a folder that `new_folder` or its caller will flush and rename."""
+    """Open a new file inside a folder that `new_folder` flushes and renames."""
     return path.open("wb")
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Put `text` in the place of the file: a reader, or a crash, finds the old or the new content."""
+    """Replace the content of a file: a reader, or a crash, sees the old or the new content."""
     replace_bytes(path, text.encode())
 
 
@@ -137,7 +137,7 @@ def replace_bytes(path: Path, content: bytes) -> None:
 
 
 def replace_link(path: Path, target: str) -> None:
-    """Point the symbolic link `path` at `target`: a reader, or a crash, finds the old or the new one."""
+    """Point the symbolic link `path` at `target`: a reader, or a crash, sees the old or the new link."""
     _replace(path, lambda temporary: temporary.symlink_to(target))
 
 
@@ -148,68 +148,24 @@ def _replace(path: Path, write: Callable[[Path], None]) -> None:
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        raise not_written(path, error) from error
+        raise write_error(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line in one write, so that a killed process leaves at most a torn last line."""
+    """Append one line in one write, so that a killed process leaves at most an incomplete last line."""
     try:
         with path.open("ab", buffering=0) as file:
             content = f"{line}\n".encode()
             if cast(int, file.write(content)) != len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
-        raise not_written(path, error) from error
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder to fill; when the block ends all of it is flushed and takes the name `folder`.
-
-    What had that name before is removed then, and only then. OSError inside the block becomes a WriteError."""
-    temporary = temporary_beside(folder)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary.mkdir()
-        yield temporary
-        for path in temporary.rglob("*"):
-            sync_folder(path) if path.is_dir() else sync_file(path)
-        sync_folder(temporary)
-        if folder.exists() or folder.is_symlink():
-            remove(folder)
-        temporary.rename(folder)
-        sync_folder(folder.parent)
-    except OSError as error:
-        raise not_written(folder, error) from error
-    finally:
-        discard(temporary)
-
-
-def remove(path: Path) -> None:
-    """Remove a file, link or folder so that no half of it is ever seen under its name."""
-    if not path.name.startswith(TEMPORARY):
-        path = path.rename(temporary_beside(path))
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-
-
-def discard(temporary: Path) -> None:
-    """Remove a temporary folder after a failure; what cannot be removed is left to `clear_temporary`."""
-    shutil.rmtree(temporary, ignore_errors=True)
-
-
-def clear_temporary(folder: Path) -> None:
-    """Remove what killed processes left half-written; only for the process that holds the folder's lock."""
-    for path in folder.glob(f"{TEMPORARY}*"):
-        remove(path)
+        raise write_error(path, error) from error
 
 
 def can_write(folder: Path) -> bool:
-    """Whether a file can be made in the folder."""
+    """Whether a file can be created in the folder."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True

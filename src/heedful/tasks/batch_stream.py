@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 import torch
 
 from heedful.data.prefetch import prefetch
-from heedful.training.loop import Fed
+from heedful.training.loop import StreamedBatch
 
 Chosen = TypeVar("Chosen")
 
@@ -30,16 +30,16 @@ def feed(
     *,
     device: torch.device,
     ahead: int,
-) -> Generator[Fed, None, None]:
+) -> Generator[StreamedBatch, None, None]:
     """plan: an epoch -> what each of its batches is made of; collate: that and the epoch -> the batch. Both are pure."""
 
-    def batches() -> Iterator[Fed]:
+    def batches() -> Iterator[StreamedBatch]:
         epoch, cursor = place
         while True:
             planned = plan(epoch)
             for at in range(cursor, len(planned)):
                 batch = collate(planned[at], epoch)
-                yield Fed(batch.pin() if device.type == "cuda" else batch, epoch, at + 1)
+                yield StreamedBatch(batch.pin() if device.type == "cuda" else batch, epoch, at + 1)
             epoch, cursor = epoch + 1, 0
 
     return prefetch(batches(), ahead)

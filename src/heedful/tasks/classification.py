@@ -38,7 +38,7 @@ from heedful.tasks.objectives import token_loss
 from heedful.tasks.translate import System
 from heedful.text.specials import Specials
 from heedful.text.tokenizer import Tokenizer
-from heedful.training.loop import Fed, Validation
+from heedful.training.loop import StreamedBatch, Validation
 from heedful.training.train_state import Direction
 from heedful.training.update import Objective
 
@@ -232,7 +232,7 @@ class ClassificationTask:
         order = np.random.Generator(np.random.Philox(key=[self.seed, epoch])).permutation(len(self.corpora.train.labels))
         return [order[at : at + self.data.batch] for at in range(0, len(order), self.data.batch)]
 
-    def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]:
+    def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
         """Batches without end, from the given place on, prepared ahead of need."""
 
         def collate(chosen: NDArray[np.int64], epoch: int) -> LabeledBatch:

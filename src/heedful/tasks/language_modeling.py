@@ -35,7 +35,7 @@ from heedful.tasks.generate import generate
 from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.translate import System
 from heedful.text.tokenizer import Tokenizer
-from heedful.training.loop import Fed, Validation
+from heedful.training.loop import StreamedBatch, Validation
 from heedful.training.train_state import Direction
 from heedful.training.update import Objective
 
@@ -153,7 +153,7 @@ class LanguageModelingTask:
         rows = min(self.data.batch, len(begins))
         return [begins[at : at + rows] for at in range(0, len(begins) - rows + 1, rows)]
 
-    def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]:
+    def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
         """Batches without end, from the given place on, prepared ahead of need."""
         device, ahead = self.system.device, self.data.prefetch
         return feed(self.plan, lambda begins, _: self.batch(begins), Place(epoch, cursor), device=device, ahead=ahead)

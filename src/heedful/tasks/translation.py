@@ -32,7 +32,7 @@ from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.sequence_level import SequenceConfig, sequence_objective
 from heedful.tasks.translate import System
 from heedful.text.tokenizer import Tokenizer
-from heedful.training.loop import Fed, Validation
+from heedful.training.loop import StreamedBatch, Validation
 from heedful.training.train_state import Direction
 from heedful.training.update import Objective
 
@@ -192,7 +192,7 @@ class TranslationTask:
             pad_to_multiple_of=self.data.pad_to_multiple_of,
         )
 
-    def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]:
+    def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
         """Batches without end, from the given place on, prepared ahead of need."""
         device, ahead = self.system.device, self.data.prefetch
         return feed(self.plan, self.batch, Place(epoch, cursor), device=device, ahead=ahead)

@@ -1,4 +1,4 @@
-"""torch.compile, where it works: the first failure is announced and the plain functions are used from then on."""
+"""torch.compile with a fallback: after the first failure, which is reported, the eager function is used."""
 
 from __future__ import annotations
 
@@ -10,35 +10,38 @@ from torch import nn
 
 
 def compile_task(task: Any, device: torch.device, announce: Callable[[str], None]) -> None:
-    """Compile a task's objective in place. On a GPU its kernels are captured too, a graph for each shape that occurs."""
-    plain = task.objective
+    """Compile a task's objective in place; on a GPU with CUDA graphs, one per batch shape."""
+    eager = task.objective
     torch._dynamo.config.cache_size_limit = 64
     if device.type == "cuda":
-        quick = torch.compile(plain, dynamic=False, mode="reduce-overhead")
+        compiled = torch.compile(eager, dynamic=False, mode="reduce-overhead")
     else:
-        quick = torch.compile(plain, dynamic=True)
-    task.objective = falling_back(quick, plain, announce)
+        compiled = torch.compile(eager, dynamic=True)
+    task.objective = with_fallback(compiled, eager, announce)
 
 
-def falling_back(quick: Callable[..., Any], plain: Callable[..., Any], announce: Callable[[str], None]) -> Callable[..., Any]:
+def with_fallback(
+    compiled: Callable[..., Any], eager: Callable[..., Any], announce: Callable[[str], None]
+) -> Callable[..., Any]:
+    """Return a function that calls `compiled`, and `eager` once that has failed."""
     works = True
 
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal works
         if works:
             try:
-                return quick(*args, **kwargs)
+                return compiled(*args, **kwargs)
             except torch._dynamo.exc.TorchDynamoException as error:
                 works = False
                 reason = str(error).strip().splitlines()[0]
-                announce(f"torch.compile does not work here ({reason}); going on without it")
-        return plain(*args, **kwargs)
+                announce(f"torch.compile failed ({reason}); continuing without it")
+        return eager(*args, **kwargs)
 
     return call
 
 
 def recompute_blocks(blocks: list[nn.Module]) -> None:
-    """Activation checkpointing: a block's forward pass is run again in the backward pass instead of remembered."""
+    """Activation checkpointing: each block recomputes its forward pass in the backward pass instead of storing activations."""
     for block in blocks:
         forward = block.forward
         block.forward = lambda *args, forward=forward: torch.utils.checkpoint.checkpoint(forward, *args, use_reentrant=False)

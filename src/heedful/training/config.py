@@ -1,4 +1,4 @@
-"""What a training run is told."""
+"""Options of [training]."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class TrainingConfig(Config):
     steps: Count = 100_000
     """Maximum number of updates."""
     minutes: NonNegativeNumber = 0.0
-    """Wall time of the whole run, preparation included; the schedule ends with it; 0: no limit."""
+    """Time limit of the run in minutes, including preparation; the schedule is shortened to fit; 0: no limit."""
     save_every: Count = 1000
     """Updates between checkpoints."""
     validate_every: Count = 1000
     """Updates between validations."""
     report_every: Count = 100
-    """Updates between lines of progress."""
+    """Updates between progress lines."""
     optimizer: OptimizerConfig = OptimizerConfig()
     """Optimizer."""
     schedule: ScheduleConfig = ScheduleConfig()
@@ -33,21 +33,21 @@ class TrainingConfig(Config):
     gates: GatesConfig = GatesConfig()
     """Gates that prune attention heads."""
     clip: NonNegativeNumber = 1.0
-    """Maximum norm of the gradient; 0: no clipping."""
+    """Maximum gradient norm; 0: no clipping."""
     accumulate: SmallCount = 1
     """Batches per update (gradient accumulation)."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Number format of computation."""
+    """Precision of the forward and backward pass; bf16 and fp16 use autocast."""
     compile: bool = False
-    """Use torch.compile: minutes of compilation, faster steps."""
+    """Use torch.compile: faster steps after some minutes of compilation."""
     cuda_graphs: bool = False
-    """Use CUDA graphs: record the kernels of each shape and replay them."""
+    """Use CUDA graphs: capture the kernels of each batch shape and replay them."""
     recompute: bool = False
     """Activation checkpointing: less memory, more time."""
     deterministic: bool = False
-    """Bit-identical runs on a GPU as well; on a CPU they always are."""
+    """Bit-identical results on a GPU; on a CPU they always are."""
     average: Literal["none", "last", "best", "ema"] = "none"
-    """Average the weights of checkpoints, or keep a moving average."""
+    """Average the last or best checkpoints, or keep an exponential moving average (ema)."""
     average_count: Count = 5
     """Number of checkpoints to average."""
     ema_decay: Probability = 0.999
@@ -57,42 +57,44 @@ class TrainingConfig(Config):
     patience: ZeroOrCount = 0
     """Stop after this many validations without improvement; 0: never."""
     keep_last: Count = 3
-    """Newest checkpoints to keep."""
+    """Number of newest checkpoints to keep."""
     keep_best: Count = 1
-    """Best checkpoints to keep."""
+    """Number of best checkpoints to keep."""
     max_nonfinite_steps: Count = 20
-    """Stop after this many non-finite updates among the last 100."""
+    """Stop when more than this many of the last 100 updates had a non-finite loss or gradient."""
     init: str | None = None
-    """Run folder that gives the initial weights and the vocabulary; "": none."""
+    """Run folder to load the initial weights and the vocabulary from; "": none."""
     vectors: str | None = None
-    """File of word vectors that initialize the embeddings."""
+    """File of pretrained word vectors to initialize the embeddings."""
     vectors_side: Literal["both", "source", "target"] = "both"
-    """Embeddings that the vectors initialize."""
+    """Embeddings to initialize from the word vectors."""
     freeze_vectors: bool = False
-    """Do not train the embeddings that come from vectors."""
+    """Freeze the embeddings initialized from word vectors."""
     tensorboard: bool = False
     """Log to TensorBoard."""
     threads: Threads = 0
-    """CPU threads; 0: as many as the machine has."""
+    """CPU threads; 0: PyTorch's default."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> TrainingConfig:
-        idle = {}
+        unused_options = {}
         if self.average not in ("last", "best"):
-            idle["average_count"] = f"training.average is {self.average!r}"
+            unused_options["average_count"] = f"training.average is {self.average!r}"
         if self.average != "ema":
-            idle["ema_decay"] = f"training.average is {self.average!r}"
+            unused_options["ema_decay"] = f"training.average is {self.average!r}"
         if self.vectors is None:
-            idle |= dict.fromkeys(("vectors_side", "freeze_vectors"), "training.vectors is not given")
-        problems = unused(self, idle)
+            unused_options |= dict.fromkeys(("vectors_side", "freeze_vectors"), "training.vectors is not set")
+        problems = unused(self, unused_options)
         if self.init is not None and self.vectors is not None:
-            problems.append(Problem("vectors", "given beside training.init, whose embeddings they would overwrite; choose one"))
+            problems.append(Problem("vectors", "given together with training.init, whose embeddings it overwrites; set one"))
         if self.compile and self.cuda_graphs:
-            problems.append(Problem("capture", "given true beside training.compile, which captures by itself; choose one"))
+            problems.append(
+                Problem("cuda_graphs", "given true together with training.compile, which uses CUDA graphs itself; set one")
+            )
         for name, kept in (("last", self.keep_last), ("best", self.keep_best)):
             if self.average == name and kept < self.average_count:
                 problems.append(
-                    Problem(f"keep_{name}", f"given {kept}, expected at least average_count, which is {self.average_count}")
+                    Problem(f"keep_{name}", f"given {kept}, expected at least average_count = {self.average_count}")
                 )
         refuse(problems)
         return self

@@ -1,8 +1,8 @@
-"""CUDA graphs of a training step, without a compiler: the kernels of the forward and the backward pass are recorded once
-for each shape of a batch and then replayed, so that Python no longer sets the pace of small models.
+"""CUDA graphs of a training step, without a compiler: the kernels of the forward and backward pass are captured once per
+batch shape and then replayed, so that small models are not limited by kernel launches from Python.
 
-A shape is run plainly when it occurs for the first time, which warms its kernels up, and recorded the second time. The
-random numbers of dropout follow the seed of each replay, as they do in a plain pass.
+A shape runs eagerly when it occurs for the first time, which warms up its kernels, and is captured the second time. The
+random numbers of dropout follow the seed of each replay, as in eager mode.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.nn.losses import Loss
-from heedful.training.update import Accumulate, Objective, accumulate_plainly
+from heedful.training.update import Accumulate, Objective, eager_accumulation
 
 Shape = tuple[tuple[int, ...] | None, ...]
 
@@ -25,19 +25,18 @@ Record = Callable[[Callable[[], dict[str, Loss]]], tuple[Replay, dict[str, Loss]
 
 class Recording(NamedTuple):
     replay: Replay
-    batch: Any  # whose tensors every replay reads
-    factor: Tensor  # () what the loss is multiplied by
-    report: dict[str, Loss]  # written over by every replay
+    batch: Any  # its tensors are the input of every replay
+    factor: Tensor  # () factor of the loss
+    report: dict[str, Loss]  # overwritten by every replay
 
 
 def graph_recorder() -> Record:
-    """Record the kernels that a function starts, without running them; all graphs share one pool of memory, since only one
-    of them runs at a time."""
+    """Return a function that captures the kernels of another; all graphs share a memory pool, since one runs at a time."""
     pool = torch.cuda.graph_pool_handle()
 
     def record(function: Callable[[], dict[str, Loss]]) -> tuple[Replay, dict[str, Loss]]:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # others may prepare batches
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # other threads prepare batches
             report = function()
         return graph.replay, report
 
@@ -45,45 +44,43 @@ def graph_recorder() -> Record:
 
 
 def shape_of(batch: Any) -> Shape:
-    """Of each tensor; what is None or a number has none."""
+    """The shape of every tensor of a batch; None for other fields."""
     return tuple(tuple(part.shape) if isinstance(part, Tensor) else None for part in batch)
 
 
-def fill(old: Any, new: Any) -> None:
-    """Copy a batch's tensors into those of another of the same shape."""
-    for before, now in zip(old, new, strict=True):
-        if isinstance(before, Tensor):
-            before.copy_(now, non_blocking=True)
+def fill(captured: Any, batch: Any) -> None:
+    """Copy the tensors of one batch into those of another of the same shape."""
+    for destination, source in zip(captured, batch, strict=True):
+        if isinstance(destination, Tensor):
+            destination.copy_(source, non_blocking=True)
 
 
-def capture_training_step(
-    model: nn.Module, loss: Callable[[Any], Objective], device: torch.device, record: Record
-) -> Accumulate:
-    """A function that adds a batch's gradients to the parameters', as `accumulate_plainly` does, by replaying."""
-    plain = accumulate_plainly(loss)
+def graph_accumulation(model: nn.Module, loss: Callable[[Any], Objective], device: torch.device, record: Record) -> Accumulate:
+    """As `eager_accumulation`, by replaying CUDA graphs."""
+    eager = eager_accumulation(loss)
     seen: set[Shape] = set()
     recordings: dict[Shape, Recording] = {}
 
     def accumulate(batch: Any, factor: float) -> dict[str, Loss]:
         for parameter in model.parameters():
-            if parameter.requires_grad and parameter.grad is None:  # recordings add to these very tensors
+            if parameter.requires_grad and parameter.grad is None:  # graphs accumulate into these tensors
                 parameter.grad = torch.zeros_like(parameter)
         shape = shape_of(batch)
         if shape not in seen:
             seen.add(shape)
-            return plain(batch, factor)
+            return eager(batch, factor)
         if shape not in recordings:
-            recordings[shape] = recorded(batch.to(device))
+            recordings[shape] = capture(batch.to(device))
         recording = recordings[shape]
         fill(recording.batch, batch)
         recording.factor.fill_(factor)
         recording.replay()
         return recording.report
 
-    def recorded(batch: Any) -> Recording:
+    def capture(batch: Any) -> Recording:
         own = type(batch)(*(part.clone() if isinstance(part, Tensor) else part for part in batch))
         factor = torch.zeros((), device=device)
-        replay, report = record(lambda: plain(own, factor))
+        replay, report = record(lambda: eager(own, factor))
         return Recording(replay, own, factor, report)
 
     return accumulate

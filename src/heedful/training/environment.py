@@ -1,4 +1,4 @@
-"""Where a run runs: what may change its bits, noted in every checkpoint and compared when it continues."""
+"""Versions, threads and device of a run: stored in every checkpoint and compared when training continues."""
 
 from __future__ import annotations
 
@@ -10,34 +10,36 @@ from pathlib import Path
 import torch
 
 PACKAGES = ("heedful", "torch", "numpy", "tokenizers", "sacrebleu", "safetensors")
-BITS = ("torch", "threads", "device")  # a change in one of these may change bits
+BITS = ("torch", "threads", "device")  # a change in one of these may change the results
 
 
 def describe() -> dict[str, str]:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()
-    found = {name: installed(name) for name in PACKAGES}
-    found |= {"python": platform.python_version(), "threads": str(torch.get_num_threads()), "device": device}
-    commit = commit_here()
-    return found if commit is None else found | {"commit": commit}
+    versions = {name: installed_version(name) for name in PACKAGES}
+    versions |= {"python": platform.python_version(), "threads": str(torch.get_num_threads()), "device": device}
+    commit = source_commit()
+    return versions if commit is None else versions | {"commit": commit}
 
 
-def installed(package: str) -> str:
+def installed_version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:  # run from a source tree that was never installed
         return "not installed"
 
 
-def differences(earlier: dict[str, str]) -> list[str]:
-    """A sentence for each thing that is no longer as it was."""
-    now = describe()
+def list_changes(earlier: dict[str, str]) -> list[str]:
+    """Describe each difference from an earlier environment that may change the results."""
+    current = describe()
     return [
-        f"{name} was {earlier[name]} and is now {now[name]}" for name in BITS if name in earlier and earlier[name] != now[name]
+        f"{name} was {earlier[name]} and is now {current[name]}"
+        for name in BITS
+        if name in earlier and earlier[name] != current[name]
     ]
 
 
-def commit_here() -> str | None:
-    """The commit of the source tree that this package runs from, if it runs from one."""
+def source_commit() -> str | None:
+    """The git commit of the source tree that this package is imported from, if any."""
     try:
         answer = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5

@@ -1,17 +1,17 @@
-"""run.json: what a run was made from, and the fingerprint that holds its files together.
+"""run.json: the provenance of a run, and the fingerprint that identifies its files.
 
     format         of the run folder
     data           SHA-256 of every data file
     environment    versions of packages, the commit
     files          SHA-256 of config.toml, the tokenizers and a dictionary
-    first_config   SHA-256 of config.toml when the run began
+    first_config   SHA-256 of config.toml at the start of the run
     fingerprint    SHA-256 of `first_config`, `data` and the other `files`; every checkpoint stores it in its state
     sha256         of all of the above
 
-A config.toml, tokenizer or checkpoint that another run wrote, and any altered byte, is found when the run is used. A run of
-format 1 has no checksums: it can be used, with a warning.
+Any changed byte, and any config.toml, tokenizer or checkpoint of another run, is detected when the run is loaded. A run of
+format 1 has no checksums: it loads with a warning.
 
-Only config.toml changes after the beginning (`training.steps` may be raised). run.json lists the next version of it before it
+Only config.toml changes after the start (`training.steps` may be raised). run.json lists the next version of it before it
 is written, so a process killed in between leaves a folder that still verifies.
 """
 
@@ -27,6 +27,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from heedful.errors import CheckpointError
+from heedful.storage.manifest import seal
 from heedful.storage.reading import read_bytes, sha256_of
 from heedful.storage.writing import replace_text
 from heedful.training.manifest import refuse_newer
@@ -39,7 +40,7 @@ TOKENIZERS = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json"
 DICTIONARY = "dictionary.tsv"
 BOUND = (CONFIG, *TOKENIZERS, DICTIONARY)
 
-RESTORE = "restore the file from a copy, or train the run again"
+RESTORE = "restore the file from a backup, or train the run again"
 
 UNVERIFIED_KEYS = frozenset({"format", "data", "environment", "pruned"})
 
@@ -47,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Pruned(BaseModel):
-    """What a pruned run was made from."""
+    """The origin of a pruned run."""
 
     run: str
     checkpoint: str
@@ -57,12 +58,12 @@ class Pruned(BaseModel):
     @model_validator(mode="after")
     def _same_kinds(self) -> Pruned:
         if self.heads.keys() != self.left.keys():
-            raise ValueError("the heads that are left are of other kinds")
+            raise ValueError("`heads` and `left` have different kinds of heads")
         return self
 
 
 class Facts(BaseModel):
-    """The types of what run.json may hold."""
+    """The schema of run.json."""
 
     data: dict[str, str] = Field(default_factory=dict)
     environment: dict[str, str] = Field(default_factory=dict)
@@ -74,18 +75,18 @@ class Facts(BaseModel):
 
 
 def write_facts(run: Path, facts: Mapping[str, Any]) -> None:
-    """Write run.json, with the format in front and its own hash at the end."""
-    replace_text(run / NAME, _render({"format": FORMAT} | dict(facts)))
+    """Write run.json: the format first, its own hash last."""
+    replace_text(run / NAME, seal({"format": FORMAT} | dict(facts)))
 
 
 def read_facts(run: Path) -> dict[str, Any]:
-    """The content of run.json; a folder without it, with a damaged one, or of a later format is refused."""
+    """Read run.json; CheckpointError if it is missing, damaged or of a newer format."""
     path = run / NAME
     try:
         text = read_bytes(path).decode()
         facts = json.loads(text)
     except FileNotFoundError as error:
-        raise CheckpointError(f"{run} is not a run folder: it has no {NAME}") from error
+        raise CheckpointError(f"{run} is not a run folder: {NAME} is missing") from error
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -95,19 +96,19 @@ def read_facts(run: Path) -> dict[str, Any]:
     refuse_newer(facts, f"run folder {run}", FORMAT)
     if facts["format"] != UNVERIFIED or not facts.keys() <= UNVERIFIED_KEYS:
         facts.pop("sha256", None)
-        if _render(facts) != text:
-            raise _damaged(path, "its content differs from its own hash")
+        if seal(facts) != text:
+            raise _damaged(path, "its content does not match its hash")
     try:
         Facts.model_validate(facts, strict=True)
     except ValidationError as error:
         raise _damaged(path, f"{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}") from error
     if facts.get("fingerprint") not in (None, _fingerprint(facts)):
-        raise _damaged(path, "its fingerprint is not that of the files it lists")
+        raise _damaged(path, "its fingerprint does not match the files it lists")
     return {"data": {}, "environment": {}} | facts
 
 
-def bind(run: Path) -> None:
-    """Record the files of a run that is about to begin, and its fingerprint."""
+def record_files(run: Path) -> None:
+    """Record the hashes of the files of a new run, and its fingerprint."""
     facts = read_facts(run)
     files = {name: sha256_of(run / name) for name in BOUND if (run / name).exists()}
     facts |= {"files": files, "first_config": files.get(CONFIG)}
@@ -115,7 +116,7 @@ def bind(run: Path) -> None:
 
 
 def replace_config(run: Path, text: str) -> None:
-    """Change config.toml of a run that has begun."""
+    """Replace config.toml of an existing run."""
     facts = read_facts(run)
     if facts["format"] == UNVERIFIED:
         replace_text(run / CONFIG, text)
@@ -130,7 +131,7 @@ def replace_config(run: Path, text: str) -> None:
 
 
 def check_files(run: Path) -> None:
-    """Compare the config and the tokenizers with what the run was trained with; raise CheckpointError if one differs."""
+    """Raise CheckpointError if the config or a tokenizer differs from the one that the run was trained with."""
     facts = read_facts(run)
     if facts["format"] == UNVERIFIED:
         logger.warning("%s was written by an earlier version of heedful, without checksums of its files", run)
@@ -154,7 +155,7 @@ def check_files(run: Path) -> None:
 
 
 def fingerprint_of(run: Path) -> str | None:
-    """What every checkpoint of the run must store; None where no file says so."""
+    """The fingerprint that every checkpoint of the run stores; None without run.json."""
     return read_facts(run).get("fingerprint") if (run / NAME).exists() else None
 
 
@@ -166,16 +167,10 @@ def _fingerprint(facts: Mapping[str, Any]) -> str:
 
 def _how_to_restore(name: str, recorded: bool) -> str:
     if not recorded:
-        return f"the run was trained without {name}: remove it"
+        return f"remove it: the run was trained without {name}"
     if name == CONFIG:
-        return f"{RESTORE}; `-s` changes options of search, and other options need a run of their own"
+        return f"{RESTORE}; use `-s` to change search options, and a new run for other options"
     return RESTORE
-
-
-def _render(facts: Mapping[str, Any]) -> str:
-    body = json.loads(json.dumps(facts))
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
-    return json.dumps(body | {"sha256": hashlib.sha256(canonical.encode()).hexdigest()}, indent=1) + "\n"
 
 
 def _damaged(path: Path, why: str) -> CheckpointError:

@@ -1,8 +1,8 @@
-"""Training with gates on the heads (nn/gates.py): what they cost, what is held fast, and how quickly they learn.
+"""Training with gates on attention heads (nn/gates.py): the penalty, frozen parameters and the learning rate of the gates.
 
-    loss = task + penalty x sum_i P(g_i != 0)        in nats a token
+    loss = task + penalty x sum_i P(g_i != 0)        in nats per token
 
-How many heads are open is told beside the loss, for each kind.
+The number of open heads of each kind is reported with the loss.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ from heedful.nn.losses import Loss
 from heedful.training.update import Objective
 
 
-def price(objective: Callable[..., Objective], model: nn.Module, penalty: float) -> Callable[..., Objective]:
-    """The objective with what the open heads of the model cost; still a function of tensors alone."""
+def add_penalty(objective: Callable[..., Objective], model: nn.Module, penalty: float) -> Callable[..., Objective]:
+    """Add the penalty of open heads to an objective; the result is still a function of tensors only."""
     kinds: dict[str, list[torch.Tensor]] = {}
     for name, log_a in gates(model).items():
         kinds.setdefault(f"{kind_of(name)}_heads", []).append(log_a)
 
-    def priced(*given: Any) -> Objective:
-        found = objective(*given)
-        every = {kind: torch.cat(one) for kind, one in kinds.items()}  # (heads of the kind,)
-        expected = torch.stack([open_probability(log_a).sum() for log_a in every.values()]).sum()
-        total = found.minimize.total + penalty * expected * found.minimize.count
-        once = torch.ones_like(expected)
-        is_open = {kind: Loss((inference_gate(log_a) > 0).sum().to(once), once) for kind, log_a in every.items()}
-        return Objective(Loss(total, found.minimize.count), found.report | is_open)
+    def penalized(*inputs: Any) -> Objective:
+        unpenalized = objective(*inputs)
+        by_kind = {kind: torch.cat(logits) for kind, logits in kinds.items()}  # (heads of the kind,)
+        expected = torch.stack([open_probability(log_a).sum() for log_a in by_kind.values()]).sum()
+        total = unpenalized.minimize.total + penalty * expected * unpenalized.minimize.count
+        one = torch.ones_like(expected)
+        open_heads = {kind: Loss((inference_gate(log_a) > 0).sum().to(one), one) for kind, log_a in by_kind.items()}
+        return Objective(Loss(total, unpenalized.minimize.count), unpenalized.report | open_heads)
 
-    return priced
+    return penalized
 
 
 def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
-    """Hold the parameters fast whose names fit, but never a gate."""
-    own = {id(log_a) for log_a in gates(model).values()}
+    """Freeze the parameters whose names match a pattern, except gates."""
+    gate_ids = {id(log_a) for log_a in gates(model).values()}
     for pattern in patterns:
-        named = [parameter for name, parameter in model.named_parameters() if fnmatchcase(name, pattern)]
-        if not named:
-            known = ", ".join(dict.fromkeys(name.split(".")[0] for name, _ in model.named_parameters()))
-            raise ConfigError(f"training.gates.freeze: no parameter fits {pattern!r}; their names begin with: {known}")
-        for parameter in named:
-            parameter.requires_grad_(id(parameter) in own)
+        matching = [parameter for name, parameter in model.named_parameters() if fnmatchcase(name, pattern)]
+        if not matching:
+            prefixes = ", ".join(dict.fromkeys(name.split(".")[0] for name, _ in model.named_parameters()))
+            raise ConfigError(f"training.gates.freeze: no parameter matches {pattern!r}; names begin with: {prefixes}")
+        for parameter in matching:
+            parameter.requires_grad_(id(parameter) in gate_ids)
 
 
 def prepare(task: Any, model: nn.Module, config: GatesConfig) -> None:
-    """Let the task minimize the price as well; before its objective is compiled."""
+    """Add the penalty to the objective of the task; call it before the objective is compiled."""
     freeze(model, config.freeze)
-    task.objective = price(task.objective, model, config.penalty)
+    task.objective = add_penalty(task.objective, model, config.penalty)
 
 
-def quicken(optimizer: torch.optim.Optimizer, model: nn.Module, speed: float) -> None:
-    """Give the gates a group of their own in the optimizer, which learns `speed` times as fast."""
+def add_gate_group(optimizer: torch.optim.Optimizer, model: nn.Module, speed: float) -> None:
+    """Move the gates to a parameter group of their own, whose learning rate is `speed` times that of the others."""
     own = list(gates(model).values())
-    held = {id(log_a) for log_a in own}
+    gate_ids = {id(log_a) for log_a in own}
     for group in optimizer.param_groups:
-        group["params"] = [parameter for parameter in group["params"] if id(parameter) not in held]
+        group["params"] = [parameter for parameter in group["params"] if id(parameter) not in gate_ids]
     optimizer.add_param_group({"params": own, "weight_decay": 0.0, "speed": speed})

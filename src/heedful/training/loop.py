@@ -1,8 +1,8 @@
-"""The training loop: take batches, update, and once in a while report, validate and save.
+"""The training loop: read batches, update, and at intervals report, validate and save.
 
-Kill the process at any instant and run the same command again: the final weights are those of a run that was never
-stopped, bit for bit. The order of the data and the dropout are pure functions of the seed and the step; everything else
-that the next update depends on stands in the checkpoint.
+If the process is killed at any instant and the same command run again, the final weights are bit-identical to those of an
+uninterrupted run. The order of the data and dropout are functions of the seed and the step; everything else that the next
+update depends on is in the checkpoint.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from torch import Tensor, nn
 
 from heedful.errors import Interrupted, lookup
 from heedful.nn.losses import Loss
-from heedful.storage.writing import remove
+from heedful.storage.folders import remove
 from heedful.training import checkpoint, environment, retention
-from heedful.training.averaging import RunningAverage, mean_of
+from heedful.training.averaging import RunningAverage, mean_weights
 from heedful.training.config import TrainingConfig
-from heedful.training.cuda_graphs import capture_training_step, graph_recorder
+from heedful.training.cuda_graphs import graph_accumulation, graph_recorder
 from heedful.training.held_folder import HeldFolder
-from heedful.training.metrics_log import cut_metrics
+from heedful.training.metrics_log import truncate_metrics
 from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.optimizers import make_optimizer, optimizer_tensors, restore_optimizer
 from heedful.training.progress import Progress
-from heedful.training.saved_state import load_saved, load_train_state, parse_state, tensors_of, train_state_in
+from heedful.training.saved_state import load_saved, load_train_state, parse_state, require_tensors, require_train_state
 from heedful.training.schedules import SCHEDULES, advance
 from heedful.training.signals import Stop
 from heedful.training.time_limit import Pace, Stopwatch
-from heedful.training.train_state import Direction, TrainState, better
+from heedful.training.train_state import Direction, TrainState, is_better
 from heedful.training.update import (
     PRECISIONS,
     Gradients,
     Objective,
     SplitLog,
-    accumulate_plainly,
-    apply,
+    apply_gradients,
+    eager_accumulation,
     gradient_with_splitting,
 )
-from heedful.training.weights import put_weights
+from heedful.training.weights import load_into
 
 
-class Fed(NamedTuple):
-    """A batch, and where the data stands after it."""
+class StreamedBatch(NamedTuple):
+    """A batch, and the position in the data after it."""
 
     batch: Any
     epoch: int
@@ -53,30 +53,30 @@ class Fed(NamedTuple):
 
 
 class Validation(NamedTuple):
-    figures: dict[str, float]
-    signatures: dict[str, str]  # of the figures that have one: how others can repeat them
+    metrics: dict[str, float]
+    signatures: dict[str, str]  # of metrics that have one, such as sacreBLEU's
     samples: list[str]
 
 
 class TaskDeclaration(Protocol):
-    """What a task's config declares about the task."""
+    """Properties of a task that its config declares."""
 
     @property
     def unit(self) -> str:
-        """What `count` counts: tokens or examples. The loss is a mean over them."""
+        """What `count` counts: tokens or examples. The loss is the mean over them."""
 
     @property
     def metrics(self) -> Mapping[str, Direction]:
-        """Every figure that `validate` may return, and which of its values are better."""
+        """Every metric that `validate` may return, and whether lower or higher is better."""
 
 
 class Task(Protocol):
-    """What training asks of a task."""
+    """The interface of a task that training uses."""
 
     @property
     def config(self) -> TaskDeclaration: ...
 
-    def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]: ...
+    def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]: ...
 
     def count(self, batch: Any) -> int: ...
 
@@ -89,14 +89,14 @@ class Task(Protocol):
 
 class Outcome(NamedTuple):
     step: int
-    best: str  # the checkpoint that is used unless another is named
-    metrics: dict[str, float]  # its own
-    seconds: float  # of wall time in all sessions
+    best: str  # the checkpoint that is loaded by default
+    metrics: dict[str, float]  # of that checkpoint
+    seconds: float  # wall time of all sessions
     already_done: bool
 
 
 class Trainer:
-    """What lives through a run."""
+    """Model, optimizer and state of a run."""
 
     def __init__(
         self,
@@ -123,78 +123,78 @@ class Trainer:
         self.train_state = TrainState()
         self.splits = SplitLog(run / "splits.jsonl")
         device = next(model.parameters()).device
-        quick = config.cuda_graphs and device.type == "cuda"
+        use_graphs = config.cuda_graphs and device.type == "cuda"
         self.accumulate = (
-            capture_training_step(model, self.loss, device, graph_recorder()) if quick else accumulate_plainly(self.loss)
+            graph_accumulation(model, self.loss, device, graph_recorder()) if use_graphs else eager_accumulation(self.loss)
         )
         self.metrics: dict[str, float] = {}  # of the last validation
         self.signatures: dict[str, str] = {}
 
     @property
     def last(self) -> int:
-        """The step to end with; with a time limit an estimate, which changes with the pace."""
+        """The last step; with a time limit, an estimate that changes with the speed of training."""
         return min(self.train_state.last, self.config.steps) if self.pace.limit and self.train_state.last else self.config.steps
 
     def plan(self, progress: Progress) -> None:
-        """Estimate again where the time limit ends the run."""
+        """Estimate again at which step the time limit ends the run."""
         if self.pace.limit:
-            self.train_state.plan(self.config.steps, self.pace.limit, self.pace.fits(self.watch.seconds()))
-            progress.expect(self.last)
+            self.train_state.plan(self.config.steps, self.pace.limit, self.pace.updates_left(self.watch.seconds()))
+            progress.set_total(self.last)
 
     def seconds_left(self) -> float | None:
-        return self.pace.left(self.last - self.train_state.step)
+        return self.pace.seconds_left(self.last - self.train_state.step)
 
     def resume(self, progress: Progress) -> None:
-        """Continue from the newest checkpoint that verifies, if there is one."""
-        folder, complaints = retention.newest(self.checkpoints)
-        for complaint in complaints:
-            progress.say(complaint)
+        """Load the newest checkpoint that verifies, if there is one."""
+        folder, errors = retention.newest(self.checkpoints)
+        for error in errors:
+            progress.print(error)
         if folder is None:
-            cut_metrics(self.run / "metrics.jsonl", 0)
+            truncate_metrics(self.run / "metrics.jsonl", 0)
             return
         tensors, state = checkpoint.load(folder)
         saved = parse_state(folder, state)
-        self.train_state, self.metrics, self.signatures = train_state_in(folder, saved), saved.metrics, saved.signatures
+        self.train_state, self.metrics, self.signatures = require_train_state(folder, saved), saved.metrics, saved.signatures
         self.guard.restore(self.train_state.guard)
-        put_weights(self.model, tensors_of(tensors, "model", folder), folder)
-        restore_optimizer(self.optimizer, self.model, tensors_of(tensors, "optimizer", folder), folder)
+        load_into(self.model, require_tensors(tensors, "model", folder), folder)
+        restore_optimizer(self.optimizer, self.model, require_tensors(tensors, "optimizer", folder), folder)
         if self.average is not None:
-            self.average.restore(tensors_of(tensors, "average", folder), folder)
-        cut_metrics(self.run / "metrics.jsonl", self.train_state.step)
-        for change in environment.differences(saved.environment):
-            progress.say(f"{change}; bits may differ from an uninterrupted run")
-        self.point_best()  # a kill may have come between a checkpoint and its link
+            self.average.restore(require_tensors(tensors, "average", folder), folder)
+        truncate_metrics(self.run / "metrics.jsonl", self.train_state.step)
+        for change in environment.list_changes(saved.environment):
+            progress.print(f"{change}; results may differ from those of an uninterrupted run")
+        self.point_best()  # the process may have been killed between writing a checkpoint and its link
         self.watch.earlier = self.train_state.seconds
         self.pace.validation, self.pace.save = self.train_state.validation_seconds, self.train_state.save_seconds
         if not self.train_state.is_over(self.config.steps, self.pace.limit):
-            self.train_state.go_on(self.config.steps, self.pace.limit)
-        progress.say(f"continuing from step {self.train_state.step}")
+            self.train_state.resume(self.config.steps, self.pace.limit)
+        progress.print(f"continuing from step {self.train_state.step}")
 
     def average_is_current(self) -> bool:
-        """Whether the mean of checkpoints was already taken at this step."""
+        """Whether checkpoints were already averaged at this step."""
         folder = self.checkpoints / "average"
         return checkpoint.verifies(folder) and load_saved(folder).step == self.train_state.step
 
-    def update(self, fed: Sequence[Fed]) -> tuple[dict[str, Loss], Tensor, float]:
-        """One update from these batches: what to tell, the gradient's norm, the learning rate."""
+    def update(self, streamed: Sequence[StreamedBatch]) -> tuple[dict[str, Loss], Tensor, float]:
+        """Update the model with these batches; return the losses to report, the gradient norm and the learning rate."""
         step, schedule = self.train_state.step + 1, self.config.schedule
-        fits = self.pace.fits(self.watch.seconds())
-        position = advance(self.train_state.position, self.train_state.step, schedule, self.config.steps, fits)
-        rate = SCHEDULES[schedule.name](position, schedule, self.config.steps, self.dim)
+        updates_left = self.pace.updates_left(self.watch.seconds())
+        position = advance(self.train_state.position, self.train_state.step, schedule, self.config.steps, updates_left)
+        learning_rate = SCHEDULES[schedule.name](position, schedule, self.config.steps, self.dim)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate * group.get("speed", 1.0)
+            group["lr"] = learning_rate * group.get("speed", 1.0)
         gradients = Gradients(self.accumulate, self.task.split, self.task.count)
-        batches = [one.batch for one in fed]
-        told = gradient_with_splitting(
+        batches = [item.batch for item in streamed]
+        report = gradient_with_splitting(
             self.model, gradients, batches, self.splits, seed=self.seed, step=step, scale=self.guard.scale
         )
-        norm = apply(self.model, self.optimizer, self.guard, self.config, step)
+        norm = apply_gradients(self.model, self.optimizer, self.guard, self.config, step)
         if self.average is not None:
             self.average.update(self.model, step)
         self.train_state.position = position
-        self.train_state.step, self.train_state.epoch, self.train_state.cursor = step, fed[-1].epoch, fed[-1].cursor
+        self.train_state.step, self.train_state.epoch, self.train_state.cursor = step, streamed[-1].epoch, streamed[-1].cursor
         self.train_state.tokens += sum(self.task.count(batch) for batch in batches)
-        return told, norm, rate
+        return report, norm, learning_rate
 
     def loss(self, batch: Any) -> Objective:
         precision = PRECISIONS[self.config.precision]
@@ -203,30 +203,30 @@ class Trainer:
             return self.task.loss(self.model, batch)
 
     def validate(self, progress: Progress) -> bool:
-        """Score the model (or its running average) on the validation data; whether it is among the best."""
+        """Validate the model, or its moving average; return whether it is among the best so far."""
         began = self.watch.clock()
-        with self.average.in_place(self.model) if self.average else nullcontext():
+        with self.average.applied_to(self.model) if self.average else nullcontext():
             samples = self.score()
         self.pace.validation = self.watch.clock() - began
-        placed = self.train_state.place(self.metrics[self.config.metric], self.direction, self.config.keep_best)
+        placed = self.train_state.record_validation(self.metrics[self.config.metric], self.direction, self.config.keep_best)
         best = "  (best so far)" if self.train_state.stale == 0 else ""
-        progress.validated(self.train_state.step, self.metrics, samples, remark=best)
+        progress.report_validation(self.train_state.step, self.metrics, samples, remark=best)
         return placed
 
     def score(self) -> list[str]:
-        """Validate the weights that the model has now; returns samples to show."""
+        """Validate the current weights of the model and store the metrics; return samples to print."""
         self.model.eval()
         validation = self.task.validate(self.model)
         self.model.train()
-        undeclared = validation.figures.keys() - self.task.config.metrics.keys()
-        assert not undeclared, f"the task must declare which values are better of: {', '.join(sorted(undeclared))}"
-        self.metrics, self.signatures = validation.figures, validation.signatures
+        undeclared = validation.metrics.keys() - self.task.config.metrics.keys()
+        assert not undeclared, f"the task must declare whether lower or higher is better for: {', '.join(sorted(undeclared))}"
+        self.metrics, self.signatures = validation.metrics, validation.signatures
         return validation.samples
 
     def save(self) -> Path:
         self.folder.check()
         began = self.watch.clock()
-        self.guard.settle()
+        self.guard.read_pending()
         self.train_state.seconds = self.watch.seconds()
         self.train_state.validation_seconds, self.train_state.save_seconds = self.pace.validation, self.pace.save
         self.train_state.guard = self.guard.as_dict()
@@ -241,30 +241,30 @@ class Trainer:
         }
         folder = checkpoint.save(self.checkpoints, self.train_state.step, tensors, state)
         self.point_best()
-        regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if self.on_grid(step)]
+        regular = [step for step in map(retention.number, retention.steps(self.checkpoints)) if self.is_regular_save(step)]
         kept = [*regular[-self.config.keep_last :], *(step for step, _ in self.train_state.best)]
         retention.prune(self.checkpoints, keep_last=1, best_steps=kept)
         self.pace.save = self.watch.clock() - began
         return folder
 
-    def on_grid(self, step: int) -> bool:
-        """Whether a run that nobody stopped saves at this step."""
+    def is_regular_save(self, step: int) -> bool:
+        """Whether an uninterrupted run saves at this step."""
         return step % self.config.save_every == 0 or step == self.last
 
     def best_average(self) -> tuple[Path, float] | None:
-        """The average of checkpoints that is the best so far, if one is, and its figure."""
+        """The folder and the metric of the best checkpoint, if that is an average of checkpoints."""
         folder = retention.best_folder(self.checkpoints)
         if folder is None or not folder.name.startswith("average-") or not checkpoint.verifies(folder):
             return None
         return folder, load_saved(folder).metrics[self.config.metric]
 
     def point_best(self) -> None:
-        """Let `best` name the best checkpoint of a step, unless an average is still better."""
+        """Point `best` to the best checkpoint of a step, unless an average is better."""
         if not self.train_state.best:
             return
         step, value = self.train_state.best[0]
         average = self.best_average()
-        if average is not None and not better(value, average[1], self.direction):
+        if average is not None and not is_better(value, average[1], self.direction):
             return
         if (self.checkpoints / f"step-{step}").is_dir():
             retention.point_best(self.checkpoints, f"step-{step}")
@@ -273,7 +273,7 @@ class Trainer:
 
 
 def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
-    """Run to the last step, from wherever the run folder stands; the caller holds its lock."""
+    """Train to the last step, continuing from the newest checkpoint; the caller holds the lock of the run folder."""
     config, clock = trainer.config, trainer.watch.clock
     trainer.resume(progress)
     train_state = trainer.train_state
@@ -284,37 +284,37 @@ def train(trainer: Trainer, progress: Progress, stop: Stop) -> Outcome:
     with closing(trainer.task.stream(train_state.epoch, train_state.cursor)) as stream, closing(progress):
         while train_state.step < trainer.last and not out_of_patience(trainer):
             began = clock()
-            told, norm, rate = trainer.update([next(stream) for _ in range(config.accumulate)])
-            extra: dict[str, float | Tensor] = {"rate": rate, "norm": norm, "epoch": train_state.epoch}
-            progress.updated(train_state.step, told, extra, left=trainer.seconds_left())
-            pause(trainer, progress, stop, began)
+            report, norm, learning_rate = trainer.update([next(stream) for _ in range(config.accumulate)])
+            extra: dict[str, float | Tensor] = {"rate": learning_rate, "norm": norm, "epoch": train_state.epoch}
+            progress.report_update(train_state.step, report, extra, left=trainer.seconds_left())
+            finish_update(trainer, progress, stop, began)
     if out_of_patience(trainer) and train_state.step < trainer.last and not already_done:
-        progress.say(
+        progress.print(
             f"stopped at step {train_state.step} of {trainer.last}: {config.metric} has not improved for {config.patience} "
             "validations (training.patience)"
         )
     if config.average in ("last", "best") and not trainer.average_is_current():
         if already_done or trainer.pace.allows_average(trainer.watch.seconds()):
-            average(trainer, progress)
+            average_checkpoints(trainer, progress)
         else:
-            progress.say("no time is left to average checkpoints; run the same command again to do it")
-    found = outcome(trainer.run, already_done=already_done)
-    return found if already_done else found._replace(seconds=trainer.watch.seconds())
+            progress.print("no time left to average checkpoints; run the same command again to average them")
+    outcome = read_outcome(trainer.run, already_done=already_done)
+    return outcome if already_done else outcome._replace(seconds=trainer.watch.seconds())
 
 
-def outcome(run: Path, *, already_done: bool) -> Outcome:
-    """What a run folder holds."""
-    newest, chosen = retention.resolve(run, "last"), retention.resolve(run)
+def read_outcome(run: Path, *, already_done: bool) -> Outcome:
+    """Read the outcome of a run from its folder."""
+    newest, best = retention.resolve(run, "last"), retention.resolve(run)
     train_state = load_train_state(newest)
-    return Outcome(train_state.step, chosen.name, load_saved(chosen).metrics, train_state.seconds, already_done)
+    return Outcome(train_state.step, best.name, load_saved(best).metrics, train_state.seconds, already_done)
 
 
-def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> None:
-    """What happens between two updates; the last one began at the given time."""
+def finish_update(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> None:
+    """Validate, save and stop as needed after an update, which began at the given time."""
     step, config, pace = trainer.train_state.step, trainer.config, trainer.pace
     if step % config.report_every == 0:
-        trainer.guard.settle()
-    pace.updated(began, trainer.guard.settle)
+        trainer.guard.read_pending()
+    pace.record_update(began, trainer.guard.read_pending)
     trainer.plan(progress)
     placed = False
     last = step == trainer.last
@@ -322,20 +322,20 @@ def pause(trainer: Trainer, progress: Progress, stop: Stop, began: float) -> Non
         placed = trainer.validate(progress)
         if not last:
             trainer.plan(progress)
-            last = step == trainer.last  # the validation used up the time
-    asked = stop.asked
-    if last or placed or asked or step % config.save_every == 0 or out_of_patience(trainer):
+            last = step == trainer.last  # the validation used up the time limit
+    stopping = stop.requested
+    if last or placed or stopping or step % config.save_every == 0 or out_of_patience(trainer):
         trainer.save()
     if last and step < config.steps:
-        progress.say(over(trainer))
-    if asked and not last:
-        raise Interrupted(f"saved at step {step} of {trainer.last}, as asked", hint="run the same command again to continue")
+        progress.print(describe_time_limit(trainer))
+    if stopping and not last:
+        raise Interrupted(f"saved at step {step} of {trainer.last}", hint="run the same command again to continue")
 
 
-def over(trainer: Trainer) -> str:
-    """What to say of a run that ends because its time is over."""
+def describe_time_limit(trainer: Trainer) -> str:
+    """The message for a run that ends because of its time limit."""
     warmup, position = trainer.config.schedule.warmup, trainer.train_state.position
-    text = f"the {trainer.config.minutes:g} minutes are over after {trainer.train_state.step} steps"
+    text = f"time limit of {trainer.config.minutes:g} minutes reached after {trainer.train_state.step} steps"
     if position >= warmup:
         return text
     return f"{text}, before the learning rate reached its peak ({position / warmup:.0%} of the warm-up)"
@@ -345,28 +345,28 @@ def out_of_patience(trainer: Trainer) -> bool:
     return 0 < trainer.config.patience <= trainer.train_state.stale
 
 
-def average(trainer: Trainer, progress: Progress) -> None:
-    """Write the mean of the last or best checkpoints, and let it be the best if validation says so."""
+def average_checkpoints(trainer: Trainer, progress: Progress) -> None:
+    """Write the mean of the last or best checkpoints, and point `best` to it if its metric is better."""
     config, train_state = trainer.config, trainer.train_state
-    if config.average == "last":  # those on the grid: when somebody pressed Ctrl-C must not matter
-        regular = [f for f in retention.steps(trainer.checkpoints) if trainer.on_grid(retention.number(f))]
+    if config.average == "last":  # regular saves only, so that the result does not depend on interruptions
+        regular = [f for f in retention.steps(trainer.checkpoints) if trainer.is_regular_save(retention.number(f))]
         folders = regular[-config.average_count :]
     else:
         folders = [trainer.checkpoints / f"step-{step}" for step, _ in train_state.best[: config.average_count]]
-    weights = mean_of(folders)
+    weights = mean_weights(folders)
     samples: list[str] = []
-    if [retention.number(folder) for folder in folders] != [train_state.step]:  # else it is what was just validated
+    if [retention.number(folder) for folder in folders] != [train_state.step]:  # else it was just validated
         trainer.model.load_state_dict(weights)
         samples = trainer.score()
     value = trainer.metrics[config.metric]
     kept = trainer.best_average()
-    improved = better(value, kept[1] if kept else train_state.best[0][1], trainer.direction)
+    improved = is_better(value, kept[1] if kept else train_state.best[0][1], trainer.direction)
     of = [folder.name for folder in folders]
-    remark = f"  the average of {', '.join(of)}{' (best so far)' if improved else ''}"
-    progress.validated(train_state.step, trainer.metrics, samples, remark=remark, kind="average")
+    remark = f"  average of {', '.join(of)}{' (best so far)' if improved else ''}"
+    progress.report_validation(train_state.step, trainer.metrics, samples, remark=remark, kind="average")
     state = {"step": train_state.step, "of": of, "metrics": trainer.metrics, "signatures": trainer.signatures}
     trainer.folder.check()
-    if improved:  # `best` has a copy of its own, which the next average will not write over
+    if improved:  # `best` points to a copy, which the next average does not overwrite
         folder = checkpoint.save_named(trainer.checkpoints, f"average-{train_state.step}", {"model": weights}, state)
         retention.point_best(trainer.checkpoints, folder.name)
         if kept is not None and kept[0] != folder:

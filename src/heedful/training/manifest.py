@@ -1,11 +1,10 @@
-"""The manifest of a checkpoint: the size and SHA-256 of every file, and of itself.
+"""The manifest of a checkpoint: the size and SHA-256 of every file, the names of tied tensors, and its own SHA-256.
 
-It is written last, so a folder without one was never finished. It is read strictly: rendering what was understood
-must give back the very text, which ends in its own hash; so no altered byte goes unnoticed, in it or in the files."""
+It is written last, so a folder without one is incomplete. Rendering the parsed manifest must reproduce its text, so any
+changed byte is detected, in the manifest or in the files."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from pathlib import Path
@@ -14,46 +13,45 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from heedful.errors import CheckpointError
-from heedful.schema import Config, WholeNumber, ZeroOrCount
-from heedful.storage.reading import read_bytes, sha256_of
+from heedful.schema import Config, NonNegativeInteger, ZeroOrCount
+from heedful.storage.manifest import NAME, measure, seal
+from heedful.storage.reading import read_bytes
 
 FORMAT = 1
-NAME = "MANIFEST.json"
 STEP = re.compile(r"step-(0|[1-9][0-9]*)")
-PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a file of the folder itself: no separator, no leading dot
+PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a file directly in the folder: no separator, no leading dot
 
 
 class FileRecord(Config):
-    size: WholeNumber
+    size: NonNegativeInteger
     """Bytes."""
     sha256: str
     aliases: dict[str, str] = Field(default_factory=dict)
-    """Tensors stored once under another name: alias -> stored name."""
+    """Tied tensors: alias -> name of the stored tensor."""
 
 
 class Manifest(Config):
     format: ZeroOrCount = FORMAT
     name: str
-    """Of the folder, as it was written."""
+    """Name of the folder when it was written."""
     files: dict[str, FileRecord]
 
     def render(self) -> str:
-        body = self.model_dump()
-        return json.dumps(body | {"sha256": hashlib.sha256(_canonical(body)).hexdigest()}, indent=1) + "\n"
+        return seal(self.model_dump())
 
 
 def record(path: Path, aliases: dict[str, str] | None = None) -> FileRecord:
-    """Measure a written file by reading it back."""
-    return FileRecord(size=path.stat().st_size, sha256=sha256_of(path), aliases=aliases or {})
+    """Record the size and SHA-256 of a file."""
+    return FileRecord(**measure(path), aliases=aliases or {})
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a checkpoint folder, or a CheckpointError that says what is wrong with it."""
+    """Read the manifest of a checkpoint; CheckpointError if it is missing, damaged or of a newer format."""
     try:
         text = read_bytes(folder / NAME).decode()
         content = json.loads(text)
     except FileNotFoundError as error:
-        raise CheckpointError(f"checkpoint {folder}: {NAME} is missing, so it was never finished") from error
+        raise CheckpointError(f"checkpoint {folder}: {NAME} is missing, so the checkpoint is incomplete") from error
     except OSError as error:
         raise CheckpointError(f"checkpoint {folder}: {NAME} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -72,27 +70,23 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def refuse_newer(content: dict[str, Any], what: str, known: int = FORMAT) -> None:
-    """A format of a later release may mean anything: say so instead of guessing."""
+def refuse_newer(content: dict[str, Any], what: str, newest: int = FORMAT) -> None:
+    """Raise CheckpointError for a format of a later release."""
     given = content.get("format")
-    if isinstance(given, int) and given > known:
+    if isinstance(given, int) and given > newest:
         raise CheckpointError(
-            f"{what} has format {given}, but this version of heedful reads formats up to {known}",
-            hint="read it with a newer version of heedful",
+            f"{what} has format {given}, but this version of heedful reads formats up to {newest}",
+            hint="install a newer version of heedful",
         )
 
 
 def _check_names(folder: Path, manifest: Manifest) -> None:
     for name in manifest.files:
         if not PLAIN.fullmatch(name):
-            raise CheckpointError(f"checkpoint {folder}: {NAME} names {name!r}; expected plain names of its own files")
+            raise CheckpointError(f"checkpoint {folder}: {NAME} lists {name!r}; expected names of files in the folder")
     if STEP.fullmatch(folder.name) and folder.name != manifest.name:
-        raise CheckpointError(f"checkpoint {folder}: {NAME} is that of {manifest.name}, so a folder was renamed")
+        raise CheckpointError(f"checkpoint {folder}: {NAME} belongs to {manifest.name}; the folder was renamed")
 
 
 def _damaged(folder: Path) -> CheckpointError:
-    return CheckpointError(f"checkpoint {folder}: {NAME} is damaged: its content differs from its own hash")
-
-
-def _canonical(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+    return CheckpointError(f"checkpoint {folder}: {NAME} is damaged: its content does not match its hash")

@@ -1,7 +1,7 @@
-"""metrics.jsonl: one JSON object a line, appended while training runs, cut back when it continues.
+"""metrics.jsonl: one JSON object per line, appended during training and truncated when training continues.
 
-A line goes to the kernel in one piece, so a killed process leaves at most a torn last line, which readers pass over
-and `cut_metrics` removes together with the lines of steps that will be trained again."""
+A line is one write, so a killed process leaves at most an incomplete last line, which readers skip and
+`truncate_metrics` removes together with the lines of steps that will be trained again."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from heedful.storage.writing import append_line, replace_text
 
 
 def append_metrics(path: Path, record: Mapping[str, Any]) -> None:
-    """Add one line; a number that is not finite becomes null, which every JSON reader knows."""
+    """Append one line; non-finite numbers become null, since JSON has none."""
     plain = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in record.items()}
     append_line(path, json.dumps(plain))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The records, in order; what is not a whole line with an object in it is passed over."""
-    return [record for _, record in _whole_lines(path)]
+    """Read the records in order; lines that are incomplete or no JSON object are skipped."""
+    return [record for _, record in _complete_lines(path)]
 
 
-def cut_metrics(path: Path, step: int) -> None:
-    """Remove the lines of later steps, and those that are no record of a step: torn ones, or with a step that is no number."""
-    lines = "".join(line for line, record in _whole_lines(path) if _is_until(record.get("step", step), step))
-    if path.exists() and content_of(path) != lines.encode():
+def truncate_metrics(path: Path, step: int) -> None:
+    """Remove the lines of later steps, incomplete lines, and lines whose step is not a number."""
+    lines = "".join(line for line, record in _complete_lines(path) if _is_until(record.get("step", step), step))
+    if path.exists() and read_log(path) != lines.encode():
         replace_text(path, lines)
 
 
@@ -38,23 +38,23 @@ def _is_until(value: object, step: int) -> bool:
     return isinstance(value, int | float) and value <= step
 
 
-def _whole_lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
+def _complete_lines(path: Path) -> list[tuple[str, dict[str, Any]]]:
     if not path.exists():
         return []
-    whole = []
-    for line in content_of(path).splitlines(keepends=True):
+    complete = []
+    for line in read_log(path).splitlines(keepends=True):
         try:
             text = line.decode()
             record = json.loads(text)
         except (ValueError, RecursionError):
             continue
         if text.endswith("\n") and isinstance(record, dict):
-            whole.append((text, record))
-    return whole
+            complete.append((text, record))
+    return complete
 
 
-def content_of(path: Path) -> bytes:
-    """All bytes of a log."""
+def read_log(path: Path) -> bytes:
+    """Read a log file of the run."""
     try:
         return read_bytes(path)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The guard against numbers that are none: a non-finite update is skipped and counted, too many of them end the run.
+"""Non-finite losses and gradients: the update is skipped and counted; too many of them stop the run.
 
-With fp16 the loss is scaled so that small gradients survive; the scale halves when it overflows and doubles after a
-while without. An overflow that a smaller scale can mend is no bad update.
+With fp16 the loss is scaled so that small gradients do not underflow. The scale is halved after an overflow and doubled after
+GROWTH updates without one. An overflow counts as non-finite only when the scale is already 1.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from heedful.errors import CheckpointError, DivergedError
 from heedful.schema import Config, ZeroOrCount
 
 WINDOW = 100  # updates
-GROWTH = 2000  # good updates after which the scale doubles
+GROWTH = 2000  # finite updates after which the scale doubles
 
 
 @dataclass
 class NonFiniteGuard:
     max_nonfinite_steps: int
-    scale: float = 1.0  # of the loss; 1 unless fp16
+    scale: float = 1.0  # of the loss; 1 without fp16
     scales: bool = False
-    good: int = 0  # updates since the scale last moved
-    bad: list[int] = field(default_factory=list)  # the steps that were skipped, within the window
-    unread: list[tuple[int, Tensor]] = field(default_factory=list)  # (step, 1 if it was skipped), still on the GPU
+    good: int = 0  # finite updates since the last non-finite one
+    bad: list[int] = field(default_factory=list)  # skipped steps within the window
+    pending: list[tuple[int, Tensor]] = field(default_factory=list)  # (step, 1 if it was skipped), not copied from the GPU yet
 
-    def note(self, step: int, bad: Tensor) -> None:
-        """An update whose outcome is not known yet."""
-        self.unread.append((step, bad))
+    def add_pending(self, step: int, bad: Tensor) -> None:
+        """Add an update whose flag is still on the GPU."""
+        self.pending.append((step, bad))
 
-    def settle(self) -> None:
-        """Read all outcomes at once, and judge them."""
-        if self.unread:
-            steps, flags = zip(*self.unread, strict=True)
-            self.unread = []
+    def read_pending(self) -> None:
+        """Copy all pending flags from the GPU at once, and check them."""
+        if self.pending:
+            steps, flags = zip(*self.pending, strict=True)
+            self.pending = []
             for step, bad in zip(steps, torch.stack(flags).tolist(), strict=True):
-                self.judge(step, finite=bad == 0)
+                self.check(step, finite=bad == 0)
 
-    def judge(self, step: int, *, finite: bool) -> bool:
-        """Whether to apply this update; raises DivergedError when too many were not finite."""
+    def check(self, step: int, *, finite: bool) -> bool:
+        """Return whether to apply this update; DivergedError after too many non-finite ones."""
         if finite:
             self.good += 1
             if self.scales and self.good % GROWTH == 0:
@@ -56,8 +56,8 @@ class NonFiniteGuard:
         self.bad = [*(earlier for earlier in self.bad if earlier > step - WINDOW), step]
         if len(self.bad) > self.max_nonfinite_steps:
             raise DivergedError(
-                f"training diverged: {len(self.bad)} of the last {WINDOW} updates up to step {step} had a loss or "
-                "gradient that is not finite",
+                f"training diverged: {len(self.bad)} of the last {WINDOW} updates up to step {step} had a non-finite loss or "
+                "gradient",
                 hint="lower training.schedule.learning_rate, raise its warmup, or use precision bf16 or fp32; the last good "
                 "checkpoint is intact",
             )
@@ -66,19 +66,19 @@ class NonFiniteGuard:
     def as_dict(self) -> dict[str, object]:
         return {"scale": self.scale, "good": self.good, "bad": self.bad}
 
-    def restore(self, noted: Mapping[str, object]) -> None:
-        """Continue with what `as_dict` gave; a pruned run has nothing."""
-        if not noted:
+    def restore(self, saved: Mapping[str, object]) -> None:
+        """Load the result of `as_dict`; it is empty in a pruned run."""
+        if not saved:
             return
         try:
-            known = Recorded.model_validate(dict(noted))
+            state = GuardState.model_validate(dict(saved))
         except ValidationError as error:
-            raise CheckpointError(f"training cannot continue: the checkpoint holds {dict(noted)} of its guard") from error
-        self.scale, self.good, self.bad = known.scale, known.good, known.bad
+            raise CheckpointError(f"training cannot continue: train_state.guard of the checkpoint is {dict(saved)}") from error
+        self.scale, self.good, self.bad = state.scale, state.good, state.bad
 
 
-class Recorded(Config):
-    """What a checkpoint holds of a guard."""
+class GuardState(Config):
+    """The state of a guard in a checkpoint."""
 
     scale: Annotated[float, Field(gt=0.0, le=2.0**127)]
     good: ZeroOrCount

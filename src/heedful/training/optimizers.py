@@ -1,10 +1,10 @@
 """Optimizers, and their state as plain named tensors, so that a checkpoint needs no pickle.
 
 adam        "Adam", Kingma and Ba, 2015; as in "Attention Is All You Need"
-adamw       the same, and matrices decay apart from the gradient (Loshchilov and Hutter, 2019)
-sgd         with momentum, and Nesterov's if asked for: Sutskever et al., Luong et al., ConvS2S
+adamw       Adam with decoupled weight decay of matrices (Loshchilov and Hutter, 2019)
+sgd         with momentum, optionally Nesterov's: Sutskever et al., Luong et al., ConvS2S
 adadelta    "Adadelta", Zeiler, 2012: Bahdanau et al.
-rmsprop     the gradient over the root of its mean square (Tieleman and Hinton, 2012)
+rmsprop     the gradient divided by its root mean square (Tieleman and Hinton, 2012)
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from torch import Tensor, nn
 from heedful.errors import CheckpointError
 from heedful.schema import Config, NonNegativeNumber, PositiveNumber, Probability, Problem, refuse, unused
 
-SMALL = {"adadelta": 1e-6, "rmsprop": 1e-8}  # epsilons as published, where they are not that of the Transformer's Adam
+SMALL = {"adadelta": 1e-6, "rmsprop": 1e-8}  # published epsilons that differ from that of the Transformer's Adam
 
 
 class OptimizerConfig(Config):
-    """The paper's Adam unless said otherwise."""
+    """Default: Adam as in "Attention Is All You Need"."""
 
     name: Literal["adam", "adamw", "sgd", "adadelta", "rmsprop"] = "adam"
     """Optimizer."""
     betas: tuple[Probability, Probability] = (0.9, 0.98)
-    """Decay of both moments of adam and adamw."""
+    """Decay rates of the two moments of adam and adamw."""
     epsilon: PositiveNumber = 1e-9
-    """Added to the denominator; default: 1e-6 for adadelta, 1e-8 for rmsprop."""
+    """Added to the denominator; default for adadelta: 1e-6, for rmsprop: 1e-8."""
     decay: NonNegativeNumber = 0.0
-    """Weight decay of matrices; biases and norms have none."""
+    """Weight decay of matrices; biases and norms are not decayed."""
     momentum: Probability = 0.0
     """Momentum of sgd and rmsprop."""
     nesterov: bool = False
     """Nesterov momentum for sgd."""
     rho: Probability = 0.95
-    """Decay of the mean of squared gradients of adadelta and rmsprop."""
+    """Decay rate of the mean squared gradient of adadelta and rmsprop."""
 
     @model_validator(mode="before")
     @classmethod
@@ -50,10 +50,10 @@ class OptimizerConfig(Config):
     @model_validator(mode="after")
     def _fits_together(self) -> OptimizerConfig:
         own = OPTIMIZERS[self.name].options
-        others = {name for one in OPTIMIZERS.values() for name in one.options} - set(own)
+        others = {name for kind in OPTIMIZERS.values() for name in kind.options} - set(own)
         problems = unused(self, dict.fromkeys(sorted(others), f"training.optimizer.name is {self.name!r}"))
         if self.nesterov and not self.momentum:
-            problems.append(Problem("nesterov", "given true, expected a momentum above 0 to look ahead with"))
+            problems.append(Problem("nesterov", "given true, expected momentum > 0"))
         refuse(problems)
         return self
 
@@ -62,7 +62,7 @@ Groups = list[dict[str, Any]]
 
 
 class Kind(NamedTuple):
-    options: tuple[str, ...]  # those that have an effect
+    options: tuple[str, ...]  # options that have an effect
     make: Callable[[Groups, OptimizerConfig], torch.optim.Optimizer]
 
 
@@ -92,7 +92,7 @@ OPTIMIZERS = {
 
 
 def make_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Matrices decay, vectors do not. The schedule sets the rate before every step."""
+    """Build the optimizer: weight decay for matrices only. The schedule sets the learning rate before every step."""
     matrices = [p for p in model.parameters() if p.requires_grad and p.dim() > 1]
     vectors = [p for p in model.parameters() if p.requires_grad and p.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": config.decay}, {"params": vectors, "weight_decay": 0.0}]
@@ -100,7 +100,7 @@ def make_optimizer(config: OptimizerConfig, model: nn.Module) -> torch.optim.Opt
 
 
 def supports_found_inf(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether its kernel leaves everything as it was where `found_inf` says so; fused ones do."""
+    """Whether its kernel skips the update if `found_inf` is 1; fused optimizers do."""
     return bool(getattr(optimizer, "_step_supports_amp_scaling", False))
 
 
@@ -109,7 +109,7 @@ def parameter_names(model: nn.Module) -> dict[Tensor, str]:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """Everything the optimizer remembers: "<parameter>:<what>" -> tensor."""
+    """The state of the optimizer: {"<parameter>:<state>": tensor}."""
     names = parameter_names(model)
     return {
         f"{names[parameter]}:{what}": torch.as_tensor(value)
@@ -122,9 +122,9 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, model: nn.Module) -> dic
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor], where: Path | str = "the checkpoint"
 ) -> None:
-    """Continue with what `optimizer_tensors` gave; without any tensors the optimizer starts anew, as after pruning."""
+    """Load the result of `optimizer_tensors`; if it is empty, as after pruning, the optimizer starts from zero."""
     parameters = dict(model.named_parameters())
-    refuse_other_state(optimizer, parameters, tensors, where)
+    check_state(optimizer, parameters, tensors, where)
     for key, value in tensors.items():
         name, what = key.rsplit(":", 1)
         parameter = parameters[name]
@@ -132,27 +132,27 @@ def restore_optimizer(
         optimizer.state[parameter][what] = value.clone() if on_host else value.to(parameter.device, copy=True)
 
 
-def refuse_other_state(
+def check_state(
     optimizer: torch.optim.Optimizer, parameters: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: Path | str
 ) -> None:
-    """Every parameter has all of the state that such an optimizer keeps, in its own shape, or none of it."""
-    kept = state_names(optimizer)
-    found: dict[str, set[str]] = {}
+    """Check that every parameter has all state tensors of such an optimizer, in its own shape, or none."""
+    expected = state_names(optimizer)
+    given: dict[str, set[str]] = {}
     for key, value in tensors.items():
         name, _, what = key.rpartition(":")
         parameter = parameters.get(name)
-        if parameter is None or what not in kept:
+        if parameter is None or what not in expected:
             raise mismatch_error(where, f"{key!r} is unknown")
-        if value.shape != (parameter.shape if kept[what] else ()) or not value.is_floating_point():
+        if value.shape != (parameter.shape if expected[what] else ()) or not value.is_floating_point():
             raise mismatch_error(where, f"{key!r} has type {value.dtype} and shape {tuple(value.shape)}")
-        found.setdefault(name, set()).add(what)
-    for name, there in found.items():
-        if there != kept.keys():
-            raise mismatch_error(where, f"{name} has no {', '.join(sorted(kept.keys() - there))}")
+        given.setdefault(name, set()).add(what)
+    for name, states in given.items():
+        if states != expected.keys():
+            raise mismatch_error(where, f"{name} has no {', '.join(sorted(expected.keys() - states))}")
 
 
 def state_names(optimizer: torch.optim.Optimizer) -> dict[str, bool]:
-    """What such an optimizer remembers of a parameter, and whether it has the parameter's shape; a number has none."""
+    """{name of a state tensor: whether it has the shape of the parameter (else it is a scalar)} of such an optimizer."""
     probe = nn.Parameter(torch.zeros(2))
     probe.grad = torch.zeros(2)
     options = {name: value for name, value in optimizer.param_groups[0].items() if name not in ("params", "speed")}

@@ -1,9 +1,9 @@
-"""What a run shows while it trains: a bar on a terminal, lines elsewhere, and always metrics.jsonl.
+"""Progress of training: a bar on a terminal, lines otherwise, and always metrics.jsonl.
 
-    step 1200  loss 3.412  ppl 30.3  rate 8.2e-04  12.1k tokens/s  about 4 min left
+    step 1200  loss 3.412  ppl 30.3  lr 8.2e-04  12.1k tokens/s  about 4 min left
 
-Without a terminal the first line comes after a few seconds, further ones at most half a minute apart. What cannot be written
-to the console is dropped: a closed pipe or a full disk behind stderr does not end a run.
+Without a terminal the first line is printed after a few seconds, further ones at most half a minute apart. Console output
+that cannot be written is dropped: a closed pipe or a full disk behind stderr does not stop a run.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from rich.progress import Progress as Bar
 from torch import Tensor
 
 from heedful.nn.losses import Loss
-from heedful.storage.terminal import printable, silence
+from heedful.storage.terminal import printable, redirect_to_null
 from heedful.training.held_folder import HeldFolder
 from heedful.training.metrics_log import append_metrics
 from heedful.training.time_limit import Stopwatch
 
-FIRST_LINE, LONGEST_SILENCE = 3.0, 30.0  # seconds between lines without a terminal; from the first to the longest
+FIRST_LINE, LONGEST_INTERVAL = 3.0, 30.0  # seconds before the first line, and at most between lines, without a terminal
 GROWTH = 1.5
 
 
 class Progress:
+    """Prints the progress of a run and appends it to metrics.jsonl."""
+
     def __init__(
         self,
         metrics: Path,
@@ -41,7 +43,7 @@ class Progress:
         board: Any = None,
         watch: Stopwatch | None = None,
     ) -> None:
-        """unit: what the task counts; perplexity: whether exp(loss) is a perplexity."""
+        """unit: what the task counts, tokens or examples; perplexity: whether exp(loss) is a perplexity."""
         self.metrics, self.report_every, self.board = metrics, report_every, board
         self.unit, self.perplexity = unit, perplexity
         self.console = lenient(console or Console(stderr=True, highlight=False))
@@ -49,26 +51,27 @@ class Progress:
         self.watch = watch or Stopwatch()
         self.sums: dict[str, Loss] = {}
         self.bar: Bar | None = None
-        self.since = self.spoke = self.watch.clock()
-        self.silence = FIRST_LINE
+        self.since = self.last_line = self.watch.clock()
+        self.interval = FIRST_LINE
 
     def begin(self, step: int, steps: int) -> None:
-        self.since = self.spoke = self.watch.clock()
+        """Start timing, and the bar on a terminal."""
+        self.since = self.last_line = self.watch.clock()
         if self.console.is_terminal and step < steps:
             columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[line]}"))
             self.bar = Bar(*columns, TextColumn("eta"), TimeRemainingColumn(compact=True), console=self.console)
             self.bar.add_task("training", total=steps, completed=step, line="")
             self.bar.start()
 
-    def expect(self, steps: int) -> None:
-        """The run will end with another step than was planned."""
+    def set_total(self, steps: int) -> None:
+        """Set the number of steps of the run, which a time limit may change."""
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], total=steps)
 
-    def updated(
+    def report_update(
         self, step: int, losses: dict[str, Loss], extra: dict[str, float | Tensor], *, left: float | None = None
     ) -> None:
-        """Count an update; left: seconds to the end of the run, if they are known."""
+        """Report an update; left: estimated seconds to the end of the run."""
         for name, loss in losses.items():
             before = self.sums.get(name)
             self.sums[name] = loss if before is None else Loss(before.total + loss.total, before.count + loss.count)
@@ -80,12 +83,12 @@ class Progress:
             self.show(step, values, left)
             self.sums = {}
             self.since = self.watch.clock()
-        elif self.bar is None and self.watch.clock() - self.spoke >= self.silence:
+        elif self.bar is None and self.watch.clock() - self.last_line >= self.interval:
             self.show(step, self.values(extra), left)
-            self.silence = min(GROWTH * self.silence, LONGEST_SILENCE)
+            self.interval = min(GROWTH * self.interval, LONGEST_INTERVAL)
 
     def values(self, extra: dict[str, float | Tensor]) -> dict[str, float]:
-        """The means since the last report, and the speed."""
+        """Mean losses and throughput since the last report."""
         seconds = self.watch.clock() - self.since
         means = {name: float(loss.total) / max(float(loss.count), 1.0) for name, loss in self.sums.items()}
         speed = float(self.sums["loss"].count) / max(seconds, 1e-9)
@@ -95,28 +98,30 @@ class Progress:
         line = f"loss {values['loss']:.3f}"
         if self.perplexity:
             line += f"  ppl {perplexity(values['loss']):.4g}"
-        line += f"  rate {values['rate']:.1e}"
+        line += f"  lr {values['rate']:.1e}"
         line += "".join(f"  {name} {values[name]:.4g}" for name in self.sums if name != "loss")
         line += f"  {short(values[f'{self.unit}_per_second'])} {self.unit}/s"
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], line=line)
         else:
-            self.say(f"step {step}  {line}" + ("" if left is None else f"  about {duration(left)} left"))
+            self.print(f"step {step}  {line}" + ("" if left is None else f"  about {duration(left)} left"))
 
-    def validated(self, step: int, metrics: dict[str, float], samples: list[str], *, remark: str, kind: str = "valid") -> None:
+    def report_validation(
+        self, step: int, metrics: dict[str, float], samples: list[str], *, remark: str, kind: str = "valid"
+    ) -> None:
         self.write(step, kind, metrics)
-        figures = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
-        self.say(f"step {step}  valid  {figures}{remark}")
+        values = "  ".join(f"{name} {value:.4g}" for name, value in metrics.items())
+        self.print(f"step {step}  valid  {values}{remark}")
         for sample in samples:
-            self.say(f"  {sample}")
+            self.print(f"  {sample}")
 
-    def say(self, text: str) -> None:
-        """A line on the console; text from data cannot act on the terminal."""
+    def print(self, text: str) -> None:
+        """Print a line on the console, with control characters escaped."""
         self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
-        self.spoke = self.watch.clock()
+        self.last_line = self.watch.clock()
 
     def write(self, step: int, kind: str, values: dict[str, float]) -> None:
-        """Append to metrics.jsonl; seconds: wall time of all sessions of the run so far, time: since 1970."""
+        """Append to metrics.jsonl, with the wall time of the run in all sessions (seconds) and the Unix time (time)."""
         self.folder.check()
         times = {"seconds": round(self.watch.seconds(), 3), "time": round(time.time(), 3)}
         append_metrics(self.metrics, {"step": step, "kind": kind, **values, **times})
@@ -131,7 +136,7 @@ class Progress:
 
 
 class LenientStream:
-    """A text stream whose writes never fail: after the first that cannot be done, output is dropped."""
+    """A text stream whose writes never fail: after the first error, output is dropped."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.stream = stream
@@ -152,8 +157,8 @@ class LenientStream:
             self.drop()
 
     def drop(self) -> None:
-        """Point the file at /dev/null, so that other writers, the interpreter at its end too, do not fail either."""
-        if not silence(self.stream):
+        """Redirect the file to /dev/null, so that other writers, and the interpreter at exit, do not fail either."""
+        if not redirect_to_null(self.stream):
             self.stream = io.StringIO()
 
     def __getattr__(self, name: str) -> Any:
@@ -161,7 +166,7 @@ class LenientStream:
 
 
 def lenient(console: Console) -> Console:
-    """The same console, which can no longer fail."""
+    """Make writes to the console never fail."""
     if not isinstance(console.file, LenientStream):
         console.file = cast("IO[str]", LenientStream(console.file))
     return console
@@ -177,7 +182,7 @@ def short(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In words: 40 s, 4 min, 2.5 h."""
+    """Format seconds: 40 s, 4 min, 2.5 h."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,12 +1,12 @@
-"""A run folder: everything that a run is, in one place, used by one trainer at a time.
+"""A run folder: all files of a run, written by one process at a time.
 
     config.toml  tokenizer.json  metrics.jsonl  README.md  run.json  checkpoints/
 
-run.json (facts.py) holds the fingerprint that binds the config, the tokenizers and the checkpoints to each other.
-Every file is whole or absent. A write that fails (full disk, file limit) ends training with exit code 4, also when it is only
-a line of metrics.jsonl: nothing more is saved then, because that would need still more room; the last checkpoint is as it was,
+run.json (facts.py) has the fingerprint that identifies the config, the tokenizers and the checkpoints of the run.
+Every file is complete or absent. A write that fails (full disk, file limit) ends training with exit code 4, even if it is only
+a line of metrics.jsonl: nothing more is saved then, because that would need more space; the last checkpoint is unchanged,
 and the same command continues from it.
-The lock is the kernel's, on the file .lock: it is gone when its process is, however that ended."""
+The lock on the file .lock is released by the kernel when its process ends, even if it is killed."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heedful.errors import CheckpointError, ConfigError
-from heedful.storage.locks import Held, locked
-from heedful.storage.writing import clear_temporary
+from heedful.storage.folders import clear_temporary
+from heedful.storage.locks import LockHeld, locked
 from heedful.training.checkpoint import clear_leftovers
 from heedful.training.facts import check_files, read_facts, write_facts
 
@@ -57,19 +57,19 @@ class RunFolder:
 
 @contextmanager
 def lock(run: Path) -> Iterator[RunFolder]:
-    """Be the only trainer of this run; leftovers of killed ones are cleared away first.
+    """Lock the run folder, creating it if needed, and remove temporary files of killed processes.
 
-    If the block fails before anything was written, a folder that was not there before is removed."""
+    If the block fails before anything was written, a folder created here is removed."""
     refuse_name(run)
     new = not run.exists()
     with ExitStack() as stack:
         try:
             run.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(run / LOCK, wait=False))
-        except Held as error:
+        except LockHeld as error:
             raise CheckpointError(
-                f"run folder {run} is in use by {error.holder}; only one trainer may write to it",
-                hint="wait for it, stop it, or give this run a folder of its own with --run",
+                f"run folder {run} is in use by {error.holder}; expected one training process at a time",
+                hint="wait for it, stop it, or choose another folder with --run",
             ) from error
         except OSError as error:
             raise CheckpointError(f"cannot use {run} as a run folder: {error.strerror}") from error
@@ -86,7 +86,7 @@ def lock(run: Path) -> Iterator[RunFolder]:
 
 
 def refuse_name(folder: Path) -> None:
-    """A name that is not UTF-8 cannot be written into JSON, a model card or a checkpoint."""
+    """Raise ConfigError for a name that is not UTF-8, which JSON and the model card cannot hold."""
     try:
         str(folder).encode()
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""The state of a checkpoint, checked: a file that verifies may still have been written without some of its parts."""
+"""Parsing and validation of the state of a checkpoint: a file that verifies may still lack parts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from heedful.training import checkpoint
 from heedful.training.manifest import STEP
 from heedful.training.train_state import TrainState
 
-COUNTERS = ("step", "epoch", "cursor", "tokens")  # what training cannot continue without
+COUNTERS = ("step", "epoch", "cursor", "tokens")  # required to continue training
 
 
 class SavedState(BaseModel):
-    """Of a training step, or of an average of checkpoints, which has no train_state."""
+    """State of a training step, or of an average of checkpoints, which has no train_state."""
 
     model_config = ConfigDict(frozen=True)
 
     train_state: TrainState | None = None
-    step: int | None = None  # of an average: the step after which it was made
+    step: int | None = None  # of an average: the step at which it was computed
     metrics: dict[str, float] = Field(default_factory=dict)
     signatures: dict[str, str] = Field(default_factory=dict)
     environment: dict[str, str] = Field(default_factory=dict)
@@ -34,8 +34,8 @@ def load_saved(folder: Path) -> SavedState:
 
 
 def load_train_state(folder: Path) -> TrainState:
-    """How far training had come at a step."""
-    return train_state_in(folder, load_saved(folder))
+    """Load the training state of a checkpoint."""
+    return require_train_state(folder, load_saved(folder))
 
 
 def parse_state(folder: Path, state: Mapping[str, Any]) -> SavedState:
@@ -55,16 +55,16 @@ def parse_state(folder: Path, state: Mapping[str, Any]) -> SavedState:
     return saved
 
 
-def train_state_in(folder: Path, saved: SavedState) -> TrainState:
+def require_train_state(folder: Path, saved: SavedState) -> TrainState:
     if saved.train_state is None:
-        raise _unusable(folder, "it has no train_state")
+        raise _unusable(folder, "train_state is missing")
     return saved.train_state
 
 
-def tensors_of(tensors: Mapping[str, Mapping[str, Tensor]], stem: str, folder: Path) -> Mapping[str, Tensor]:
-    """Those of one stem, which training needs to continue."""
+def require_tensors(tensors: Mapping[str, Mapping[str, Tensor]], stem: str, folder: Path) -> Mapping[str, Tensor]:
+    """Return the tensors of one stem; CheckpointError if they are missing."""
     if stem not in tensors:
-        raise _unusable(folder, f"it has no tensors of {stem!r}")
+        raise _unusable(folder, f"{stem}.safetensors is missing")
     return tensors[stem]
 
 
@@ -79,4 +79,4 @@ def _check(folder: Path, train_state: TrainState) -> None:
 
 def _unusable(folder: Path, why: str) -> CheckpointError:
     sentence = f"training cannot continue from checkpoint {folder}: {why}"
-    return CheckpointError(sentence, hint="remove that checkpoint to continue from the one before")
+    return CheckpointError(sentence, hint="remove this checkpoint to continue from the previous one")

@@ -6,8 +6,8 @@ cosine         learning_rate s / w, then half a cosine down to `floor` x learnin
 linear         learning_rate s / w, then a straight line down to `floor` x learning_rate at the last step
 constant       learning_rate s / w, then learning_rate
 
-A run with a time limit goes through the same schedule in fewer updates: `advance` moves its position by more than one step
-at a time. The position never jumps, so the learning rate stays smooth when the pace of the machine changes.
+A run with a time limit follows the same schedule in fewer updates: `advance` moves its position by more than one step
+per update. The position never jumps, so the learning rate stays smooth when the speed of the machine changes.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ from heedful.schema import Config, PositiveNumber, Probability, ZeroOrCount, ref
 
 class ScheduleConfig(Config):
     name: Literal["noam", "inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
-    """Shape of the schedule."""
+    """Learning rate schedule."""
     learning_rate: PositiveNumber = 1e-3
     """Peak learning rate."""
     factor: PositiveNumber = 1.0
-    """Factor of the noam schedule, which has no peak learning rate of its own."""
+    """Factor of the noam schedule, which is used instead of a peak learning rate."""
     warmup: ZeroOrCount = 4000
-    """Warmup steps; 0 starts at the peak."""
+    """Warm-up steps; 0: start at the peak."""
     floor: Probability = 0.0
     """Final learning rate of cosine and linear, as a fraction of the peak."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> ScheduleConfig:
-        idle = {}
+        unused_options = {}
         if self.name not in ("cosine", "linear"):
-            idle["floor"] = f"schedule {self.name!r} does not decay to a final learning rate"
+            unused_options["floor"] = f"schedule {self.name!r} does not decay to a final learning rate"
         if self.name == "noam":
-            idle["learning_rate"] = "schedule 'noam' follows from model.dim, warmup and factor"
+            unused_options["learning_rate"] = "schedule 'noam' is defined by model.dim, warmup and factor"
         else:
-            idle["factor"] = f"schedule {self.name!r} is set by learning_rate"
-        refuse_unused(self, idle)
+            unused_options["factor"] = f"schedule {self.name!r} is defined by learning_rate"
+        refuse_unused(self, unused_options)
         return self
 
 
 SHORTEST_WARMUP = 10  # updates
-WARMUP_SHARE = 0.1  # of the planned updates: the longest warm-up of a run that its time limit makes shorter
+WARMUP_SHARE = 0.1  # of the planned updates: the longest warm-up of a run that a time limit shortens
 
 
-def advance(position: float, step: int, config: ScheduleConfig, steps: int, fits: float) -> float:
-    """The position in the schedule of the update after `step`, where `fits` more updates fit into the time.
+def advance(position: float, step: int, config: ScheduleConfig, steps: int, updates_left: float) -> float:
+    """Return the position in the schedule of the update after `step`, if `updates_left` more fit into the time limit.
 
-    One step further if all `steps` fit. Else the warm-up takes at most a tenth of the updates that are planned, and each later
-    update takes its share of the rest of the schedule, so that the last one arrives at the end."""
-    left = max(1, min(int(min(fits, steps)), steps - step))  # updates, this one included
+    It moves by one step if all `steps` fit. Otherwise the warm-up takes at most a tenth of the planned updates, and each later
+    update an equal share of the rest of the schedule, so that the last one reaches its end."""
+    left = max(1, min(int(min(updates_left, steps)), steps - step))  # updates, this one included
     if position < config.warmup:
         longest = (step + left) * max(WARMUP_SHARE, config.warmup / steps)
         warmup = min(float(config.warmup), max(longest, SHORTEST_WARMUP))
@@ -74,22 +74,22 @@ def inverse_sqrt(step: float, config: ScheduleConfig, steps: int, dim: int) -> f
 
 
 def cosine(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
-    return config.learning_rate * _fall(step, config, steps, lambda gone: (1 + math.cos(math.pi * gone)) / 2)
+    return config.learning_rate * _decay(step, config, steps, lambda progress: (1 + math.cos(math.pi * progress)) / 2)
 
 
 def linear(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
-    return config.learning_rate * _fall(step, config, steps, lambda gone: 1 - gone)
+    return config.learning_rate * _decay(step, config, steps, lambda progress: 1 - progress)
 
 
 def constant(step: float, config: ScheduleConfig, steps: int, dim: int) -> float:
     return config.learning_rate * min(1.0, step / max(config.warmup, 1))
 
 
-def _fall(step: float, config: ScheduleConfig, steps: int, shape: Callable[[float], float]) -> float:
+def _decay(step: float, config: ScheduleConfig, steps: int, shape: Callable[[float], float]) -> float:
     if step <= config.warmup:
         return step / config.warmup
-    gone = min(1.0, (step - config.warmup) / max(steps - config.warmup, 1))
-    return config.floor + (1 - config.floor) * shape(gone)
+    progress = min(1.0, (step - config.warmup) / max(steps - config.warmup, 1))
+    return config.floor + (1 - config.floor) * shape(progress)
 
 
 SCHEDULES: dict[str, Callable[[float, ScheduleConfig, int, int], float]] = {

@@ -1,7 +1,7 @@
-"""Requests to stop: SIGTERM, SIGINT (Ctrl-C), SIGHUP (a closed terminal), SIGUSR1 and SIGUSR2 (a cluster's warnings).
+"""Signals that stop a run: SIGTERM, SIGINT (Ctrl-C), SIGHUP (closed terminal), SIGUSR1 and SIGUSR2 (sent by clusters).
 
-During preparation there is nothing to save: the first request raises Interrupted. During training it lets the update
-finish and the run be saved. A second request ends the process at once.
+During preparation there is nothing to save: the first signal raises Interrupted. During training the current update is
+finished and a checkpoint saved. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ Result = TypeVar("Result")
 
 
 class Stop:
-    """Whether the process was asked to stop."""
+    """Whether a signal to stop was received."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self.deferred = False
 
     def defer(self) -> None:
-        """From now on a request is only noted; whoever trains looks at `asked` between two updates."""
+        """From now on a signal only sets `requested`, which training checks between updates."""
         self.deferred = True
-        if self.asked:  # a request whose exception was lost, raised where Python ignores exceptions
-            raise Interrupted("before the first update; there was nothing to save", hint="run the same command again")
+        if self.requested:  # the exception was raised where Python ignores exceptions
+            raise Interrupted("before the first update; nothing to save", hint="run the same command again")
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if self.requested:
             os._exit(Interrupted.exit_code)
-        self.asked = True
+        self.requested = True
         if not self.deferred:
             raise Interrupted(
-                f"{signal.Signals(number).name} before the first update; there was nothing to save",
+                f"{signal.Signals(number).name} before the first update; nothing to save",
                 hint="run the same command again",
             )
 
 
 @contextmanager
 def stop_requests() -> Iterator[Stop]:
-    """Handle requests to stop; SIGHUP stays ignored where it is (nohup)."""
+    """Handle signals to stop inside the block; SIGHUP stays ignored if it is (nohup)."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
         yield stop
@@ -61,8 +61,8 @@ def stop_requests() -> Iterator[Stop]:
 
 
 def interruptible(work: Callable[[], Result]) -> Result:
-    """work(), in a thread of its own. Python handles signals in the main thread between two of its own instructions: in the
-    midst of a long native call it would not, so the main thread waits here, and on a request leaves the thread behind."""
+    """Run work() in a thread. Python handles signals in the main thread between bytecode instructions, not during a long
+    native call; so the main thread waits here, and abandons the other thread when a signal arrives."""
     if threading.current_thread() is not threading.main_thread():
         return work()
     done: list[tuple[Any, BaseException | None]] = []

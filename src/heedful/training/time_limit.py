@@ -1,11 +1,11 @@
-"""How long a run takes: a stopwatch over all of its sessions, and the pace of its recent updates.
+"""Time limit of a run: elapsed time over all sessions, and an estimate of the updates that are left.
 
-    seconds left   limit - elapsed - what the end takes (a validation, a save, the average of checkpoints)
+    seconds left   limit - elapsed - time of the end (a validation, a save, the average of checkpoints)
     updates left   seconds left / (an update + its share of the regular validations and saves)
 
-The time of an update is the median of recent laps, so that slow first updates and short disturbances do not count.
-Updates left are computed again after every update from what the clock shows: an error in the pace shrinks with the time
-that is left, and when no further update fits, the run ends.
+The time of an update is the median of recent laps, which ignores slow first updates and short disturbances. Updates left are
+estimated again after every update, so errors of the estimate shrink with the time left; when no further update fits, the run
+ends.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from collections.abc import Callable
 
 from heedful.training.config import TrainingConfig
 
-RECENT = 9  # laps that the pace is the median of
-LAPS = 200  # a lap is at least this fraction of the time limit
+RECENT = 9  # laps in the median
+LAPS = 200  # a lap takes at least the time limit / LAPS
 LAP_SECONDS = 0.5  # the length of a lap without a time limit
-GUESSED_VALIDATION, GUESSED_SAVE = 0.05, 0.01  # fractions of the limit, until one was timed
-MEASURE_AFTER = 1 / 3  # of the limit: if no validation was timed by then, one is due
-LARGEST_AVERAGE = 0.2  # of the limit: an average of checkpoints that takes longer is not planned for
-OVERTIME = 1.1  # x the limit: the latest end
+GUESSED_VALIDATION, GUESSED_SAVE = 0.05, 0.01  # fractions of the limit, until measured
+MEASURE_AFTER = 1 / 3  # of the limit: if no validation was measured by then, validate
+LARGEST_AVERAGE = 0.2  # of the limit: no time is reserved for an average of checkpoints that takes longer
+OVERTIME = 1.1  # times the limit: the latest end
 
 Clock = Callable[[], float]
 
 
 class Stopwatch:
-    """Seconds since the command began, and those of earlier sessions of the run."""
+    """Seconds since the start of the command plus those of earlier sessions of the run."""
 
     def __init__(self, began: float | None = None, clock: Clock = time.monotonic) -> None:
         self.clock, self.earlier = clock, 0.0
@@ -41,6 +41,8 @@ class Stopwatch:
 
 
 class Pace:
+    """Measures the time of updates, validations and saves."""
+
     def __init__(self, config: TrainingConfig, clock: Clock = time.monotonic) -> None:
         self.config, self.clock = config, clock
         self.limit = 60 * config.minutes
@@ -48,13 +50,13 @@ class Pace:
         self.laps: deque[float] = deque(maxlen=RECENT)  # seconds of an update
         self.seconds, self.updates = 0.0, 0  # of the current lap
         self.total = 0  # laps so far
-        self.validation = self.save = 0.0  # seconds of the last one; 0: none was timed
+        self.validation = self.save = 0.0  # seconds of the last one; 0: not measured yet
 
-    def updated(self, began: float, settle: Callable[[], None]) -> None:
-        """Count an update that began at this time; `settle` waits until the device has finished it."""
+    def record_update(self, began: float, synchronize: Callable[[], None]) -> None:
+        """Record an update that began at this time; `synchronize` waits until the device has finished it."""
         self.updates += 1
         if self.limit and self.seconds + self.clock() - began >= self.lap_seconds:
-            settle()
+            synchronize()
         self.seconds += self.clock() - began
         if self.seconds >= self.lap_seconds:
             if self.total == 1:
@@ -64,29 +66,29 @@ class Pace:
 
     @property
     def steady(self) -> bool:
-        """Whether the first, slow lap is over."""
+        """Whether the first lap, which is slow, is over."""
         return self.total > 1
 
     def update_seconds(self) -> float | None:
-        """Of one update with its share of validations and saves; None until one is known."""
+        """Seconds of one update with its share of validations and saves; None until measured."""
         if not self.laps:
             return None
         regular = self.validation / self.config.validate_every + self.save / self.config.save_every
         return statistics.median(self.laps) + regular
 
     def average_seconds(self) -> float:
-        """Of averaging checkpoints at the end: read them, validate the mean, write it twice."""
+        """Seconds of averaging checkpoints at the end: read them, validate the mean, write it twice."""
         if self.config.average not in ("last", "best"):
             return 0.0
         return self._validation() + 3 * self._save()
 
     def ending_seconds(self) -> float:
-        """From the last update to the end."""
+        """Seconds from the last update to the end of the run."""
         average = self.average_seconds()
         return self._validation() + self._save() + (average if average <= LARGEST_AVERAGE * self.limit or not self.limit else 0)
 
-    def fits(self, elapsed: float) -> float:
-        """How many more updates fit into the time limit."""
+    def updates_left(self, elapsed: float) -> float:
+        """Return how many more updates fit into the time limit."""
         if not self.limit:
             return math.inf
         each, left = self.update_seconds(), self.limit - elapsed - self.ending_seconds()
@@ -94,13 +96,13 @@ class Pace:
             return 0.0
         return math.inf if each is None or not self.steady else left / max(each, 1e-9)
 
-    def left(self, updates: int) -> float | None:
-        """Seconds that this many updates and the end of the run take; None until the pace is known."""
+    def seconds_left(self, updates: int) -> float | None:
+        """Return the seconds of this many updates and the end of the run; None until measured."""
         each = self.update_seconds()
         return None if each is None or not self.steady else updates * each + self.ending_seconds()
 
     def must_measure_validation(self, elapsed: float) -> bool:
-        """Whether a validation is due because its duration is needed to end in time."""
+        """Whether to validate now, because the duration is needed to end in time."""
         return 0 < MEASURE_AFTER * self.limit < elapsed and not self.validation
 
     def allows_average(self, elapsed: float) -> bool:

@@ -1,8 +1,8 @@
-"""One update: gradients of the whole batch, however it is cut into parts, then one step of the optimizer.
+"""One update: the gradient of a batch, computed in one or more parts, then one optimizer step.
 
     gradient = d/dw  sum of all parts' losses / count of all parts' tokens
 
-so accumulation, and the splitting of a batch that did not fit into memory, give the gradient of the batch itself.
+so gradient accumulation, and splitting a batch that does not fit into memory, give the gradient of the batch itself.
 """
 
 from __future__ import annotations
@@ -20,63 +20,63 @@ from heedful.nn.losses import Loss
 from heedful.schema import Config, ZeroOrCount
 from heedful.storage.writing import replace_text
 from heedful.training.config import TrainingConfig
-from heedful.training.metrics_log import append_metrics, content_of
+from heedful.training.metrics_log import append_metrics, read_log
 from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.optimizers import supports_found_inf
 from heedful.training.randomness import seed_part
 
-MOST_PARTS = 64
+MAX_PARTS = 64
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Objective(NamedTuple):
-    """What to minimize, and what to tell people."""
+    """The loss to minimize, and the losses to report."""
 
     minimize: Loss
     report: dict[str, Loss]
 
 
 class SplitLog:
-    """Which updates had to be cut into parts for memory: a file, so that a resumed run cuts them alike."""
+    """A file of the updates that were split because memory ran out, so that a resumed run splits them equally."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.parts = read_splits(path) if path.exists() else {}
 
-    def note(self, step: int, parts: int) -> None:
+    def record(self, step: int, parts: int) -> None:
         self.parts[step] = parts
         append_metrics(self.path, {"step": step, "parts": parts})
 
 
 class SplitRecord(Config):
     step: ZeroOrCount
-    parts: Annotated[int, Field(ge=1, le=MOST_PARTS)]
+    parts: Annotated[int, Field(ge=1, le=MAX_PARTS)]
 
 
 def read_splits(path: Path) -> dict[int, int]:
-    """{step: parts}; a last line that a killed process left torn is removed."""
-    content = content_of(path)
-    whole = content[: content.rfind(b"\n") + 1]
+    """Read {step: parts}; an incomplete last line is removed."""
+    content = read_log(path)
+    complete = content[: content.rfind(b"\n") + 1]
     parts = {}
-    for number, line in enumerate(whole.splitlines(), start=1):
+    for number, line in enumerate(complete.splitlines(), start=1):
         try:
             split = SplitRecord.model_validate_json(line)
         except ValidationError as error:
             raise CheckpointError(
                 f"{path} line {number} is damaged, so the run cannot be continued to the same weights",
-                hint="remove the line to continue with updates that are split when memory runs out",
+                hint="remove the line to continue; updates are then split when memory runs out",
             ) from error
         parts[split.step] = split.parts
-    if whole != content:
-        replace_text(path, whole.decode())
+    if complete != content:
+        replace_text(path, complete.decode())
     return parts
 
 
-Accumulate = Callable[[Any, Any], dict[str, Loss]]  # a batch and what to multiply its loss by -> what to tell people
+Accumulate = Callable[[Any, Any], dict[str, Loss]]  # (batch, factor of the loss) -> losses to report
 
 
-def accumulate_plainly(loss: Callable[[Any], Objective]) -> Accumulate:
-    """Add the gradients of a batch's loss to those that the parameters have."""
+def eager_accumulation(loss: Callable[[Any], Objective]) -> Accumulate:
+    """Return a function that adds the gradients of a batch to those of the parameters."""
 
     def accumulate(batch: Any, factor: float | Tensor) -> dict[str, Loss]:
         objective = loss(batch)
@@ -87,7 +87,7 @@ def accumulate_plainly(loss: Callable[[Any], Objective]) -> Accumulate:
 
 
 class Gradients(NamedTuple):
-    """How to get them: those of a part, the parts of a batch, and how its loss is counted."""
+    """How to compute gradients: of a part, how to split a batch, and how to count its tokens."""
 
     accumulate: Accumulate
     split: Callable[[Any, int], Sequence[Any]]
@@ -97,17 +97,17 @@ class Gradients(NamedTuple):
 def backward(
     gradients: Gradients, batches: Sequence[Any], parts: int, *, seed: int, step: int, scale: float
 ) -> dict[str, Loss]:
-    """Add up the gradients of all parts of all batches; returns what is to be told."""
+    """Accumulate the gradients of all parts of all batches; return the losses to report."""
     pieces = [piece for batch in batches for piece in gradients.split(batch, parts)]
     count = sum(gradients.count(piece) for piece in pieces)
-    told: dict[str, Loss] = {}
+    report: dict[str, Loss] = {}
     for number, piece in enumerate(pieces):
         seed_part(seed, step, number)
         for name, loss in gradients.accumulate(piece, scale / max(count, 1)).items():
-            before = told.get(name)
-            total, tokens = loss.total.clone(), loss.count.clone()  # a captured graph writes over its results
-            told[name] = Loss(total, tokens) if before is None else Loss(before.total + total, before.count + tokens)
-    return told
+            before = report.get(name)
+            total, tokens = loss.total.clone(), loss.count.clone()  # a CUDA graph overwrites its results
+            report[name] = Loss(total, tokens) if before is None else Loss(before.total + total, before.count + tokens)
+    return report
 
 
 def gradient_with_splitting(
@@ -120,28 +120,28 @@ def gradient_with_splitting(
     step: int,
     scale: float,
 ) -> dict[str, Loss]:
-    """As `backward`; when memory runs out, again with twice as many parts, which is noted."""
+    """As `backward`; when memory runs out, repeat with twice as many parts and record the split."""
     parts = splits.parts.get(step, 1)
     while True:
         try:
             return backward(gradients, batches, parts, seed=seed, step=step, scale=scale)
         except torch.OutOfMemoryError:
-            if parts >= MOST_PARTS:
+            if parts >= MAX_PARTS:
                 raise
             parts *= 2
         model.zero_grad(set_to_none=True)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        splits.note(step, parts)
+        splits.record(step, parts)
 
 
-def apply(
+def apply_gradients(
     model: nn.Module, optimizer: torch.optim.Optimizer, guard: NonFiniteGuard, config: TrainingConfig, step: int
 ) -> Tensor:
-    """Cut the gradient and let the optimizer step, unless something is not finite; returns the gradient's norm.
+    """Clip the gradient and step the optimizer, unless the gradient is not finite; return its norm.
 
-    On a GPU nobody waits for the answer: the optimizer's kernel itself leaves everything as it was, and the guard is told
-    later. Only fp16, whose scale depends on it, must know at once, and an optimizer without such a kernel."""
+    On a GPU this does not synchronize: the optimizer's kernel skips the update itself, and the guard reads the flag later.
+    Only fp16, whose scale depends on it, and optimizers without such a kernel synchronize."""
     parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if guard.scale != 1:
@@ -150,11 +150,11 @@ def apply(
     if config.clip:
         nn.utils.clip_grads_with_norm_(parameters, config.clip, norm)
     if norm.device.type == "cuda" and not guard.scales and supports_found_inf(optimizer):
-        bad = (~norm.isfinite()).float()
-        optimizer.found_inf = bad  # type: ignore[attr-defined]
+        nonfinite = (~norm.isfinite()).float()
+        optimizer.found_inf = nonfinite  # type: ignore[attr-defined]
         optimizer.step()
-        guard.note(step, bad)
-    elif guard.judge(step, finite=bool(norm.isfinite())):
+        guard.add_pending(step, nonfinite)
+    elif guard.check(step, finite=bool(norm.isfinite())):
         optimizer.step()
-    optimizer.zero_grad(set_to_none=not config.cuda_graphs)  # captured gradients keep their place
+    optimizer.zero_grad(set_to_none=not config.cuda_graphs)  # CUDA graphs accumulate into the same tensors
     return norm

@@ -1,4 +1,4 @@
-"""Weights from a checkpoint into a model: they have the model's names, shapes and types, and they are finite."""
+"""Loading weights into a model: names, shapes and types must match."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ from heedful.errors import CheckpointError
 
 Shapes = Mapping[str, tuple[int, ...]]
 SHOWN = 5  # differences in a message
-SLACK = 4  # times what the weights have
-SMALL = 1024  # tensors, or numbers, that may come on top
+SLACK = 4  # a model may have this many times the parameters and tensors of its weights
+SMALL = 1024  # and this many more
 
 
 def all_finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether no value is infinite or NaN; a sum for each tensor and one wait, also on a GPU."""
+    """Whether no value is infinite or NaN; one sum per tensor and one synchronization."""
     values = [tensor.detach() for tensor in tensors if tensor.is_floating_point() and tensor.numel()]
     if not values or bool(torch.stack([value.sum().isfinite() for value in values]).all()):
-        return True  # with one value that is not finite, neither is the sum
-    return all(bool(value.isfinite().all()) for value in values)  # or the sum overflowed
+        return True  # a non-finite value makes the sum non-finite
+    return all(bool(value.isfinite().all()) for value in values)  # the sum alone may have overflowed
 
 
-def put_weights(model: nn.Module, weights: Mapping[str, Tensor], where: Path) -> None:
-    """Load weights by name; whatever does not fit is a CheckpointError."""
+def load_into(model: nn.Module, weights: Mapping[str, Tensor], where: Path) -> None:
+    """Load weights by name; CheckpointError if a name, shape or type differs."""
     own = model.state_dict()
-    refuse_misfit(shapes_of(own), shapes_of(weights), where)
-    other = [f"{name} has type {weights[name].dtype}, the model's {own[name].dtype}" for name in own]
-    wrong = [text for name, text in zip(own, other, strict=True) if weights[name].dtype != own[name].dtype]
+    check_shapes(shapes_of(own), shapes_of(weights), where)
+    wrong = [
+        f"{name} has type {weights[name].dtype}, expected {own[name].dtype}"
+        for name in own
+        if weights[name].dtype != own[name].dtype
+    ]
     if wrong:
-        raise misfit(where, wrong)
+        raise mismatch(where, wrong)
     model.load_state_dict(dict(weights))
 
 
@@ -43,36 +46,38 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def refuse_misfit(own: Shapes, given: Shapes, where: Path) -> None:
+def check_shapes(own: Shapes, given: Shapes, where: Path) -> None:
     wrong = [f"{name} is missing" for name in own.keys() - given.keys()]
     wrong += [f"{name} is not in the model" for name in given.keys() - own.keys()]
     wrong += [
-        f"{name} is {given[name]}, the model's {own[name]}" for name in own.keys() & given.keys() if own[name] != given[name]
+        f"{name} has shape {given[name]}, expected {own[name]}"
+        for name in own.keys() & given.keys()
+        if own[name] != given[name]
     ]
     if wrong:
-        raise misfit(where, wrong)
+        raise mismatch(where, wrong)
 
 
-def misfit(where: Path, wrong: list[str]) -> CheckpointError:
+def mismatch(where: Path, wrong: list[str]) -> CheckpointError:
     return CheckpointError(f"the weights of {where} do not fit the model: {'; '.join(sorted(wrong)[:SHOWN])}")
 
 
 @contextmanager
-def limited_to(given: Shapes, where: Path) -> Iterator[None]:
-    """Build a model in this block that is to have the weights `given`; a much larger one is refused before it takes memory.
+def parameter_limit(given: Shapes, where: Path) -> Iterator[None]:
+    """Limit the size of a model built in this block, which will load the weights `given`; a much larger one is an error.
 
-    A config may ask for any number of layers of any size. Parameters are counted as they are registered, which is before they
-    are initialized: until then the system has not given them memory. A parameter that is tied or replaced counts again."""
+    A config may have any number of layers of any size. Parameters are counted when they are registered, before they are
+    initialized: until then the system has not allocated their memory. A tied or replaced parameter counts again."""
     thread = threading.get_ident()
-    numbers_left = SLACK * sum(math.prod(shape) for shape in given.values()) + SMALL
+    parameters_left = SLACK * sum(math.prod(shape) for shape in given.values()) + SMALL
     tensors_left = SLACK * len(given) + SMALL
 
     def count(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        nonlocal numbers_left, tensors_left
+        nonlocal parameters_left, tensors_left
         if threading.get_ident() == thread and parameter is not None:
-            numbers_left -= parameter.numel()
+            parameters_left -= parameter.numel()
             tensors_left -= 1
-            if numbers_left < 0 or tensors_left < 0:
+            if parameters_left < 0 or tensors_left < 0:
                 raise too_small(given, where)
 
     hook = register_module_parameter_registration_hook(count)
@@ -85,5 +90,5 @@ def limited_to(given: Shapes, where: Path) -> Iterator[None]:
 
 
 def too_small(given: Shapes, where: Path) -> CheckpointError:
-    numbers = sum(math.prod(shape) for shape in given.values())
-    return misfit(where, [f"they are {numbers:,} numbers in {len(given):,} tensors, and its config asks for more"])
+    parameters = sum(math.prod(shape) for shape in given.values())
+    return mismatch(where, [f"they have {parameters:,} parameters in {len(given):,} tensors, its config has more"])
