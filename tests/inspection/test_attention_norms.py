@@ -10,7 +10,7 @@ from tiny import VARIANTS, Pairs, Variant, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import attention_maps, attentions, forced
+from heedful.inspection.attention_maps import attention_maps, attentions, core_of, forced
 from heedful.inspection.attention_norms import AttentionNorms, arriving, attention_norms, entropy, projection
 from heedful.nn.hooks import hook_points, record
 
@@ -39,8 +39,7 @@ def test_norms_are_of_what_leaves_the_layer_when_all_other_heads_and_tokens_give
     model = tiny_model(variant)
     for one in look(variant, pairs):
         heads, queries, keys = one.map.weights.shape
-        place = one.map.name.removesuffix(".weights")
-        path = projection(model, place)
+        path = projection(model, core_of(model, one.map.name))
         scale = math.sqrt(6) if variant.family == "convs2s" else 1.0  # of the source's six tokens
         query, key, head = queries - 1, keys // 2, heads - 1
         share = one.map.weights[head, query, key] * one.vectors[head, min(query, one.vectors.shape[1] - 1), key] * scale
@@ -57,15 +56,16 @@ def test_norms_are_of_what_leaves_the_layer_when_all_other_heads_and_tokens_give
 def test_all_shares_together_are_the_output_of_the_layer(variant: Variant, pairs: Pairs) -> None:
     """By the weight matrix, cut into heads by hand."""
     model = tiny_model(variant)
-    places = [name.removesuffix(".weights") for name in attentions(model)]
+    names = list(attentions(model))
+    places = [core_of(model, name) for name in names]
     outs = [str(projection(model, place)) for place in places]
-    with forced(model), arriving(model, places) as (_, onward), record(model, "*.found") as seen:
+    with forced(model), arriving(model, places) as (_, onward), record(model, "*.context") as seen:
         model.step(pairs.target[:1], model.start(pairs.source[:1], None, room=0))
-    for one, place, path in zip(look(variant, pairs), places, outs, strict=True):
+    for one, name, place, path in zip(look(variant, pairs), names, places, outs, strict=True):
         matrix: Tensor = model.get_submodule(path).weight  # type: ignore[assignment]  # (dim, heads x size)
         size = one.vectors.shape[-1]
         by_head = matrix.detach().view(len(matrix), -1, size)  # (dim, heads, size)
-        scale = onward[place].norm() / seen[f"{place}.found"].norm()
+        scale = onward[place].norm() / seen[f"{name.removesuffix('weights')}context"].norm()
         shares = one.map.weights[..., None] * torch.einsum("hqks,dhs->hqkd", one.vectors * scale, by_head)
         assert_close(shares.sum((0, 2)), onward[place][0] @ matrix.detach().T, atol=1e-4, rtol=1e-4)
         assert_close(one.given.weights, shares.norm(dim=-1).expand_as(one.given.weights), atol=1e-5, rtol=1e-4)

@@ -57,7 +57,7 @@ def gated(model: Speaker, pairs: Pairs, name: str, head: int, gate: float) -> fl
         scale[head] = gate
         return found * scale
 
-    with torch.no_grad(), hook(model, f"{name.removesuffix('weights')}found", move):
+    with torch.no_grad(), hook(model, f"{name.removesuffix('weights')}context", move):
         return float(surprise_of(model, pairs)().sum())
 
 
@@ -109,9 +109,9 @@ def test_a_head_that_finds_nothing_does_not_matter(pairs: Pairs) -> None:
 def test_every_family_tells_of_all_its_heads_and_is_left_as_it_was(variant: Variant, pairs: Pairs) -> None:
     model = tiny_model(variant)
     before = logits_of(model, pairs)
-    with torch.no_grad(), record(model, *(f"{name.removesuffix('weights')}found" for name in attentions(model))) as seen:
+    with torch.no_grad(), record(model, *(f"{name.removesuffix('weights')}context" for name in attentions(model))) as seen:
         logits_of(model, pairs)
-    heads = {f"{name.removesuffix('found')}weights": found.shape[1] for name, found in seen.items()}
+    heads = {f"{name.removesuffix('context')}weights": found.shape[1] for name, found in seen.items()}
     slopes = gate_gradients(model, surprise_of(model, pairs))
     assert {name: len(one) for name, one in slopes.items()} == heads
     last = len(getattr(model, "layers", [])) - 1

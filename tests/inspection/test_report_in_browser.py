@@ -253,7 +253,7 @@ def test_everything_can_be_reached_by_the_keyboard_and_has_a_name(browser: Any, 
     with page(browser, path) as opened:
         nameless = opened.evaluate(
             """() => [...document.querySelectorAll("button, input, select, svg, summary, section")]
-              .filter((one) => !one.getAttribute("aria-label") && !one.getAttribute("aria-labeledby"))
+              .filter((one) => !one.getAttribute("aria-label") && !one.getAttribute("aria-labelledby"))
               .filter((one) => !one.textContent.trim() && !one.closest("label")).map((one) => one.outerHTML.slice(0, 80))"""
         )
         assert nameless == []
