@@ -65,7 +65,7 @@ def test_gold_links_give_rates_and_a_table_and_a_choice_on_others(folder: Path, 
     assert json.loads(capsys.readouterr().out)["aer"] == told["aer"]
     assert heed("align", folder / "guided", *gold) == 0
     shown = capsys.readouterr()
-    assert "alignment error rate" in shown.out and "--heads 0.0 --moment said --row 0.3" in shown.err  # the guided head
+    assert "alignment error rate" in shown.out and "--heads 0.0 --moment predict --row 0.3" in shown.err  # the guided head
 
 
 def test_two_runs_align_from_both_sides(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

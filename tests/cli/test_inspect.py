@@ -73,7 +73,7 @@ def test_one_map_is_shown_in_full(run: Path, seen: Inspection, by: str, capsys: 
     where = "--kind", "cross", "--layer", "1", "--head", "1", "--by", by
     found = told(capsys, run, SENTENCE, "--target", "w3 w4", *where)["sentence"]["map"]
     at, one = next((at, one) for at, one in enumerate(seen.trace.maps) if (one.kind.name, one.layer) == ("cross", 1))
-    lengths = seen.views.lengths[at][1] if by == "norms" else 1.0
+    lengths = seen.views.norms[at][1] if by == "norms" else 1.0
     assert_close(torch.tensor(found["values"]), one.weights[1] * lengths)
     assert found["queries"] == ["w3", "w4", "</s>"] and found["keys"] == ["w1", "w2", "w3", "</s>"]
     assert heed("inspect", run, SENTENCE, "--target", "w3 w4", *where) == 0
@@ -102,7 +102,7 @@ def test_the_table_is_of_what_is_asked_for(run: Path, seen: Inspection, by: str,
     rolled = {one.name: one.weights for one in seen.views.rollout}
     expected = []
     for at, one in maps:
-        values = {"weights": one.weights, "norms": one.weights * seen.views.lengths[at], "rollout": rolled[one.name]}[by]
+        values = {"weights": one.weights, "norms": one.weights * seen.views.norms[at], "rollout": rolled[one.name]}[by]
         expected += [(one, head, shares / shares.sum(-1, keepdim=True)) for head, shares in enumerate(values.double())]
     assert len(rows) == len(expected) == (2 if by == "rollout" else 4)
     for row, (one, head, shares) in zip(rows, expected, strict=True):
@@ -119,7 +119,7 @@ def test_the_trace_is_saved_whole(run: Path, seen: Inspection, tmp_path: Path) -
     assert heed("inspect", run, SENTENCE, "--target", "w3 w4", "--save", tmp_path / "trace.safetensors") == 0
     with safe_open(tmp_path / "trace.safetensors", "pt") as file:
         header = {name: json.loads(text) for name, text in file.metadata().items()}
-        for one, lengths in zip(seen.trace.maps, seen.views.lengths, strict=True):
+        for one, lengths in zip(seen.trace.maps, seen.views.norms, strict=True):
             assert torch.equal(file.get_tensor(one.name), one.weights)
             assert torch.equal(file.get_tensor(f"{one.name.removesuffix('.weights')}.lengths"), lengths)
             assert header["maps"][one.name]["keys"] == seen.trace.keys(one)

@@ -120,7 +120,7 @@ def test_the_grid_and_the_table_of_heads_have_each_head_with_its_figures(seen: A
         f"{head['kind']} · layer {head['layer']} · head {head['head']}: {head['ablation']:.4f}" for head in heads
     ]
     most = max(abs(head["ablation"]) for head in heads)
-    shades = ["#{:02x}{:02x}{:02x}".format(*color(head["ablation"] / most, "lost")) for head in heads]
+    shades = ["#{:02x}{:02x}{:02x}".format(*color(head["ablation"] / most, "importance")) for head in heads]
     assert [fill for fill in section["cells"] if fill in shades] == shades
     assert section["svg"] == ["encoder", "decoder", "cross"]
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.alignment import attention_between, between_words, cross_maps, cross_weights, merge_pieces
+from heedful.inspection.alignment import cross_maps, cross_weights, mean_cross_attention, merge_into_words, merge_pieces
 from heedful.inspection.attention_maps import attentions
 from heedful.nn.hooks import record
 
@@ -45,8 +45,8 @@ def test_where_source_and_target_are_one_sequence_a_look_at_the_source_is_a_part
 def test_a_look_is_the_mean_over_heads_and_layers(model: Speaker, pairs: Pairs) -> None:
     pair = pairs.source[:1], pairs.target[:1]
     first, second = cross_maps(model, *pair)
-    assert_close(attention_between(model, pair, layer=1), second.mean(0))
-    assert_close(attention_between(model, pair), torch.cat((first, second)).mean(0))
+    assert_close(mean_cross_attention(model, pair, layer=1), second.mean(0))
+    assert_close(mean_cross_attention(model, pair), torch.cat((first, second)).mean(0))
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -60,7 +60,7 @@ def test_looking_leaves_the_model_as_it_was(training: bool, pairs: Pairs) -> Non
 def test_pieces_are_merged_into_words() -> None:
     """A word is looked at with the sum of its pieces' weights, and looks with their mean."""
     weights = torch.tensor([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4], [0.5, 0.1, 0.4]])
-    merged = between_words(weights, [0, 0, 1], [0, 1, 1])
+    merged = merge_into_words(weights, [0, 0, 1], [0, 1, 1])
     assert_close(merged, torch.tensor([[0.3, 0.7], [0.6, 0.4]]))
     assert_close(merged.sum(-1), torch.ones(2))
 
@@ -84,8 +84,8 @@ def test_merging_many_rows_is_merging_each() -> None:
     source, target = [[0, 0, 1, 2, -1], [0, 1, 1, -1, -1]], [[0, 1, 1, -1], [-1, 0, 0, 1]]
     merged = merge_pieces(weights, torch.tensor(source), torch.tensor(target))
     assert merged.shape == (2, 3, 2, 3)
-    assert_close(merged[0, 1], between_words(weights[0, 1, :3, :4], source[0][:4], target[0][:3]))
-    assert_close(merged[1, 2, :, :2], between_words(weights[1, 2, 1:, :3], source[1][:3], target[1][1:]))
+    assert_close(merged[0, 1], merge_into_words(weights[0, 1, :3, :4], source[0][:4], target[0][:3]))
+    assert_close(merged[1, 2, :, :2], merge_into_words(weights[1, 2, 1:, :3], source[1][:3], target[1][1:]))
     assert not merged[1, :, :, 2].any()  # a word that the row does not have
 
 

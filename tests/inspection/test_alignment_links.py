@@ -13,12 +13,12 @@ from heedful.inspection.alignment_links import (
     COVERS,
     LINK_RULES,
     LinkRule,
-    choose,
+    choose_heads_and_rule,
     choose_link_rule,
-    grow,
     label_maps,
     link_matrix,
     links,
+    select_heads,
 )
 
 WEIGHTS = torch.tensor([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.9, 0.1, 0.0]])  # (target words, source words)
@@ -35,8 +35,8 @@ WEIGHTS = torch.tensor([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.9, 0.1, 0.0]])  # (
         (LinkRule(row=1.0, column=1.0, cover="both"), {(0, 0), (0, 1), (0, 2), (1, 0), (2, 1)}),
     ],
 )
-def test_thresholds_by_hand(linking: LinkRule, expected: set[Link]) -> None:
-    assert links(WEIGHTS, linking) == expected
+def test_thresholds_by_hand(rule: LinkRule, expected: set[Link]) -> None:
+    assert links(WEIGHTS, rule) == expected
 
 
 def test_where_nothing_was_looked_at_there_is_no_link() -> None:
@@ -44,11 +44,11 @@ def test_where_nothing_was_looked_at_there_is_no_link() -> None:
 
 
 @given(st.integers(0, 1000), st.sampled_from(LINK_RULES))
-def test_a_covered_word_has_a_link(seed: int, linking: LinkRule) -> None:
-    found = link_matrix(torch.rand(4, 5, generator=torch.Generator().manual_seed(seed)), linking)
-    assert linking.cover == "none" or bool(found.any(-1).all())
-    assert linking.cover != "both" or bool(found.any(-2).all())
-    assert linking.cover in COVERS
+def test_a_covered_word_has_a_link(seed: int, rule: LinkRule) -> None:
+    found = link_matrix(torch.rand(4, 5, generator=torch.Generator().manual_seed(seed)), rule)
+    assert rule.cover == "none" or bool(found.any(-1).all())
+    assert rule.cover != "both" or bool(found.any(-2).all())
+    assert rule.cover in COVERS
 
 
 def random_maps(heads: int, seed: int = 3) -> list[Tensor]:
@@ -66,11 +66,11 @@ def some_gold(maps: list[Tensor]) -> list[Alignment]:
 
 
 @given(st.sampled_from(LINK_RULES))
-def test_the_rate_of_padded_tensors_is_that_of_sets_of_links(linking: LinkRule) -> None:
+def test_the_rate_of_padded_tensors_is_that_of_sets_of_links(rule: LinkRule) -> None:
     maps = random_maps(3)
     gold = some_gold(maps)
-    expected = alignment_error_rate([links(one[[0, 2]].mean(0), linking) for one in maps], gold).value
-    assert label_maps(maps, gold).error_rate([0, 2], linking) == pytest.approx(expected, abs=1e-6)
+    expected = alignment_error_rate([links(one[[0, 2]].mean(0), rule) for one in maps], gold).value
+    assert label_maps(maps, gold).error_rate([0, 2], rule) == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_head_that_knows_is_found_with_thresholds_that_fit() -> None:
@@ -81,16 +81,16 @@ def test_the_head_that_knows_is_found_with_thresholds_that_fit() -> None:
         one[1] = 0.01
         for source, target in line.possible:
             one[1, target, source] = 1.0
-    heads, linking, error = choose(label_maps(maps, gold))
-    assert heads == [1] and error == 0 and linking.row > 0.01
-    assert grow(label_maps(maps, gold), LinkRule())[1] >= error
+    heads, rule, error = choose_heads_and_rule(label_maps(maps, gold))
+    assert heads == [1] and error == 0 and rule.row > 0.01
+    assert select_heads(label_maps(maps, gold), LinkRule())[1] >= error
 
 
 def test_a_choice_is_never_worse_than_the_usual_rule_with_the_best_heads() -> None:
     maps = random_maps(4, seed=5)
     gold = some_gold(maps)
-    judge = label_maps(maps, gold)
-    heads, usual = grow(label_maps(maps, gold), LinkRule())
-    chosen, linking, error = choose(judge)
-    assert error <= choose_link_rule(judge, heads)[1] <= usual
-    assert error == pytest.approx(judge.error_rate(chosen, linking))
+    labeled = label_maps(maps, gold)
+    heads, usual = select_heads(label_maps(maps, gold), LinkRule())
+    chosen, rule, error = choose_heads_and_rule(labeled)
+    assert error <= choose_link_rule(labeled, heads)[1] <= usual
+    assert error == pytest.approx(labeled.error_rate(chosen, rule))

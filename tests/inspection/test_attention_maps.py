@@ -10,7 +10,14 @@ from tiny import SPEAKING, VARIANTS, Pairs, Variant, logits_of, tiny_model
 from torch import nn
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import attention_maps, attentions, forced, kind_of, layer_of, with_shared_weights
+from heedful.inspection.attention_maps import (
+    attention_maps,
+    attentions,
+    copy_with_shared_weights,
+    inference_context,
+    kind_of,
+    layer_of,
+)
 from heedful.nn.attention import split_heads
 from heedful.nn.hooks import hook, hook_points
 
@@ -32,7 +39,7 @@ def test_every_tap_on_weights_is_of_a_known_kind_and_its_map_has_the_shape_of_wh
 @pytest.mark.parametrize("family", SPEAKING)
 def test_looking_changes_nothing(family: str, pairs: Pairs) -> None:
     model = tiny_model(Variant(family, ()))
-    with forced(model):
+    with inference_context(model):
         before = logits_of(model, pairs)
         attention_maps(model, pairs.source[:1], pairs.target[:1])
         assert torch.equal(before, logits_of(model, pairs))
@@ -41,7 +48,7 @@ def test_looking_changes_nothing(family: str, pairs: Pairs) -> None:
 def test_every_module_is_left_in_the_mode_it_had() -> None:
     model = nn.Sequential(nn.Dropout(), nn.Dropout().eval(), nn.Dropout()).eval()
     model[2].train()
-    with forced(model):
+    with inference_context(model):
         assert not any(module.training for module in model.modules())
     assert [module.training for module in model] == [False, False, True] and not model.training
 
@@ -50,14 +57,14 @@ def test_every_module_is_left_in_the_mode_it_had() -> None:
 def test_a_copy_with_shared_weights_answers_alike_and_feels_the_same_hooks(family: str, pairs: Pairs) -> None:
     model = tiny_model(Variant(family, ()))
     assert isinstance(model, nn.Module)
-    with forced(model):
+    with inference_context(model):
         before = logits_of(model, pairs)
-        assert torch.equal(logits_of(with_shared_weights(model), pairs), before)
+        assert torch.equal(logits_of(copy_with_shared_weights(model), pairs), before)
         with hook(model, "*", lambda name, x: 2 * x):
             changed = logits_of(model, pairs)
-            assert torch.equal(logits_of(with_shared_weights(model), pairs), changed)
+            assert torch.equal(logits_of(copy_with_shared_weights(model), pairs), changed)
     assert not torch.equal(changed, before)
-    copied = with_shared_weights(model)
+    copied = copy_with_shared_weights(model)
     assert all(mine is theirs for mine, theirs in zip(copied.parameters(), model.parameters(), strict=True))
 
 
@@ -66,7 +73,7 @@ def test_the_first_map_is_what_the_formula_gives(pairs: Pairs) -> None:
     model = tiny_model(Variant("transformer", (("position", "none"), ("norm", "post"))))
     source = pairs.source[:1]
     (first, *_) = attention_maps(model, source, pairs.target[:1], "encoder")
-    with forced(model):
+    with inference_context(model):
         x = model.target_embedding(source) * math.sqrt(16)
         query, key, _ = model.get_submodule("encoder.0.self_attention.project")(x).chunk(3, dim=-1)
         scores = split_heads(query, 2) @ split_heads(key, 2).transpose(-2, -1) / math.sqrt(8)

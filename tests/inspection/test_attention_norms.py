@@ -10,8 +10,8 @@ from tiny import VARIANTS, Pairs, Variant, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import attention_maps, attentions, core_of, forced
-from heedful.inspection.attention_norms import AttentionNorms, arriving, attention_norms, entropy, projection
+from heedful.inspection.attention_maps import attention_maps, attentions, core_of, inference_context
+from heedful.inspection.attention_norms import AttentionNorms, attention_norms, capture_inputs, entropy, projection_path
 from heedful.nn.hooks import hook_points, record
 
 LOOKING = [variant for variant in VARIANTS if attentions(tiny_model(variant))]
@@ -28,7 +28,7 @@ def test_weights_times_vectors_are_what_was_found_and_the_maps_are_the_plain_one
     assert [one.map.name for one in found] == [one.name for one in plain] and found
     for one, same in zip(found, plain, strict=True):
         assert torch.equal(one.map.weights, same.weights)
-        assert_close((one.map.weights[..., None] * one.vectors).sum(2), one.found, atol=1e-5, rtol=0)
+        assert_close((one.map.weights[..., None] * one.vectors).sum(2), one.context, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("variant", LOOKING, ids=str)
@@ -39,7 +39,7 @@ def test_norms_are_of_what_leaves_the_layer_when_all_other_heads_and_tokens_give
     model = tiny_model(variant)
     for one in look(variant, pairs):
         heads, queries, keys = one.map.weights.shape
-        path = projection(model, core_of(model, one.map.name))
+        path = projection_path(model, core_of(model, one.map.name))
         scale = math.sqrt(6) if variant.family == "convs2s" else 1.0  # of the source's six tokens
         query, key, head = queries - 1, keys // 2, heads - 1
         share = one.map.weights[head, query, key] * one.vectors[head, min(query, one.vectors.shape[1] - 1), key] * scale
@@ -47,9 +47,9 @@ def test_norms_are_of_what_leaves_the_layer_when_all_other_heads_and_tokens_give
             out = model.get_submodule(path)
             alone = torch.zeros(heads * len(share))
             alone[head * len(share) : (head + 1) * len(share)] = share
-            with forced(model):
+            with inference_context(model):
                 share = out(alone) - out(torch.zeros_like(alone))
-        assert_close(one.given.weights[head, query, key], share.norm(), atol=1e-5, rtol=1e-4)
+        assert_close(one.weighted.weights[head, query, key], share.norm(), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("variant", [one for one in LOOKING if one.family in ("transformer", "convs2s")], ids=str)
@@ -58,8 +58,8 @@ def test_all_shares_together_are_the_output_of_the_layer(variant: Variant, pairs
     model = tiny_model(variant)
     names = list(attentions(model))
     places = [core_of(model, name) for name in names]
-    outs = [str(projection(model, place)) for place in places]
-    with forced(model), arriving(model, places) as (_, onward), record(model, "*.context") as seen:
+    outs = [str(projection_path(model, place)) for place in places]
+    with inference_context(model), capture_inputs(model, places) as (_, onward), record(model, "*.context") as seen:
         model.step(pairs.target[:1], model.start(pairs.source[:1], None, room=0))
     for one, name, place, path in zip(look(variant, pairs), names, places, outs, strict=True):
         matrix: Tensor = model.get_submodule(path).weight  # type: ignore[assignment]  # (dim, heads x size)
@@ -68,15 +68,15 @@ def test_all_shares_together_are_the_output_of_the_layer(variant: Variant, pairs
         scale = onward[place].norm() / seen[f"{name.removesuffix('weights')}context"].norm()
         shares = one.map.weights[..., None] * torch.einsum("hqks,dhs->hqkd", one.vectors * scale, by_head)
         assert_close(shares.sum((0, 2)), onward[place][0] @ matrix.detach().T, atol=1e-4, rtol=1e-4)
-        assert_close(one.given.weights, shares.norm(dim=-1).expand_as(one.given.weights), atol=1e-5, rtol=1e-4)
+        assert_close(one.weighted.weights, shares.norm(dim=-1).expand_as(one.weighted.weights), atol=1e-5, rtol=1e-4)
 
 
 def test_a_family_without_a_projection_is_measured_by_the_vectors_themselves(pairs: Pairs) -> None:
     model = tiny_model(Variant("bahdanau", ()))
     (one,) = look(Variant("bahdanau", ()), pairs)
-    with forced(model):
+    with inference_context(model):
         values = model.start(pairs.source[:1], None, room=0).memory["values"][0]
-    assert_close(one.given.weights, one.map.weights * values.norm(dim=-1))
+    assert_close(one.weighted.weights, one.map.weights * values.norm(dim=-1))
 
 
 def test_kinds_can_be_chosen_and_nothing_stays_behind(pairs: Pairs) -> None:

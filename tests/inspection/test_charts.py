@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from heedful.inspection.charts import curve, dials, field, ticks
-from heedful.inspection.figure import ACCENT, FAINT, Heatmap, Label, Polyline, stacked
+from heedful.inspection.charts import dials, heatmap_chart, line_chart, ticks
+from heedful.inspection.figure import ACCENT, FAINT, Heatmap, Label, Polyline, stack
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_positions_are_counted_in_whole_numbers() -> None:
 
 def test_a_curve_goes_through_its_values_and_its_labels_stand_at_their_heights() -> None:
     values = [64.0, 62.1, 40.0, 30.5, 33.0]
-    figure = curve(values, "similarity", "distance", "p · p′")
+    figure = line_chart(values, "similarity", "distance", "p · p′")
     line = next(mark for mark in figure.marks if isinstance(mark, Polyline) and mark.color == ACCENT)
     heights = {float(mark.text): mark.y for mark in figure.marks if isinstance(mark, Label) and mark.anchor == "end"}
     (low, y), *_, (high, v) = sorted(heights.items())
@@ -48,8 +48,8 @@ def test_a_curve_goes_through_its_values_and_its_labels_stand_at_their_heights()
 
 def test_a_field_has_one_pixel_for_each_value_and_its_columns_have_their_numbers() -> None:
     values = torch.rand(6, 12)
-    figure = field(
-        values, "biases", "signed", most=1.0, across=("distance", -11), down=("head", list("abcdef")), ends=("-1", "1")
+    figure = heatmap_chart(
+        values, "biases", "signed", vmax=1.0, across=("distance", -11), down=("head", list("abcdef")), ends=("-1", "1")
     )
     cells = next(mark for mark in figure.marks if isinstance(mark, Heatmap))
     assert torch.equal(cells.values, values)
@@ -70,8 +70,8 @@ def test_hands_point_where_they_were_turned_to_and_are_pale_where_that_misses_mu
 
 
 def test_what_is_stacked_stands_below_what_came_before() -> None:
-    one = curve([1.0, 2.0], "one", "x", "y")
-    both = stacked(one, one)
+    one = line_chart([1.0, 2.0], "one", "x", "y")
+    both = stack(one, one)
     half = len(one.marks)
     assert both.height == 2 * one.height and both.width == one.width
     for before, after in zip(both.marks[:half], both.marks[half:], strict=True):

@@ -7,7 +7,7 @@ import torch
 from tiny import VARIANTS, VOCAB, Variant, tiny_model
 
 from heedful.inspection.cost import Cost, count_costs, on_meta_device, part_of, total
-from heedful.inspection.cost_report import Size, decoding, encoding, kinds, memory, parameters_by_part, training_step
+from heedful.inspection.cost_report import Size, decoding, encoding, layer_costs, memory, parameters_by_part, training_step
 from heedful.inspection.hardware_limits import measure
 from heedful.models import MODELS
 from heedful.nn.linear import linear
@@ -36,17 +36,17 @@ def test_the_work_of_the_last_token_is_one_row_of_the_look_at_all_before() -> No
 
 
 def test_going_back_costs_two_products_for_one_and_half_a_look_more() -> None:
-    bill = training_step(tiny_model(PLAIN), SIZE)
-    forwards = sum(cost.work for part, cost in bill.parts.items() if part not in ("backward", "update"))
+    record = training_step(tiny_model(PLAIN), SIZE)
+    forwards = sum(cost.work for part, cost in record.parts.items() if part not in ("backward", "update"))
     looks = LAYERS * 4 * SIZE.rows * DIM * (SIZE.source**2 + SIZE.target**2 + SIZE.target * SIZE.source)
-    assert bill.parts["backward"].work == 2 * (forwards - looks) + 5 * looks // 2
+    assert record.parts["backward"].work == 2 * (forwards - looks) + 5 * looks // 2
 
 
 def test_a_product_moves_its_factors_and_its_result() -> None:
     layer = linear(8, 24)
-    with torch.no_grad(), count_costs(paper := on_meta_device(layer)) as bill:
-        paper(torch.empty(10, 8, device="meta"))
-    assert bill.parts == {"between": Cost(2 * 10 * 8 * 24, FLOAT * (10 * 8 + 24 * 8 + 24 + 10 * 24))}
+    with torch.no_grad(), count_costs(model_on_meta := on_meta_device(layer)) as record:
+        model_on_meta(torch.empty(10, 8, device="meta"))
+    assert record.parts == {"between": Cost(2 * 10 * 8 * 24, FLOAT * (10 * 8 + 24 * 8 + 24 + 10 * 24))}
 
 
 def test_the_cache_is_keys_and_values_of_every_layer() -> None:
@@ -72,7 +72,7 @@ def test_every_model_can_be_counted_and_stays_as_it_was(variant: Variant) -> Non
 
 def test_twice_the_tokens_are_four_times_the_scores_and_twice_everything_else() -> None:
     """Of the work of one layer of dim d on n tokens: attention's look is n^2 d, a window's is r n d."""
-    growth = {kind.name: kind.twice.work / kind.once.work for kind in kinds(LayerSize(dim=16, heads=2, window=8), 32)}
+    growth = {kind.name: kind.twice.work / kind.once.work for kind in layer_costs(LayerSize(dim=16, heads=2, window=8), 32)}
     assert growth["parameter-free"] == 4
     assert 2 < growth["self-attention"] < 4
     assert all(growth[name] == 2 for name in ("lstm", "gru", "convolution", "dilated", "restricted"))
@@ -81,16 +81,16 @@ def test_twice_the_tokens_are_four_times_the_scores_and_twice_everything_else() 
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_formula_beside_a_count_gives_the_count(causal: bool) -> None:
     size = LayerSize(dim=16, heads=2, window=32, kernel=5, causal=causal)
-    for kind in kinds(size, 128):
+    for kind in layer_costs(size, 128):
         spelled = kind.products.replace("^", "**").replace(" + ", "+").replace(" - ", "-").replace(" ", "*")
         assert eval(spelled, {"n": 128, "d": 16, "r": 32, "k": 5}) == kind.once.work, kind.name
 
 
 def test_a_part_of_a_recurrence_taken_often_is_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     size = LayerSize(dim=16, heads=2, window=8)
-    short = kinds(size, 64)
+    short = layer_costs(size, 64)
     monkeypatch.setattr("heedful.inspection.cost_report.PARTS", 1)
-    for part, whole in zip(short, kinds(size, 64), strict=True):
+    for part, whole in zip(short, layer_costs(size, 64), strict=True):
         assert part.once.work == whole.once.work and part.twice.work == whole.twice.work
         assert part.once.traffic == pytest.approx(whole.once.traffic, rel=0.1)
 
@@ -98,11 +98,11 @@ def test_a_part_of_a_recurrence_taken_often_is_the_whole(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("family", MODELS)
 def test_parts_own_all_parameters_and_keep_all_that_is_kept(family: str) -> None:
     model = tiny_model(Variant(family, ()))
-    bill = training_step(model, SIZE)
-    owned = parameters_by_part(model, bill.parts)
-    assert sum(owned[part] for part in bill.parts if part in owned) == sum(one.numel() for one in model.parameters())
-    assert sum(map(bill.kept_by, {part for part, _ in bill.kept.values()})) == memory(model, SIZE).activations
-    assert sum(map(bill.kept_by, owned)) > 0
+    record = training_step(model, SIZE)
+    owned = parameters_by_part(model, record.parts)
+    assert sum(owned[part] for part in record.parts if part in owned) == sum(one.numel() for one in model.parameters())
+    assert sum(map(record.kept_by, {part for part, _ in record.kept.values()})) == memory(model, SIZE).activations
+    assert sum(map(record.kept_by, owned)) > 0
 
 
 def test_a_part_is_named_two_deep_without_numbers() -> None:

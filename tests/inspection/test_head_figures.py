@@ -11,7 +11,7 @@ import torch
 
 from heedful.errors import ConfigError
 from heedful.inspection.figure import Figure, Heatmap, Label, color
-from heedful.inspection.head_figures import Cell, Meaning, figure, grids, picture_of
+from heedful.inspection.head_figures import Cell, Legend, figure, grids, head_figure
 from heedful.inspection.plots import save
 from heedful.inspection.svg import as_svg
 
@@ -22,7 +22,7 @@ CELLS = [
     Cell("cross", 0, 0, 0.1, ["align"]),
 ]
 
-MEANING = Meaning("nats", "blue: lost", "-1: the token before")
+MEANING = Legend("nats", "blue: lost", "-1: the token before")
 
 
 def shades(figure: Figure) -> Heatmap:
@@ -63,24 +63,24 @@ def test_figures_are_written_alike_and_nothing_has_no_sign() -> None:
 
 def test_all_grids_share_their_shades_and_one_bar_tells_from_where_to_where_they_go() -> None:
     encoder, cross = grids(CELLS, "nats")
-    assert shades(encoder).most == shades(cross).most == 0.5
+    assert shades(encoder).vmax == shades(cross).vmax == 0.5
     assert {"-.010", ".500 nats"} <= labels(encoder).keys() and ".500 nats" not in labels(cross)
     bar = next(mark for mark in encoder.marks if isinstance(mark, Heatmap) and mark.names is None)
     assert bar.values[0, 0] == pytest.approx(-0.02) and bar.values[0, -1] == 1.0
 
 
 def test_who_does_harm_is_orange_who_does_nothing_white_and_who_helps_blue() -> None:
-    harm, nothing, help, most = (color(share, "lost") for share in (-0.042, 0.0, 0.042, 1.0))
+    harm, nothing, help, most = (color(share, "importance") for share in (-0.042, 0.0, 0.042, 1.0))
     assert harm[0] > harm[2] + 25 and help[2] > help[0] + 25
     assert min(nothing) == 255 and sum(most) < sum(help) < sum(nothing)
 
 
 def test_a_head_that_is_not_there_has_no_cell_and_each_other_has_its_color_and_tip() -> None:
-    root = ElementTree.fromstring(as_svg(picture_of(CELLS, MEANING)))
+    root = ElementTree.fromstring(as_svg(head_figure(CELLS, MEANING)))
     tips = {one[0].text: one.get("fill") for one in root.iter() if len(one) and one[0].tag.endswith("title")}
     assert tips == {
         f"{cell.kind} · layer {cell.layer} · head {cell.head}: {cell.importance:.4f}": "#{:02x}{:02x}{:02x}".format(
-            *color(cell.importance / 0.5, "lost")
+            *color(cell.importance / 0.5, "importance")
         )
         for cell in CELLS
     }
@@ -88,13 +88,13 @@ def test_a_head_that_is_not_there_has_no_cell_and_each_other_has_its_color_and_t
 
 @pytest.mark.parametrize("name", ["heads.svg", "heads.png", "heads.pdf"])
 def test_it_is_written_in_the_form_that_its_name_says(name: str, tmp_path: Path) -> None:
-    save(picture_of(CELLS, MEANING), tmp_path / name)
+    save(head_figure(CELLS, MEANING), tmp_path / name)
     begins = (tmp_path / name).read_bytes()[:4]
     assert begins == {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}[name[-3:]]
 
 
 def test_what_cannot_be_drawn_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    picture = picture_of(CELLS, MEANING)
+    picture = head_figure(CELLS, MEANING)
     with pytest.raises(ConfigError, match="ends in one of"):
         save(picture, tmp_path / "heads.jpeg")
     with pytest.raises(ConfigError, match="cannot be written"):

@@ -21,7 +21,7 @@ TRANSFORMER = Variant("transformer", (("norm", "pre"),))
 ATTENDING = [variant for variant in VARIANTS if attentions(tiny_model(variant))]
 
 
-def surprise_of(model: Speaker, pairs: Pairs) -> Callable[[], Tensor]:
+def loss_function_of(model: Speaker, pairs: Pairs) -> Callable[[], Tensor]:
     """-log p of what comes next in each target."""
 
     def surprise() -> Tensor:
@@ -35,7 +35,7 @@ def surprise_of(model: Speaker, pairs: Pairs) -> Callable[[], Tensor]:
 def test_the_gradient_is_that_of_a_gate_on_one_sentence_after_the_other(norm: str, pairs: Pairs) -> None:
     """Each sentence by itself, each head by itself, by finite differences in double precision."""
     model = fresh(Variant("transformer", (("norm", norm),))).double()
-    found = gate_gradients(model, surprise_of(model, pairs))
+    found = gate_gradients(model, loss_function_of(model, pairs))
     step, checked = 1e-5, 0
     for name, slopes in found.items():
         for head in range(len(slopes)):
@@ -58,7 +58,7 @@ def gated(model: Speaker, pairs: Pairs, name: str, head: int, gate: float) -> fl
         return found * scale
 
     with torch.no_grad(), hook(model, f"{name.removesuffix('weights')}context", move):
-        return float(surprise_of(model, pairs)().sum())
+        return float(loss_function_of(model, pairs)().sum())
 
 
 def fresh(variant: Variant) -> Speaker:
@@ -77,16 +77,16 @@ def test_the_gradient_is_what_was_found_times_its_own_gradient(pairs: Pairs) -> 
         return found
 
     with hook(model, name, keep):
-        loss = surprise_of(model, pairs)().sum()
+        loss = loss_function_of(model, pairs)().sum()
     (slope,) = torch.autograd.grad(loss, heard)
     expected = (heard[0] * slope).sum((-2, -1)).abs().sum(0)  # (heads,)
-    assert_close(gate_gradients(model, surprise_of(model, pairs))["decoder.1.cross_attention.weights"], expected.detach())
+    assert_close(gate_gradients(model, loss_function_of(model, pairs))["decoder.1.cross_attention.weights"], expected.detach())
 
 
 def test_ablation_is_the_loss_without_the_head_less_the_loss_with_it(pairs: Pairs) -> None:
     model = tiny_model(TRANSFORMER)
-    found = ablations(model, surprise_of(model, pairs))
-    before = float(surprise_of(model, pairs)().sum().detach())
+    found = ablations(model, loss_function_of(model, pairs))
+    before = float(loss_function_of(model, pairs)().sum().detach())
     for name, grown in found.items():
         expected = [gated(model, pairs, name, head, 0.0) - before for head in range(2)]
         assert_close(grown, torch.tensor(expected), rtol=1e-4, atol=1e-5)
@@ -101,7 +101,7 @@ def test_a_head_that_finds_nothing_does_not_matter(pairs: Pairs) -> None:
             parameter[32:40] = 0.0  # the values of head 0: queries, keys and values are 16 rows each, a head is 8
     name = "encoder.0.self_attention.weights"
     for importance in (gate_gradients, ablations):
-        found = importance(model, surprise_of(model, pairs))[name]
+        found = importance(model, loss_function_of(model, pairs))[name]
         assert float(found[0].abs()) < 1e-5 < float(found[1].abs())
 
 
@@ -112,7 +112,7 @@ def test_every_family_tells_of_all_its_heads_and_is_left_as_it_was(variant: Vari
     with torch.no_grad(), record(model, *(f"{name.removesuffix('weights')}context" for name in attentions(model))) as seen:
         logits_of(model, pairs)
     heads = {f"{name.removesuffix('context')}weights": found.shape[1] for name, found in seen.items()}
-    slopes = gate_gradients(model, surprise_of(model, pairs))
+    slopes = gate_gradients(model, loss_function_of(model, pairs))
     assert {name: len(one) for name, one in slopes.items()} == heads
     last = len(getattr(model, "layers", [])) - 1
     unused = f"layers.{last}.reading.weights"  # of a source only what the layers remember is used, not what the last one says
@@ -133,12 +133,12 @@ def test_after_training_both_rank_heads_alike() -> None:
     for _ in range(200):
         source = torch.randint(WORDS.start, WORDS.stop, (16, 5))
         pairs = Pairs(source, torch.ones_like(source, dtype=torch.bool), functional.pad(source, (1, 0), value=START))
-        loss = surprise_of(model, pairs)().sum() / source.numel()
+        loss = loss_function_of(model, pairs)().sum() / source.numel()
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
     assert float(loss.detach()) < 1.0 < math.log(len(WORDS))
-    slopes, grown = (torch.cat(list(f(model, surprise_of(model, pairs)).values())) for f in (gate_gradients, ablations))
+    slopes, grown = (torch.cat(list(f(model, loss_function_of(model, pairs)).values())) for f in (gate_gradients, ablations))
     ranks = torch.stack([one.argsort().argsort().float() for one in (slopes, grown)])
     assert ranks.shape == (2, 12)
     assert float(torch.corrcoef(ranks)[0, 1]) > 0.5

@@ -8,7 +8,7 @@ from tiny import PLAIN, SPEAKING, Pairs, Variant, logits_of, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import forced
+from heedful.inspection.attention_maps import inference_context
 from heedful.inspection.lens import Lens, layers_of, lens
 from heedful.nn.hooks import hook_points, record
 
@@ -21,7 +21,7 @@ def first(pairs: Pairs) -> Pairs:
 def test_the_last_layer_predicts_what_the_model_says_to_the_bit(variant: Variant, pairs: Pairs) -> None:
     model, one = tiny_model(variant), first(pairs)
     found = lens(model, one.source, one.target)
-    with forced(model):
+    with inference_context(model):
         state = model.start(one.source, None, room=0)
         own = model.project(model.step(one.target, state).hidden)[0]
     assert torch.equal(found.logits[-1], own)
@@ -36,7 +36,7 @@ def test_a_layer_predicts_by_the_last_norm_and_the_words(family: str, norm: str,
     model, one = tiny_model(Variant(family, (("norm", norm),))), first(pairs)
     found = lens(model, one.source, one.target)
     last = model.get_submodule("decoder_last" if family == "transformer" else "last")
-    with forced(model), record(model, *found.names) as seen:
+    with inference_context(model), record(model, *found.names) as seen:
         logits_of(model, one)
         expected = [model.project(last(seen[name]))[0] for name in found.names]
     assert len(expected) == 2 and not torch.allclose(expected[0], expected[1])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from heedful.inspection.figure import Word, captioned, heatmap, lines, words
+from heedful.inspection.figure import TokenCell, add_caption, heatmap, lines, words
 from heedful.inspection.markup import escape
 from heedful.inspection.report import as_script
 from heedful.inspection.svg import as_svg, inline
@@ -33,9 +33,9 @@ def test_text_comes_back_but_for_what_xml_cannot_hold(text: str) -> None:
 def test_every_picture_is_well_formed(tokens: list[str], title: str) -> None:
     tokens = [*tokens, WORST]
     weights = torch.full((len(tokens), len(tokens)), 0.5)
-    grid = [[Word(token, 0.5) for token in tokens]]
+    grid = [[TokenCell(token, 0.5) for token in tokens]]
     for figure in (
-        captioned(heatmap(weights, tokens, tokens, title), [title, WORST]),
+        add_caption(heatmap(weights, tokens, tokens, title), [title, WORST]),
         lines(weights, tokens, tokens, title),
         words(grid, [title], tokens, title),
     ):

@@ -12,13 +12,13 @@ from torch.testing import assert_close
 
 from heedful.inspection.figure import Heatmap, Label, color
 from heedful.inspection.plots import save
-from heedful.inspection.position_figures import Drawn, dimensions, figures, picture, sketches_of
-from heedful.inspection.position_shifts import pair_maps, rotations, shift_error, shift_map, turns
+from heedful.inspection.position_figures import SchemeResult, dimensions, figures, picture, scheme_figures
+from heedful.inspection.position_shifts import pair_maps, recover_rotations, rotations, shift_error, shift_map
 from heedful.inspection.positions import (
-    beyond,
     by_distance,
     cosines,
     encoding,
+    extrapolation,
     schemes,
     scores,
     shape_of,
@@ -108,12 +108,12 @@ def test_the_whole_shift_is_one_block_diagonal_map_wherever_one_stands() -> None
 def test_every_pair_of_a_sinusoid_turns_by_its_frequency_and_noise_does_not_turn() -> None:
     waves = frequencies(16)
     for shift in (1, 10):
-        found = turns(sinusoid(torch.arange(100), waves), shift)
+        found = recover_rotations(sinusoid(torch.arange(100), waves), shift)
         expected = torch.remainder(waves * shift + math.pi, 2 * math.pi) - math.pi
         assert_close(torch.tensor([one.degrees for one in found]).double(), expected.rad2deg(), atol=1e-4, rtol=0)
         assert max(one.missed for one in found) < 1e-9
     torch.manual_seed(0)
-    assert min(one.missed for one in turns(torch.randn(400, 16), 1)) > 0.8
+    assert min(one.missed for one in recover_rotations(torch.randn(400, 16), 1)) > 0.8
 
 
 def test_only_an_ordered_table_has_a_shift() -> None:
@@ -138,14 +138,14 @@ def test_probes_do_not_ask_how_long_the_vectors_are() -> None:
 
 
 def test_beyond_training_every_scheme_does_what_it_is_known_for() -> None:
-    found = {name: beyond(scheme(name), 40) for name in POSITIONS}
+    found = {name: extrapolation(scheme(name), 40) for name in POSITIONS}
     assert found["learned"].refused == "a sequence of 80 tokens was given to a model with 64 learned positions"
     assert found["none"].unseen == 0.0
     assert found["alibi"].unseen == 1.0  # it keeps falling
     assert found["relative"].unseen == 0.0  # all are beyond the clip
     assert 0.0 < (found["sinusoidal"].unseen or 0) < 1.0 and 0.0 < (found["rotary"].unseen or 0) < 1.0  # the slow waves
     assert all(one.refused is None for name, one in found.items() if name != "learned")
-    assert beyond(scheme("t5"), 128).unseen == 0.0  # one bucket for all that is so far
+    assert extrapolation(scheme("t5"), 128).unseen == 0.0  # one bucket for all that is so far
 
 
 @pytest.mark.parametrize("variant", PLAIN, ids=str)
@@ -172,8 +172,8 @@ def test_every_scheme_can_be_drawn(suffix: str, tmp_path: Path) -> None:
         assert all(f">{name}: {name}<" in path.read_text() for name in POSITIONS)
 
 
-def drawn(name: str, size: PositionSize = SIZE, count: int = 8) -> Drawn:
-    return Drawn(encoding(scheme(name, size), count), by_distance(scores(scheme(name, size), count)), name)
+def drawn(name: str, size: PositionSize = SIZE, count: int = 8) -> SchemeResult:
+    return SchemeResult(encoding(scheme(name, size), count), by_distance(scores(scheme(name, size), count)), name)
 
 
 def test_equal_schemes_are_drawn_once_and_others_by_themselves() -> None:
@@ -185,7 +185,7 @@ def test_equal_schemes_are_drawn_once_and_others_by_themselves() -> None:
 
 def test_no_more_rows_are_drawn_than_there_are_pixels_for_and_sines_keep_their_cosines() -> None:
     said = drawn("sinusoidal", SIZE._replace(dim=256))
-    figure, *_ = sketches_of(said)
+    figure, *_ = scheme_figures(said)
     kept = dimensions(256)
     assert len(kept) == 64 and all(at % 2 or at + 1 in kept for at in kept) and dimensions(64) == list(range(64))
     cells = next(mark for mark in figure.marks if isinstance(mark, Heatmap))
@@ -194,20 +194,22 @@ def test_no_more_rows_are_drawn_than_there_are_pixels_for_and_sines_keep_their_c
 
 
 def test_a_full_turn_has_the_shade_of_none() -> None:
-    figure, *_ = sketches_of(drawn("rotary"))
+    figure, *_ = scheme_figures(drawn("rotary"))
     cells = next(mark for mark in figure.marks if isinstance(mark, Heatmap))
-    assert cells.palette == "turn" and cells.most == 2 * math.pi and color(0.0, "turn") == color(1.0, "turn")
+    assert cells.palette == "cyclic" and cells.vmax == 2 * math.pi and color(0.0, "cyclic") == color(1.0, "cyclic")
     assert cells.values.min() >= 0 and cells.values.max() < 2 * math.pi
 
 
 def test_going_on_is_drawn_where_it_is_known() -> None:
     table = vectors(scheme("sinusoidal"), torch.arange(64))
-    turned = drawn("sinusoidal")._replace(turns={"1": turns(table, 1)[:3], "5": turns(table, 5)[:3]})
-    *_, dials = sketches_of(turned)
+    turned = drawn("sinusoidal")._replace(
+        rotations={"1": recover_rotations(table, 1)[:3], "5": recover_rotations(table, 5)[:3]}
+    )
+    *_, dials = scheme_figures(turned)
     written = [mark.text for mark in dials.marks if isinstance(mark, Label)]
     waves = frequencies(SIZE.dim)[:3].tolist()
     assert [f"{math.degrees(wave):.1f}°" for wave in waves] == [text for text in written if text.endswith("°")][:3]
-    assert len(sketches_of(turned)) == 3 and len(sketches_of(drawn("sinusoidal"))) == 2
+    assert len(scheme_figures(turned)) == 3 and len(scheme_figures(drawn("sinusoidal"))) == 2
 
 
 @pytest.mark.parametrize("name", ["alibi", "t5", "relative"])

@@ -11,7 +11,7 @@ from tiny import VARIANTS, VOCAB, Pairs, Speaker, Variant, logits_of, tiny_confi
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.relevance import NoRule, Ruled, relevances, shares
+from heedful.inspection.relevance import NoRule, RelevanceRules, head_shares, relevances
 from heedful.models import MODELS
 from heedful.nn.hooks import hook, hook_points
 
@@ -44,7 +44,7 @@ def passed(model: Speaker, pairs: Pairs, row: int, time: int) -> Passed:
         for name in hook_points(model):
             if not name.endswith("weights"):
                 within.enter_context(hook(model, name, hear))
-        within.enter_context(Ruled())
+        within.enter_context(RelevanceRules())
         best = logits_of(model, pairs)[row, time].amax()
     biases = {name: parameter for name, parameter in model.named_parameters() if name.endswith("bias")}
     inputs = heard | biases
@@ -94,7 +94,7 @@ def test_in_a_language_model_the_sum_is_kept(pairs: Pairs) -> None:
 def test_the_rules_leave_what_a_model_says_as_it_is_and_every_decision_counts_once(variant: Variant, pairs: Pairs) -> None:
     model = tiny_model(variant)
     plain = logits_of(model, pairs)
-    with Ruled():
+    with RelevanceRules():
         assert_close(logits_of(model, pairs), plain)
     real = torch.arange(7) < torch.tensor([7, 2, 4])[:, None]
     found = relevances(model, lambda: logits_of(model, pairs), real)
@@ -114,7 +114,7 @@ def test_a_head_that_finds_nothing_has_no_relevance(pairs: Pairs) -> None:
 
 def test_blocks_of_a_row_belong_together() -> None:
     relevance = torch.tensor([1.0, -3.0, 2.0, 2.0, 1.0, 1.0, 0.0, 0.0]).view(4, 2, 1, 1)  # two rows of two blocks, two heads
-    assert_close(shares(relevance, 2), torch.tensor([[0.75, 0.25], [0.5, 0.5]]))
+    assert_close(head_shares(relevance, 2), torch.tensor([[0.75, 0.25], [0.5, 0.5]]))
 
 
 @pytest.mark.parametrize("family", ["bahdanau", "luong", "gnmt", "convs2s"])

@@ -14,7 +14,7 @@ import pytest
 import torch
 from reports import HARD, as_numbers, inspection
 
-from heedful.inspection.report import EXACT, SCRIPTS, Numbers, Section, asset, filled
+from heedful.inspection.report import EXACT, SCRIPTS, Numbers, Section, asset, fill_template
 from heedful.studies.report import Inspection
 
 
@@ -44,7 +44,7 @@ def test_small_pages_hold_every_number_exactly(small: Inspection) -> None:
     arrays = as_numbers(data_of(small.html()))
     weights = [one.weights for one in small.trace.maps]
     assert len(arrays) == 2 * len(weights) + len(small.views.rollout) + len(small.views.words)
-    for expected in [*weights, *small.views.lengths, *(one.weights for one in small.views.rollout)]:
+    for expected in [*weights, *small.views.norms, *(one.weights for one in small.views.rollout)]:
         assert any(found.shape == expected.shape and torch.equal(found, expected) for found in arrays)
 
 
@@ -64,7 +64,7 @@ def test_numbers_come_back_as_they_were_packed(count: int) -> None:
     given = torch.rand(3, 4), torch.rand(2, 5) * 1000
     numbers.add(given[0])
     numbers.add(given[1], exact=True)
-    first, second = as_numbers({"arrays": numbers.shapes, "numbers": numbers.packed()})
+    first, second = as_numbers({"arrays": numbers.shapes, "numbers": numbers.pack()})
     assert torch.equal(second, given[1])
     assert (first - given[0]).abs().max() <= (0 if count == EXACT else 0.501e-4)
 
@@ -96,7 +96,7 @@ def test_a_notebook_shows_the_same_page_in_a_frame_of_its_own(small: Inspection)
 
 
 def test_places_are_filled_once_and_what_fills_them_is_not_filled() -> None:
-    assert filled("<@a@|@b@>", {"a": "@b@", "b": "@a@"}) == "<@b@|@a@>"
+    assert fill_template("<@a@|@b@>", {"a": "@b@", "b": "@a@"}) == "<@b@|@a@>"
 
 
 def test_what_is_no_number_is_left_out_of_a_section(small: Inspection) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from heedful.inspection.figure import INK, QUIET, Figure, Label, heatmap
-from heedful.inspection.report.blocks import LONG, Block, Heading, Lines, Pictures, Table, Terms, Words, as_html, is_of_numbers
+from heedful.inspection.report.blocks import LONG, Block, Heading, Lines, Pictures, Table, Terms, Words, as_html, is_numeric
 from heedful.inspection.svg import inline
 
 HARD = "</p><script>alert(1)</script>\"'&"
@@ -48,12 +48,12 @@ def test_a_column_of_numbers_stands_at_the_right_and_one_of_words_does_not() -> 
     "number", ["0", "-0.86", "+0.0130", "82%", "302.0 M", "8.2 kB", "57.3° (0%)", "2.7e-08", ".013", "0.01 of 64", "3.6 x"]
 )
 def test_figures_are_known_as_such(number: str) -> None:
-    assert is_of_numbers([number, "", "-"])
+    assert is_numeric([number, "", "-"])
 
 
 @pytest.mark.parametrize("text", ["-", "", "1-6", "82% new", "n^2 d", "▁7up", "9 lives"])
 def test_what_is_more_than_a_figure_is_not(text: str) -> None:
-    assert not is_of_numbers([text])
+    assert not is_numeric([text])
 
 
 def test_bars_are_as_long_as_their_shares() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.confidence import certainty
+from heedful.inspection.confidence import summed_confidence
 from heedful.inspection.roles import (
     FEWEST,
     AttentionTargets,
@@ -35,7 +35,7 @@ def test_confidence_of_a_uniform_a_hard_and_a_parked_head() -> None:
     """The last column is the end's, and does not count."""
     uniform, parked = torch.full((4, 4), 0.25), torch.eye(4)[[3, 3, 3, 3]]
     hard = torch.eye(4)[[0, 2, 1, 0]]
-    sums = certainty(torch.stack((uniform, hard, parked))[:, :3, :3])
+    sums = summed_confidence(torch.stack((uniform, hard, parked))[:, :3, :3])
     assert_close(sums / 3, torch.tensor([0.25, 1.0, 0.0]))
 
 
@@ -62,7 +62,7 @@ def test_nearly_always_is_nine_of_ten(wrong: int, holds: bool) -> None:
     at[torch.randperm(1000)[:wrong] + 1] += 3
     (measure,) = measures_of_position([AttentionTargets(at[None], 1100)])
     assert measure.value == pytest.approx(1 - wrong / 1000)
-    assert measure.holds is holds and measure.leans is not holds
+    assert measure.holds is holds and measure.holds_mostly is not holds
 
 
 def test_a_random_head_has_no_role() -> None:
@@ -117,8 +117,11 @@ def test_the_baseline_knows_how_much_comes_before_the_tokens_that_look() -> None
 
 
 def test_syntactic_is_ten_points_above_the_baseline_and_few_cases_prove_nothing() -> None:
-    assert Measure("positional", "-1", 0.51, None, 100).leans and not Measure("positional", "-1", 0.5, None, 100).leans
-    assert not Measure("positional", "-1", 0.8, None, 29).leans and not Measure("rare", "", 0.8, 0.75, 100).leans
+    assert (
+        Measure("positional", "-1", 0.51, None, 100).holds_mostly
+        and not Measure("positional", "-1", 0.5, None, 100).holds_mostly
+    )
+    assert not Measure("positional", "-1", 0.8, None, 29).holds_mostly and not Measure("rare", "", 0.8, 0.75, 100).holds_mostly
     assert Measure("syntactic", "obj to head", 0.51, 0.4, 100).holds
     assert not Measure("syntactic", "obj to head", 0.49, 0.4, 100).holds
     assert not Measure("syntactic", "obj to head", 1.0, 0.4, FEWEST - 1).holds

@@ -10,7 +10,7 @@ from tiny import END, SPEAKING, Pairs, Speaker, Variant, tiny_model
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heedful.inspection.saliency import Saliency, agreement, embedded, halfway, saliency
+from heedful.inspection.saliency import Saliency, agreement, midpoints, saliency, scaled_embeddings
 from heedful.nn.decoder_state import State, Step
 from heedful.nn.hooks import hook_points
 
@@ -65,7 +65,7 @@ def test_gradient_times_input_is_the_change_when_an_embedding_grows(family: str,
 @pytest.mark.parametrize("family", ["transformer", "gpt", "luong"])
 def test_integrated_gradients_add_up_to_the_difference_to_nothing(family: str, pairs: Pairs) -> None:
     model, given = exact(family), parts(pairs)
-    found = saliency(model, *given, halfway(100))
+    found = saliency(model, *given, midpoints(100))
     whole, nothing = ones(given), tuple(torch.zeros_like(one) for one in ones(given))
     expected = logs(model, given, whole) - logs(model, given, (nothing[0], nothing[1]))
     assert expected.abs().max() > 0.1
@@ -124,7 +124,7 @@ def test_asking_leaves_the_model_as_it_was(pairs: Pairs) -> None:
     assert model.training and found.source.isfinite().all()
     assert all(parameter.grad is None for parameter in model.parameters())
     assert not any(module._forward_hooks for module in model.modules())
-    with pytest.raises(KeyboardInterrupt), embedded(model, 1.0):
+    with pytest.raises(KeyboardInterrupt), scaled_embeddings(model, 1.0):
         raise KeyboardInterrupt
     assert not any(module._forward_hooks for module in model.modules())
     assert not any(tap.hooks for tap in hook_points(model).values())

@@ -14,10 +14,21 @@ import torch
 
 from heedful.errors import ConfigError
 from heedful.inspection import plots
-from heedful.inspection.figure import Heatmap, Label, Word, captioned, color, head_grid, heatmap, lines, wide, words
-from heedful.inspection.plots import drawable, save
+from heedful.inspection.figure import (
+    Heatmap,
+    Label,
+    TokenCell,
+    add_caption,
+    color,
+    head_grid,
+    heatmap,
+    lines,
+    text_width,
+    words,
+)
+from heedful.inspection.plots import replace_missing_glyphs, save
 from heedful.inspection.svg import as_svg
-from heedful.inspection.text_heatmap import columns, draw, folded, shown
+from heedful.inspection.text_heatmap import columns, draw_text_heatmap, printable_token, wrap_text
 
 HARD = ["<img onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"', "\x00\n", ""]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -29,20 +40,20 @@ def weights() -> torch.Tensor:
 
 
 def test_a_terminal_shows_darker_what_is_looked_at_more() -> None:
-    picture = draw(torch.tensor([[1.0, 0.0], [0.25, 0.75]]), ["I", "am"], ["Io", "sono"])
+    picture = draw_text_heatmap(torch.tensor([[1.0, 0.0], [0.25, 0.75]]), ["I", "am"], ["Io", "sono"])
     assert picture.splitlines() == ["     I  am", "Io   ██", "sono ░░ ▓▓"]
 
 
 def test_columns_of_a_terminal_stay_below_each_other_whatever_the_words() -> None:
     assert [columns(text) for text in ("abc", "猫が", "e\u0301", "😀")] == [3, 4, 1, 2]
-    picture = draw(torch.eye(3), ["猫", "好き", "x"], ["neko", "すき", "é"])
+    picture = draw_text_heatmap(torch.eye(3), ["猫", "好き", "x"], ["neko", "すき", "é"])
     places = [columns(line[: line.index("██")]) for line in picture.splitlines()[1:]]
     assert places == [5, 8, 13]
 
 
 def test_a_long_sentence_is_numbered_and_its_words_stand_below() -> None:
     words = [f"word{place}" for place in range(60)]
-    picture = draw(torch.eye(60), words, words).splitlines()
+    picture = draw_text_heatmap(torch.eye(60), words, words).splitlines()
     assert picture[0].split() == [str(place) for place in range(60)]
     assert max(map(columns, picture)) <= 60 * 3 + 10
     below = " ".join(picture[62:])
@@ -51,7 +62,7 @@ def test_a_long_sentence_is_numbered_and_its_words_stand_below() -> None:
 
 def test_words_of_a_long_sentence_go_on_below() -> None:
     names = [f"word{place}" for place in range(60)]
-    cells = [[Word(f"{row}{name}", 0.5) for name in names] for row in range(2)]
+    cells = [[TokenCell(f"{row}{name}", 0.5) for name in names] for row in range(2)]
     figure = words(cells, ["first", "second"], names, "layers")
     labels = [mark for mark in figure.marks if isinstance(mark, Label)]
     assert {label.text for label in labels} >= {*names, *(word.text for row in cells for word in row)}
@@ -60,18 +71,20 @@ def test_words_of_a_long_sentence_go_on_below() -> None:
 
 
 def test_what_cannot_be_seen_is_spelled_and_what_is_too_long_is_cut() -> None:
-    assert [shown(word) for word in ("\n", "", "a" * 60)] == ["\\n", "∅", "a" * 23 + "…"]
+    assert [printable_token(word) for word in ("\n", "", "a" * 60)] == ["\\n", "∅", "a" * 23 + "…"]
 
 
 def test_an_svg_is_well_formed_and_holds_every_value_and_token_as_text(weights: torch.Tensor) -> None:
     root = ElementTree.fromstring(as_svg(heatmap(weights, HARD, HARD, "cross <1>")))
     told = [one.text or "" for one in root.iter(f"{SVG}title")]
     expected = [
-        f"{shown(row)} → {shown(column)}: {weights[i, j]:.4f}" for i, row in enumerate(HARD) for j, column in enumerate(HARD)
+        f"{printable_token(row)} → {printable_token(column)}: {weights[i, j]:.4f}"
+        for i, row in enumerate(HARD)
+        for j, column in enumerate(HARD)
     ]
     assert told == expected
     written = [one.text for one in root.iter(f"{SVG}text")]
-    assert all(written.count(shown(token)) == 2 for token in HARD)
+    assert all(written.count(printable_token(token)) == 2 for token in HARD)
     shades = [one.get("fill") for one in root.iter(f"{SVG}rect") if one.find(f"{SVG}title") is not None]
     assert shades == ["#{:02x}{:02x}{:02x}".format(*color(float(value), "blue")) for value in weights.flatten()]
 
@@ -80,7 +93,7 @@ def test_lines_join_who_looks_with_whom_as_strongly(weights: torch.Tensor) -> No
     root = ElementTree.fromstring(as_svg(lines(weights, HARD, HARD, "lines")))
     strengths = {one.find(f"{SVG}title").text: float(one.get("stroke-opacity", "")) for one in root.iter(f"{SVG}path")}  # type: ignore[union-attr]
     expected = {
-        f"{shown(HARD[i])} → {shown(HARD[j])}: {weights[i, j]:.4f}": round(float(weights[i, j]), 3)
+        f"{printable_token(HARD[i])} → {printable_token(HARD[j])}: {weights[i, j]:.4f}": round(float(weights[i, j]), 3)
         for i in range(len(HARD))
         for j in range(len(HARD))
         if weights[i, j] >= 0.01
@@ -113,20 +126,20 @@ def test_a_wall_of_merged_heads_names_no_head() -> None:
 @pytest.mark.parametrize("sentence", ["a b", "many words " * 30, "猫" * 90, "x" * 200])
 def test_a_caption_stands_below_the_picture_and_inside_its_edges(sentence: str) -> None:
     plain = heatmap(torch.eye(2), ["a", "b"], ["c", "d"], "two")
-    figure = captioned(plain, [f"source: {sentence}", "rows: tokens"])
+    figure = add_caption(plain, [f"source: {sentence}", "rows: tokens"])
     below = [mark for mark in figure.marks if isinstance(mark, Label) and mark not in plain.marks]
     assert "".join("".join(one.text for one in below).split()) == "".join(f"source:{sentence}rows:tokens".split())
     heights = [one.y for one in below]
     assert heights == sorted(heights) and len(set(heights)) == len(heights)
     assert heights[0] >= plain.height and heights[-1] + below[-1].size < figure.height
-    assert all(one.x + wide(one.text, one.size) <= figure.width for one in below)
+    assert all(one.x + text_width(one.text, one.size) <= figure.width for one in below)
 
 
 def test_texts_are_folded_between_words_and_only_words_that_do_not_fit_are_broken() -> None:
-    assert folded("one two three", 7) == ["one two", "three"]
-    assert folded("a abcdefgh b", 5) == ["a", "abcde", "fgh b"]
-    assert folded("猫が好き", 4) == ["猫が", "好き"]
-    assert folded("", 4) == [""]
+    assert wrap_text("one two three", 7) == ["one two", "three"]
+    assert wrap_text("a abcdefgh b", 5) == ["a", "abcde", "fgh b"]
+    assert wrap_text("猫が好き", 4) == ["猫が", "好き"]
+    assert wrap_text("", 4) == [""]
 
 
 def pixels(png: bytes) -> list[list[tuple[int, int, int]]]:
@@ -171,7 +184,7 @@ def test_a_png_has_the_color_of_every_value_in_its_cell(weights: torch.Tensor, t
 
 def test_a_character_that_no_font_knows_is_written_as_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "characters", lambda: frozenset(map(ord, "abc")))
-    assert drawable("a猫b😀") == "a\\u732bb\\U0001f600"
+    assert replace_missing_glyphs("a猫b😀") == "a\\u732bb\\U0001f600"
 
 
 def test_without_matplotlib_a_png_is_refused_and_an_svg_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -20,17 +20,17 @@ from heedful.nn.hooks import hook
 from heedful.search import SearchConfig
 from heedful.studies.head_samples import (
     Sample,
+    fill_targets,
     frequencies_in,
     from_grammar,
     from_lines,
     from_trees,
     pairs_of,
     texts_of,
-    translated,
     words_of,
 )
 from heedful.studies.head_statistics import HeadStatistics, rarest, relations
-from heedful.studies.head_views import AnnotatedPair, Pieces, among_themselves, at_the_source
+from heedful.studies.head_views import AnnotatedPair, Pieces, self_attention_view, source_view
 from heedful.studies.heads import study
 from heedful.tasks.evaluate_translations import score_pairs
 from heedful.tasks.translate import System, collate_one, translate
@@ -128,14 +128,14 @@ def test_marks_and_padding_are_cut_away() -> None:
     """Each weight tells its row and column: ten times the one, plus the other."""
     weights = (10 * torch.arange(9)[:, None] + torch.arange(9)).float()[None]
     pair = AnnotatedPair(Pieces([4, 5], [0, 1]), Pieces([6, 7, 8], [0, 0, 1]))
-    encoder = among_themselves(KIND["encoder"], weights, pair, 4)
+    encoder = self_attention_view(KIND["encoder"], weights, pair, 4)
     assert_close(encoder.weights[0], torch.tensor([[0.0, 1.0], [10.0, 11.0]]))
-    decoder = among_themselves(KIND["decoder"], weights, pair, 4)
+    decoder = self_attention_view(KIND["decoder"], weights, pair, 4)
     assert_close(decoder.weights[0, 0], torch.tensor([11.0, 12.0, 13.0]))  # the start is nobody's
-    within = among_themselves(KIND["within"], weights, pair, 4)  # a source of 2, padded to 4, then the start
+    within = self_attention_view(KIND["within"], weights, pair, 4)  # a source of 2, padded to 4, then the start
     assert_close(within.weights[0, 0], torch.tensor([10.0, 11.0, 15.0, 16.0, 17.0]))
     assert (within.shift, within.word_shift, within.key_words) == (2, 2, [0, 1, 2, 2, 3])
-    cross = at_the_source(weights, pair)
+    cross = source_view(weights, pair)
     assert_close(cross.weights[0], torch.tensor([[0.0, 1.0], [10.0, 11.0], [20.0, 21.0]]))
 
 
@@ -163,11 +163,11 @@ def test_words_are_found_though_they_are_made_of_pieces() -> None:
     weights = torch.full((2, 5, 5), 0.01)
     weights[0, 1:3, 3] = 0.9
     weights[1, 1:3, 0] = 0.9
-    gathered = HeadStatistics()
-    gathered.add(KIND["encoder"], weights, AnnotatedPair(pieces, Pieces([4], [0])), 5, {})
-    measures = {(one.role, one.what): one.value for one in gathered.measures()[0]}
+    statistics = HeadStatistics()
+    statistics.add(KIND["encoder"], weights, AnnotatedPair(pieces, Pieces([4], [0])), 5, {})
+    measures = {(one.role, one.what): one.value for one in statistics.measures()[0]}
     assert measures["syntactic", "nsubj to head"] == 1.0
-    assert {(one.role, one.what): one.value for one in gathered.measures()[1]}["syntactic", "nsubj to head"] == 0.0
+    assert {(one.role, one.what): one.value for one in statistics.measures()[1]}["syntactic", "nsubj to head"] == 0.0
     assert not any("det" in what for _, what in measures)
 
 
@@ -175,9 +175,9 @@ def test_nobody_is_asked_for_what_it_cannot_see() -> None:
     """A decoder sees what was said: word 2 can look at word 0 on which it depends, word 0 not at word 2."""
     pieces = Pieces([4, 5, 6], [0, 1, 2], [Arc(2, 0, "obj"), Arc(0, 1, "amod")])
     weights = torch.ones(1, 4, 4).tril()
-    gathered = HeadStatistics()
-    gathered.add(KIND["decoder"], weights, AnnotatedPair(Pieces([4], [0]), pieces), 2, {"target": torch.arange(11).flip(0)})
-    assert {(one.role, one.what): one.cases for one in gathered.measures()[0] if one.baseline is not None} == {
+    statistics = HeadStatistics()
+    statistics.add(KIND["decoder"], weights, AnnotatedPair(Pieces([4], [0]), pieces), 2, {"target": torch.arange(11).flip(0)})
+    assert {(one.role, one.what): one.cases for one in statistics.measures()[0] if one.baseline is not None} == {
         ("rare", ""): 1,  # the rarest is the last
         ("syntactic", "obj to head"): 1,
         ("syntactic", "obj to dependent"): 0,
@@ -218,10 +218,10 @@ def test_an_alignment_that_is_followed_has_no_error() -> None:
     pair = AnnotatedPair(Pieces([4, 5, 6], [0, 1, 2]), Pieces([7, 8], [0, 1]), gold)
     weights = torch.full((2, 3, 4), 0.1)
     weights[0, 0, 0] = weights[0, 1, 2] = weights[1, 0, 1] = weights[1, 1, 1] = 0.7
-    gathered = HeadStatistics()
-    gathered.add(KIND["cross"], weights, pair, 4, {})
-    assert gathered.alignment_errors() == [0.0, 1.0]
-    assert [[one.value for one in row] for row in gathered.measures()] == [[1.0], [0.0]]
+    statistics = HeadStatistics()
+    statistics.add(KIND["cross"], weights, pair, 4, {})
+    assert statistics.alignment_errors() == [0.0, 1.0]
+    assert [[one.value for one in row] for row in statistics.measures()] == [[1.0], [0.0]]
 
 
 def test_the_built_in_grammar_brings_trees_and_alignments() -> None:
@@ -246,7 +246,7 @@ def test_who_has_no_target_gets_what_the_system_says() -> None:
     system, config = system_of(tiny_model(Variant("transformer", ()))), SearchConfig(beam=1, max_length=5)
     trees = [Parsed("a b", []), Parsed("c d e", [])]
     given = Sample("a", "b")
-    made = translated(system, [given, *from_trees(trees)], config)
+    made = fill_targets(system, [given, *from_trees(trees)], config)
     assert made[0] == given
     assert [one.target for one in made[1:]] == [one.text for one in translate(system, ["a b", "c d e"], config)]
 

@@ -19,13 +19,13 @@ from heedful.studies.interventions import (
     HeadName,
     alternatives,
     continue_from,
+    find_token,
     lens_of,
     log_probabilities,
     pair_of,
-    patched,
+    patch_source,
     saliency_of,
-    token_named,
-    wanted,
+    target_tokens,
     without_heads,
 )
 from heedful.tasks.translate import translate
@@ -96,12 +96,12 @@ def test_what_the_search_would_have_said_anyway_stays(translator: Translator, pa
 
 def test_a_token_is_found_by_its_spelling(translator: Translator, pair: EncodedPair) -> None:
     listed = alternatives(translator.system, pair, 0)
-    assert token_named(translator.system, listed[0].piece, listed) == listed[0].token
-    assert token_named(translator.system, "w5") == translator.system.target_tokenizer.encode("w5")[0]
+    assert find_token(translator.system, listed[0].piece, listed) == listed[0].token
+    assert find_token(translator.system, "w5") == translator.system.target_tokenizer.encode("w5")[0]
     with pytest.raises(ConfigError, match="expected one token of the target vocabulary"):
-        token_named(translator.system, "w5 w6")
+        find_token(translator.system, "w5 w6")
     with pytest.raises(ConfigError, match="expected one token"):
-        token_named(translator.system, "Rosalind")
+        find_token(translator.system, "Rosalind")
 
 
 def test_a_place_past_the_end_is_refused(translator: Translator, pair: EncodedPair) -> None:
@@ -126,7 +126,7 @@ def test_without_a_head_is_the_model_whose_output_ignores_that_head(translator: 
         projection.weight[:, 8:] = 0.0  # head 1 of two, eight numbers each
     expected = replace(translator.system, models=[lacking], engines={})
     before = log_probabilities(translator.system, pair)
-    with without_heads(translator.system, [HeadName.named("cross.1.1")]) as less:
+    with without_heads(translator.system, [HeadName.parse("cross.1.1")]) as less:
         assert_close(log_probabilities(less, pair), log_probabilities(expected, pair))
         assert pair.source is not None
         again = continue_from(less, pair.source, CONFIG, [])
@@ -144,17 +144,17 @@ def test_heads_that_are_not_there_are_refused(translator: Translator, pair: Enco
     with too_high, without_heads(translator.system, [HeadName("cross", 0, 2)]) as less:
         log_probabilities(less, pair)
     with pytest.raises(ConfigError, match=r"expected kind\.layer\.head"):
-        HeadName.named("cross:1")
+        HeadName.parse("cross:1")
 
 
 def test_lens_saliency_and_patching_stand_beside_the_words(translator: Translator, pair: EncodedPair) -> None:
     system, said = translator.system, len(pair.target.ids) + 1
     assert_close(lens_of(system, pair).logits[-1].log_softmax(-1), log_probabilities(system, pair))
     assert saliency_of(system, pair).source.shape == (said, 5)
-    own = log_probabilities(system, pair).gather(-1, wanted(system, pair)[:, None])[:, 0]
-    found = patched(system, pair, "w1 w9 w3 w4")
+    own = log_probabilities(system, pair).gather(-1, target_tokens(system, pair)[:, None])[:, 0]
+    found = patch_source(system, pair, "w1 w9 w3 w4")
     assert_close(found.first, own)
-    assert [len(place.change) for place in found.places] == [5, 5, said, said] and not found.left_out
+    assert [len(place.change) for place in found.effects] == [5, 5, said, said] and not found.left_out
 
 
 def test_an_ensemble_is_asked_for_its_mean(translator: Translator, pair: EncodedPair) -> None:

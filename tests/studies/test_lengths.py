@@ -8,7 +8,7 @@ from workshop import heed, write_recipe
 
 from heedful.build import Translator, load_translator
 from heedful.errors import HeedfulError
-from heedful.studies.lengths import TokenScores, by_length, by_position, joined, score_examples
+from heedful.studies.lengths import TokenScores, by_length, by_position, join_neighbors, score_examples
 from heedful.tasks.evaluate_translations import Examples
 
 EXAMPLES = Examples(["w1 w2", "w3", "w4 w5 w6", "w7 w8", "w9"], ["w2 w1", "w3", "w6 w5 w4", "w8 w7", "w9"])
@@ -32,12 +32,12 @@ def test_losses_are_those_that_pairs_are_scored_by(translator: Translator) -> No
 
 
 def test_neighbors_are_joined_and_the_rest_left_out() -> None:
-    assert joined(EXAMPLES, 2) == Examples(["w1 w2 w3", "w4 w5 w6 w7 w8"], ["w2 w1 w3", "w6 w5 w4 w8 w7"])
+    assert join_neighbors(EXAMPLES, 2) == Examples(["w1 w2 w3", "w4 w5 w6 w7 w8"], ["w2 w1 w3", "w6 w5 w4 w8 w7"])
 
 
 def test_buckets_add_up_to_the_whole() -> None:
-    judged = [TokenScores(torch.arange(1.0, length + 1), torch.ones(length)) for length in (2, 3, 5)]
-    lengths, places = by_length(judged, 2), by_position(judged, 2)
+    scores = [TokenScores(torch.arange(1.0, length + 1), torch.ones(length)) for length in (2, 3, 5)]
+    lengths, places = by_length(scores, 2), by_position(scores, 2)
     assert [(one.first, one.last, one.sentences, one.tokens) for one in lengths] == [(1, 2, 1, 2), (3, 4, 1, 3), (5, 6, 1, 5)]
     assert [one.loss for one in lengths] == pytest.approx([1.5, 2.0, 3.0])
     assert [(one.first, one.sentences, one.tokens) for one in places] == [(1, 3, 6), (3, 2, 3), (5, 1, 1)]

@@ -24,8 +24,8 @@ from heedful.studies.alignment import (
     collect_head_weights,
     heads_of,
 )
-from heedful.studies.alignment_report import Judge, by_layer
-from heedful.studies.trace import look_at, word_maps
+from heedful.studies.alignment_report import GoldSet, by_layer
+from heedful.studies.trace import trace_translation, word_maps
 
 PAIRS = [Words(" ".join(WORDS[i : i + n]), " ".join(reversed(WORDS[i : i + n]))) for i, n in ((0, 3), (4, 8), (2, 1), (9, 5))]
 
@@ -58,35 +58,35 @@ def test_many_pairs_give_the_links_of_each_alone_and_in_order(models: Models, mo
 
 def test_what_is_watched_is_the_attention_of_a_single_trace(models: Models) -> None:
     seen = collect_head_weights(models, PAIRS)
-    for pair, one in zip(PAIRS, seen.maps["said"], strict=True):
-        trace = look_at(models.there, pair.source, SearchConfig(), pair.target)
+    for pair, one in zip(PAIRS, seen.maps["predict"], strict=True):
+        trace = trace_translation(models.forward, pair.source, SearchConfig(), pair.target)
         torch.testing.assert_close(one, torch.cat(list(word_maps(trace).values())), atol=1e-5, rtol=1e-4)
 
 
 def test_when_fed_a_word_looks_as_the_next_word_is_said(models: Models) -> None:
     seen = collect_head_weights(models, PAIRS)
-    for said, fed in zip(seen.maps["said"], seen.maps["fed"], strict=True):
+    for said, fed in zip(seen.maps["predict"], seen.maps["consume"], strict=True):
         torch.testing.assert_close(fed[:, :-1], said[:, 1:], atol=1e-5, rtol=1e-4)  # one piece a word here
 
 
 def test_a_look_at_a_sign_is_no_look_at_the_word_it_stands_at(models: Models) -> None:
-    tokenizer = models.there.source_tokenizer
+    tokenizer = models.forward.source_tokenizer
     source, target = tokenizer.encode("w1 w2?"), tokenizer.encode("w2? w1")
     specials = tokenizer.specials
     pieces = torch.tensor([[*source, specials.end]]), torch.tensor([[specials.start, *target]])
-    weights = torch.cat(cross_maps(models.there.models[0], *pieces))  # (heads, w2 ? w1 and the end, w1 w2 ? and the end)
-    (seen,) = collect_head_weights(models, [Words("w1 w2?", "w2? w1")]).maps["said"]
+    weights = torch.cat(cross_maps(models.forward.models[0], *pieces))  # (heads, w2 ? w1 and the end, w1 w2 ? and the end)
+    (seen,) = collect_head_weights(models, [Words("w1 w2?", "w2? w1")]).maps["predict"]
     torch.testing.assert_close(seen, weights[:, [0, 2]][..., [0, 1]], atol=1e-5, rtol=1e-4)
 
 
 def test_heads_of_a_model_that_translates_back_see_the_same_pairs_from_the_other_side(models: Models) -> None:
-    both = Models(models.there, models.there)  # it reverses: there is back
+    both = Models(models.forward, models.forward)  # it reverses: there is back
     seen, alone = collect_head_weights(both, PAIRS), collect_head_weights(models, [pair.swapped for pair in PAIRS])
     half = len(alone.heads)
     assert [str(head) for head in seen.heads] == [*map(str, alone.heads), *(f"back.{head}" for head in alone.heads)]
-    for together, turned in zip(seen.maps["said"], alone.maps["said"], strict=True):
+    for together, turned in zip(seen.maps["predict"], alone.maps["predict"], strict=True):
         torch.testing.assert_close(together[half:], turned.transpose(1, 2))
-    aligner = Aligner(tuple(seen.heads[half - 1 : half + 1]), linking=LinkRule(0.9, 0.2))
+    aligner = Aligner(tuple(seen.heads[half - 1 : half + 1]), rule=LinkRule(0.9, 0.2))
     assert list(align(both, PAIRS, aligner)) == seen.links(aligner)
 
 
@@ -104,12 +104,12 @@ def test_the_reported_rates_are_those_of_the_links(models: Models) -> None:
     aligner, error = choose_aligner(seen, gold.alignments)
     found = list(align(models, PAIRS, aligner))
     assert alignment_error_rate(found, gold.alignments).value == pytest.approx(error, abs=1e-6)
-    judge = Judge(seen, gold.alignments)
+    judge = GoldSet(seen, gold.alignments)
     for one in by_layer(judge, judge):
         heads = tuple(head for head in seen.heads if head.layer == one.layer)
         plain = list(align(models, PAIRS, Aligner(heads)))
-        assert one.said.value == pytest.approx(alignment_error_rate(plain, gold.alignments).value)
-        assert one.score is not None and one.score.value <= min(one.said.value, one.fed.value) + 1e-6
+        assert one.predict.value == pytest.approx(alignment_error_rate(plain, gold.alignments).value)
+        assert one.score is not None and one.score.value <= min(one.predict.value, one.consume.value) + 1e-6
 
 
 def test_pharaoh_lines_are_sorted() -> None:

@@ -36,7 +36,9 @@ def align(
     ] = None,
     layer: Annotated[int | None, typer.Option(min=0, max=MAX_SMALL, help="Of the decoder, from 0; all unless said.")] = None,
     heads: Annotated[str | None, typer.Option(help="Of that layer, from 0: 3,5. Of several: 0.3,1.5,back.0.2.")] = None,
-    moment: Annotated[Literal["said", "fed"], typer.Option(help="A target word's look: as it is said, or once fed.")] = "said",
+    moment: Annotated[
+        Literal["predict", "consume"], typer.Option(help="A target word's look: as it is said, or once fed.")
+    ] = "predict",
     row: Annotated[
         float, typer.Option(min=0, max=1, callback=finite, help="Minimum share of the target word's largest weight.")
     ] = 1.0,
@@ -174,7 +176,7 @@ def usual_aligner(translator: Translator, models: Models) -> Aligner:
     task: Any = translator.run.task  # a translator's is of translation
     if task.guided_alignment:
         layer = guided_layer(sorted({head.layer for head in known if not head.back}), task.guided_layer)
-        found = Aligner(tuple(AlignmentHead(layer, number) for number in task.guided_heads), linking=LinkRule(row=0.3))
+        found = Aligner(tuple(AlignmentHead(layer, number) for number in task.guided_heads), rule=LinkRule(row=0.3))
     else:
         found = Aligner(tuple(known))
     print_message(f"not chosen on gold links, but as usual: {described(found)}")
@@ -201,16 +203,16 @@ def judged(translator: Translator, found: tuple[list[set[Link]], Gold], valid: G
 
     from heedful.evaluation.word_alignment import alignment_error_rate, precision_and_recall
     from heedful.studies.alignment import Models, collect_head_weights
-    from heedful.studies.alignment_report import Judge, by_layer
+    from heedful.studies.alignment_report import GoldSet, by_layer
 
     links, gold = found
     rate = alignment_error_rate(links, gold.alignments, bootstrap=bootstrap)
     precision, recall = precision_and_recall(links, gold.alignments)
     alone = Models(translator.system)
-    test = Judge(collect_head_weights(alone, gold.pairs), gold.alignments)
-    other = None if valid is None else Judge(collect_head_weights(alone, valid.pairs), valid.alignments)
+    test = GoldSet(collect_head_weights(alone, gold.pairs), gold.alignments)
+    other = None if valid is None else GoldSet(collect_head_weights(alone, valid.pairs), valid.alignments)
     layers = [
-        {"layer": one.layer, "heads": one.heads, "said": one.said.value, "fed": one.fed.value}
+        {"layer": one.layer, "heads": one.heads, "said": one.predict.value, "fed": one.consume.value}
         | ({} if one.chosen is None or one.score is None else {"chosen": one.score.value, "by": plain_aligner(one.chosen)})
         for one in by_layer(test, other)
     ]
@@ -218,7 +220,7 @@ def judged(translator: Translator, found: tuple[list[set[Link]], Gold], valid: G
 
 
 def plain_aligner(aligner: Aligner) -> dict[str, Any]:
-    return {"heads": list(map(str, aligner.heads)), "moment": aligner.moment, **aligner.linking._asdict()}
+    return {"heads": list(map(str, aligner.heads)), "moment": aligner.moment, **aligner.rule._asdict()}
 
 
 def described(aligner: Aligner) -> str:

@@ -13,14 +13,27 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from heedful.inspection.figure import EDGE, FAINT, QUIET, SMALL, Figure, Heatmap, Label, Mark, Palette, Polyline, bar, wide
+from heedful.inspection.figure import (
+    EDGE,
+    FAINT,
+    QUIET,
+    SMALL,
+    Figure,
+    Heatmap,
+    Label,
+    Mark,
+    Palette,
+    Polyline,
+    color_bar,
+    text_width,
+)
 
 TITLE = 14.0  # size of a title
 BESIDE, ABOVE, BELOW = 58.0, 54.0, 44.0  # room for what stands around the axes
-GONE = 0.25  # of what a hand should tell; from here on it is pale
+PALE_FROM = 0.25  # of what a hand should tell; from here on it is pale
 
 
-def curve(values: Sequence[float], title: str, across: str, up: str, size: tuple[float, float] = (260.0, 192.0)) -> Figure:
+def line_chart(values: Sequence[float], title: str, across: str, up: str, size: tuple[float, float] = (260.0, 192.0)) -> Figure:
     """values: at 0, 1, 2, …"""
     width, height = size
     left, low, high = EDGE + BESIDE, min(values), max(values)
@@ -41,16 +54,16 @@ def curve(values: Sequence[float], title: str, across: str, up: str, size: tuple
         marks.append(Polyline([(left, y(value)), (left + width, y(value))], FAINT, 1.0))
         marks.append(Label(left - 8, y(value), f"{value:g}", SMALL, "end", color=QUIET))
     marks.append(Polyline([(x(at), y(value)) for at, value in enumerate(values)]))
-    marks += named_axes((left, ABOVE, width, height), across, up)
-    return Figure(title, max(left + width, EDGE + 0.9 * wide(title, TITLE)) + EDGE, ABOVE + height + BELOW, marks)
+    marks += axis_labels((left, ABOVE, width, height), across, up)
+    return Figure(title, max(left + width, EDGE + 0.9 * text_width(title, TITLE)) + EDGE, ABOVE + height + BELOW, marks)
 
 
-def field(
+def heatmap_chart(
     values: Tensor,
     title: str,
     palette: Palette,
     *,
-    most: float,
+    vmax: float,
     across: tuple[str, int],
     down: tuple[str, Sequence[str]],
     ends: tuple[str, str] | None,
@@ -60,7 +73,7 @@ def field(
     rows, columns = values.shape
     left, width = EDGE + BESIDE, 256.0
     height = max(min(rows * 18.0, 192.0), 3.0 * rows)
-    marks: list[Mark] = [Label(EDGE, EDGE, title, TITLE), Heatmap(left, ABOVE, width, height, values, most, palette)]
+    marks: list[Mark] = [Label(EDGE, EDGE, title, TITLE), Heatmap(left, ABOVE, width, height, values, vmax, palette)]
     first = across[1]
     for number in ticks(first, first + columns - 1, whole=True):
         x = left + width * (number - first + 0.5) / columns
@@ -71,20 +84,20 @@ def field(
         for row in range(0, rows, step)
         if down[1][row]
     ]
-    marks += named_axes((left, ABOVE, width, height), across[0], down[0])
+    marks += axis_labels((left, ABOVE, width, height), across[0], down[0])
     bottom = ABOVE + height + BELOW
     if ends is not None:
-        least = 0.0 if palette == "turn" else -1.0
-        marks += bar(left, bottom, ends, torch.linspace(least, 1, 48), palette)
+        least = 0.0 if palette == "cyclic" else -1.0
+        marks += color_bar(left, bottom, ends, torch.linspace(least, 1, 48), palette)
         bottom += 24
-    return Figure(title, max(left + width, EDGE + 0.9 * wide(title, TITLE)) + EDGE, bottom, marks)
+    return Figure(title, max(left + width, EDGE + 0.9 * text_width(title, TITLE)) + EDGE, bottom, marks)
 
 
-def named_axes(box: tuple[float, float, float, float], across: str, up: str) -> list[Mark]:
+def axis_labels(box: tuple[float, float, float, float], across: str, up: str) -> list[Mark]:
     left, top, width, height = box
     return [
         Label(left + width / 2, top + height + 30, across, SMALL, "middle", color=QUIET),
-        Label(EDGE + 6, top + height / 2, up, SMALL, "middle", turn=90, color=QUIET),
+        Label(EDGE + 6, top + height / 2, up, SMALL, "middle", rotation=90, color=QUIET),
     ]
 
 
@@ -93,7 +106,7 @@ def dials(
 ) -> Figure:
     """hands (rows, columns): degrees, and the share of what happens that such a turn misses; one that misses much is pale."""
     radius, step, high = 17.0, 52.0, 56.0
-    left, top = EDGE + max(wide(row, SMALL) for row in rows) + 10, ABOVE + 6
+    left, top = EDGE + max(text_width(row, SMALL) for row in rows) + 10, ABOVE + 6
     most = max(map(len, hands))
     marks: list[Mark] = [Label(EDGE, EDGE, title, TITLE)]
     marks += [Label(left + step * (at + 0.5), top - 12, names(at), SMALL, "middle", color=QUIET) for at in range(most)]
@@ -102,16 +115,16 @@ def dials(
         marks.append(Label(left - 10, y, name, SMALL, "end", color=QUIET))
         for at, (degrees, missed) in enumerate(turns):
             x = left + step * (at + 0.5)
-            marks.append(Polyline([around(x, y, radius, 10 * part) for part in range(37)], QUIET, 0.8))
-            marks.append(Polyline([around(x, y, radius * size, 0) for size in (0.75, 1.0)], QUIET, 0.8))
-            hand = [(x, y), around(x, y, radius * 0.9, degrees)]
-            marks.append(Polyline(hand, width=2.4) if missed < GONE else Polyline(hand, FAINT, 2.4))
+            marks.append(Polyline([point_on_circle(x, y, radius, 10 * part) for part in range(37)], QUIET, 0.8))
+            marks.append(Polyline([point_on_circle(x, y, radius * size, 0) for size in (0.75, 1.0)], QUIET, 0.8))
+            hand = [(x, y), point_on_circle(x, y, radius * 0.9, degrees)]
+            marks.append(Polyline(hand, width=2.4) if missed < PALE_FROM else Polyline(hand, FAINT, 2.4))
             marks.append(Label(x, y + radius + 10, f"{degrees:.1f}°", SMALL, "middle"))
-    width = max(left + step * most, EDGE + 0.9 * wide(title, TITLE)) + EDGE
+    width = max(left + step * most, EDGE + 0.9 * text_width(title, TITLE)) + EDGE
     return Figure(title, width, top + high * len(rows) + 12, marks)
 
 
-def around(x: float, y: float, radius: float, degrees: float) -> tuple[float, float]:
+def point_on_circle(x: float, y: float, radius: float, degrees: float) -> tuple[float, float]:
     """A point of a circle; 0 is at the right, and one goes against the clock."""
     return x + radius * math.cos(math.radians(degrees)), y - radius * math.sin(math.radians(degrees))
 

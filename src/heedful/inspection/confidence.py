@@ -10,6 +10,6 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def certainty(weights: Tensor) -> Tensor:
+def summed_confidence(weights: Tensor) -> Tensor:
     """(heads, query, key), the columns of marks left out -> the largest weights, added up over the queries: (heads,)."""
     return weights.amax(-1).sum(-1)

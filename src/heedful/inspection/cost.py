@@ -74,36 +74,36 @@ def part_of(path: str) -> str:
 
 def on_meta_device(model: AnyModule) -> AnyModule:
     """The model without its contents. It can be run where things are counted, and only there."""
-    made: AnyModule = copy.deepcopy(model).to("meta")
-    return made
+    outputs: AnyModule = copy.deepcopy(model).to("meta")
+    return outputs
 
 
 @contextmanager
 def count_costs(model: nn.Module) -> Iterator[CostRecord]:
     """Everything that is computed inside is put on the bill, under the name of the module that computes it."""
-    bill = CostRecord()
+    record = CostRecord()
     own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
     held = []  # so that no address is given to two
 
     def enter(name: str) -> Callable[..., None]:
-        return lambda *_: bill.path.append(name)
+        return lambda *_: record.path.append(name)
 
     def leave(*_: Any) -> None:
-        bill.path.pop()
+        record.path.pop()
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         held.append(storage)
         if storage._cdata not in own:
-            bill.kept.setdefault(storage._cdata, (part_of(bill.path[-1]), storage.nbytes()))
+            record.kept.setdefault(storage._cdata, (part_of(record.path[-1]), storage.nbytes()))
         return tensor
 
     hooks = [module.register_forward_pre_hook(enter(name)) for name, module in model.named_modules()]
     hooks += [module.register_forward_hook(leave, always_call=True) for module in model.modules()]
     try:
         kept = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
-        with kept, Fused(bill.charge), Kernels(bill.charge):
-            yield bill
+        with kept, Fused(record.charge), Kernels(record.charge):
+            yield record
     finally:
         for hook in hooks:
             hook.remove()
@@ -126,24 +126,24 @@ class Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def cost_of(function: Any, args: Any, kwargs: Any, out: Any) -> Cost:
-    given, made = tensors((args, kwargs)), tensors(out)
+    inputs, outputs = tensors((args, kwargs)), tensors(out)
     name = function._overloadpacket._qualified_op_name.split("::")[-1]
-    if name in FREE or (not function._schema.is_mutable and made and shares(made[0], given)):
+    if name in FREE or (not function._schema.is_mutable and outputs and shares_storage(outputs[0], inputs)):
         return Cost()  # nothing is touched, or only seen another way
     formula = flop_registry.get(function._overloadpacket)
     work = int(formula(*args, **kwargs, out_val=out)) if formula else 0
-    return Cost(work, moved([*(made if name in GATHERS else given), *made]))
+    return Cost(work, bytes_moved([*(outputs if name in GATHERS else inputs), *outputs]))
 
 
 def tensors(tree: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
-def shares(made: Tensor, given: Sequence[Tensor]) -> bool:
-    return any(made.untyped_storage()._cdata == one.untyped_storage()._cdata for one in given)
+def shares_storage(outputs: Tensor, inputs: Sequence[Tensor]) -> bool:
+    return any(outputs.untyped_storage()._cdata == one.untyped_storage()._cdata for one in inputs)
 
 
-def moved(several: Sequence[Tensor]) -> int:
+def bytes_moved(several: Sequence[Tensor]) -> int:
     """Bytes; what is only repeated by its strides is read once."""
     return sum(min(one.numel() * one.element_size(), one.untyped_storage().nbytes()) for one in several)
 
@@ -158,7 +158,7 @@ class Fused(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is functional.scaled_dot_product_attention:
             query, key, value, *rest = args
-            return _Attention.apply(query, key, value, moved(tensors(rest)), self.charge)  # type: ignore[no-untyped-call]
+            return _Attention.apply(query, key, value, bytes_moved(tensors(rest)), self.charge)  # type: ignore[no-untyped-call]
         if getattr(function, "__name__", None) == "_grouped_mm":  # what functional.grouped_mm calls
             return _Grouped.apply(*args, self.charge)  # type: ignore[no-untyped-call]
         return function(*args, **(kwargs or {}))
@@ -174,15 +174,15 @@ class _Attention(torch.autograd.Function):
         ctx.save_for_backward(query, key, value, out)
         ctx.product = 2 * query.numel() * key.shape[-2]  # operations
         ctx.mask, ctx.charge = mask, charge
-        charge(Cost(2 * ctx.product, mask + moved([query, key, value, out])))
+        charge(Cost(2 * ctx.product, mask + bytes_moved([query, key, value, out])))
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         query, key, value, out = ctx.saved_tensors
-        made = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
-        ctx.charge(Cost(5 * ctx.product, ctx.mask + moved([query, key, value, out, *gradients, *made])))
-        return *made, None, None
+        outputs = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+        ctx.charge(Cost(5 * ctx.product, ctx.mask + bytes_moved([query, key, value, out, *gradients, *outputs])))
+        return *outputs, None, None
 
 
 class _Grouped(torch.autograd.Function):
@@ -194,12 +194,12 @@ class _Grouped(torch.autograd.Function):
         out = x.new_empty(len(x), weight.shape[-1])
         ctx.save_for_backward(x, weight)
         ctx.charge, ctx.product = charge, 2 * x.numel() * weight.shape[-1]
-        charge(Cost(ctx.product, moved([x, weight, out])))
+        charge(Cost(ctx.product, bytes_moved([x, weight, out])))
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight = ctx.saved_tensors
-        made = torch.empty_like(x), torch.empty_like(weight)
-        ctx.charge(Cost(2 * ctx.product, moved([x, weight, *gradients, *made])))
-        return *made, None
+        outputs = torch.empty_like(x), torch.empty_like(weight)
+        ctx.charge(Cost(2 * ctx.product, bytes_moved([x, weight, *gradients, *outputs])))
+        return *outputs, None

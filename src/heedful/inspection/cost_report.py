@@ -40,42 +40,42 @@ class Memory(NamedTuple):
 
 def training_step(model: nn.Module, size: Size) -> CostRecord:
     """Forwards, backwards and the update. The backward pass and the update are parts of their own."""
-    paper: Any = on_meta_device(model).train()
+    model_on_meta: Any = on_meta_device(model).train()
     source, target = tokens(size.rows, size.source), tokens(size.rows, size.target)
-    with count_costs(paper) as bill:
-        step = paper.step(target, paper.start(source, None, room=0))
-        logits = paper.project(step.hidden)
-        with bill.at("loss"):
+    with count_costs(model_on_meta) as record:
+        step = model_on_meta.step(target, model_on_meta.start(source, None, room=0))
+        logits = model_on_meta.project(step.hidden)
+        with record.at("loss"):
             loss = functional.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
-        with bill.at("backward"):
+        with record.at("backward"):
             loss.backward()  # type: ignore[no-untyped-call]
-    with bill.at("update"):
-        bill.charge(Cost(0, UPDATE * size_of(model.parameters())))
-    return bill
+    with record.at("update"):
+        record.charge(Cost(0, UPDATE * size_of(model.parameters())))
+    return record
 
 
 @torch.no_grad()
 def encoding(model: nn.Module, size: Size) -> CostRecord:
-    paper: Any = on_meta_device(model).eval()
-    with count_costs(paper) as bill:
-        paper.start(tokens(size.rows, size.source), None, room=size.target)
-    return bill
+    model_on_meta: Any = on_meta_device(model).eval()
+    with count_costs(model_on_meta) as record:
+        model_on_meta.start(tokens(size.rows, size.source), None, room=size.target)
+    return record
 
 
 @torch.no_grad()
 def decoding(model: nn.Module, size: Size) -> CostRecord:
     """The last token of the target."""
-    paper: Any = on_meta_device(model).eval()
-    state = last_decoding_step(paper, size)
-    with count_costs(paper) as bill:
-        paper.project(paper.step(tokens(size.rows, 1), state).hidden)
-    return bill
+    model_on_meta: Any = on_meta_device(model).eval()
+    state = last_decoding_step(model_on_meta, size)
+    with count_costs(model_on_meta) as record:
+        model_on_meta.project(model_on_meta.step(tokens(size.rows, 1), state).hidden)
+    return record
 
 
-def last_decoding_step(paper: Any, size: Size) -> State:
-    with count_costs(paper):
-        state: State = paper.start(tokens(size.rows, size.source), None, room=size.target)
-        return state if size.target == 1 else paper.step(tokens(size.rows, size.target - 1), state).state
+def last_decoding_step(model_on_meta: Any, size: Size) -> State:
+    with count_costs(model_on_meta):
+        state: State = model_on_meta.start(tokens(size.rows, size.source), None, room=size.target)
+        return state if size.target == 1 else model_on_meta.step(tokens(size.rows, size.target - 1), state).state
 
 
 PHASES = {"a training step": training_step, "reading": encoding, "saying one token": decoding}
@@ -117,7 +117,7 @@ def tokens(rows: int, time: int) -> Tensor:
     return torch.zeros(rows, time, dtype=torch.long, device="meta")
 
 
-class Kind(NamedTuple):
+class LayerCost(NamedTuple):
     """A kind of sequence layer, what is said of it, and what one layer does to n tokens and to twice as many."""
 
     name: str
@@ -130,7 +130,7 @@ class Kind(NamedTuple):
     twice: Cost
 
 
-def kinds(size: LayerSize, time: int) -> list[Kind]:
+def layer_costs(size: LayerSize, time: int) -> list[LayerCost]:
     """The complexity table of "Attention Is All You Need", counted: what doubling the length does to each kind of layer.
 
     A recurrence does the same at every step, so a part of its steps is counted, and taken as often as there are such parts."""
@@ -140,9 +140,9 @@ def kinds(size: LayerSize, time: int) -> list[Kind]:
         parts = gcd(PARTS, time) if made.steps == "n" else 1
         costs = []
         for length in (time, 2 * time):
-            with torch.no_grad(), count_costs(layer) as bill:
+            with torch.no_grad(), count_costs(layer) as record:
                 layer(torch.empty(1, length // parts, size.dim, device="meta"))
-            once = total(list(bill.parts.values()))
+            once = total(list(record.parts.values()))
             costs.append(Cost(parts * once.work, parts * once.traffic))
-        found.append(Kind(name, made.cost, made.steps, made.path, made.products(causal=size.causal), made.remark, *costs))
+        found.append(LayerCost(name, made.cost, made.steps, made.path, made.products(causal=size.causal), made.remark, *costs))
     return found

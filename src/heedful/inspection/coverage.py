@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.inspection.alignment import cross_weights
-from heedful.inspection.attention_maps import Says
+from heedful.inspection.attention_maps import StepModel
 
 LEAST = 1e-4  # what a token is looked at even if it is not: it costs as much as many others, not everything
 
@@ -24,7 +24,7 @@ def coverage(weights: Tensor, said: Tensor) -> Tensor:
     return looks.clamp(LEAST, 1.0).log().sum(-1)
 
 
-def coverage_of(model: Says, source: Tensor, target_in: Tensor, lengths: Tensor) -> Tensor:
+def coverage_of(model: StepModel, source: Tensor, target_in: Tensor, lengths: Tensor) -> Tensor:
     """Of several translations of one source: source (time,), the end as its last token, which need not be covered;
     target_in (rows, target time) with so many real tokens (rows,) -> cp (rows,)."""
     layers = cross_weights(model, source.expand(len(target_in), -1), None, target_in).values()

@@ -24,25 +24,33 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.inspection.text_heatmap import columns, folded, shown
+from heedful.inspection.text_heatmap import columns, printable_token, wrap_text
 
 Anchor = Literal["start", "middle", "end"]
-Palette = Literal["blue", "gray", "signed", "lost", "turn"]
+Palette = Literal["blue", "gray", "signed", "importance", "cyclic"]
 
 TEXT = 12.0  # size of a token
 SMALL = 11.0  # of what is said about it
 EDGE = 24.0
-NARROWEST = 440.0  # that a caption is written in
-BROADEST = 1200.0  # that a line of words may become
+MIN_CAPTION_WIDTH = 440.0  # that a caption is written in
+MAX_ROW_WIDTH = 1200.0  # that a line of words may become
 DARK = 0.5  # shades from here on are written on in white
 PALETTES: dict[str, list[tuple[int, int, int]]] = {
     "blue": [(245, 248, 252), (197, 216, 238), (112, 161, 210), (36, 98, 168), (9, 40, 92)],
     "gray": [(255, 255, 255), (0, 0, 0)],
     "signed": [(140, 28, 19), (232, 150, 122), (250, 250, 250), (112, 161, 210), (9, 40, 92)],
-    "lost": [(127, 47, 4), (224, 123, 36), (251, 211, 168), (255, 255, 255), (197, 216, 238), (92, 148, 204), (11, 52, 110)],
-    "turn": [(226, 217, 226), (120, 159, 196), (94, 67, 165), (47, 20, 54), (142, 46, 82), (199, 143, 118), (226, 217, 226)],
+    "importance": [
+        (127, 47, 4),
+        (224, 123, 36),
+        (251, 211, 168),
+        (255, 255, 255),
+        (197, 216, 238),
+        (92, 148, 204),
+        (11, 52, 110),
+    ],
+    "cyclic": [(226, 217, 226), (120, 159, 196), (94, 67, 165), (47, 20, 54), (142, 46, 82), (199, 143, 118), (226, 217, 226)],
 }
-BOTH_WAYS = ("signed", "lost")  # palettes from -1 to 1
+DIVERGING = ("signed", "importance")  # palettes from -1 to 1
 INK, QUIET, ACCENT, FAINT = "#1c2430", "#5b6675", "#1f5fa8", "#e0e3e8"  # a page puts its own in their place
 INSIDE = "#1b2733", "#ffffff"  # what is written on light and on dark shades, wherever it is shown
 
@@ -55,10 +63,10 @@ class Heatmap(NamedTuple):
     width: float
     height: float
     values: Tensor  # (rows, columns), as they are
-    most: float  # the value that is darkest
+    vmax: float  # the value that is darkest
     palette: Palette
     names: tuple[Sequence[str], Sequence[str]] | None = None  # of rows and columns, where there is room to tell them
-    joint: str = " → "  # between these
+    separator: str = " → "  # between these
 
 
 class Label(NamedTuple):
@@ -67,11 +75,11 @@ class Label(NamedTuple):
     text: str
     size: float = TEXT
     anchor: Anchor = "start"
-    turn: float = 0.0  # degrees against the clock
+    rotation: float = 0.0  # degrees against the clock
     color: str = INK
 
 
-class Word(NamedTuple):
+class TokenCell(NamedTuple):
     """What stands in a cell."""
 
     text: str
@@ -105,21 +113,21 @@ class Figure(NamedTuple):
 
 
 def heatmap(
-    values: Tensor, rows: Sequence[str], names: Sequence[str], title: str, most: float = 1.0, palette: Palette = "blue"
+    values: Tensor, rows: Sequence[str], names: Sequence[str], title: str, vmax: float = 1.0, palette: Palette = "blue"
 ) -> Figure:
     """values (rows, columns), the names of rows and columns."""
-    rows, names = [shown(name) for name in rows], [shown(name) for name in names]
+    rows, names = [printable_token(name) for name in rows], [printable_token(name) for name in names]
     cell = 26.0 if max(len(rows), len(names)) <= 24 else 16.0
-    left = EDGE + max(map(wide, rows), default=0) + 8
-    top = 2 * EDGE + 22 + 0.87 * max(map(wide, names), default=0)
+    left = EDGE + max(map(text_width, rows), default=0) + 8
+    top = 2 * EDGE + 22 + 0.87 * max(map(text_width, names), default=0)
     width, height = cell * len(names), cell * len(rows)
     marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
-    marks.append(Heatmap(left, top, width, height, values, most, palette, (rows, names)))
+    marks.append(Heatmap(left, top, width, height, values, vmax, palette, (rows, names)))
     marks += [Label(left - 8, top + cell * (at + 0.5), name, anchor="end") for at, name in enumerate(rows)]
-    marks += [Label(left + cell * (at + 0.5), top - 8, name, turn=60) for at, name in enumerate(names)]
-    lean = 0.5 * wide(names[-1]) if names else 0.0  # how far the last name reaches to the right
-    full = max(left + width + max(lean, EDGE) + EDGE, 2 * EDGE + wide(title, 15), left + 240)
-    return Figure(title, full, top + height + 60, marks + scale(left, top + height + 22, most, palette))
+    marks += [Label(left + cell * (at + 0.5), top - 8, name, rotation=60) for at, name in enumerate(names)]
+    lean = 0.5 * text_width(names[-1]) if names else 0.0  # how far the last name reaches to the right
+    full = max(left + width + max(lean, EDGE) + EDGE, 2 * EDGE + text_width(title, 15), left + 240)
+    return Figure(title, full, top + height + 60, marks + color_scale(left, top + height + 22, vmax, palette))
 
 
 def head_grid(layers: Sequence[tuple[int, Tensor]], title: str, *, relative: bool = False, merged: bool = False) -> Figure:
@@ -140,20 +148,20 @@ def head_grid(layers: Sequence[tuple[int, Tensor]], title: str, *, relative: boo
         y = top + step * row
         marks.append(Label(left - 12, y + tall / 2, f"layer {layer}", SMALL, "end", color=QUIET))
         for head, values in enumerate(maps):
-            most, x = max(float(values.max()), 1e-12) if relative else 1.0, left + (broad + gap) * head
-            marks.append(Heatmap(x, y, broad, tall, values, most, "blue"))
+            vmax, x = max(float(values.max()), 1e-12) if relative else 1.0, left + (broad + gap) * head
+            marks.append(Heatmap(x, y, broad, tall, values, vmax, "blue"))
             if relative:
-                marks.append(Label(x + broad / 2, y + tall + SMALL, f"to {most:.2g}", SMALL, "middle", color=QUIET))
-    full = max(left + (broad + gap) * most_heads + EDGE, 2 * EDGE + wide(title, 15), left + 240)
+                marks.append(Label(x + broad / 2, y + tall + SMALL, f"to {vmax:.2g}", SMALL, "middle", color=QUIET))
+    full = max(left + (broad + gap) * most_heads + EDGE, 2 * EDGE + text_width(title, 15), left + 240)
     bottom = top + step * len(layers)
-    return Figure(title, full, bottom + 56, marks + scale(left, bottom + 12, None if relative else 1.0, "blue"))
+    return Figure(title, full, bottom + 56, marks + color_scale(left, bottom + 12, None if relative else 1.0, "blue"))
 
 
-def lines(values: Tensor, rows: Sequence[str], names: Sequence[str], title: str, most: float = 1.0) -> Figure:
+def lines(values: Tensor, rows: Sequence[str], names: Sequence[str], title: str, vmax: float = 1.0) -> Figure:
     """values (rows, columns): who looks on the left, whom at on the right."""
-    rows, names = [shown(name) for name in rows], [shown(name) for name in names]
+    rows, names = [printable_token(name) for name in rows], [printable_token(name) for name in names]
     step, top = 22.0, 2 * EDGE + 38
-    left = EDGE + max(map(wide, [*rows, "looks"]), default=0)
+    left = EDGE + max(map(text_width, [*rows, "looks"]), default=0)
     right = left + 220
     longest = max(len(rows), len(names))
     shift = [(longest - len(side)) * step / 2 for side in (rows, names)]  # both columns are centerd
@@ -165,24 +173,24 @@ def lines(values: Tensor, rows: Sequence[str], names: Sequence[str], title: str,
     marks += [Label(left, top - 14, "looks", SMALL, "end", color=QUIET), Label(right, top - 14, "at", SMALL, color=QUIET)]
     for row, name in enumerate(rows):
         for column, value in enumerate(values[row].tolist()):
-            if value >= 0.01 * most:  # fainter than the eye sees
+            if value >= 0.01 * vmax:  # fainter than the eye sees
                 ends = (left + 8, height(0, row)), (right - 8, height(1, column))
-                marks.append(Line(*ends, min(value / most, 1.0), f"{name} → {names[column]}: {value:.4f}"))
+                marks.append(Line(*ends, min(value / vmax, 1.0), f"{name} → {names[column]}: {value:.4f}"))
     marks += [Label(left, height(0, at), name, anchor="end") for at, name in enumerate(rows)]
     marks += [Label(right, height(1, at), name) for at, name in enumerate(names)]
-    full = max(right + max(map(wide, names), default=0) + EDGE, 2 * EDGE + wide(title, 15))
+    full = max(right + max(map(text_width, names), default=0) + EDGE, 2 * EDGE + text_width(title, 15))
     return Figure(title, full, top + step * longest + EDGE, marks)
 
 
-def words(cells: Sequence[Sequence[Word]], rows: Sequence[str], names: Sequence[str], title: str) -> Figure:
+def words(cells: Sequence[Sequence[TokenCell]], rows: Sequence[str], names: Sequence[str], title: str) -> Figure:
     """cells (rows, columns); what is too broad for one line of columns goes on below."""
-    texts, names = [[shown(word.text) for word in row] for row in cells], [shown(name) for name in names]
-    left, high, gap = EDGE + max(map(wide, rows)) + 8, 26.0, 2.0
-    broad = [max(wide(text) for text in (name, *column)) + 20 for name, *column in zip(names, *texts, strict=True)]
+    texts, names = [[printable_token(word.text) for word in row] for row in cells], [printable_token(name) for name in names]
+    left, high, gap = EDGE + max(map(text_width, rows)) + 8, 26.0, 2.0
+    broad = [max(text_width(text) for text in (name, *column)) + 20 for name, *column in zip(names, *texts, strict=True)]
     marks: list[Mark] = [Label(EDGE, EDGE, title, 15)]
     top, x, right = 2 * EDGE + 22, left, left
     for at, name in enumerate(names):
-        if x > left and x + broad[at] > BROADEST:
+        if x > left and x + broad[at] > MAX_ROW_WIDTH:
             top, x = top + high * (len(rows) + 2), left
         if x == left:
             marks += [Label(left - 8, top + high * (row + 0.5), label, anchor="end") for row, label in enumerate(rows)]
@@ -195,31 +203,31 @@ def words(cells: Sequence[Sequence[Word]], rows: Sequence[str], names: Sequence[
             marks += [Label(x + broad[at] - 8, middle - 7, "•", SMALL, "middle", color=ink)] * word.marked
         x += broad[at] + gap
         right = max(right, x)
-    full, bottom = max(right + EDGE, 2 * EDGE + wide(title, 15), left + 240), top + high * len(rows)
-    return Figure(title, full, bottom + 60, marks + scale(left, bottom + 22, 1.0, "blue"))
+    full, bottom = max(right + EDGE, 2 * EDGE + text_width(title, 15), left + 240), top + high * len(rows)
+    return Figure(title, full, bottom + 60, marks + color_scale(left, bottom + 22, 1.0, "blue"))
 
 
-def beside(*several: Figure) -> Figure:
+def side_by_side(*several: Figure) -> Figure:
     """From left to right."""
     marks: list[Mark] = []
     right = 0.0
     for one in several:
-        marks += [moved(mark, right) for mark in one.marks]
+        marks += [translate_mark(mark, right) for mark in one.marks]
         right += one.width
     return Figure(", ".join(one.title for one in several), right, max(one.height for one in several), marks)
 
 
-def stacked(*several: Figure) -> Figure:
+def stack(*several: Figure) -> Figure:
     """From top to bottom."""
     marks: list[Mark] = []
     down = 0.0
     for one in several:
-        marks += [moved(mark, 0.0, down) for mark in one.marks]
+        marks += [translate_mark(mark, 0.0, down) for mark in one.marks]
         down += one.height
     return Figure(", ".join(one.title for one in several), max(one.width for one in several), down, marks)
 
 
-def moved(mark: Mark, right: float, down: float = 0.0) -> Mark:
+def translate_mark(mark: Mark, right: float, down: float = 0.0) -> Mark:
     if isinstance(mark, Line):
         (x, y), (u, v) = mark.start, mark.end
         return mark._replace(start=(x + right, y + down), end=(u + right, v + down))
@@ -228,26 +236,26 @@ def moved(mark: Mark, right: float, down: float = 0.0) -> Mark:
     return mark._replace(x=mark.x + right, y=mark.y + down)
 
 
-def captioned(figure: Figure, caption: Sequence[str]) -> Figure:
+def add_caption(figure: Figure, caption: Sequence[str]) -> Figure:
     """With these lines below it, as broad as it is."""
-    width = max(figure.width, NARROWEST)
-    room = int((width - 2 * EDGE) / wide("x", SMALL))
-    lines = [line for text in caption for line in folded(text, room)]
+    width = max(figure.width, MIN_CAPTION_WIDTH)
+    room = int((width - 2 * EDGE) / text_width("x", SMALL))
+    lines = [line for text in caption for line in wrap_text(text, room)]
     step = 1.5 * SMALL
     below = [Label(EDGE, figure.height + step * (at + 0.5), line, SMALL, color=QUIET) for at, line in enumerate(lines)]
     return Figure(figure.title, width, figure.height + step * len(lines) + EDGE, [*figure.marks, *below])
 
 
-def scale(x: float, y: float, most: float | None, palette: Palette) -> list[Mark]:
+def color_scale(x: float, y: float, vmax: float | None, palette: Palette) -> list[Mark]:
     """What the shades mean; most None: each map has a scale of its own."""
-    least = -1 if palette in BOTH_WAYS else 0
-    ends = (f"{least * (most or 0):.3g}", f"{most:.3g}" if most is not None else "largest of each map")
-    return bar(x, y, ends, torch.linspace(least, 1, 32), palette)
+    least = -1 if palette in DIVERGING else 0
+    ends = (f"{least * (vmax or 0):.3g}", f"{vmax:.3g}" if vmax is not None else "largest of each map")
+    return color_bar(x, y, ends, torch.linspace(least, 1, 32), palette)
 
 
-def bar(x: float, y: float, ends: tuple[str, str], shares: Tensor, palette: Palette) -> list[Mark]:
+def color_bar(x: float, y: float, ends: tuple[str, str], shares: Tensor, palette: Palette) -> list[Mark]:
     """The shades of these shares (count,) between two labels."""
-    begin = x + wide(ends[0], SMALL) + 7
+    begin = x + text_width(ends[0], SMALL) + 7
     return [
         Label(x, y + 6, ends[0], SMALL, color=QUIET),
         Heatmap(begin, y, 120, 12, shares[None], 1.0, palette),
@@ -255,7 +263,7 @@ def bar(x: float, y: float, ends: tuple[str, str], shares: Tensor, palette: Pale
     ]
 
 
-def wide(text: str, size: float = TEXT) -> float:
+def text_width(text: str, size: float = TEXT) -> float:
     """About how wide a text comes out; a wide character counts double."""
     return 0.62 * size * columns(text)
 
@@ -264,15 +272,15 @@ def color(share: float, palette: Palette) -> tuple[int, int, int]:
     """0 to 1, or -1 to 1 where a palette goes both ways -> red, green, blue; white where there is no number."""
     if math.isnan(share):
         return 255, 255, 255
-    if palette == "lost":
-        share = root(share)
-    stops, share = PALETTES[palette], (share + 1) / 2 if palette in BOTH_WAYS else share
+    if palette == "importance":
+        share = signed_sqrt(share)
+    stops, share = PALETTES[palette], (share + 1) / 2 if palette in DIVERGING else share
     at = min(max(share, 0.0), 1.0) * (len(stops) - 1)
     below = min(int(at), len(stops) - 2)
     red, green, blue = (round(a + (b - a) * (at - below)) for a, b in zip(stops[below], stops[below + 1], strict=True))
     return red, green, blue
 
 
-def root(share: float) -> float:
+def signed_sqrt(share: float) -> float:
     """Of what is lost the square root, so that small shares differ, too."""
     return math.copysign(math.sqrt(abs(share)), share)

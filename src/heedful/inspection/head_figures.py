@@ -24,11 +24,11 @@ from heedful.inspection.figure import (
     Heatmap,
     Label,
     Mark,
-    bar,
-    beside,
-    captioned,
-    root,
-    wide,
+    add_caption,
+    color_bar,
+    side_by_side,
+    signed_sqrt,
+    text_width,
 )
 
 WIDE, HIGH = 66.0, 60.0  # of a cell
@@ -44,7 +44,7 @@ class Cell(NamedTuple):
     marks: Sequence[str]  # what it does, a word each; none: nothing known
 
 
-class Meaning(NamedTuple):
+class Legend(NamedTuple):
     """What stands below the grids, in words."""
 
     unit: str  # of importance
@@ -59,16 +59,16 @@ def grids(cells: Sequence[Cell], unit: str) -> list[Figure]:
     made = [grid([cell for cell in cells if cell.kind == kind], farthest) for kind in kinds]
     least, largest = min(0.0, *(cell.importance for cell in cells)), max(0.0, *(cell.importance for cell in cells))
     shares = torch.linspace(least / farthest, largest / farthest, 64)
-    scale = bar(EDGE, made[0].height, (figure(least), f"{figure(largest)} {unit}"), shares, "lost")
-    right = max(mark.x + wide(mark.text, mark.size) for mark in scale if isinstance(mark, Label))
+    scale = color_bar(EDGE, made[0].height, (figure(least), f"{figure(largest)} {unit}"), shares, "importance")
+    right = max(mark.x + text_width(mark.text, mark.size) for mark in scale if isinstance(mark, Label))
     first = Figure(made[0].title, max(made[0].width, right + EDGE), made[0].height + 28, [*made[0].marks, *scale])
     return [first, *made[1:]]
 
 
-def picture_of(cells: Sequence[Cell], meaning: Meaning) -> Figure:
+def head_figure(cells: Sequence[Cell], meaning: Legend) -> Figure:
     """All of them side by side, and what they say below."""
     told = [text for text in (f"{meaning.shades} · square-root scale", meaning.marks) if text]
-    made = captioned(beside(*grids(cells, meaning.unit)), told)
+    made = add_caption(side_by_side(*grids(cells, meaning.unit)), told)
     return made._replace(title=f"all heads: {made.title}")
 
 
@@ -82,18 +82,18 @@ def grid(cells: Sequence[Cell], farthest: float) -> Figure:
     for cell in cells:
         row, x = layers.index(cell.layer), left + WIDE * (cell.head + 0.5)
         values[row, cell.head] = cell.importance
-        ink = INSIDE[abs(root(cell.importance / farthest)) > DARK]
+        ink = INSIDE[abs(signed_sqrt(cell.importance / farthest)) > DARK]
         said = [*cell.marks[:2], *["…"] * (len(cell.marks) > 2)]
         y = top + HIGH * row
         middle = y + 0.4 * HIGH - LINE * (len(said) - 1) / 2
         marks += [
-            Label(x, middle + LINE * at, text, min(TEXT, 0.95 * WIDE * TEXT / wide(text)), "middle", color=ink)
+            Label(x, middle + LINE * at, text, min(TEXT, 0.95 * WIDE * TEXT / text_width(text)), "middle", color=ink)
             for at, text in enumerate(said)
         ]
         marks.append(Label(x, y + HIGH - 10, figure(cell.importance), SMALL, "middle", color=ink))
     names = [f"{kind} · layer {layer}" for layer in layers], [f"head {head}" for head in range(heads)]
     width, height = WIDE * heads, HIGH * len(layers)
-    shades = Heatmap(left, top, width, height, values, farthest, "lost", names, " · ")
+    shades = Heatmap(left, top, width, height, values, farthest, "importance", names, " · ")
     marks += [
         Label(left - 8, top + HIGH * (row + 0.5), f"layer {layer}", SMALL, "end", color=QUIET)
         for row, layer in enumerate(layers)

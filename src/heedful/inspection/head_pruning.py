@@ -22,7 +22,7 @@ Kept = dict[str, list[int]]  # by the name of an attention: the heads that stay
 BLOCKS = {"project": 3, "query": 1, "memory": 2}  # maps to the heads, and how many are fused into one
 
 
-class Ranked(NamedTuple):
+class RankedHead(NamedTuple):
     """A head and how much it matters."""
 
     attention: str
@@ -47,7 +47,7 @@ def best_heads(model: nn.Module, scores: Mapping[str, Tensor], wanted: Mapping[s
         there = sum(len(kept[name]) for name in names)
         if count > there:
             raise ConfigError(f"given {count} heads to keep of kind {kind!r}, but the model has {there}")
-        ranked = [Ranked(name, head, float(scores[name][head])) for name in names for head in kept[name]]
+        ranked = [RankedHead(name, head, float(scores[name][head])) for name in names for head in kept[name]]
         chosen = sorted(ranked, key=lambda one: -one.score)[:count]
         kept |= {name: sorted(one.head for one in chosen if one.attention == name) for name in names}
     return kept
@@ -70,17 +70,17 @@ def shrink(model: nn.Module, kept: Kept) -> dict[str, Tensor]:
     for name, one in attentions(model).items():
         if name in values:
             del weights[f"{name}.out.log_a"]
-        own = {part: weights.pop(f"{name}.{part}") for part in parts_of(name, weights)}
+        own = {part: weights.pop(f"{name}.{part}") for part in parameter_names(name, weights)}
         gate = values.get(name, torch.ones(one.heads))
-        weights |= {f"{name}.{part}": weight for part, weight in shrunk(own, one.heads, kept[name], gate).items()}
+        weights |= {f"{name}.{part}": weight for part, weight in prune_attention(own, one.heads, kept[name], gate).items()}
     return weights
 
 
-def parts_of(name: str, weights: Iterable[str]) -> list[str]:
+def parameter_names(name: str, weights: Iterable[str]) -> list[str]:
     return [weight.removeprefix(f"{name}.") for weight in weights if weight.startswith(f"{name}.")]
 
 
-def shrunk(own: Mapping[str, Tensor], heads: int, kept: Sequence[int], gate: Tensor) -> dict[str, Tensor]:
+def prune_attention(own: Mapping[str, Tensor], heads: int, kept: Sequence[int], gate: Tensor) -> dict[str, Tensor]:
     """The weights of one attention, with `heads` heads and a gate for each, (heads,)."""
     if not kept:
         return {"bias": own["out.bias"]}

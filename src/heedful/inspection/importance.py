@@ -15,18 +15,18 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.attention_maps import attentions, differentiable, forced
+from heedful.inspection.attention_maps import attentions, gradient_context, inference_context
 from heedful.nn.hooks import hook, record
 
 LossFunction = Callable[[], Tensor]  # lets the model say some sentences: -log p of each, (rows,)
 
 
-def found_by(model: nn.Module) -> dict[str, str]:
+def context_points(model: nn.Module) -> dict[str, str]:
     """By the name of a tap on weights the one that hears what was found with them."""
     return {name: f"{name.removesuffix('weights')}context" for name in attentions(model)}
 
 
-def gate_gradients(model: nn.Module, surprise: LossFunction) -> dict[str, Tensor]:
+def gate_gradients(model: nn.Module, loss_function: LossFunction) -> dict[str, Tensor]:
     """By the name of its weights, for each layer: |dL / dxi| added up over the sentences, (heads,)."""
     gates: dict[str, Tensor] = {}
 
@@ -35,11 +35,11 @@ def gate_gradients(model: nn.Module, surprise: LossFunction) -> dict[str, Tensor
         gates[name] = found.new_ones(*found.shape[:2], 1, 1, requires_grad=True)
         return found * gates[name]
 
-    taps = found_by(model)
-    with differentiable(model), ExitStack() as listeners:
+    taps = context_points(model)
+    with gradient_context(model), ExitStack() as listeners:
         for found in taps.values():
             listeners.enter_context(hook(model, found, gate))
-        losses = surprise()
+        losses = loss_function()
         slopes = torch.autograd.grad(losses.sum(), list(gates.values()), materialize_grads=True)  # what nobody uses: 0
     by_tap = {
         name: slope.view(len(losses), -1, slope.shape[1]).sum(1).abs().sum(0)  # (heads,)
@@ -48,27 +48,27 @@ def gate_gradients(model: nn.Module, surprise: LossFunction) -> dict[str, Tensor
     return {weights: by_tap[found] for weights, found in taps.items() if found in by_tap}
 
 
-def ablations(model: nn.Module, surprise: LossFunction) -> dict[str, Tensor]:
+def ablations(model: nn.Module, loss_function: LossFunction) -> dict[str, Tensor]:
     """By the name of its weights, for each layer: how much L grows without each head, added up over the sentences, (heads,)."""
-    taps = found_by(model)
+    taps = context_points(model)
     grown: dict[str, Tensor] = {}
-    with forced(model):
+    with inference_context(model):
         with record(model, *taps.values()) as seen:
-            before = surprise().sum()
+            before = loss_function().sum()
         for weights, found in taps.items():
             if found in seen:  # an empty source is not read
-                without = [loss_without(model, found, head, surprise) for head in range(seen[found].shape[1])]
+                without = [loss_without(model, found, head, loss_function) for head in range(seen[found].shape[1])]
                 grown[weights] = torch.stack(without) - before
     return grown
 
 
-def loss_without(model: nn.Module, found: str, head: int, surprise: LossFunction) -> Tensor:
+def loss_without(model: nn.Module, found: str, head: int, loss_function: LossFunction) -> Tensor:
     def silence(name: str, x: Tensor) -> Tensor:
         heads = torch.arange(x.shape[1], device=x.device)
         return x * (heads != head)[:, None, None]
 
     with hook(model, found, silence):
-        return surprise().sum()
+        return loss_function().sum()
 
 
 def within_layer(scores: Tensor) -> Tensor:

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import Says, forced
+from heedful.inspection.attention_maps import StepModel, inference_context
 from heedful.nn.hooks import hook_points, patch, record
 
-SAYING = re.compile(r"(decoder|layers)(\.\d+)?\.out")  # what a layer gives of the tokens to be said
+DECODER_OUTPUTS = re.compile(r"(decoder|layers)(\.\d+)?\.out")  # what a layer gives of the tokens to be said
 
 
-class Projects(Says, Protocol):
+class LogitModel(StepModel, Protocol):
     """A model that can be led through a target and asked for words."""
 
     def project(self, hidden: Tensor) -> Tensor: ...
@@ -44,13 +44,13 @@ class Lens(NamedTuple):
 
 def layers_of(model: nn.Module) -> list[str]:
     """The taps on what the decoder's layers give, in their order."""
-    names = [name for name in hook_points(model) if SAYING.fullmatch(name)]
+    names = [name for name in hook_points(model) if DECODER_OUTPUTS.fullmatch(name)]
     if not names:
         raise ConfigError("this model has no taps on the layers that speak, so it cannot be read layer by layer")
     return names
 
 
-def lens(model: Projects, source: Tensor, target_in: Tensor) -> Lens:
+def lens(model: LogitModel, source: Tensor, target_in: Tensor) -> Lens:
     """source (1, source time), target_in (1, target time). A layer as wide as the last one can be read; others are left out."""
     assert isinstance(model, nn.Module), "models are modules"
     names = layers_of(model)
@@ -58,7 +58,7 @@ def lens(model: Projects, source: Tensor, target_in: Tensor) -> Lens:
     def said() -> Tensor:
         return model.project(model.step(target_in, model.start(source, None, room=0)).hidden)[0]  # (target time, vocab)
 
-    with forced(model):
+    with inference_context(model):
         with record(model, *names) as seen:
             said()
         last = names[-1]

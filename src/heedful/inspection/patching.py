@@ -15,27 +15,27 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.attention_maps import forced, layer_of
-from heedful.inspection.lens import Projects
+from heedful.inspection.attention_maps import inference_context, layer_of
+from heedful.inspection.lens import LogitModel
 from heedful.nn.hooks import hook, hook_points, record
 
-PLACES = re.compile(r".*\.(out|read|thought)")  # what a layer gives of each of its positions
+PATCHABLE = re.compile(r".*\.(out|read|thought)")  # what a layer gives of each of its positions
 
 
-class Place(NamedTuple):
+class PatchEffect(NamedTuple):
     name: str  # of the tap
     layer: int
     change: Tensor  # (positions, target time)
 
 
-class Tracing(NamedTuple):
+class PatchingResult(NamedTuple):
     first: Tensor  # (target time,): log p of the target after A
     second: Tensor  # (target time,): after B
-    places: list[Place]
+    effects: list[PatchEffect]
     left_out: list[str]  # places where A and B have different numbers of positions
 
 
-def trace(model: Projects, sources: tuple[Tensor, Tensor], target_in: Tensor, target_out: Tensor) -> Tracing:
+def trace(model: LogitModel, sources: tuple[Tensor, Tensor], target_in: Tensor, target_out: Tensor) -> PatchingResult:
     """sources: A and B, each (1, source time); target_in and target_out (1, target time)."""
     assert isinstance(model, nn.Module), "models are modules"
 
@@ -44,8 +44,8 @@ def trace(model: Projects, sources: tuple[Tensor, Tensor], target_in: Tensor, ta
         found = model.project(model.step(target_in.expand(rows, -1), state).hidden).float().log_softmax(-1)
         return found.gather(-1, target_out.expand(rows, -1)[..., None])[..., 0]  # (rows, target time)
 
-    names = [name for name in hook_points(model) if PLACES.fullmatch(name)]
-    with forced(model):
+    names = [name for name in hook_points(model) if PATCHABLE.fullmatch(name)]
+    with inference_context(model):
         with record(model, *names) as seen:
             first = logs(sources[0])[0]
         with record(model, *names) as other:
@@ -54,12 +54,12 @@ def trace(model: Projects, sources: tuple[Tensor, Tensor], target_in: Tensor, ta
         places = []
         for name in fitting:
             value = seen[name][0]  # (positions, dim)
-            with hook(model, name, lambda name, x, value=value: one_each(x, value)):  # type: ignore[misc]
-                places.append(Place(name, layer_of(name), logs(sources[1], len(value)) - second))
-    return Tracing(first, second, places, [name for name in names if name not in fitting])
+            with hook(model, name, lambda name, x, value=value: patch_diagonal(x, value)):  # type: ignore[misc]
+                places.append(PatchEffect(name, layer_of(name), logs(sources[1], len(value)) - second))
+    return PatchingResult(first, second, places, [name for name in names if name not in fitting])
 
 
-def one_each(x: Tensor, value: Tensor) -> Tensor:
+def patch_diagonal(x: Tensor, value: Tensor) -> Tensor:
     """x (rows, positions, dim), value (positions, dim): row i gets the value of position i, and keeps its others."""
     x, place = x.clone(), torch.arange(len(value), device=x.device)
     x[place, place] = value.to(x)

@@ -24,20 +24,20 @@ FAMILIES = (
     *("Hiragino Sans", "Microsoft YaHei", "Malgun Gothic", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback"),
     *("IPAGothic", "Unifont", "Noto Emoji", "Symbola", "Segoe UI Emoji", "Arial Unicode MS"),
 )
-FORMS = (".svg", ".png", ".pdf")
+FORMATS = (".svg", ".png", ".pdf")
 
 
 def save(figure: Figure, path: Path) -> None:
     """In the form that the name says."""
-    if path.suffix.lower() not in FORMS:
-        raise ConfigError(f"--picture: given {path.name!r}, expected a name that ends in one of: {', '.join(FORMS)}")
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"--picture: given {path.name!r}, expected a name that ends in one of: {', '.join(FORMATS)}")
     form = path.suffix.lower()
     with output_bytes(path) as file:
         file.write(as_svg(figure).encode() if form == ".svg" else plot(figure, form[1:]))
 
 
 def plot(figure: Figure, form: str) -> bytes:
-    matplotlib = plotting()
+    matplotlib = import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Plot
 
@@ -49,19 +49,19 @@ def plot(figure: Figure, form: str) -> bytes:
         axes.axis("off")
         for mark in figure.marks:
             if isinstance(mark, Heatmap):
-                picture(axes, mark)
+                draw_heatmap(axes, mark)
             elif isinstance(mark, Label):
-                write(axes, mark)
+                draw_label(axes, mark)
             elif isinstance(mark, Polyline):
                 axes.plot(*zip(*mark.points, strict=True), color=mark.color, linewidth=0.75 * mark.width)
             else:
-                bend(axes, mark)
+                draw_line(axes, mark)
         content = io.BytesIO()
         plot.savefig(content, format=form, dpi=DOTS)
         return content.getvalue()
 
 
-def plotting() -> Any:
+def import_matplotlib() -> Any:
     try:
         import matplotlib.font_manager
         import matplotlib.patches
@@ -74,13 +74,13 @@ def plotting() -> Any:
     return matplotlib
 
 
-def bend(axes: Any, line: Line) -> None:
+def draw_line(axes: Any, line: Line) -> None:
     from matplotlib.path import Path as Bends
 
     middle = (line.start[0] + line.end[0]) / 2
     points = [line.start, (middle, line.start[1]), (middle, line.end[1]), line.end]
     axes.add_patch(
-        plotting().patches.PathPatch(
+        import_matplotlib().patches.PathPatch(
             Bends(points, [Bends.MOVETO, *[Bends.CURVE4] * 3]),
             facecolor="none",
             edgecolor="#2462a8",
@@ -90,30 +90,30 @@ def bend(axes: Any, line: Line) -> None:
     )
 
 
-def picture(axes: Any, cells: Heatmap) -> None:
-    shades = [[color(value / cells.most, cells.palette) for value in row] for row in cells.values.tolist()]
+def draw_heatmap(axes: Any, cells: Heatmap) -> None:
+    shades = [[color(value / cells.vmax, cells.palette) for value in row] for row in cells.values.tolist()]
     extent = (cells.x, cells.x + cells.width, cells.y + cells.height, cells.y)
     axes.imshow(shades, extent=extent, aspect="auto", interpolation="nearest")
-    frame = plotting().patches.Rectangle((cells.x, cells.y), cells.width, cells.height, fill=False, linewidth=0.4)
+    frame = import_matplotlib().patches.Rectangle((cells.x, cells.y), cells.width, cells.height, fill=False, linewidth=0.4)
     axes.add_patch(frame)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
 
 
-def write(axes: Any, label: Label) -> None:
+def draw_label(axes: Any, label: Label) -> None:
     axes.text(
         label.x,
         label.y,
-        drawable(label.text),
+        replace_missing_glyphs(label.text),
         fontsize=label.size * 72 / 96,
         color=label.color,
         ha={"start": "left", "middle": "center", "end": "right"}[label.anchor],
-        va="center_baseline" if not label.turn else "center",
-        rotation=label.turn,
+        va="center_baseline" if not label.rotation else "center",
+        rotation=label.rotation,
         rotation_mode="anchor",
     )
 
 
-def drawable(text: str) -> str:
+def replace_missing_glyphs(text: str) -> str:
     """What no installed font knows by its number."""
     known = characters()
     return "".join(mark if ord(mark) in known else mark.encode("ascii", "backslashreplace").decode() for mark in text)
@@ -122,7 +122,7 @@ def drawable(text: str) -> str:
 @cache
 def fonts() -> tuple[str, ...]:
     """Those of the families that are installed, also since matplotlib last looked; the first one comes with it."""
-    manager = plotting().font_manager
+    manager = import_matplotlib().font_manager
     known = {Path(font.fname) for font in manager.fontManager.ttflist}
     for path in map(Path, manager.findSystemFonts()):
         if path not in known:
@@ -134,5 +134,5 @@ def fonts() -> tuple[str, ...]:
 
 @cache
 def characters() -> frozenset[int]:
-    manager = plotting().font_manager
+    manager = import_matplotlib().font_manager
     return frozenset(mark for name in fonts() for mark in manager.get_font(manager.findfont(name)).get_charmap())

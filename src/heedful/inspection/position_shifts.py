@@ -35,14 +35,14 @@ def rotations(waves: Tensor, shift: int) -> Tensor:
     return torch.stack((torch.stack((cos, sin), -1), torch.stack((-sin, cos), -1)), -2)
 
 
-class Turn(NamedTuple):
+class PairRotation(NamedTuple):
     """How a pair of dimensions moves when one goes on by k positions."""
 
     degrees: float  # of the rotation that comes nearest, from -180 to 180
     missed: float  # of the pair's variance, by that rotation
 
 
-def turns(table: Tensor, shift: int) -> list[Turn]:
+def recover_rotations(table: Tensor, shift: int) -> list[PairRotation]:
     """table (positions, dim): the rotation of every pair of dimensions, recovered from the vectors alone.
 
     The nearest one to a map M = [[a, b], [c, d]] has the angle atan2(b - c, a + d)."""
@@ -52,7 +52,7 @@ def turns(table: Tensor, shift: int) -> list[Turn]:
     before, after = (x.view(len(x), -1, 2) for x in (here, there))  # (count, pairs, 2)
     missed = (torch.einsum("kij,nkj->nki", rotations(angles, 1), before) - after).square().sum((0, 2))
     spread = (after - after.mean(0)).square().sum((0, 2)).clamp(min=1e-12)
-    return [Turn(*one) for one in zip(angles.rad2deg().tolist(), (missed / spread).tolist(), strict=True)]
+    return [PairRotation(*one) for one in zip(angles.rad2deg().tolist(), (missed / spread).tolist(), strict=True)]
 
 
 def shift_error(table: Tensor, shift: int) -> float:
@@ -60,19 +60,19 @@ def shift_error(table: Tensor, shift: int) -> float:
 
     0: one map moves every position; about 1 or more: none does."""
     here, there = table[:-shift].double(), table[shift:].double()
-    missed = predict(here[0::2], there[0::2], here[1::2]) - there[1::2]
+    missed = ridge_predict(here[0::2], there[0::2], here[1::2]) - there[1::2]
     return float(missed.square().sum() / (there[1::2] - there.mean(0)).square().sum())
 
 
-def predict(features: Tensor, wanted: Tensor, asked: Tensor) -> Tensor:
+def ridge_predict(features: Tensor, wanted: Tensor, asked: Tensor) -> Tensor:
     """Ridge regression with a free constant: (count, dim), (count, …), (others, dim) -> (others, …)."""
-    known = extended(features)
+    known = append_ones(features)
     held = RIDGE * features.square().sum() / features.shape[1] * torch.eye(known.shape[1]).to(known)
     held[-1, -1] = 0.0
-    found: Tensor = extended(asked) @ torch.linalg.solve(known.T @ known + held, known.T @ wanted)
+    found: Tensor = append_ones(asked) @ torch.linalg.solve(known.T @ known + held, known.T @ wanted)
     return found
 
 
-def extended(x: Tensor) -> Tensor:
+def append_ones(x: Tensor) -> Tensor:
     """With a column of ones."""
     return torch.cat((x, x.new_ones(len(x), 1)), dim=1)

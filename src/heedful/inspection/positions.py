@@ -39,7 +39,7 @@ class Shape(NamedTuple):
     distance_correlation: float | None  # of S with |i - j|; None where S never changes
 
 
-class Beyond(NamedTuple):
+class Extrapolation(NamedTuple):
     """What a scheme does with positions past those of training."""
 
     refused: str | None  # the sentence with which it refuses them
@@ -76,14 +76,16 @@ def encoding(position: Position, count: int) -> Encoding:
 
 def vectors(position: Position, places: Tensor) -> Tensor:
     """What is added to an embedding: places (count,) -> (count, dim)."""
-    return position.embed(blank(position, 1, len(places), position.size.dim), on(position, places)[None])[0]
+    return position.embed(
+        zeros_like_scheme(position, 1, len(places), position.size.dim), to_scheme_device(position, places)[None]
+    )[0]
 
 
 def angles(position: Position, count: int) -> Tensor:
     """By how much each pair of a query is turned: (count, head_dim / 2), counted on past a full turn."""
-    along = blank(position, 1, 1, count, position.size.head_dim)
+    along = zeros_like_scheme(position, 1, 1, count, position.size.head_dim)
     along[..., 0::2] = 1.0  # the first of each pair
-    turned = position.rotate(along, on(position, torch.arange(count))[None])[0, 0]  # (count, head_dim)
+    turned = position.rotate(along, to_scheme_device(position, torch.arange(count))[None])[0, 0]  # (count, head_dim)
     steps = torch.atan2(turned[..., 1::2], turned[..., 0::2]).diff(dim=0)  # (count - 1, head_dim / 2)
     steps = torch.remainder(steps + math.pi, 2 * math.pi) - math.pi  # no pair turns by more than half a circle at a time
     return torch.cat((steps.new_zeros(1, steps.shape[1]), steps.cumsum(0)))
@@ -93,9 +95,14 @@ def biases(position: Position, count: int) -> Tensor:
     """What is added to the score of a key r away, r from 1 - count to count - 1: (distances, heads).
 
     Where it depends on the query: of each unit query, (distances, head_dim); any other query's is a sum of these."""
-    query = torch.eye(position.size.head_dim).to(blank(position))[:, None, None]  # (rows = head_dim, 1, 1, head_dim)
+    query = torch.eye(position.size.head_dim).to(zeros_like_scheme(position))[
+        :, None, None
+    ]  # (rows = head_dim, 1, 1, head_dim)
     query = query.expand(-1, position.size.heads, -1, -1)
-    here, keys = on(position, torch.tensor([[count - 1]])), on(position, torch.arange(2 * count - 1)[None])
+    here, keys = (
+        to_scheme_device(position, torch.tensor([[count - 1]])),
+        to_scheme_device(position, torch.arange(2 * count - 1)[None]),
+    )
     found = position.bias(query, here, keys)
     assert found is not None, "a scheme of biases has one"
     each = found[:, :, 0]  # (head_dim or 1, heads, distances)
@@ -105,11 +112,11 @@ def biases(position: Position, count: int) -> Tensor:
 @torch.no_grad()
 def scores(position: Position, count: int) -> Tensor:
     """(query, key): what attention sees of tokens alike but for their places, the mean over heads."""
-    places = on(position, torch.arange(count))[None]
+    places = to_scheme_device(position, torch.arange(count))[None]
     if kind_of(position) == "vectors":
         table = vectors(position, places[0]).double()
         return table @ table.T
-    ones = torch.ones_like(blank(position, 1, position.size.heads, count, position.size.head_dim))
+    ones = torch.ones_like(zeros_like_scheme(position, 1, position.size.heads, count, position.size.head_dim))
     turned = position.rotate(ones, places)  # (1, heads, count, head_dim)
     bias = position.bias(turned, places, places)
     seen = (turned @ turned.transpose(-2, -1) / position.size.head_dim)[0].mean(0).double()
@@ -146,15 +153,15 @@ def shape_of(seen: Tensor) -> Shape:
     )
 
 
-def beyond(position: Position, trained: int) -> Beyond:
+def extrapolation(position: Position, trained: int) -> Extrapolation:
     """Of `trained` positions, as many again: are they taken, and how much of what they say was never said in training?"""
     try:
         position.check_length(2 * trained)
     except HeedfulError as refusal:
-        return Beyond(str(refusal.args[0]), None)
+        return Extrapolation(str(refusal.args[0]), None)
     said = encoding(position, 2 * trained)
     if said.kind == "nothing":
-        return Beyond(None, 0.0)
+        return Extrapolation(None, 0.0)
     values = said.values.sin() if said.kind == "angles" else said.values  # a full turn is no turn
     if said.kind == "biases":
         past = values[: 2 * trained]  # keys before the query, the farthest first
@@ -162,14 +169,14 @@ def beyond(position: Position, trained: int) -> Beyond:
     else:
         old, new = values[:trained], values[trained:]
     low, high = old.amin(0) - 1e-6, old.amax(0) + 1e-6
-    return Beyond(None, float(((new < low) | (new > high)).double().mean()))
+    return Extrapolation(None, float(((new < low) | (new > high)).double().mean()))
 
 
-def blank(position: Position, *shape: int) -> Tensor:
+def zeros_like_scheme(position: Position, *shape: int) -> Tensor:
     """Zeros where the scheme's numbers are."""
     own = next(position.parameters(), next(position.buffers(), torch.zeros(())))
     return own.new_zeros(shape)
 
 
-def on(position: Position, places: Tensor) -> Tensor:
-    return places.to(blank(position).device)
+def to_scheme_device(position: Position, places: Tensor) -> Tensor:
+    return places.to(zeros_like_scheme(position).device)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.inspection.position_shifts import predict
+from heedful.inspection.position_shifts import ridge_predict
 
 MOST_PAIRS = 20_000
 
@@ -29,7 +29,7 @@ def probe(table: Tensor) -> Probes:
     """table (positions, dim), in the order of the positions."""
     table = table.double().cpu()
     places = torch.arange(len(table), dtype=torch.float64)
-    guessed = predict(table[0::2], places[0::2], table[1::2])
+    guessed = ridge_predict(table[0::2], places[0::2], table[1::2])
     middle = places[0::2].mean()
     return Probes(float((guessed - places[1::2]).abs().mean()), float((places[1::2] - middle).abs().mean()), order_error(table))
 
@@ -39,7 +39,7 @@ def order_error(table: Tensor) -> float:
     fitted, asked = pairs_among(torch.arange(0, len(table), 2)), pairs_among(torch.arange(1, len(table), 2))
     features = [torch.cat((table[pairs[:, 0]], table[pairs[:, 1]]), dim=1) for pairs in (fitted, asked)]
     wanted = [(pairs[:, 1] - pairs[:, 0]).sign().double() for pairs in (fitted, asked)]
-    said = predict(features[0], wanted[0], features[1])
+    said = ridge_predict(features[0], wanted[0], features[1])
     return float((said.sign() != wanted[1]).double().mean())
 
 

@@ -24,8 +24,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import differentiable
-from heedful.inspection.importance import found_by
+from heedful.inspection.attention_maps import gradient_context
+from heedful.inspection.importance import context_points
 from heedful.nn.hooks import hook
 
 
@@ -44,7 +44,7 @@ def softmax(x: Tensor, *rest: Any, **options: Any) -> Tensor:
     return torch.softmax(x, *rest, **options).detach()
 
 
-def times_a_number(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def as_scaling(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """f(x) as x times f(x) / x; functions that are 0 at 0."""
 
     def ruled(x: Tensor, *rest: Any, **options: Any) -> Tensor:
@@ -69,21 +69,21 @@ RULES: dict[Any, Callable[..., Any]] = {
     functional.layer_norm: layer_norm,
     functional.scaled_dot_product_attention: attention,
     **dict.fromkeys((torch.softmax, functional.softmax, Tensor.softmax), softmax),
-    **{function: times_a_number(function) for function in (functional.gelu, functional.silu)},  # relu is what it is
+    **{function: as_scaling(function) for function in (functional.gelu, functional.silu)},  # relu is what it is
     **dict.fromkeys((torch.mul, Tensor.mul, Tensor.__mul__), product),
 }
-UNRULED = {torch.tanh, Tensor.tanh, torch.sigmoid, Tensor.sigmoid, functional.glu}
+UNSUPPORTED = {torch.tanh, Tensor.tanh, torch.sigmoid, Tensor.sigmoid, functional.glu}
 
 
 class NoRule(ConfigError):
     """A model has layers through which relevance cannot be handed down."""
 
 
-class Ruled(TorchFunctionMode):
+class RelevanceRules(TorchFunctionMode):
     """Lets every step follow its rule."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in UNRULED:
+        if func in UNSUPPORTED:
             raise NoRule(f"relevance is handed down through Transformers; there is no rule for {func.__name__!r}")
         return RULES.get(func, func)(*args, **(kwargs or {}))
 
@@ -92,27 +92,27 @@ def relevances(model: nn.Module, decide: Callable[[], Tensor], real: Tensor) -> 
     """By the name of its weights, for each layer: the shares of its heads, added up over the decisions, (heads,).
 
     decide lets the model say some targets: logits (rows, time, vocab); real (rows, time): which decisions count."""
-    taps, recorded = found_by(model), dict[str, Tensor]()
+    taps, recorded = context_points(model), dict[str, Tensor]()
 
     def hear(name: str, found: Tensor) -> Tensor:
         recorded[name] = found if found.requires_grad else found.detach().requires_grad_()
         return recorded[name]
 
-    with differentiable(model), ExitStack() as within:
+    with gradient_context(model), ExitStack() as within:
         for name in taps.values():
             within.enter_context(hook(model, name, hear))
-        within.enter_context(Ruled())
+        within.enter_context(RelevanceRules())
         best = decide().amax(-1)  # (rows, time)
     totals: dict[str, Tensor] = {}
     for at in range(real.shape[1]):
         slopes = torch.autograd.grad(best[:, at].sum(), list(recorded.values()), retain_graph=True, materialize_grads=True)
         for (name, found), slope in zip(recorded.items(), slopes, strict=True):
-            share = shares((found * slope).detach(), len(real))[real[:, at]].sum(0)
+            share = head_shares((found * slope).detach(), len(real))[real[:, at]].sum(0)
             totals[name] = totals.get(name, torch.zeros_like(share)) + share
     return {weights: totals[found] for weights, found in taps.items() if found in totals}
 
 
-def shares(relevance: Tensor, rows: int) -> Tensor:
+def head_shares(relevance: Tensor, rows: int) -> Tensor:
     """Of what each head found, (rows, heads, query, head_dim), or (rows x blocks, …) -> (rows, heads), adding up to 1."""
     each = relevance.sum((-2, -1)).view(rows, -1, relevance.shape[1]).sum(1).abs()
     return each / each.sum(-1, keepdim=True).clamp(min=torch.finfo(each.dtype).tiny)

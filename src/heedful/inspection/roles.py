@@ -85,7 +85,7 @@ def trials(one: AttentionTargets, wanted: Tensor) -> Trials:
     return Trials(hits, int(wanted.any(-1).sum()), Counter((key - query - one.shift).tolist()))
 
 
-def together(several: Sequence[Trials]) -> Trials:
+def merge_trials(several: Sequence[Trials]) -> Trials:
     """At least one."""
     hits = torch.stack([one.hits for one in several]).sum(0)
     return Trials(hits, sum(one.cases for one in several), sum((one.offsets for one in several), Counter()))
@@ -111,7 +111,7 @@ class Measure(NamedTuple):
         return self.value >= max(self.baseline + ABOVE, least)
 
     @property
-    def leans(self) -> bool:
+    def holds_mostly(self) -> bool:
         """Whether this is a place that the head looks at mostly, but not nearly always."""
         return self.role == "positional" and not self.holds and self.cases >= FEWEST and self.value > MOSTLY
 
@@ -125,5 +125,5 @@ def measures_of_position(sentences: Sequence[AttentionTargets]) -> list[Measure]
 
 def measures_of_trials(role: RoleName, what: str, several: Sequence[Trials]) -> list[Measure]:
     """One for each head."""
-    total = together(several)
+    total = merge_trials(several)
     return [Measure(role, what, value, total.baseline, total.cases) for value in total.accuracy.tolist()]

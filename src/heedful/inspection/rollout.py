@@ -34,7 +34,7 @@ def rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
             continue
         below = last_below(flows.get(kind.name), one.layer)
         if kind.keys == "both" and below is not None and before:
-            below = continued(last_below(flows.get("reading"), one.layer), below)
+            below = prepend_source(last_below(flows.get("reading"), one.layer), below)
         if (before and kind.keys != "both") or (below is not None and len(below) != weights.shape[1]):
             ended |= {kind.name}
             continue
@@ -60,6 +60,6 @@ def last_below(flows: list[tuple[int, Tensor]] | None, layer: int) -> Tensor | N
     return next((flow for at, flow in reversed(flows or []) if at < layer), None)
 
 
-def continued(read: Tensor | None, said: Tensor) -> Tensor:
+def prepend_source(read: Tensor | None, said: Tensor) -> Tensor:
     """(source, source) above (target, source + target): the whole sequence, if all of it is known."""
     return said if read is None else torch.cat((functional.pad(read, (0, said.shape[1] - read.shape[1])), said))

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.attention_maps import differentiable, with_shared_weights
-from heedful.inspection.lens import Projects
+from heedful.inspection.attention_maps import copy_with_shared_weights, gradient_context
+from heedful.inspection.lens import LogitModel
 
 NOTE = (
     "Attention is not an explanation: weights show where a model looked, not what its answer rests on "
@@ -35,26 +35,26 @@ class Saliency(NamedTuple):
     target_bound: Tensor
 
 
-def halfway(steps: int) -> list[float]:
+def midpoints(steps: int) -> list[float]:
     """The middles of so many equal parts of the way from nothing to the embeddings."""
     return [(step + 0.5) / steps for step in range(steps)]
 
 
 def saliency(
-    model: Projects, source: Tensor, target_in: Tensor, target_out: Tensor, scales: Sequence[float] = (1.0,)
+    model: LogitModel, source: Tensor, target_in: Tensor, target_out: Tensor, scales: Sequence[float] = (1.0,)
 ) -> Saliency:
     """source (1, source time), target_in and target_out (1, target time); scales: where on the way from nothing to the
     embeddings gradients are taken. (1.0,) is gradient x input, `halfway(n)` integrated gradients."""
-    model = with_shared_weights(model)
+    model = copy_with_shared_weights(model)
     assert isinstance(model, nn.Module), "models are modules"
     time = target_in.shape[1]
-    with differentiable(model):
+    with gradient_context(model):
         empty = [torch.zeros(time, tokens.shape[1], device=source.device) for tokens in (source, target_in)]
         totals, bounds = empty, [torch.zeros_like(total) for total in empty]
         rows = source.repeat(time, 1), target_in.repeat(time, 1)  # row t is asked for token t alone: one pass answers all
         place = torch.arange(time, device=source.device)
         for scale in scales:
-            with embedded(model, scale) as words:
+            with scaled_embeddings(model, scale) as words:
                 hidden = model.step(rows[1], model.start(rows[0], None, room=0)).hidden[place, place]  # (target time, dim)
             own = model.project(hidden).log_softmax(-1)[place, target_out[0].clone()]
             gradients = torch.autograd.grad(own.sum(), words)
@@ -73,7 +73,7 @@ def agreement(one: Tensor, other: Tensor) -> float:
 
 
 @contextmanager
-def embedded(model: nn.Module, scale: float) -> Iterator[list[Tensor]]:
+def scaled_embeddings(model: nn.Module, scale: float) -> Iterator[list[Tensor]]:
     """Collect what tokens are turned into, multiplied by `scale`, as leaves that gradients can be asked for."""
     recorded: list[Tensor] = []
 

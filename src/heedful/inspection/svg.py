@@ -18,7 +18,7 @@ from heedful.inspection.figure import ACCENT, EDGE, FAINT, INK, QUIET, Figure, H
 from heedful.inspection.markup import escape
 
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
-LEAST = 0.82  # of its width, to which a page may shrink it
+MIN_WIDTH_SHARE = 0.82  # of its width, to which a page may shrink it
 THEMED = {INK: "var(--ink)", QUIET: "var(--quiet)", ACCENT: "var(--accent)", FAINT: "var(--line)"}
 
 
@@ -26,7 +26,7 @@ def as_svg(figure: Figure) -> str:
     size = f'width="{figure.width:.0f}" height="{figure.height:.0f}" viewBox="0 0 {figure.width:.0f} {figure.height:.0f}"'
     named = f'role="img" aria-label="{escape(figure.title)}"'
     style = f'font-family="{FONTS}" style="background:#fff"'
-    body = "\n".join(drawn(mark) for mark in figure.marks)
+    body = "\n".join(mark_to_svg(mark) for mark in figure.marks)
     ground = '<rect width="100%" height="100%" fill="#fff"/>'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {named} {style}>\n{ground}\n{body}\n</svg>\n'
 
@@ -34,16 +34,16 @@ def as_svg(figure: Figure) -> str:
 def inline(figure: Figure) -> str:
     """Without edges and without a ground; a text cannot hold the quotes that colors stand in."""
     width = figure.width - 1.5 * EDGE
-    size = f'style="width:{width:.0f}px;min-width:{LEAST * width:.0f}px" viewBox="{EDGE:.0f} 0 {width:.0f} {figure.height:.0f}"'
-    body = "\n".join(drawn(mark) for mark in figure.marks)
+    size = f'style="width:{width:.0f}px;min-width:{MIN_WIDTH_SHARE * width:.0f}px" viewBox="{EDGE:.0f} 0 {width:.0f} {figure.height:.0f}"'
+    body = "\n".join(mark_to_svg(mark) for mark in figure.marks)
     for plain, themed in THEMED.items():
         body = body.replace(f'"{plain}"', f'"{themed}"')
     return f'<svg {size} role="img" aria-label="{escape(figure.title)}" font-family="{FONTS}">\n{body}\n</svg>'
 
 
-def drawn(mark: Mark) -> str:
+def mark_to_svg(mark: Mark) -> str:
     if isinstance(mark, Label):
-        turned = f' transform="rotate({-mark.turn:.0f} {mark.x:.1f} {mark.y:.1f})"' if mark.turn else ""
+        turned = f' transform="rotate({-mark.rotation:.0f} {mark.x:.1f} {mark.y:.1f})"' if mark.rotation else ""
         place = f'x="{mark.x:.1f}" y="{mark.y:.1f}" dominant-baseline="central" text-anchor="{mark.anchor}"'
         return f'<text {place} font-size="{mark.size:g}" fill="{mark.color}"{turned}>{escape(mark.text)}</text>'
     if isinstance(mark, Line):
@@ -69,8 +69,8 @@ def matrix(cells: Heatmap) -> str:
             if math.isnan(value):
                 continue
             place = f'x="{cells.x + wide * column:.1f}" y="{cells.y + tall * row:.1f}" width="{wide:.1f}" height="{tall:.1f}"'
-            tip = escape(f"{rows[row]}{cells.joint}{names[column]}: {value:.4f}")
-            parts.append(f'<rect {place} fill="{hexadecimal(value / cells.most, cells)}"><title>{tip}</title></rect>')
+            tip = escape(f"{rows[row]}{cells.separator}{names[column]}: {value:.4f}")
+            parts.append(f'<rect {place} fill="{hex_color(value / cells.vmax, cells)}"><title>{tip}</title></rect>')
     frame = f'width="{cells.width:.1f}" height="{cells.height:.1f}" fill="none" stroke="{INK}" stroke-opacity=".25"'
     inside = "\n".join(parts)
     return f'<g shape-rendering="crispEdges">\n{inside}\n</g>\n<rect x="{cells.x:.1f}" y="{cells.y:.1f}" {frame}/>'
@@ -87,7 +87,7 @@ def thumbnail(cells: Heatmap) -> str:
 def as_png(cells: Heatmap) -> bytes:
     """The smallest PNG there is: one pixel for each value."""
     rows = cells.values.tolist()
-    lines = b"".join(b"\0" + bytes(part for value in row for part in color(value / cells.most, cells.palette)) for row in rows)
+    lines = b"".join(b"\0" + bytes(part for value in row for part in color(value / cells.vmax, cells.palette)) for row in rows)
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
@@ -96,5 +96,5 @@ def as_png(cells: Heatmap) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines, 9)) + chunk(b"IEND", b"")
 
 
-def hexadecimal(share: float, cells: Heatmap) -> str:
+def hex_color(share: float, cells: Heatmap) -> str:
     return "#{:02x}{:02x}{:02x}".format(*color(share, cells.palette))

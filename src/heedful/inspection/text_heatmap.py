@@ -23,20 +23,20 @@ LONGEST = 24  # columns of a word
 BEGIN, END = "\u2068", "\u2069"  # around what is read from right to left, so that it does not turn its neighbors around
 
 
-def draw(weights: Tensor, source_words: Sequence[str], target_words: Sequence[str]) -> str:
+def draw_text_heatmap(weights: Tensor, source_words: Sequence[str], target_words: Sequence[str]) -> str:
     """weights (target words, source words), each row adding up to about 1 -> lines of text."""
-    source, target = [shown(word) for word in source_words], [shown(word) for word in target_words]
+    source, target = [printable_token(word) for word in source_words], [printable_token(word) for word in target_words]
     left = max(map(columns, target), default=0)
     widths = [max(columns(word), 2) for word in source]
     below = []
     if left + sum(widths) + len(widths) > WIDEST:
-        below = ["", *listed(source)]
+        below = ["", *numbered_list(source)]
         source, widths = [str(place) for place in range(len(source))], [2] * len(source)
-    head = " ".join([" " * left, *(padded(word, width) for word, width in zip(source, widths, strict=True))])
+    head = " ".join([" " * left, *(pad_to_width(word, width) for word, width in zip(source, widths, strict=True))])
     lines = [head]
     for word, row in zip(target, weights.tolist(), strict=True):
         cells = [shade(weight).ljust(width) for weight, width in zip(row, widths, strict=True)]
-        lines.append(" ".join([padded(word, left), *cells]))
+        lines.append(" ".join([pad_to_width(word, left), *cells]))
     return "\n".join(line.rstrip() for line in [*lines, *below])
 
 
@@ -44,9 +44,9 @@ def shade(weight: float) -> str:
     return SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)]
 
 
-def listed(words: Sequence[str]) -> list[str]:
+def numbered_list(words: Sequence[str]) -> list[str]:
     """0 The   1 cat …, as many to a line as fit."""
-    cells = [f"{place} {isolated(word)}" for place, word in enumerate(words)]
+    cells = [f"{place} {isolate_bidi(word)}" for place, word in enumerate(words)]
     width = max(map(columns, cells), default=1) + 2
     each = max(1, WIDEST // width)
     return [
@@ -54,7 +54,7 @@ def listed(words: Sequence[str]) -> list[str]:
     ]
 
 
-def shown(word: str, longest: int = LONGEST) -> str:
+def printable_token(word: str, longest: int = LONGEST) -> str:
     """A word as it can stand in a picture: what cannot be seen is spelled, what is longer than so many columns is cut."""
     seen = "".join(repr(mark)[1:-1] if unicodedata.category(mark) in ("Cc", "Zl", "Zp") else mark for mark in word) or "∅"
     if columns(seen) <= longest:
@@ -64,7 +64,7 @@ def shown(word: str, longest: int = LONGEST) -> str:
     return seen + "…"
 
 
-def folded(text: str, room: int) -> list[str]:
+def wrap_text(text: str, room: int) -> list[str]:
     """A text in lines of so many columns: broken between words, or inside of one that does not fit into a line."""
     lines = [""]
     for word in text.split():
@@ -72,7 +72,7 @@ def folded(text: str, room: int) -> list[str]:
             lines.append("")
         lines[-1] += " " * bool(lines[-1])
         for mark in word:
-            if columns(lines[-1]) + columns_of(mark) > room:
+            if columns(lines[-1]) + character_columns(mark) > room:
                 lines.append("")
             lines[-1] += mark
     return lines
@@ -80,19 +80,19 @@ def folded(text: str, room: int) -> list[str]:
 
 def columns(text: str) -> int:
     """How wide a terminal shows it."""
-    return sum(map(columns_of, text))
+    return sum(map(character_columns, text))
 
 
-def columns_of(mark: str) -> int:
+def character_columns(mark: str) -> int:
     if unicodedata.category(mark) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(mark) in ("W", "F") else 1
 
 
-def padded(word: str, width: int) -> str:
-    return isolated(word) + " " * (width - columns(word))
+def pad_to_width(word: str, width: int) -> str:
+    return isolate_bidi(word) + " " * (width - columns(word))
 
 
-def isolated(word: str) -> str:
+def isolate_bidi(word: str) -> str:
     turned = any(unicodedata.bidirectional(mark) in ("R", "AL") for mark in word)
     return f"{BEGIN}{word}{END}" if turned else word

@@ -21,19 +21,19 @@ from torch import Tensor
 from heedful.data.gold import Words
 from heedful.evaluation.word_alignment import Alignment, Link
 from heedful.inspection.alignment import cross_weights, merge_pieces
-from heedful.inspection.alignment_links import LinkRule, choose, grow, label_maps, links
+from heedful.inspection.alignment_links import LinkRule, choose_heads_and_rule, label_maps, links, select_heads
 from heedful.tasks.batches import collate, pad
 from heedful.tasks.translate import GATHER, System, batches_of
 
-Moment = Literal["said", "fed"]  # which look of a target word counts: the one that led to it, or its own
-MOMENTS: tuple[Moment, ...] = ("said", "fed")
+Moment = Literal["predict", "consume"]  # which look of a target word counts: the one that led to it, or its own
+MOMENTS: tuple[Moment, ...] = ("predict", "consume")
 BATCH = 2**13  # tokens in a pass: the maps of all layers must fit into memory
 
 
 class Models(NamedTuple):
     """Who aligns."""
 
-    there: System
+    forward: System
     back: System | None = None  # translates from the target's language into the source's
 
 
@@ -52,8 +52,8 @@ class Aligner(NamedTuple):
     """How links are read off attention."""
 
     heads: tuple[AlignmentHead, ...]
-    moment: Moment = "said"
-    linking: LinkRule = LinkRule()
+    moment: Moment = "predict"
+    rule: LinkRule = LinkRule()
 
 
 class Pass(NamedTuple):
@@ -79,7 +79,7 @@ class HeadWeights(NamedTuple):
 
     def links(self, aligner: Aligner) -> list[set[Link]]:
         chosen = [self.heads.index(head) for head in aligner.heads]
-        return [links(one[chosen].mean(0), aligner.linking) for one in self.maps[aligner.moment]]
+        return [links(one[chosen].mean(0), aligner.rule) for one in self.maps[aligner.moment]]
 
 
 def heads_of(models: Models) -> list[AlignmentHead]:
@@ -95,7 +95,7 @@ def heads_of(models: Models) -> list[AlignmentHead]:
     return found
 
 
-def passes(system: System, pairs: Sequence[Words], heads: Sequence[AlignmentHead]) -> Iterator[Pass]:
+def forced_passes(system: System, pairs: Sequence[Words], heads: Sequence[AlignmentHead]) -> Iterator[Pass]:
     """Forced passes over all pairs that the model can take, the longest first."""
     source, target = system.source_tokenizer, system.target_tokenizer
     ids = source.encode_many([pair.source for pair in pairs]), target.encode_many([pair.target for pair in pairs])
@@ -109,8 +109,8 @@ def passes(system: System, pairs: Sequence[Words], heads: Sequence[AlignmentHead
         weights = cross_weights(system.models[0], batch.source, batch.source_mask, batch.target_in, layers)
         own = [target.spoken_word_of(row) for row in said]
         words: dict[Moment, Tensor] = {
-            "said": pad([[*row, -1] for row in own], -1),  # the last look says the end
-            "fed": pad([[-1, *row] for row in own], -1),  # the first is of the start
+            "predict": pad([[*row, -1] for row in own], -1),  # the last look says the end
+            "consume": pad([[-1, *row] for row in own], -1),  # the first is of the start
         }
         yield Pass(chosen, weights, pad([[*source.spoken_word_of(row), -1] for row in read], -1), words)
 
@@ -126,7 +126,7 @@ def maps_of(
         if system is None or not own:
             continue
         turned = [pair.swapped for pair in pairs] if back else pairs
-        for one in passes(system, turned, [heads[place] for place in own]):
+        for one in forced_passes(system, turned, [heads[place] for place in own]):
             for maps, moment in zip(found, moments, strict=True):
                 merged = one.between_words([heads[place] for place in own], moment)  # (rows, heads, words, words)
                 for place, row in zip(one.places, merged.transpose(-2, -1) if back else merged, strict=True):
@@ -144,17 +144,17 @@ def align(models: Models, pairs: Iterable[Words], aligner: Aligner) -> Iterator[
     waiting = iter(pairs)
     while chunk := list(islice(waiting, GATHER)):
         (maps,) = maps_of(models, chunk, aligner.heads, [aligner.moment])
-        yield from (links(one.mean(0), aligner.linking) for one in maps)
+        yield from (links(one.mean(0), aligner.rule) for one in maps)
 
 
-def choose_aligner(watched: HeadWeights, gold: Sequence[Alignment]) -> tuple[Aligner, float]:
+def choose_aligner(weights: HeadWeights, gold: Sequence[Alignment]) -> tuple[Aligner, float]:
     """The heads, the moment and the thresholds with the lowest error rate on these pairs, and that rate.
 
     The moment is the one at which the usual rule does better."""
-    judges = {moment: label_maps(watched.maps[moment], gold) for moment in MOMENTS}
-    moment = min(MOMENTS, key=lambda one: grow(judges[one], LinkRule())[1])
-    heads, linking, error = choose(judges[moment])
-    return Aligner(tuple(watched.heads[i] for i in heads), moment, linking), error
+    judges = {moment: label_maps(weights.maps[moment], gold) for moment in MOMENTS}
+    moment = min(MOMENTS, key=lambda one: select_heads(judges[one], LinkRule())[1])
+    heads, rule, error = choose_heads_and_rule(judges[moment])
+    return Aligner(tuple(weights.heads[i] for i in heads), moment, rule), error
 
 
 def as_pharaoh(links: Iterable[Link]) -> str:

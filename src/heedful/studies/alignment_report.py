@@ -15,42 +15,42 @@ from heedful.inspection.alignment_links import choose_link_rule, label_maps
 from heedful.studies.alignment import MOMENTS, Aligner, AlignmentHead, HeadWeights
 
 
-class Judge(NamedTuple):
+class GoldSet(NamedTuple):
     """Watched sentences and their gold alignments."""
 
-    watched: HeadWeights
+    weights: HeadWeights
     gold: Sequence[Alignment]
     bootstrap: int = 0
 
     def score(self, aligner: Aligner) -> Score:
-        return alignment_error_rate(self.watched.links(aligner), self.gold, bootstrap=self.bootstrap)
+        return alignment_error_rate(self.weights.links(aligner), self.gold, bootstrap=self.bootstrap)
 
 
 class LayerScore(NamedTuple):
     layer: int
     heads: int
-    said: Score
-    fed: Score
+    predict: Score
+    consume: Score
     chosen: Aligner | None  # on validation
     score: Score | None  # of that one
 
 
-def by_layer(test: Judge, valid: Judge | None) -> list[LayerScore]:
+def by_layer(test: GoldSet, valid: GoldSet | None) -> list[LayerScore]:
     """Every layer that looks at the source."""
     found = []
-    for layer in dict.fromkeys(head.layer for head in test.watched.heads):
-        heads = tuple(head for head in test.watched.heads if head.layer == layer)
+    for layer in dict.fromkeys(head.layer for head in test.weights.heads):
+        heads = tuple(head for head in test.weights.heads if head.layer == layer)
         said, fed = (test.score(Aligner(heads, moment)) for moment in MOMENTS)
-        chosen = None if valid is None else settle(valid, heads)
+        chosen = None if valid is None else choose_moment_and_rule(valid, heads)
         found.append(LayerScore(layer, len(heads), said, fed, chosen, None if chosen is None else test.score(chosen)))
     return found
 
 
-def settle(valid: Judge, heads: tuple[AlignmentHead, ...]) -> Aligner:
+def choose_moment_and_rule(valid: GoldSet, heads: tuple[AlignmentHead, ...]) -> Aligner:
     """The moment and the thresholds that suit these heads best."""
-    places = [valid.watched.heads.index(head) for head in heads]
+    places = [valid.weights.heads.index(head) for head in heads]
     choices = []
     for moment in MOMENTS:
-        linking, error = choose_link_rule(label_maps(valid.watched.maps[moment], valid.gold), places)
-        choices.append((error, Aligner(heads, moment, linking)))
+        rule, error = choose_link_rule(label_maps(valid.weights.maps[moment], valid.gold), places)
+        choices.append((error, Aligner(heads, moment, rule)))
     return min(choices, key=lambda one: one[0])[1]

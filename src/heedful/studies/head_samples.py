@@ -79,7 +79,7 @@ def from_lines(lines: Iterable[str], name: str) -> list[Sample]:
     return samples
 
 
-def translated(system: System, samples: Sequence[Sample], config: SearchConfig) -> list[Sample]:
+def fill_targets(system: System, samples: Sequence[Sample], config: SearchConfig) -> list[Sample]:
     """Who has no target gets what the system says."""
     wanting = [one.source for one in samples if one.target is None]
     made = translate(system, wanting, config)

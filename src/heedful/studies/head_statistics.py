@@ -12,7 +12,7 @@ from torch import Tensor
 from heedful.data.conllu import Arc
 from heedful.evaluation.word_alignment import Alignment, Link, alignment_error_rate
 from heedful.inspection.attention_maps import Kind
-from heedful.inspection.confidence import certainty
+from heedful.inspection.confidence import summed_confidence
 from heedful.inspection.roles import (
     AttentionTargets,
     Measure,
@@ -23,7 +23,7 @@ from heedful.inspection.roles import (
     measures_of_trials,
     trials,
 )
-from heedful.studies.head_views import AnnotatedPair, View, among_themselves, at_the_source, looks_within, own_side
+from heedful.studies.head_views import AnnotatedPair, View, is_self_attention, query_side, self_attention_view, source_view
 
 Frequencies = Mapping[str, Tensor]  # of each side's tokens, by id: (vocab,)
 RELATIONS = {"nsubj": "nsubj", "obj": "obj", "dobj": "obj", "amod": "amod", "advmod": "advmod"}  # by all their names
@@ -33,7 +33,7 @@ RELATIONS = {"nsubj": "nsubj", "obj": "obj", "dobj": "obj", "amod": "amod", "adv
 class HeadStatistics:
     """Of one layer's attention of one kind."""
 
-    certainty: list[Tensor] = field(default_factory=list)  # (heads,) for each sentence
+    summed_confidence: list[Tensor] = field(default_factory=list)  # (heads,) for each sentence
     tokens: int = 0
     attention_targets: list[AttentionTargets] = field(default_factory=list)
     trials: dict[tuple[RoleName, str], list[Trials]] = field(default_factory=lambda: defaultdict(list))
@@ -42,26 +42,26 @@ class HeadStatistics:
 
     def add(self, kind: Kind, weights: Tensor, pair: AnnotatedPair, width: int, frequencies: Frequencies) -> None:
         """weights (heads, query, key) of one sentence, with marks and padding; width: of the padded source."""
-        within = looks_within(kind)
-        view = among_themselves(kind, weights, pair, width) if within else at_the_source(weights, pair)
-        self.certainty.append(certainty(view.weights))
+        within = is_self_attention(kind)
+        view = self_attention_view(kind, weights, pair, width) if within else source_view(weights, pair)
+        self.summed_confidence.append(summed_confidence(view.weights))
         self.tokens += view.weights.shape[1]
         if within:
             self.add_roles(kind, view, pair, frequencies)
         if pair.alignment is not None and kind.queries == "target" and kind.keys != "target":
-            self.add_alignment(at_the_source(weights, pair), pair.alignment)
+            self.add_alignment(source_view(weights, pair), pair.alignment)
 
     def add_roles(self, kind: Kind, view: View, pair: AnnotatedPair, frequencies: Frequencies) -> None:
-        mine, where = own_side(kind, pair), attention_targets(view.weights, view.shift)
+        side, where = query_side(kind, pair), attention_targets(view.weights, view.shift)
         self.attention_targets.append(where)
         if kind.queries in frequencies:
-            right = rarest(torch.tensor(mine.ids), frequencies[kind.queries])  # (query,)
-            self.trials["rare", ""].append(trials(where, shifted(right.expand(len(right), -1), view.shift) & view.seen))
-        if mine.arcs is not None:
+            right = rarest(torch.tensor(side.ids), frequencies[kind.queries])  # (query,)
+            self.trials["rare", ""].append(trials(where, pad_keys(right.expand(len(right), -1), view.shift) & view.seen))
+        if side.arcs is not None:
             weights = view.of_words
             where, seen = attention_targets(weights, view.word_shift), weights.amax(0) > 0
-            for what, right in relations(mine.arcs, weights.shape[1]).items():
-                self.trials["syntactic", what].append(trials(where, shifted(right, view.word_shift) & seen))
+            for what, right in relations(side.arcs, weights.shape[1]).items():
+                self.trials["syntactic", what].append(trials(where, pad_keys(right, view.word_shift) & seen))
 
     def add_alignment(self, view: View, gold: Alignment) -> None:
         where = attention_targets(view.of_words)
@@ -74,19 +74,19 @@ class HeadStatistics:
 
     def confidence(self) -> list[float]:
         """Of each head."""
-        found: list[float] = (torch.stack(self.certainty).sum(0) / self.tokens).tolist()
+        found: list[float] = (torch.stack(self.summed_confidence).sum(0) / self.tokens).tolist()
         return found
 
     def measures(self) -> list[list[Measure]]:
         """Of each head."""
         columns = [measures_of_position(self.attention_targets)] if self.attention_targets else []
         columns += [measures_of_trials(role, what, several) for (role, what), several in self.trials.items()]
-        return [list(row) for row in zip(*columns, strict=True)] or [[] for _ in self.certainty[0]]
+        return [list(row) for row in zip(*columns, strict=True)] or [[] for _ in self.summed_confidence[0]]
 
     def alignment_errors(self) -> list[float | None]:
         """Of each head."""
         if not self.gold:
-            return [None for _ in self.certainty[0]]
+            return [None for _ in self.summed_confidence[0]]
         return [alignment_error_rate(found, self.gold).value for found in zip(*self.links, strict=True)]
 
 
@@ -107,6 +107,6 @@ def relations(arcs: Sequence[Arc], words: int) -> dict[str, Tensor]:
     return right
 
 
-def shifted(right: Tensor, shift: int) -> Tensor:
+def pad_keys(right: Tensor, shift: int) -> Tensor:
     """(query, key) -> the same with so many keys in front."""
     return torch.nn.functional.pad(right, (shift, 0))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from heedful.data.conllu import Arc
 from heedful.evaluation.word_alignment import Alignment
-from heedful.inspection.alignment import between_words
+from heedful.inspection.alignment import merge_into_words
 from heedful.inspection.attention_maps import Kind
 
 
@@ -47,7 +47,7 @@ class View(NamedTuple):
     @property
     def of_words(self) -> Tensor:
         """(heads, query words, key words)."""
-        return between_words(self.weights, self.key_words, self.query_words)
+        return merge_into_words(self.weights, self.key_words, self.query_words)
 
     @property
     def seen(self) -> Tensor:
@@ -55,34 +55,34 @@ class View(NamedTuple):
         return self.weights.amax(0) > 0
 
 
-def looks_within(kind: Kind) -> bool:
+def is_self_attention(kind: Kind) -> bool:
     """Whether the tokens that look are among those that are looked at."""
     return kind.keys in ("both", kind.queries)
 
 
-def own_side(kind: Kind, pair: AnnotatedPair) -> Pieces:
+def query_side(kind: Kind, pair: AnnotatedPair) -> Pieces:
     """The tokens that look."""
     pieces = pair.source if kind.queries == "source" else pair.target
     assert pieces is not None, "who has no source does not look at it"
     return pieces
 
 
-def among_themselves(kind: Kind, weights: Tensor, pair: AnnotatedPair, width: int) -> View:
+def self_attention_view(kind: Kind, weights: Tensor, pair: AnnotatedPair, width: int) -> View:
     """weights (heads, query, key) with marks and padding; width: of the padded source. Tokens look where they were fed."""
-    mine = own_side(kind, pair)
-    before, here = pair.source_length, len(mine.ids)
+    side = query_side(kind, pair)
+    before, here = pair.source_length, len(side.ids)
     if kind.queries == "source":
-        return View(weights[:, :here, :here], mine.words, mine.words, 0, 0)
+        return View(weights[:, :here, :here], side.words, side.words, 0, 0)
     if kind.keys == "target" or pair.source is None:
-        return View(weights[:, 1 : here + 1, 1 : here + 1], mine.words, mine.words, 0, 0)
+        return View(weights[:, 1 : here + 1, 1 : here + 1], side.words, side.words, 0, 0)
     fed = torch.arange(1, here + 1)
     columns = torch.cat((torch.arange(before), fed + width))  # the source, then the target
     words = max(pair.source.words) + 1
-    all_words = [*pair.source.words, *(word + words for word in mine.words)]
-    return View(weights[:, fed][..., columns], mine.words, all_words, before, words)
+    all_words = [*pair.source.words, *(word + words for word in side.words)]
+    return View(weights[:, fed][..., columns], side.words, all_words, before, words)
 
 
-def at_the_source(weights: Tensor, pair: AnnotatedPair) -> View:
+def source_view(weights: Tensor, pair: AnnotatedPair) -> View:
     """weights (heads, query, key) of tokens of the target, where they were said; the source's columns come first."""
     assert pair.source is not None, "there is a source to look at"
     cut = weights[:, : len(pair.target.ids), : len(pair.source.ids)]

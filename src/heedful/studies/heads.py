@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.errors import ConfigError, DataError
-from heedful.inspection.attention_maps import KINDS, Kind, attentions, forced, layer_of
+from heedful.inspection.attention_maps import KINDS, Kind, attentions, inference_context, layer_of
 from heedful.inspection.importance import LossFunction, ablations, gate_gradients, within_layer
 from heedful.inspection.relevance import NoRule, relevances
 from heedful.inspection.roles import Measure
@@ -28,7 +28,7 @@ from heedful.tasks.batches import Batch, collate, pad
 from heedful.tasks.translate import System, batches_of
 
 BATCH = 2**11  # tokens
-Tell = Callable[[float], None]
+Progress = Callable[[float], None]
 
 
 class HeadResult(NamedTuple):
@@ -48,8 +48,8 @@ class HeadResult(NamedTuple):
         return [one for one in self.measures if one.holds]
 
     @property
-    def leanings(self) -> list[Measure]:
-        return [one for one in self.measures if one.leans]
+    def tendencies(self) -> list[Measure]:
+        return [one for one in self.measures if one.holds_mostly]
 
 
 class HeadImportance(NamedTuple):
@@ -66,7 +66,7 @@ class HeadStudy(NamedTuple):
 
 
 def study(
-    system: System, pairs: Sequence[AnnotatedPair], frequencies: Frequencies, tell: Tell = lambda share: None
+    system: System, pairs: Sequence[AnnotatedPair], frequencies: Frequencies, report: Progress = lambda share: None
 ) -> HeadStudy:
     """frequencies: of a side's tokens; without them nobody is asked for the rare ones. tell: hears what share of the work was
     done since it heard last."""
@@ -76,80 +76,80 @@ def study(
         raise ConfigError("this model has no attention, and so no heads to look at")
     if not pairs:
         raise DataError("no sentence is left to look at", hint="give sentences that the model can read")
-    gathered: dict[str, HeadStatistics | None] = {}
+    statistics: dict[str, HeadStatistics | None] = {}
     gradients: dict[str, Tensor] = {}
     grown: dict[str, Tensor] = {}
     relevant: dict[str, Tensor] = {}
     loss = 0.0
     for batch, some in batches(system, pairs):
-        surprise = partial(losses_of, system, batch)
-        loss += gather(gathered, model, some, surprise, frequencies)
-        gradients = added(gradients, gate_gradients(model, surprise))
+        loss_function = partial(losses_of, system, batch)
+        loss += collect(statistics, model, some, loss_function, frequencies)
+        gradients = add_by_name(gradients, gate_gradients(model, loss_function))
         passes = 1 + sum(map(len, gradients.values()))  # nearly all of the work
-        grown = added(grown, ablations(model, telling(surprise, tell, len(some) / len(pairs) / passes)))
-        relevant = added(relevant, relevances_of(system, batch))
+        grown = add_by_name(grown, ablations(model, with_progress(loss_function, report, len(some) / len(pairs) / passes)))
+        relevant = add_by_name(relevant, relevances_of(system, batch))
     tokens = sum(len(pair.target.ids) + 1 for pair in pairs)
     heads: list[HeadResult] = []
     for name, kind in sorted(attentions(model).items(), key=lambda item: list(KINDS.values()).index(item[1])):
         if name in gradients:  # an empty source is not read
             share = relevant[name] / tokens if name in relevant else None
             heads += heads_of(
-                name, kind, gathered.get(name), HeadImportance(gradients[name] / tokens, grown[name] / tokens, share)
+                name, kind, statistics.get(name), HeadImportance(gradients[name] / tokens, grown[name] / tokens, share)
             )
     return HeadStudy(heads, loss / tokens)
 
 
-def telling(surprise: LossFunction, tell: Tell, share: float) -> LossFunction:
+def with_progress(loss_function: LossFunction, report: Progress, share: float) -> LossFunction:
     def passed() -> Tensor:
-        losses = surprise()
-        tell(share)
+        losses = loss_function()
+        report(share)
         return losses
 
     return passed
 
 
-def gather(
-    gathered: dict[str, HeadStatistics | None],
+def collect(
+    statistics: dict[str, HeadStatistics | None],
     model: nn.Module,
     pairs: Sequence[AnnotatedPair],
-    surprise: LossFunction,
+    loss_function: LossFunction,
     frequencies: Frequencies,
 ) -> float:
     """Adds what one pass over a batch shows, layer by layer; returns its loss. None: the layer does not look at tokens."""
-    with forced(model), record(model, *attentions(model)) as seen:
-        loss = float(surprise().sum())
+    with inference_context(model), record(model, *attentions(model)) as seen:
+        loss = float(loss_function().sum())
     width = max(pair.source_length for pair in pairs) + (pairs[0].source is not None)
     lengths = {"source": width, "target": max(len(pair.target.ids) for pair in pairs) + 1}
     lengths["both"] = sum(lengths.values())
     for name, kind in attentions(model).items():
         if name not in seen:
             continue
-        weights, layer = seen[name].cpu(), gathered.setdefault(name, HeadStatistics())
+        weights, layer = seen[name].cpu(), statistics.setdefault(name, HeadStatistics())
         if weights.shape[::2] != (len(pairs), lengths[kind.queries]) or weights.shape[3] != lengths[kind.keys]:
-            gathered[name] = None
+            statistics[name] = None
         elif layer is not None:
             for row, pair in zip(weights, pairs, strict=True):
                 layer.add(kind, row, pair, width, frequencies)
     return loss
 
 
-def heads_of(name: str, kind: Kind, layer: HeadStatistics | None, matters: HeadImportance) -> Iterator[HeadResult]:
-    heads = len(matters.gradient)
+def heads_of(name: str, kind: Kind, layer: HeadStatistics | None, importance: HeadImportance) -> Iterator[HeadResult]:
+    heads = len(importance.gradient)
     nothing: list[None] = [None] * heads
     columns = (
         nothing if layer is None else layer.confidence(),
         [[] for _ in range(heads)] if layer is None else layer.measures(),
         nothing if layer is None else layer.alignment_errors(),
-        matters.gradient.tolist(),
-        within_layer(matters.gradient).tolist(),
-        matters.ablation.tolist(),
-        nothing if matters.relevance is None else matters.relevance.tolist(),
+        importance.gradient.tolist(),
+        within_layer(importance.gradient).tolist(),
+        importance.ablation.tolist(),
+        nothing if importance.relevance is None else importance.relevance.tolist(),
     )
     for head, row in enumerate(zip(*columns, strict=True)):
         yield HeadResult(kind.name, layer_of(name), head, *row)
 
 
-def added(totals: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def add_by_name(totals: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: totals[name] + one if name in totals else one for name, one in more.items()}
 
 

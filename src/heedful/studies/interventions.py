@@ -21,13 +21,13 @@ from torch import Tensor, nn
 
 from heedful.data.corpus_text import encode_text
 from heedful.errors import ConfigError, DataError
-from heedful.inspection.attention_maps import attentions, forced, layer_of
+from heedful.inspection.attention_maps import attentions, inference_context, layer_of
 from heedful.inspection.lens import Lens, lens
-from heedful.inspection.patching import Tracing, trace
+from heedful.inspection.patching import PatchingResult, trace
 from heedful.inspection.saliency import Saliency, saliency
 from heedful.nn.hooks import hook
 from heedful.search import SearchConfig
-from heedful.studies.trace import Tokens, sequences, spelled, tokens_of
+from heedful.studies.trace import Tokens, sequences, tokens_from_ids, tokens_of
 from heedful.tasks.translate import Candidate, Piece, System, search_all
 
 
@@ -51,7 +51,7 @@ class HeadName(NamedTuple):
     head: int
 
     @staticmethod
-    def named(name: str) -> HeadName:
+    def parse(name: str) -> HeadName:
         """cross.0.2: head 2 of the cross-attention of layer 0."""
         kind, *numbers = name.split(".")
         if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
@@ -65,7 +65,7 @@ def pair_of(system: System, source: str, config: SearchConfig, target: str | Non
     if target is not None:
         return EncodedPair(read, tokens_of(system, target, "target"))
     said = continue_from(system, read, config, []).tokens
-    return EncodedPair(read, spelled(system, system.target_tokenizer.decode(said), said, "target"))
+    return EncodedPair(read, tokens_from_ids(system, system.target_tokenizer.decode(said), said, "target"))
 
 
 def source_of(system: System, text: str) -> Tokens:
@@ -81,7 +81,7 @@ def text_of(system: System, text: str) -> EncodedPair:
     ids = encode_text(system.target_tokenizer, text)
     if not 0 < len(ids) < system.max_length:
         raise DataError(f"the text has {len(ids)} tokens; expected 1 to {system.max_length - 1}", hint="give a shorter one")
-    return EncodedPair(None, spelled(system, text, ids, "target"))
+    return EncodedPair(None, tokens_from_ids(system, text, ids, "target"))
 
 
 def alternatives(system: System, pair: EncodedPair, at: int, count: int = 20) -> list[Alternative]:
@@ -105,7 +105,7 @@ def log_probabilities(system: System, pair: EncodedPair) -> Tensor:
     found = []
     for model in system.models:
         assert isinstance(model, nn.Module), "models are modules"
-        with forced(model):
+        with inference_context(model):
             hidden = model.step(target_in, model.start(source, None, room=0)).hidden
             found.append(model.project(hidden)[0].float().log_softmax(-1))
     return torch.stack(found).logsumexp(0) - math.log(len(found))
@@ -116,7 +116,7 @@ def continue_from(system: System, source: Tokens, config: SearchConfig, beginnin
     return search_all(system, [Piece(0, source.ids, beginning, source.text)], config)[0][0]
 
 
-def token_named(system: System, piece: str, among: Iterable[Alternative] = ()) -> int:
+def find_token(system: System, piece: str, among: Iterable[Alternative] = ()) -> int:
     """The token that a piece stands for: of those listed, the one so spelled; else the one that the piece is cut into."""
     for one in among:
         if piece in (one.piece, one.piece.lstrip("▁")):
@@ -167,16 +167,16 @@ def lens_of(system: System, pair: EncodedPair) -> Lens:
 
 def saliency_of(system: System, pair: EncodedPair, scales: Sequence[float] = (1.0,)) -> Saliency:
     source, target_in = sequences(system, *pair)
-    return saliency(system.models[0], source, target_in, wanted(system, pair)[None], scales)
+    return saliency(system.models[0], source, target_in, target_tokens(system, pair)[None], scales)
 
 
-def patched(system: System, pair: EncodedPair, other: str) -> Tracing:
+def patch_source(system: System, pair: EncodedPair, other: str) -> PatchingResult:
     """Run A reads the pair's source, run B the other one; both are led through the pair's target."""
     source, target_in = sequences(system, *pair)
     second, _ = sequences(system, source_of(system, other), pair.target)
-    return trace(system.models[0], (source, second), target_in, wanted(system, pair)[None])
+    return trace(system.models[0], (source, second), target_in, target_tokens(system, pair)[None])
 
 
-def wanted(system: System, pair: EncodedPair) -> Tensor:
+def target_tokens(system: System, pair: EncodedPair) -> Tensor:
     """What should be said: the target and its end, (target time,)."""
     return torch.tensor([*pair.target.ids, system.target_tokenizer.specials.end], device=system.device)

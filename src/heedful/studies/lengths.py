@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.attention_maps import forced
+from heedful.inspection.attention_maps import inference_context
 from heedful.tasks.batches import collate
 from heedful.tasks.evaluate_translations import Examples
 from heedful.tasks.translate import System, batches_of
@@ -37,7 +37,7 @@ class Bucket(NamedTuple):
     accuracy: float
 
 
-def joined(examples: Examples, times: int) -> Examples:
+def join_neighbors(examples: Examples, times: int) -> Examples:
     """So many neighbors in a row become one; what is left over at the end is left out."""
 
     def chunks(lines: Sequence[str]) -> list[str]:
@@ -57,7 +57,7 @@ def score_examples(system: System, examples: Examples) -> list[TokenScores]:
     found: dict[int, TokenScores] = {}
     for chosen in batches_of(order, lambda i: lengths[i], 2**12):
         batch = collate([sources[i] for i in chosen], [targets[i] for i in chosen], *specials).to(system.device)
-        with forced(model):
+        with inference_context(model):
             state = model.start(batch.source, batch.source_mask, room=0)
             logits = model.project(model.step(batch.target_in, state).hidden).float()
             losses = -logits.log_softmax(-1).gather(-1, batch.target_out[..., None])[..., 0].cpu()
@@ -68,10 +68,10 @@ def score_examples(system: System, examples: Examples) -> list[TokenScores]:
     return [found[i] for i in range(len(lengths))]
 
 
-def by_length(judged: Iterable[TokenScores], width: int) -> list[Bucket]:
+def by_length(scores: Iterable[TokenScores], width: int) -> list[Bucket]:
     """Targets of 1 to `width` tokens, the end counted, then the next `width`, and so on."""
     groups: dict[int, list[TokenScores]] = {}
-    for one in judged:
+    for one in scores:
         groups.setdefault((len(one.losses) - 1) // width, []).append(one)
     return [
         bucket(number, width, torch.cat([x.losses for x in group]), torch.cat([x.hits for x in group]), len(group))
@@ -79,13 +79,13 @@ def by_length(judged: Iterable[TokenScores], width: int) -> list[Bucket]:
     ]
 
 
-def by_position(judged: Sequence[TokenScores], width: int) -> list[Bucket]:
+def by_position(scores: Sequence[TokenScores], width: int) -> list[Bucket]:
     """The first `width` tokens of all targets, then the next, and so on."""
-    longest = max((len(one.losses) for one in judged), default=0)
+    longest = max((len(one.losses) for one in scores), default=0)
     found = []
     for number in range(-(-longest // width)):
         part = slice(number * width, (number + 1) * width)
-        reached = [one for one in judged if len(one.losses) > part.start]
+        reached = [one for one in scores if len(one.losses) > part.start]
         losses, hits = (torch.cat([getattr(one, name)[part] for one in reached]) for name in ("losses", "hits"))
         found.append(bucket(number, width, losses, hits, len(reached)))
     return found

@@ -22,7 +22,7 @@ from heedful.inspection.markup import escape
 from heedful.inspection.report import Numbers, Section, write_page
 from heedful.search import SearchConfig
 from heedful.storage.writing import output_bytes
-from heedful.studies.trace import Trace, Views, look_at, read_alone, views_of
+from heedful.studies.trace import Trace, Views, trace_text, trace_translation, views_of
 from heedful.tasks.translate import System
 
 ABOUT = {
@@ -56,7 +56,7 @@ class Inspection(NamedTuple):
         path = Path(path)
         if path.suffix not in (".html", ".safetensors"):
             raise ConfigError(f"an inspection was to be saved as {path.name!r}; expected a name in .html or .safetensors")
-        return written(path, self.html().encode() if path.suffix == ".html" else as_safetensors(self))
+        return write_file(path, self.html().encode() if path.suffix == ".html" else as_safetensors(self))
 
     def _repr_html_(self) -> str:
         """A frame of its own, so that neither the notebook's styles nor ours reach each other."""
@@ -79,10 +79,10 @@ class Page(NamedTuple):
         return write_page(f"Looking inside: {self.title}", FOOTER_ALONE, nothing | found, Numbers(0), self.sections)
 
     def save(self, path: str | Path) -> Path:
-        return written(Path(path), self.html().encode())
+        return write_file(Path(path), self.html().encode())
 
 
-def written(path: Path, content: bytes) -> Path:
+def write_file(path: Path, content: bytes) -> Path:
     with output_bytes(path) as file:
         file.write(content)
     return path
@@ -92,7 +92,7 @@ def inspect(system: System, text: str, config: SearchConfig | None, target: str 
     """Of a text and the translation that the search finds, or the given one; config None: of a text that is only read."""
     if not text.strip() or (target is not None and not target.strip()):
         raise ConfigError("an empty sentence was given; expected one that has words")
-    trace = read_alone(system, text) if config is None else look_at(system, text, config, target)
+    trace = trace_text(system, text) if config is None else trace_translation(system, text, config, target)
     if not trace.maps:
         raise ConfigError(
             "this model does not attend, so it looks at nothing",
@@ -133,7 +133,7 @@ def page_of(seen: Inspection) -> tuple[dict[str, Any], Numbers]:
                 for one, lengths in maps
             ],
         }
-        for name, maps in by_kind(zip(trace.maps, views.lengths, strict=True)).items()
+        for name, maps in by_kind(zip(trace.maps, views.norms, strict=True)).items()
     ]
     words = None
     if views.words and trace.source is not None:
@@ -143,7 +143,7 @@ def page_of(seen: Inspection) -> tuple[dict[str, Any], Numbers]:
         "title": [side.text for side in (trace.source, trace.target) if side is not None],
         "facts": seen.facts,
         "source": None if trace.source is None else trace.spell(trace.source),
-        "target": trace.said,
+        "target": trace.target_tokens,
         "marks": [trace.start, trace.end],
         "labels": labels,
         "kinds": kinds,
@@ -173,7 +173,7 @@ def as_safetensors(seen: Inspection) -> bytes:
     trace, views = seen.trace, seen.views
     tensors = {one.name: one.weights for one in trace.maps}
     tensors |= {
-        f"{one.name.removesuffix('.weights')}.lengths": lengths for one, lengths in zip(trace.maps, views.lengths, strict=True)
+        f"{one.name.removesuffix('.weights')}.lengths": lengths for one, lengths in zip(trace.maps, views.norms, strict=True)
     }
     tensors |= {f"{one.name.removesuffix('.weights')}.rollout": one.weights for one in views.rollout}
     tensors |= {f"words.{layer}": maps for layer, maps in views.words.items()}

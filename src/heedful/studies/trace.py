@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from heedful.data.corpus_text import encode_text
-from heedful.inspection.alignment import between_words
+from heedful.inspection.alignment import merge_into_words
 from heedful.inspection.attention_maps import AttentionMap, attention_maps
 from heedful.inspection.attention_norms import attention_norms
 from heedful.inspection.rollout import above_attention, rollout
 from heedful.search import SearchConfig
 from heedful.tasks.translate import System, collate_one, translate
 
-UNSAID = "…"  # what a text that is only read would go on with
+NEXT_TOKEN = "…"  # what a text that is only read would go on with
 
 
 class Tokens(NamedTuple):
@@ -41,24 +41,28 @@ class Trace(NamedTuple):
 
     def queries(self, one: AttentionMap) -> list[str]:
         """The tokens that look. A token of the target stands for the moment at which it is said, the end included."""
-        return named(self.read if one.kind.queries == "source" else [*self.said, self.end], one.weights.shape[1])
+        return names_or_numbers(
+            self.source_tokens if one.kind.queries == "source" else [*self.target_tokens, self.end], one.weights.shape[1]
+        )
 
-    def fed(self, one: AttentionMap) -> list[str]:
+    def input_tokens(self, one: AttentionMap) -> list[str]:
         """Of the target: the token that stands where each of the queries looks from; of the source, where it is named: none."""
-        said = [self.start, *self.said]
+        said = [self.start, *self.target_tokens]
         return said if one.kind.queries == "target" and len(said) == one.weights.shape[1] else []
 
     def keys(self, one: AttentionMap) -> list[str]:
         """The tokens that are looked at. Of the target: what had been said before, the start included."""
-        source, target = self.read, [self.start, *self.said]
-        return named({"source": source, "target": target, "both": source + target}[one.kind.keys], one.weights.shape[2])
+        source, target = self.source_tokens, [self.start, *self.target_tokens]
+        return names_or_numbers(
+            {"source": source, "target": target, "both": source + target}[one.kind.keys], one.weights.shape[2]
+        )
 
     @property
-    def read(self) -> list[str]:
+    def source_tokens(self) -> list[str]:
         return [] if self.source is None else [*self.spell(self.source), self.end]
 
     @property
-    def said(self) -> list[str]:
+    def target_tokens(self) -> list[str]:
         return self.spell(self.target)
 
     def spell(self, side: Tokens) -> list[str]:
@@ -70,35 +74,35 @@ class Trace(NamedTuple):
 class Views(NamedTuple):
     """The maps of a trace and what is computed beside them."""
 
-    lengths: list[Tensor]  # for each map (heads, 1 or query, key): of the projected vectors; times its weights: the norms
+    norms: list[Tensor]  # for each map (heads, 1 or query, key): of the projected vectors; times its weights: the norms
     rollout: list[AttentionMap]  # of those layers that have one
     words: dict[int, Tensor]  # layer -> (heads, target words, source words)
 
 
-def look_at(system: System, source: str, config: SearchConfig, target: str | None = None) -> Trace:
+def trace_translation(system: System, source: str, config: SearchConfig, target: str | None = None) -> Trace:
     """Of the translation that the search finds, or of the given one."""
     read = tokens_of(system, source, "source")
     if target is None:
         best = next(translate(system, [source], config)).candidates[0]
-        said = spelled(system, best.text, best.tokens, "target")
+        said = tokens_from_ids(system, best.text, best.tokens, "target")
     else:
         said = tokens_of(system, target, "target")
-    start, end = marks(system)
+    start, end = special_marks(system)
     return Trace(read, said, start, end, attention_maps(system.models[0], *collate_one(system, read.ids, said.ids)))
 
 
-def read_alone(system: System, text: str) -> Trace:
+def trace_text(system: System, text: str) -> Trace:
     """Of a text that a language model reads; it begins where a line does."""
-    said = spelled(system, text, encode_text(system.target_tokenizer, text), "target")
-    _, end = marks(system)
-    return Trace(None, said, end, UNSAID, attention_maps(system.models[0], *sequences(system, None, said)))
+    said = tokens_from_ids(system, text, encode_text(system.target_tokenizer, text), "target")
+    _, end = special_marks(system)
+    return Trace(None, said, end, NEXT_TOKEN, attention_maps(system.models[0], *sequences(system, None, said)))
 
 
 def views_of(system: System, trace: Trace) -> Views:
     model = system.models[0]
     assert isinstance(model, nn.Module), "models are modules"
     weighed = attention_norms(model, *sequences(system, trace.source, trace.target))
-    return Views([one.lengths for one in weighed], rollout(above_attention(model, trace.maps)), word_maps(trace))
+    return Views([one.norms for one in weighed], rollout(above_attention(model, trace.maps)), word_maps(trace))
 
 
 def sequences(system: System, source: Tokens | None, target: Tokens) -> tuple[Tensor, Tensor]:
@@ -109,7 +113,7 @@ def sequences(system: System, source: Tokens | None, target: Tokens) -> tuple[Te
     return given[:, :0], given
 
 
-def marks(system: System) -> tuple[str, str]:
+def special_marks(system: System) -> tuple[str, str]:
     specials = system.target_tokenizer.specials
     start, end = system.target_tokenizer.pieces([specials.start, specials.end])
     return start, end
@@ -117,15 +121,15 @@ def marks(system: System) -> tuple[str, str]:
 
 def tokens_of(system: System, text: str, side: str) -> Tokens:
     tokenizer = system.source_tokenizer if side == "source" else system.target_tokenizer
-    return spelled(system, text, tokenizer.encode(text), side)
+    return tokens_from_ids(system, text, tokenizer.encode(text), side)
 
 
-def spelled(system: System, text: str, ids: list[int], side: str) -> Tokens:
+def tokens_from_ids(system: System, text: str, ids: list[int], side: str) -> Tokens:
     tokenizer = system.source_tokenizer if side == "source" else system.target_tokenizer
     return Tokens(text, ids, tokenizer.pieces(ids), tokenizer.word_of(ids))
 
 
-def named(tokens: Sequence[str], count: int) -> list[str]:
+def names_or_numbers(tokens: Sequence[str], count: int) -> list[str]:
     """The tokens, if they are what is meant; blocks and summaries of several tokens go by number."""
     return list(tokens) if len(tokens) == count else [f"#{place}" for place in range(count)]
 
@@ -137,7 +141,7 @@ def word_maps(trace: Trace) -> dict[int, Tensor]:
     read, said = trace.source.words, trace.target.words
     sees = [one for one in trace.maps if one.kind.queries == "target" and one.kind.keys in ("source", "both")]
     return {
-        one.layer: torch.stack([between_words(head[: len(said), : len(read)], read, said) for head in one.weights])
+        one.layer: torch.stack([merge_into_words(head[: len(said), : len(read)], read, said) for head in one.weights])
         for one in sees
         if one.weights.shape[0]
     }

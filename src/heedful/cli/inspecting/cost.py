@@ -30,7 +30,7 @@ LONG, WINDOW = 1024, 64  # tokens for which kinds of layers are compared, and ho
 def found(worker: Predictor, *, rows: int = 32, tokens: int = 32) -> dict[str, Any]:
     """rows: sentences at a time; tokens: of each, on either side."""
     from heedful.errors import ConfigError
-    from heedful.inspection.cost_report import PHASES, Size, kinds, memory, parameters_by_part
+    from heedful.inspection.cost_report import PHASES, Size, layer_costs, memory, parameters_by_part
     from heedful.inspection.hardware_limits import measure
     from heedful.nn.sequence_layers import LayerSize
 
@@ -61,7 +61,7 @@ def found(worker: Predictor, *, rows: int = 32, tokens: int = 32) -> dict[str, A
                 "work": kind.once.work,
                 "growth": kind.twice.work / kind.once.work,
             }
-            for kind in kinds(layer, LONG)
+            for kind in layer_costs(layer, LONG)
         ],
     }
 

@@ -39,7 +39,7 @@ def gates_of(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, Tenso
     from torch import nn
 
     from heedful.errors import ConfigError
-    from heedful.inspection.attention_maps import forced
+    from heedful.inspection.attention_maps import inference_context
     from heedful.nn.hooks import hook_points, record
     from heedful.tasks.translate import collate_one
 
@@ -51,7 +51,7 @@ def gates_of(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, Tenso
     heard: dict[str, list[Tensor]] = {name.removesuffix(TAP): [] for name in names}
     for read, said in pairs:
         source, target_in = collate_one(system, system.source_tokenizer.encode(read), system.target_tokenizer.encode(said))
-        with forced(model), record(model, *names) as seen:
+        with inference_context(model), record(model, *names) as seen:
             model.step(target_in, model.start(source, None, room=0))
         for name in names:
             heard[name.removesuffix(TAP)].append(seen[name])

@@ -31,7 +31,7 @@ ABOUT_LENS = (
 
 def draw(seen: Inspection, where: Where, path: Path, *, lines: bool = False, found: Mapping[str, Any]) -> None:
     """As .svg, or through matplotlib as .png. found: what the parts that were asked for found."""
-    from heedful.inspection.plots import drawable, save
+    from heedful.inspection.plots import replace_missing_glyphs, save
 
     def figure(spell: Spell) -> Figure:
         if where.kind is not None:
@@ -45,21 +45,21 @@ def draw(seen: Inspection, where: Where, path: Path, *, lines: bool = False, fou
             return patched(seen, found["interventions"], spell)
         return alignment(seen, spell)
 
-    save(figure(str if path.suffix == ".svg" else drawable), path)
+    save(figure(str if path.suffix == ".svg" else replace_missing_glyphs), path)
 
 
 def wall(seen: Inspection, where: Where, spell: Spell) -> Figure:
     from heedful.inspection import figure
-    from heedful.inspection.text_heatmap import shown
+    from heedful.inspection.text_heatmap import printable_token
 
     maps = shown_maps(seen, where)
     layers = [(one.layer, values_of(seen, one, where.by)) for one in maps]
     rolled = where.by == "rollout"
     title = f"{where.kind}: {'rollout, all heads of a layer as one' if rolled else f'all heads, {where.by}'}"
     made = figure.head_grid(layers, title, relative=where.by != "weights", merged=rolled)
-    tokens = [shown(" ".join(names), LONGEST) for names in (seen.trace.queries(maps[0]), seen.trace.keys(maps[0]))]
+    tokens = [printable_token(" ".join(names), LONGEST) for names in (seen.trace.queries(maps[0]), seen.trace.keys(maps[0]))]
     told = [spell(f"{side}: {names}") for side, names in zip(sides(seen, maps[0]), tokens, strict=True)]
-    return figure.captioned(made, [*sentences(seen, spell), *told])
+    return figure.add_caption(made, [*sentences(seen, spell), *told])
 
 
 def one_map(seen: Inspection, where: Where, lines: bool, spell: Spell) -> Figure:
@@ -71,14 +71,14 @@ def one_map(seen: Inspection, where: Where, lines: bool, spell: Spell) -> Figure
     most = max(float(values.max()), 1e-12) if where.by != "weights" else 1.0
     title = f"{where.kind} · layer {one.layer} · {place}"
     made = (figure.lines if lines else figure.heatmap)(values, rows, columns, title, most)
-    return figure.captioned(made, [*sentences(seen, spell), *([] if lines else sides(seen, one))])
+    return figure.add_caption(made, [*sentences(seen, spell), *([] if lines else sides(seen, one))])
 
 
 def alignment(seen: Inspection, spell: Spell) -> Figure:
     import torch
 
     from heedful.errors import ConfigError
-    from heedful.inspection.figure import captioned, heatmap
+    from heedful.inspection.figure import add_caption, heatmap
     from heedful.studies.report import words_of
 
     source = seen.trace.source
@@ -87,18 +87,18 @@ def alignment(seen: Inspection, spell: Spell) -> Figure:
     mean = torch.cat(list(seen.views.words.values())).mean(0)  # (target words, source words)
     rows, columns = ([spell(word) for word in words_of(side)] for side in (seen.trace.target, source))
     made = heatmap(mean, rows, columns, "soft alignment, the mean over all heads", palette="gray")
-    return captioned(made, [*sentences(seen, spell), "rows: words of the translation", "columns: words of the source"])
+    return add_caption(made, [*sentences(seen, spell), "rows: words of the translation", "columns: words of the source"])
 
 
 def salient(seen: Inspection, saliency: Mapping[str, Any], spell: Spell) -> Figure:
     """Beside attention, where a source was looked at."""
-    from heedful.inspection.figure import beside, captioned
+    from heedful.inspection.figure import add_caption, side_by_side
 
     trace = seen.trace
-    read = [trace.start, *trace.said] if trace.source is None else trace.read
-    rows, columns = ([spell(name) for name in names] for names in ([*trace.said, trace.end], read))
+    read = [trace.start, *trace.target_tokens] if trace.source is None else trace.source_tokens
+    rows, columns = ([spell(name) for name in names] for names in ([*trace.target_tokens, trace.end], read))
     made = saliency_sketches(saliency, rows, columns)
-    return captioned(beside(*made), [*sentences(seen, spell), *about_saliency(saliency), saliency["note"]])
+    return add_caption(side_by_side(*made), [*sentences(seen, spell), *about_saliency(saliency), saliency["note"]])
 
 
 def saliency_sketches(saliency: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str]) -> list[Figure]:
@@ -153,7 +153,7 @@ def about_saliency(saliency: Mapping[str, Any]) -> list[str]:
 
 def patched(seen: Inspection, found: Mapping[str, Any], spell: Spell) -> Figure:
     from heedful.cli.inspecting.interventions import not_patched, patched_told, won_back
-    from heedful.inspection.figure import beside, captioned
+    from heedful.inspection.figure import add_caption, side_by_side
 
     one = found["patched"]
     won = {
@@ -161,7 +161,7 @@ def patched(seen: Inspection, found: Mapping[str, Any], spell: Spell) -> Figure:
         for side, (names, labels, nats) in won_back(dict(found), one).items()
     }
     told = [*sentences(seen, spell), spell(patched_told(one).rstrip(":")), WON, *not_patched(one)]
-    return captioned(beside(*patched_sketches(won)), told)
+    return add_caption(side_by_side(*patched_sketches(won)), told)
 
 
 def patched_sketches(won: Won) -> list[Figure]:
@@ -179,18 +179,18 @@ def patched_sketches(won: Won) -> list[Figure]:
 
 
 def layers(seen: Inspection, lens: Mapping[str, Any], spell: Spell) -> Figure:
-    from heedful.inspection.figure import captioned
+    from heedful.inspection.figure import add_caption
 
-    return captioned(lens_sketch(lens, spell), [*sentences(seen, spell), *ABOUT_LENS])
+    return add_caption(lens_sketch(lens, spell), [*sentences(seen, spell), *ABOUT_LENS])
 
 
 def lens_sketch(lens: Mapping[str, Any], spell: Spell = str) -> Figure:
     """What each layer would say, darker where it is surer."""
-    from heedful.inspection.figure import Word, words
+    from heedful.inspection.figure import TokenCell, words
 
     cells = [
         [
-            Word(spell(piece), share, rank == 1)
+            TokenCell(spell(piece), share, rank == 1)
             for piece, share, rank in zip(one["predicted"], one["probability"], one["final_rank"], strict=True)
         ]
         for one in lens["layers"]
@@ -201,11 +201,11 @@ def lens_sketch(lens: Mapping[str, Any], spell: Spell = str) -> Figure:
 
 def sentences(seen: Inspection, spell: Spell) -> list[str]:
     """What was read and what was said, cut where they are long."""
-    from heedful.inspection.text_heatmap import shown
+    from heedful.inspection.text_heatmap import printable_token
 
     source, target = seen.trace.source, seen.trace.target
     named = {"text": target} if source is None else {"source": source, "translation": target}
-    return [spell(f"{name}: {shown(side.text, LONGEST)}") for name, side in named.items()]
+    return [spell(f"{name}: {printable_token(side.text, LONGEST)}") for name, side in named.items()]
 
 
 def sides(seen: Inspection, one: AttentionMap) -> list[str]:

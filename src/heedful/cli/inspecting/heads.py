@@ -41,7 +41,7 @@ def found(
     """data: lines of source, TAB target, TAB alignment, the last two as far as they are known; the run's validation data
     unless a file is given. json: a machine reads it, and watches no bar."""
     from heedful.errors import ConfigError, DataError
-    from heedful.studies.head_samples import pairs_of, texts_of, translated
+    from heedful.studies.head_samples import fill_targets, pairs_of, texts_of
     from heedful.studies.heads import study
 
     task = worker.run.task.name
@@ -53,7 +53,7 @@ def found(
     if task == "language":
         pairs = texts_of(worker.system, samples)
     else:
-        pairs = pairs_of(worker.system, translated(worker.system, samples, worker.search()))
+        pairs = pairs_of(worker.system, fill_targets(worker.system, samples, worker.search()))
     if not pairs:
         raise DataError(
             f"none of {len(samples)} sentences can be looked at: they are empty, not cut where words end, or longer than "
@@ -120,7 +120,7 @@ def as_plain(head: Any) -> dict[str, Any]:
     kept = {name: value for name, value in head._asdict().items() if name != "measures"}
     return kept | {
         "roles": [one._asdict() for one in head.roles],
-        "leanings": [one._asdict() for one in head.leanings],
+        "leanings": [one._asdict() for one in head.tendencies],
         "measures": [one._asdict() for one in head.measures],
     }
 
@@ -192,11 +192,11 @@ def marks(head: dict[str, Any]) -> list[str]:
 
 def draw(found: dict[str, Any], path: Path) -> None:
     """The grid of all heads as SVG, PNG or PDF."""
-    from heedful.inspection.head_figures import Meaning, picture_of
+    from heedful.inspection.head_figures import Legend, head_figure
     from heedful.inspection.plots import save
 
     cells = cells_of(found)
-    save(picture_of(cells, Meaning(UNIT, shades(cells), explained(cells))), path)
+    save(head_figure(cells, Legend(UNIT, shades(cells), explained(cells))), path)
 
 
 def shades(cells: Sequence[Cell]) -> str:

@@ -78,7 +78,7 @@ def pair_for(worker: Predictor, sentence: str, target: str | None, search: Seque
 def alternatives_found(
     system: System, pair: EncodedPair, config: SearchConfig, asked: tuple[int, str | None]
 ) -> dict[str, Any]:
-    from heedful.studies.interventions import alternatives, continue_from, token_named
+    from heedful.studies.interventions import alternatives, continue_from, find_token
 
     place, piece = asked
     listed = alternatives(system, pair, place)
@@ -86,7 +86,7 @@ def alternatives_found(
     if piece is None:
         return result
     assert pair.source is not None, "asked of translations only"
-    token = token_named(system, piece, listed)
+    token = find_token(system, piece, listed)
     beginning = [*pair.target.ids[:place], token]
     again = continue_from(system, pair.source, config, beginning)
     said = {"token": system.target_tokenizer.pieces([token])[0], "translation": again.text}
@@ -94,12 +94,12 @@ def alternatives_found(
 
 
 def without_found(system: System, pair: EncodedPair, config: SearchConfig, names: Sequence[str]) -> dict[str, Any]:
-    from heedful.studies.interventions import HeadName, continue_from, log_probabilities, wanted, without_heads
+    from heedful.studies.interventions import HeadName, continue_from, log_probabilities, target_tokens, without_heads
 
     assert pair.source is not None, "asked of translations only"
-    tokens = wanted(system, pair)[:, None]
+    tokens = target_tokens(system, pair)[:, None]
     before = log_probabilities(system, pair).gather(-1, tokens).sum()
-    with without_heads(system, [HeadName.named(name) for name in names]) as less:
+    with without_heads(system, [HeadName.parse(name) for name in names]) as less:
         again = continue_from(less, pair.source, config, [])
         after = log_probabilities(less, pair).gather(-1, tokens).sum()
     said = {"heads": list(names), "translation": again.text, "log_probability": again.log_probability}
@@ -116,9 +116,9 @@ def saliency_found(system: System, pair: EncodedPair) -> dict[str, Any]:
     result: dict[str, Any] = {name: values.tolist() for name, values in seen._asdict().items()} | {"note": NOTE}
     kinds = {kind.name for kind in attentions(system.models[0]).values()}  # type: ignore[arg-type]
     if pair.source is not None and kinds & {"cross", "within"}:
-        from heedful.inspection.alignment import attention_between
+        from heedful.inspection.alignment import mean_cross_attention
 
-        looked = attention_between(system.models[0], sequences(system, *pair))
+        looked = mean_cross_attention(system.models[0], sequences(system, *pair))
         ranked = {"gradient x input": seen.source.abs(), "bound": seen.source_bound}
         agree = {name: agreement(values, looked) for name, values in ranked.items()}
         result |= {"attention": looked.tolist(), "agreement": agree}
@@ -126,13 +126,13 @@ def saliency_found(system: System, pair: EncodedPair) -> dict[str, Any]:
 
 
 def patched_found(system: System, pair: EncodedPair, other: str) -> dict[str, Any]:
-    from heedful.studies.interventions import patched
+    from heedful.studies.interventions import patch_source
 
-    seen = patched(system, pair, other)
+    seen = patch_source(system, pair, other)
     return {
         "other": other,
         "log_probability": {"source": seen.first.tolist(), "other": seen.second.tolist()},
-        "places": [place._asdict() | {"change": place.change.tolist()} for place in seen.places],
+        "places": [place._asdict() | {"change": place.change.tolist()} for place in seen.effects],
         "left_out": seen.left_out,
     }
 

@@ -24,11 +24,11 @@ MEANING = (
 def found(worker: Predictor, sentence: str, target: str | None = None, search: Sequence[str] = ()) -> dict[str, Any]:
     """Of the translation that the search finds, or of the given one; of a language model, of the sentence itself."""
     from heedful.cli.inspecting.interventions import pair_for
-    from heedful.studies.interventions import lens_of, wanted
+    from heedful.studies.interventions import lens_of, target_tokens
 
     system, pair = worker.system, pair_for(worker, sentence, target, search)
     seen = lens_of(system, pair)
-    tokens = wanted(system, pair)
+    tokens = target_tokens(system, pair)
     final = seen.logits[-1].argmax(-1)  # (target time,)
     best = seen.logits.float().softmax(-1).max(-1)
     return {

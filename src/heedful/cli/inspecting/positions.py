@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.cli.output import table
 
 if TYPE_CHECKING:
-    from heedful.inspection.position_figures import Drawn
+    from heedful.inspection.position_figures import SchemeResult
     from heedful.inspection.report.blocks import Block
     from heedful.nn.positions import Position
     from heedful.predictor import Predictor
@@ -60,13 +60,13 @@ def beside_fixed(found: dict[str, Position]) -> dict[str, Position]:
 
 def scheme_found(position: Position, reached: int) -> dict[str, Any]:
     """reached: how many positions training did; what is learned is not looked at beyond them."""
-    from heedful.inspection.position_shifts import shift_error, turns
-    from heedful.inspection.positions import beyond, by_distance, cosines, encoding, scores, shape_of, vectors
+    from heedful.inspection.position_shifts import recover_rotations, shift_error
+    from heedful.inspection.positions import by_distance, cosines, encoding, extrapolation, scores, shape_of, vectors
     from heedful.inspection.probes import probe
 
     count = MOST if position.limit is None else min(reached, position.limit)
     said, seen = encoding(position, count), scores(position, count)
-    past = beyond(position, reached)
+    past = extrapolation(position, reached)
     result: dict[str, Any] = {
         "class": type(position).__name__,
         "kind": said.kind,
@@ -87,7 +87,9 @@ def scheme_found(position: Position, reached: int) -> dict[str, Any]:
         if len(added) >= FEWEST:
             result["probes"] = probe(added)._asdict() | {"positions": len(added)}
             result["shift_error"] = {str(shift): shift_error(added, shift) for shift in SHIFTS}
-            result["turns"] = {str(shift): [one._asdict() for one in turns(added, shift)[:PAIRS]] for shift in SHIFTS}
+            result["turns"] = {
+                str(shift): [one._asdict() for one in recover_rotations(added, shift)[:PAIRS]] for shift in SHIFTS
+            }
     return result
 
 
@@ -96,7 +98,7 @@ def lengths_found(worker: Predictor, sentences: int) -> dict[str, Any]:
     from heedful.build import examples_of
     from heedful.data.splits import splits_of
     from heedful.errors import HeedfulError
-    from heedful.studies.lengths import by_length, by_position, joined, score_examples
+    from heedful.studies.lengths import by_length, by_position, join_neighbors, score_examples
     from heedful.tasks.evaluate_translations import Examples
 
     data = worker.run.data
@@ -108,7 +110,7 @@ def lengths_found(worker: Predictor, sentences: int) -> dict[str, Any]:
     together = []
     for times in range(2, JOINED + 1):
         try:
-            together += score_examples(worker.system, joined(examples, times))
+            together += score_examples(worker.system, join_neighbors(examples, times))
         except HeedfulError as refusal:
             result["refused"] = str(refusal.args[0])
             break
@@ -127,7 +129,7 @@ def as_text(found: dict[str, Any]) -> str:
 
 
 def as_blocks(found: dict[str, Any]) -> list[Block]:
-    from heedful.inspection.position_figures import sketches_of
+    from heedful.inspection.position_figures import scheme_figures
     from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words, sentence
 
     schemes, lengths = equal_ones_together(found["schemes"]), found["lengths"]
@@ -135,7 +137,7 @@ def as_blocks(found: dict[str, Any]) -> list[Block]:
     if schemes:
         for name, drawn in drawn_of(schemes).items():
             one = schemes[name]
-            blocks += [Heading(f"{name}: {drawn.scheme}"), Pictures(sketches_of(drawn))]
+            blocks += [Heading(f"{name}: {drawn.scheme}"), Pictures(scheme_figures(drawn))]
             blocks.append(Table(similar_rows({"": one}), "similarity by distance"))
             turning = [row[1:] for row in turns_rows({"": one})]
             blocks += [Words(DIALS, "hint"), Table(turning, "going on"), Words(sentence(BRACKETS), "hint")] if turning else []
@@ -286,19 +288,22 @@ def draw(found: dict[str, Any], path: Path) -> None:
     save(picture(drawn_of(found["schemes"])), path)
 
 
-def drawn_of(schemes: dict[str, Any]) -> dict[str, Drawn]:
+def drawn_of(schemes: dict[str, Any]) -> dict[str, SchemeResult]:
     import torch
 
-    from heedful.inspection.position_figures import Drawn
-    from heedful.inspection.position_shifts import Turn
+    from heedful.inspection.position_figures import SchemeResult
+    from heedful.inspection.position_shifts import PairRotation
     from heedful.inspection.positions import Encoding
 
     return {
-        name: Drawn(
+        name: SchemeResult(
             Encoding(one["kind"], torch.tensor(one["encoding"]), one["first"], one["columns"]),
             torch.tensor(one["similarity"]),
             one["class"].lower(),
-            {shift: [Turn(**turn) for turn in turns] for shift, turns in one.get("turns", {}).items()},
+            {
+                shift: [PairRotation(**turn) for turn in recover_rotations]
+                for shift, recover_rotations in one.get("turns", {}).items()
+            },
         )
         for name, one in schemes.items()
     }

@@ -111,7 +111,7 @@ def values_of(seen: Inspection, one: AttentionMap, by: str) -> Tensor:
 
     if by == "norms":
         at = next(at for at, other in enumerate(seen.trace.maps) if other.name == one.name)
-        return one.weights * seen.views.lengths[at]
+        return one.weights * seen.views.norms[at]
     if by == "rollout":
         rolled = {other.name: other.weights for other in seen.views.rollout}
         if one.name not in rolled:
@@ -155,10 +155,10 @@ def as_text(found: dict[str, Any]) -> str:
     if "alignment" in found:
         import torch
 
-        from heedful.inspection.text_heatmap import draw
+        from heedful.inspection.text_heatmap import draw_text_heatmap
 
         words = found["alignment"]
-        parts.append(draw(torch.tensor(words["weights"]), words["source"], words["target"]))
+        parts.append(draw_text_heatmap(torch.tensor(words["weights"]), words["source"], words["target"]))
         parts.append("links " + " ".join(f"{source}-{target}" for source, target in words["links"]))
     if "heads" in found:
         rows = [("kind", "layer", "head", "entropy", "largest", MOST[found["by"]])]
@@ -173,13 +173,13 @@ def as_text(found: dict[str, Any]) -> str:
 
 def numbers(one: dict[str, Any]) -> str:
     """Rows look at columns."""
-    from heedful.inspection.text_heatmap import columns, padded, shown
+    from heedful.inspection.text_heatmap import columns, pad_to_width, printable_token
 
-    names, rows = [shown(name) for name in one["keys"]], [shown(name) for name in one["queries"]]
+    names, rows = [printable_token(name) for name in one["keys"]], [printable_token(name) for name in one["queries"]]
     cells = [[f"{value:.4f}" for value in row] for row in one["values"]]
     widths = [max(columns(name), *(len(row[at]) for row in cells)) for at, name in enumerate(names)]
     left = max(map(columns, rows))
-    lines = [[" " * left, *(padded(name, width) for name, width in zip(names, widths, strict=True))]]
+    lines = [[" " * left, *(pad_to_width(name, width) for name, width in zip(names, widths, strict=True))]]
     for name, row in zip(rows, cells, strict=True):
-        lines.append([padded(name, left), *(cell.ljust(width) for cell, width in zip(row, widths, strict=True))])
+        lines.append([pad_to_width(name, left), *(cell.ljust(width) for cell, width in zip(row, widths, strict=True))])
     return "\n".join(" ".join(line).rstrip() for line in lines)
