@@ -23,7 +23,7 @@ HARD += [f"word{place}" for place in range(60)]
 
 
 def inspection(tokens: int, layers: int, heads: int) -> Inspection:
-    """An encoder, a decoder and their cross-attention, with weights as sharp as trained ones; source and target are the same tokens."""
+    """An encoder, a decoder and their cross-attention, sharp as trained weights; source and target are the same tokens."""
     draws = torch.Generator().manual_seed(1)
     text = " ".join(HARD[:tokens])
     both = Tokens(text, list(range(tokens)), HARD[:tokens], list(range(tokens)))

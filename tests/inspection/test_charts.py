@@ -28,8 +28,8 @@ def test_ticks_are_few_round_numbers_inside_and_equally_far_apart(low: float, hi
 
 
 def test_positions_are_counted_in_whole_numbers() -> None:
-    assert ticks(0, 3, whole=True) == [0, 1, 2, 3]
-    assert ticks(-2, 2, whole=True) == [-2, -1, 0, 1, 2]
+    assert ticks(0, 3, integers=True) == [0, 1, 2, 3]
+    assert ticks(-2, 2, integers=True) == [-2, -1, 0, 1, 2]
 
 
 def test_a_curve_goes_through_its_values_and_its_labels_stand_at_their_heights() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from heedful.errors import ConfigError
 from heedful.inspection.figure import Figure, Heatmap, Label, color
-from heedful.inspection.head_figures import Cell, Legend, figure, grids, head_figure
+from heedful.inspection.head_figures import Cell, Legend, format_importance, grids, head_figure
 from heedful.inspection.plots import save
 from heedful.inspection.svg import as_svg
 
@@ -57,7 +57,7 @@ def test_the_words_of_a_head_stand_in_its_cell_above_its_figure() -> None:
 
 
 def test_figures_are_written_alike_and_nothing_has_no_sign() -> None:
-    figures = [figure(value) for value in (0.0, -0.0, -0.0004, 0.0004, 0.0306, -0.01, 1.5, -10.25)]
+    figures = [format_importance(value) for value in (0.0, -0.0, -0.0004, 0.0004, 0.0306, -0.01, 1.5, -10.25)]
     assert figures == [".000", ".000", ".000", ".000", ".031", "-.010", "1.500", "-10.250"]
 
 

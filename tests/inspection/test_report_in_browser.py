@@ -1,4 +1,4 @@
-"""The report in a real browser: no network requests, no console messages, fits the screen, and shows the values of the trace."""
+"""The report in a browser: no network requests, no console messages, fits the screen, shows the values of the trace."""
 
 from __future__ import annotations
 

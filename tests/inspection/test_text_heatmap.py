@@ -191,5 +191,5 @@ def test_without_matplotlib_a_png_is_refused_and_an_svg_is_not(monkeypatch: pyte
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     figure = heatmap(torch.eye(2), ["a", "b"], ["c", "d"], "two")
     assert as_svg(figure).startswith("<svg")
-    with pytest.raises(ConfigError, match="matplotlib, which is not installed"):
+    with pytest.raises(ConfigError, match="require matplotlib, which is not installed"):
         save(figure, tmp_path / "no.png")

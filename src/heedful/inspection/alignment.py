@@ -3,8 +3,8 @@
     weights[layer] (rows, heads, target time, source time)         one teacher-forced pass over a batch
     merged  = target^T weights source / pieces of the target word   subword pieces become words
 
-Row t holds the weights of the decoder step that *predicts* target token t; row t + 1 those of the step that *consumes* it, which
-in some layers align better (Chen et al., 2020). `alignment_links.py` turns weights into links.
+Row t holds the weights of the decoder step that *predicts* target token t; row t + 1 those of the step that *consumes* it,
+which in some layers align better (Chen et al., 2020). `alignment_links.py` turns weights into links.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def merge_into_words(weights: Tensor, source_words: Sequence[int], target_words:
 
 def merge_pieces(weights: Tensor, source_words: Tensor, target_words: Tensor) -> Tensor:
     """Batched `merge_into_words`: weights (rows, heads, target pieces, source pieces), source_words (rows, source
-    pieces), target_words (rows, target pieces), -1 for special tokens and padding -> (rows, heads, target words, source words)."""
+    pieces), target_words (rows, target pieces), -1: special token or padding -> (rows, heads, target words, source words)."""
     source = word_membership(source_words).to(weights)[:, None]  # (rows, 1, source pieces, source words)
     target = word_membership(target_words).to(weights)[:, None]  # (rows, 1, target pieces, target words)
     pieces = target.sum(-2)[..., None].clamp(min=1)  # (rows, 1, target words, 1)

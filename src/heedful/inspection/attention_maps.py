@@ -84,7 +84,7 @@ def attention_maps(model: StepModel, source: Tensor, target_in: Tensor, *kinds: 
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Disable dropout and restore every module's mode on exit. A model in evaluation mode is not modified, so threads can share it."""
+    """Disable dropout; restore modes on exit. A model in evaluation mode is not modified, so threads can share it."""
     training = [module for module in model.modules() if module.training]
     for module in training:
         module.training = False
@@ -124,7 +124,7 @@ def gradient_context(model: nn.Module) -> Iterator[None]:
 
 
 def core_of(model: nn.Module, name: str) -> str:
-    """Return the path of the module that computes the attention weights at this hook point; several layers may share its owner."""
+    """Return the path of the module that computes the weights at this hook point; several layers may share its owner."""
     owner = name.removesuffix(".weights")
     return f"{owner}.core" if hasattr(model.get_submodule(owner), "core") else owner
 

@@ -201,9 +201,9 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
 def shades(cells: Sequence[Cell]) -> str:
     """What the colors say that occur."""
-    from heedful.inspection.head_figures import figure
+    from heedful.inspection.head_figures import format_importance
 
-    gained = any(figure(cell.importance).startswith("-") for cell in cells)
+    gained = any(format_importance(cell.importance).startswith("-") for cell in cells)
     return "blue: lost without the head" + " · orange: gained" * gained
 
 
