@@ -25,7 +25,7 @@ WEIGHTS = torch.tensor([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.9, 0.1, 0.0]])  # (
 
 
 @pytest.mark.parametrize(
-    ("linking", "expected"),
+    ("rule", "expected"),
     [
         (LinkRule(), {(0, 0), (0, 1), (0, 2)}),
         (LinkRule(row=0.5), {(0, 0), (1, 0), (0, 1), (2, 1), (0, 2)}),

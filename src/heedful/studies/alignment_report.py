@@ -1,7 +1,7 @@
-"""How well attention aligns: the error rate of every layer, and of what was chosen on validation, on sentences kept apart.
+"""Alignment error rate of every layer, with default settings and with settings chosen on validation sentences.
 
-layer    the mean of its heads, one link for every target word: when the word is said, and when it is fed
-chosen   the same layer with the moment and the thresholds that did best on the validation sentences
+layer    the mean of its heads with the default rule, at the step that predicts the target word and at the step that consumes it
+chosen   the same layer with the moment and the rule of lowest error rate on the validation sentences
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from heedful.studies.alignment import MOMENTS, Aligner, AlignmentHead, HeadWeigh
 
 
 class GoldSet(NamedTuple):
-    """Watched sentences and their gold alignments."""
+    """Attention weights of sentences and their gold alignments."""
 
     weights: HeadWeights
     gold: Sequence[Alignment]
@@ -31,26 +31,26 @@ class LayerScore(NamedTuple):
     heads: int
     predict: Score
     consume: Score
-    chosen: Aligner | None  # on validation
-    score: Score | None  # of that one
+    chosen: Aligner | None  # on the validation sentences
+    score: Score | None  # of the chosen aligner
 
 
 def by_layer(test: GoldSet, valid: GoldSet | None) -> list[LayerScore]:
-    """Every layer that looks at the source."""
-    found = []
+    """Return the scores of every layer with attention to the source."""
+    scores = []
     for layer in dict.fromkeys(head.layer for head in test.weights.heads):
         heads = tuple(head for head in test.weights.heads if head.layer == layer)
-        said, fed = (test.score(Aligner(heads, moment)) for moment in MOMENTS)
+        predict, consume = (test.score(Aligner(heads, moment)) for moment in MOMENTS)
         chosen = None if valid is None else choose_moment_and_rule(valid, heads)
-        found.append(LayerScore(layer, len(heads), said, fed, chosen, None if chosen is None else test.score(chosen)))
-    return found
+        scores.append(LayerScore(layer, len(heads), predict, consume, chosen, None if chosen is None else test.score(chosen)))
+    return scores
 
 
 def choose_moment_and_rule(valid: GoldSet, heads: tuple[AlignmentHead, ...]) -> Aligner:
-    """The moment and the thresholds that suit these heads best."""
-    places = [valid.weights.heads.index(head) for head in heads]
+    """Return the aligner with the moment and the rule of lowest error rate for these heads."""
+    indices = [valid.weights.heads.index(head) for head in heads]
     choices = []
     for moment in MOMENTS:
-        rule, error = choose_link_rule(label_maps(valid.weights.maps[moment], valid.gold), places)
+        rule, error = choose_link_rule(label_maps(valid.weights.maps[moment], valid.gold), indices)
         choices.append((error, Aligner(heads, moment, rule)))
-    return min(choices, key=lambda one: one[0])[1]
+    return min(choices, key=lambda choice: choice[0])[1]

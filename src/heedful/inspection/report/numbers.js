@@ -34,8 +34,8 @@ function mapOf(layer, head, values) {
   if (values === "rollout") return matrixOf(layer.rollout);
   const plain = matrixOf(layer.weights, head);
   if (values === "weights") return plain;
-  const length = matrixOf(layer.lengths, head);
-  return { ...plain, at: (row, column) => plain.at(row, column) * length.at(length.rows === 1 ? 0 : row, column) };
+  const norms = matrixOf(layer.norms, head);
+  return { ...plain, at: (row, column) => plain.at(row, column) * norms.at(norms.rows === 1 ? 0 : row, column) };
 }
 
 function most(map) {
