@@ -183,7 +183,7 @@ def test_a_long_sentence_with_many_heads_fits_too(browser: Any, tmp_path: Path) 
                 opened.screenshot(path=f"{KEPT}/report-long-{size}.png", full_page=True)
 
 
-@pytest.mark.parametrize(("kind", "about"), [("cross", "translation → source"), ("encoder", "source → source")])
+@pytest.mark.parametrize(("kind", "about"), [("cross", "output → source"), ("encoder", "source → source")])
 @pytest.mark.parametrize("values_name", ["weights", "norm-weighted", "rollout"])
 def test_the_page_shows_the_values_of_the_trace(
     browser: Any, path: Path, result: Inspection, kind: str, about: str, values_name: str
