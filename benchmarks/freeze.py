@@ -27,7 +27,11 @@ import torch
 from peers.machine import about_here
 
 STORED = Path(__file__).parent / "results" / "freeze.json"
-RENAMED = {"whatif": "interventions", "p_randomisation": "p_randomization"}  # key of a stored result: its name today
+RENAMED = {  # key of a stored result: its name today
+    "whatif": "interventions",
+    "p_randomisation": "p_randomization",
+    "said": "predict",
+}
 TEXTS = {"note"}  # explanations for people, which may be reworded
 
 WORDS = [f"w{i}" for i in range(20)]

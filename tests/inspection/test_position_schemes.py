@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from heedful.inspection.figure import Heatmap, Label, color
 from heedful.inspection.plots import save
-from heedful.inspection.position_figures import SchemeResult, dimensions, figures, picture, scheme_figures
+from heedful.inspection.position_figures import SchemeResult, dimensions, figures, position_figure, scheme_figures
 from heedful.inspection.position_shifts import pair_maps, recover_rotations, rotations, shift_error, shift_map
 from heedful.inspection.positions import (
     by_distance,
@@ -168,7 +168,7 @@ def test_wrapped_schemes_are_analyzed_by_their_inner_scheme() -> None:
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_every_scheme_can_be_drawn(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"positions.{suffix}"
-    save(picture({name: result_of(name) for name in POSITIONS}), path)
+    save(position_figure({name: result_of(name) for name in POSITIONS}), path)
     assert path.stat().st_size > 10_000
     if suffix == "svg":
         assert all(f">{name}: {name}<" in path.read_text() for name in POSITIONS)
@@ -181,7 +181,7 @@ def result_of(name: str, size: PositionSize = SIZE, count: int = 8) -> SchemeRes
 def test_equal_schemes_are_drawn_once() -> None:
     results = {"encoder": result_of("sinusoidal"), "decoder": result_of("sinusoidal"), "other": result_of("learned")}
     assert list(figures(results)) == ["encoder and decoder: sinusoidal", "other: learned"]
-    titles = [mark.text for mark in picture(results).marks if isinstance(mark, Label) and mark.size == 15]
+    titles = [mark.text for mark in position_figure(results).marks if isinstance(mark, Label) and mark.size == 15]
     assert titles == list(figures(results))
 
 

@@ -49,7 +49,7 @@ class SchemeResult(NamedTuple):
         return same and equal(own.values, others.values) and equal(self.similarity, other.similarity)
 
 
-def picture(schemes: Mapping[str, SchemeResult]) -> Figure:
+def position_figure(schemes: Mapping[str, SchemeResult]) -> Figure:
     """Return one figure with a titled row of figures per scheme."""
     rows = {name: side_by_side(*row) for name, row in figures(schemes).items()}
     titles = [Figure(name, row.width, EDGE + 8, [Label(EDGE, EDGE, name, 15)]) for name, row in rows.items()]

@@ -281,11 +281,11 @@ def draw(found: dict[str, Any], path: Path) -> None:
     """Every scheme's encoding, similarity and turns as SVG, PNG or PDF."""
     from heedful.errors import ConfigError
     from heedful.inspection.plots import save
-    from heedful.inspection.position_figures import picture
+    from heedful.inspection.position_figures import position_figure
 
     if not found["schemes"]:
         raise ConfigError("this model has no position scheme, so there is none to draw")
-    save(picture(drawn_of(found["schemes"])), path)
+    save(position_figure(drawn_of(found["schemes"])), path)
 
 
 def drawn_of(schemes: dict[str, Any]) -> dict[str, SchemeResult]:
