@@ -36,7 +36,7 @@ from heedful.evaluation.symmetrization import SYMMETRIZATIONS
 from heedful.evaluation.word_alignment import Link, alignment_error_rate, precision_and_recall
 from heedful.running import train
 from heedful.studies.alignment import Aligner, Models, align, as_pharaoh, choose_aligner, collect_head_weights
-from heedful.studies.alignment_report import Judge, by_layer
+from heedful.studies.alignment_report import GoldSet, by_layer
 from heedful.tasks.translate import System
 
 RECIPES = {"bahdanau": "anki-en-fr-bahdanau", "transformer": "anki-en-fr"}
@@ -85,20 +85,20 @@ def rate(found: Sequence[set[Link]], gold: Gold) -> dict[str, Any]:
 
 
 def plain(aligner: Aligner) -> dict[str, Any]:
-    return {"heads": list(map(str, aligner.heads)), "moment": aligner.moment, **aligner.linking._asdict()}
+    return {"heads": list(map(str, aligner.heads)), "moment": aligner.moment, **aligner.rule._asdict()}
 
 
 def judge(name: str, system: System, sets: Sets) -> dict[str, Any]:
     """One system's row: each layer, and what validation chose."""
-    valid, test = (Judge(collect_head_weights(Models(system), gold.pairs), gold.alignments) for gold in sets)
-    aligner, error = choose_aligner(valid.watched, valid.gold)
+    valid, test = (GoldSet(collect_head_weights(Models(system), gold.pairs), gold.alignments) for gold in sets)
+    aligner, error = choose_aligner(valid.weights, valid.gold)
     layers = [
-        {"layer": one.layer, "heads": one.heads, "said": one.said.value, "fed": one.fed.value}
+        {"layer": one.layer, "heads": one.heads, "said": one.predict.value, "fed": one.consume.value}
         | ({} if one.chosen is None or one.score is None else {"chosen": one.score.value, "by": plain(one.chosen)})
         for one in by_layer(test, valid)
     ]
     row = {"system": name, "layers": layers, "valid_aer": error, "aligner": plain(aligner)}
-    return row | rate(test.watched.links(aligner), sets.test)
+    return row | rate(test.weights.links(aligner), sets.test)
 
 
 def rules(there: System, back: System, valid: Gold) -> dict[str, tuple[Rule, float]]:

@@ -31,6 +31,8 @@ RENAMED = {  # key of a stored result: its name today
     "whatif": "interventions",
     "p_randomisation": "p_randomization",
     "ask": "views",
+    "said": "predict",
+    "fed": "consume",
 }
 TEXTS = {"note", "frequencies", "views"}  # explanations for people, which may be reworded
 

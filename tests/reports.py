@@ -1,4 +1,4 @@
-"""A made-up inspection with tokens that are hard to show, and a reader of the numbers in its page."""
+"""A synthetic inspection with tokens that are hard to display, and a decoder of the arrays in its page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HARD += [f"word{place}" for place in range(60)]
 
 
 def inspection(tokens: int, layers: int, heads: int) -> Inspection:
-    """An encoder, a decoder and their cross-attention, as sharp as trained ones; source and target are the same tokens."""
+    """An encoder, a decoder and their cross-attention, sharp as trained weights; source and target are the same tokens."""
     draws = torch.Generator().manual_seed(1)
     text = " ".join(HARD[:tokens])
     both = Tokens(text, list(range(tokens)), HARD[:tokens], list(range(tokens)))
@@ -45,26 +45,26 @@ def inspection(tokens: int, layers: int, heads: int) -> Inspection:
             AttentionMap(f"decoder.{layer}.cross_attention.weights", Kind("cross", "target", "source"), layer, weights()),
         ]
     trace = Trace(both, both, "<s>", "</s>", maps)
-    lengths = [torch.rand(heads, 1, time, generator=draws) * 4 for _ in maps]
-    found = {"parts": [{"part": "<b>encoder</b>", "parameters": 123456, "share": 0.25}], "machine": "two cores"}
-    section = Section("Cost", blocks(), found)
-    return Inspection(trace, Views(lengths, rollout(maps), word_maps(trace)), ["transformer", "made up"], (section,))
+    norms = [torch.rand(heads, 1, time, generator=draws) * 4 for _ in maps]
+    data = {"parts": [{"part": "<b>encoder</b>", "parameters": 123456, "share": 0.25}], "machine": "two cores"}
+    section = Section("Cost", blocks(), data)
+    return Inspection(trace, Views(norms, rollout(maps), word_maps(trace)), ["transformer", "synthetic"], (section,))
 
 
 def blocks() -> list[Any]:
-    """One of each kind; the table and one of the pictures are broader than any telephone."""
+    """One of each kind; the table and one of the figures are wider than a phone."""
     names = [f"column number {at}" for at in range(12)]
     rows = [("part", "share", *names), ("<b>encoder</b>", "25%", *["123,456"] * 12), ("decoder", "75%", *["0"] * 12)]
     pictures = [
-        heatmap(torch.eye(8), "abcdefgh", "abcdefgh", "a map"),
-        heatmap(torch.eye(40), HARD[:40], HARD[:40], "a broad one"),
+        heatmap(torch.eye(8), "abcdefgh", "abcdefgh", "narrow heatmap"),
+        heatmap(torch.eye(40), HARD[:40], HARD[:40], "wide heatmap"),
     ]
-    told = [Words("What it costs."), Words("Not to be missed.", "note"), Heading("A training step"), Terms({"share": "of 1"})]
-    return [*told, Table(rows, "parts", {1: [0.25, 0.75]}), Pictures(pictures, "Rows look at columns.")]
+    text = [Words("What it costs."), Words("A warning.", "note"), Heading("A training step"), Terms({"share": "of 1"})]
+    return [*text, Table(rows, "parts", {1: [0.25, 0.75]}), Pictures(pictures, "Rows: queries; columns: keys.")]
 
 
 def alone(tokens: int, layers: int) -> Inspection:
-    """Of a text that is only read; without layers, of a model that does not attend."""
+    """Inspection of a text without a source; with 0 layers, of a model without attention."""
     text = Tokens(" ".join(HARD[:tokens]), list(range(tokens)), HARD[:tokens], list(range(tokens)))
     kind = Kind("within", "target", "both")
     weights = torch.ones(2, tokens + 1, tokens + 1).tril()
@@ -77,15 +77,15 @@ def alone(tokens: int, layers: int) -> Inspection:
 
 
 def as_numbers(content: dict[str, Any]) -> list[Tensor]:
-    """What the page's script does, done in Python."""
+    """Decode the arrays of a page, as its script does."""
     data = zlib.decompress(base64.b64decode(content["numbers"]))
-    found, at = [], 0
+    arrays, at = [], 0
     for coding, *shape in content["arrays"]:
         count, size = math.prod(shape), 4 if coding == "f32" else 2
         planes = [data[at + plane * count : at + (plane + 1) * count] for plane in range(size)]
         at += size * count
-        whole = bytearray(one for several in zip(*planes, strict=True) for one in several)
-        values = torch.frombuffer(whole, dtype=torch.float32 if coding == "f32" else torch.uint16)
-        found.append((values if coding == "f32" else values.double() / 10_000).float().view(shape))
+        joined = bytearray(byte for group in zip(*planes, strict=True) for byte in group)
+        values = torch.frombuffer(joined, dtype=torch.float32 if coding == "f32" else torch.uint16)
+        arrays.append((values if coding == "f32" else values.double() / 10_000).float().view(shape))
     assert at == len(data)
-    return found
+    return arrays

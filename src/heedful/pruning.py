@@ -31,7 +31,7 @@ from heedful.predictor import Predictor
 from heedful.schema import plain
 from heedful.storage.reading import read_bytes
 from heedful.storage.writing import replace_bytes, replace_text
-from heedful.studies.heads import added
+from heedful.studies.heads import add_by_name
 from heedful.tasks.evaluate_translations import evaluate
 from heedful.tasks.translation import TranslationConfig
 from heedful.training import checkpoint, environment, facts, retention, run_folder
@@ -171,7 +171,7 @@ def choose(worker: Predictor, choice: Choice) -> Kept:
     score = lookup(choice.by, RANKINGS, "ranking")
     scores: dict[str, Tensor] = {}
     for surprise in training_losses(worker, choice.sentences):
-        scores = added(scores, score(model, surprise))
+        scores = add_by_name(scores, score(model, surprise))
     by_attention: dict[str, Tensor] = {}
     for name, one in scores.items():
         by_attention[attention_of(name)] = by_attention.get(attention_of(name), torch.zeros_like(one)) + one

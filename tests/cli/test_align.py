@@ -65,7 +65,7 @@ def test_gold_links_yield_error_rates_and_select_an_aligner(folder: Path, capsys
     assert json.loads(capsys.readouterr().out)["aer"] == result["aer"]
     assert heed("align", folder / "guided", *gold) == 0
     shown = capsys.readouterr()
-    assert "alignment error rate" in shown.out and "--heads 0.0 --moment said --row 0.3" in shown.err  # the guided head
+    assert "alignment error rate" in shown.out and "--heads 0.0 --moment predict --row 0.3" in shown.err  # the guided head
 
 
 def test_two_runs_align_in_both_directions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ def test_all_weights_of_one_head_are_shown(
     where = "--kind", "cross", "--layer", "1", "--head", "1", "--by", by
     found = inspect(capsys, run, SENTENCE, "--target", "w3 w4", *where)["sentence"]["map"]
     at, one = next((at, one) for at, one in enumerate(inspection.trace.maps) if (one.kind.name, one.layer) == ("cross", 1))
-    lengths = inspection.views.lengths[at][1] if by == "norms" else 1.0
+    lengths = inspection.views.norms[at][1] if by == "norms" else 1.0
     assert_close(torch.tensor(found["values"]), one.weights[1] * lengths)
     assert found["queries"] == ["w3", "w4", "</s>"] and found["keys"] == ["w1", "w2", "w3", "</s>"]
     assert heed("inspect", run, SENTENCE, "--target", "w3 w4", *where) == 0
@@ -104,7 +104,7 @@ def test_the_table_of_heads_follows_by(run: Path, inspection: Inspection, by: st
     rolled = {one.name: one.weights for one in inspection.views.rollout}
     expected = []
     for at, one in maps:
-        values = {"weights": one.weights, "norms": one.weights * inspection.views.lengths[at], "rollout": rolled[one.name]}[by]
+        values = {"weights": one.weights, "norms": one.weights * inspection.views.norms[at], "rollout": rolled[one.name]}[by]
         expected += [(one, head, shares / shares.sum(-1, keepdim=True)) for head, shares in enumerate(values.double())]
     assert len(rows) == len(expected) == (2 if by == "rollout" else 4)
     for row, (one, head, shares) in zip(rows, expected, strict=True):
@@ -121,7 +121,7 @@ def test_all_weights_of_the_trace_are_saved(run: Path, inspection: Inspection, t
     assert heed("inspect", run, SENTENCE, "--target", "w3 w4", "--save", tmp_path / "trace.safetensors") == 0
     with safe_open(tmp_path / "trace.safetensors", "pt") as file:
         header = {name: json.loads(text) for name, text in file.metadata().items()}
-        for one, lengths in zip(inspection.trace.maps, inspection.views.lengths, strict=True):
+        for one, lengths in zip(inspection.trace.maps, inspection.views.norms, strict=True):
             assert torch.equal(file.get_tensor(one.name), one.weights)
             assert torch.equal(file.get_tensor(f"{one.name.removesuffix('.weights')}.lengths"), lengths)
             assert header["maps"][one.name]["keys"] == inspection.trace.keys(one)

@@ -17,7 +17,7 @@ from workshop import heed, write_recipe
 import heedful
 from heedful.inspection.cost_report import PHASES, Size
 from heedful.inspection.figure import color
-from heedful.inspection.head_figures import figure
+from heedful.inspection.head_figures import format_importance
 from heedful.inspection.positions import by_distance, cosines, scores
 from heedful.inspection.positions import schemes as schemes_of
 
@@ -115,12 +115,12 @@ def test_the_grid_and_the_table_of_heads_have_each_head_with_its_figures(report:
         assert float(row[3]) == pytest.approx(head["confidence"], abs=6e-3)
         assert float(row[4]) == pytest.approx(head["share"], abs=6e-3)
         assert float(row[5]) == pytest.approx(head["ablation"], abs=6e-5)
-        assert figure(head["ablation"]) in section["labels"]
+        assert format_importance(head["ablation"]) in section["labels"]
     assert section["tips"] == [
         f"{head['kind']} · layer {head['layer']} · head {head['head']}: {head['ablation']:.4f}" for head in heads
     ]
     most = max(abs(head["ablation"]) for head in heads)
-    shades = ["#{:02x}{:02x}{:02x}".format(*color(head["ablation"] / most, "lost")) for head in heads]
+    shades = ["#{:02x}{:02x}{:02x}".format(*color(head["ablation"] / most, "importance")) for head in heads]
     assert [fill for fill in section["cells"] if fill in shades] == shades
     assert section["svg"] == ["encoder", "decoder", "cross"]
 

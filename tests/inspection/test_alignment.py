@@ -1,4 +1,4 @@
-"""Alignment: maps from one forced pass, of one pair or of many, merged from pieces into words."""
+"""Soft alignment: weights of one teacher-forced pass, for single pairs and batches, merged from pieces into words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.alignment import attention_between, between_words, cross_maps, cross_weights, merge_pieces
+from heedful.inspection.alignment import cross_maps, cross_weights, mean_cross_attention, merge_into_words, merge_pieces
 from heedful.inspection.attention_maps import attentions
 from heedful.nn.hooks import record
 
@@ -22,35 +22,35 @@ def model() -> Speaker:
 def test_maps_are_the_recorded_weights_of_each_layer(model: Speaker, pairs: Pairs) -> None:
     source, target = pairs.source[:1], pairs.target[:1]
     maps = cross_maps(model, source, target)
-    with record(model, "*.cross_attention.*.weights") as seen:
+    with record(model, "*.cross_attention.weights") as recorded:
         model.step(target, model.start(source, None, room=0))
     assert [tuple(weights.shape) for weights in maps] == [(2, 7, 6), (2, 7, 6)]
-    for weights, recorded in zip(maps, seen.values(), strict=True):
-        assert_close(weights, recorded[0])
+    for weights, expected in zip(maps, recorded.values(), strict=True):
+        assert_close(weights, expected[0])
         assert_close(weights.sum(-1), torch.ones(2, 7))
 
 
-def test_where_source_and_target_are_one_sequence_a_look_at_the_source_is_a_part_of_each_map(pairs: Pairs) -> None:
+def test_with_source_and_target_in_one_sequence_cross_maps_are_the_source_columns(pairs: Pairs) -> None:
     model = tiny_model(Variant("gpt", (("position", "rotary"), ("norm", "pre"), ("reach", "full"))))
     source, target = pairs.source[:1], pairs.target[:1]
     maps = cross_maps(model, source, target)
-    whole = torch.cat((source, target), dim=1)
-    with torch.inference_mode(), record(model, "layers.*.self_attention.weights") as seen:
-        model.step(whole, model.start(whole[:, :0], None, room=0))
+    joined = torch.cat((source, target), dim=1)
+    with torch.inference_mode(), record(model, "layers.*.self_attention.weights") as recorded:
+        model.step(joined, model.start(joined[:, :0], None, room=0))
     assert len(maps) == 2
-    for weights, recorded in zip(maps, seen.values(), strict=True):
-        assert_close(weights, recorded[0, :, 6:, :6])
+    for weights, expected in zip(maps, recorded.values(), strict=True):
+        assert_close(weights, expected[0, :, 6:, :6])
 
 
-def test_a_look_is_the_mean_over_heads_and_layers(model: Speaker, pairs: Pairs) -> None:
+def test_mean_cross_attention_averages_heads_and_layers(model: Speaker, pairs: Pairs) -> None:
     pair = pairs.source[:1], pairs.target[:1]
     first, second = cross_maps(model, *pair)
-    assert_close(attention_between(model, pair, layer=1), second.mean(0))
-    assert_close(attention_between(model, pair), torch.cat((first, second)).mean(0))
+    assert_close(mean_cross_attention(model, pair, layer=1), second.mean(0))
+    assert_close(mean_cross_attention(model, pair), torch.cat((first, second)).mean(0))
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_looking_leaves_the_model_as_it_was(training: bool, pairs: Pairs) -> None:
+def test_recording_leaves_the_model_unchanged(training: bool, pairs: Pairs) -> None:
     model = tiny_model(Variant(SPEAKING[0], (("norm", "pre"),))).train(training)
     first, again = (cross_maps(model, pairs.source[:1], pairs.target[:1]) for _ in range(2))
     assert model.training is training
@@ -58,42 +58,42 @@ def test_looking_leaves_the_model_as_it_was(training: bool, pairs: Pairs) -> Non
 
 
 def test_pieces_are_merged_into_words() -> None:
-    """A word is looked at with the sum of its pieces' weights, and looks with their mean."""
+    """Sum over the pieces of a source word, mean over those of a target word."""
     weights = torch.tensor([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4], [0.5, 0.1, 0.4]])
-    merged = between_words(weights, [0, 0, 1], [0, 1, 1])
+    merged = merge_into_words(weights, [0, 0, 1], [0, 1, 1])
     assert_close(merged, torch.tensor([[0.3, 0.7], [0.6, 0.4]]))
     assert_close(merged.sum(-1), torch.ones(2))
 
 
-def test_many_pairs_in_one_pass_look_as_each_alone(plain: Speaker, pairs: Pairs) -> None:
+def test_batched_weights_equal_those_of_single_pairs(plain: Speaker, pairs: Pairs) -> None:
     try:
-        together = cross_weights(plain, pairs.source, pairs.mask, pairs.target)
+        batched = cross_weights(plain, pairs.source, pairs.mask, pairs.target)
     except ConfigError:
         assert not any(kind.name in ("cross", "within") for kind in attentions(plain).values())
         return
-    assert together
+    assert batched
     for row, length in enumerate(pairs.mask.sum(-1).tolist()):
         alone = cross_maps(plain, pairs.source[row : row + 1, :length], pairs.target[row : row + 1])
-        for weights, expected in zip(together.values(), alone, strict=True):
+        for weights, expected in zip(batched.values(), alone, strict=True):
             assert_close(weights[row, ..., :length], expected, atol=1e-5, rtol=1e-4)
             assert not weights[row, ..., length:].any()
 
 
-def test_merging_many_rows_is_merging_each() -> None:
+def test_batched_merging_equals_merging_each_row() -> None:
     weights = torch.rand(2, 3, 4, 5)
     source, target = [[0, 0, 1, 2, -1], [0, 1, 1, -1, -1]], [[0, 1, 1, -1], [-1, 0, 0, 1]]
     merged = merge_pieces(weights, torch.tensor(source), torch.tensor(target))
     assert merged.shape == (2, 3, 2, 3)
-    assert_close(merged[0, 1], between_words(weights[0, 1, :3, :4], source[0][:4], target[0][:3]))
-    assert_close(merged[1, 2, :, :2], between_words(weights[1, 2, 1:, :3], source[1][:3], target[1][1:]))
-    assert not merged[1, :, :, 2].any()  # a word that the row does not have
+    assert_close(merged[0, 1], merge_into_words(weights[0, 1, :3, :4], source[0][:4], target[0][:3]))
+    assert_close(merged[1, 2, :, :2], merge_into_words(weights[1, 2, 1:, :3], source[1][:3], target[1][1:]))
+    assert not merged[1, :, :, 2].any()  # beyond the words of the row
 
 
-def test_a_model_that_reads_nothing_cannot_be_aligned() -> None:
-    class Deaf(nn.Module):
+def test_a_model_without_attention_to_the_source_raises_an_error() -> None:
+    class NoAttention(nn.Module):
         def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> None: ...
 
         def step(self, tokens: Tensor, state: None, mask: Tensor | None = None) -> None: ...
 
     with pytest.raises(ConfigError, match="does not attend to its source"):
-        cross_maps(Deaf(), torch.zeros(1, 1), torch.zeros(1, 1))  # type: ignore[arg-type]
+        cross_maps(NoAttention(), torch.zeros(1, 1), torch.zeros(1, 1))  # type: ignore[arg-type]

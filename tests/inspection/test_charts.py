@@ -1,4 +1,4 @@
-"""Charts: what is drawn is what was given, at its place."""
+"""Charts draw the given values at the right positions."""
 
 from __future__ import annotations
 
@@ -8,48 +8,48 @@ from itertools import pairwise
 import pytest
 import torch
 
-from heedful.inspection.charts import curve, dials, field, ticks
-from heedful.inspection.figure import ACCENT, FAINT, Heatmap, Label, Polyline, stacked
+from heedful.inspection.charts import dials, heatmap_chart, line_chart, ticks
+from heedful.inspection.figure import ACCENT, FAINT, Heatmap, Label, Polyline, stack
 
 
 @pytest.mark.parametrize(
     ("low", "high"), [(0.0, 63.0), (28.2, 64.0), (-1.08, 1.08), (3e-5, 9e-5), (-4000.0, 120.0), (2.0, 2.0)]
 )
-def test_ticks_are_few_round_numbers_inside_and_equally_far_apart(low: float, high: float) -> None:
-    found = ticks(low, high)
-    assert 1 <= len(found) <= 8 and all(low <= at <= high for at in found)
-    steps = {round(b - a, 10) for a, b in pairwise(found)}
+def test_ticks_are_few_equally_spaced_round_numbers_in_range(low: float, high: float) -> None:
+    values = ticks(low, high)
+    assert 1 <= len(values) <= 8 and all(low <= at <= high for at in values)
+    steps = {round(b - a, 10) for a, b in pairwise(values)}
     assert len(steps) <= 1
     for step in steps:
         mantissa = step / 10 ** math.floor(math.log10(step) + 1e-9)
         assert round(mantissa, 6) in (1, 2, 5, 10)
     if high > low:
-        assert len(found) >= 2
+        assert len(values) >= 2
 
 
-def test_positions_are_counted_in_whole_numbers() -> None:
-    assert ticks(0, 3, whole=True) == [0, 1, 2, 3]
-    assert ticks(-2, 2, whole=True) == [-2, -1, 0, 1, 2]
+def test_integer_ticks() -> None:
+    assert ticks(0, 3, integers=True) == [0, 1, 2, 3]
+    assert ticks(-2, 2, integers=True) == [-2, -1, 0, 1, 2]
 
 
-def test_a_curve_goes_through_its_values_and_its_labels_stand_at_their_heights() -> None:
+def test_a_line_chart_passes_through_its_values_and_tick_labels_match() -> None:
     values = [64.0, 62.1, 40.0, 30.5, 33.0]
-    figure = curve(values, "similarity", "distance", "p · p′")
+    figure = line_chart(values, "similarity", "distance", "p · p′")
     line = next(mark for mark in figure.marks if isinstance(mark, Polyline) and mark.color == ACCENT)
     heights = {float(mark.text): mark.y for mark in figure.marks if isinstance(mark, Label) and mark.anchor == "end"}
     (low, y), *_, (high, v) = sorted(heights.items())
     assert high > low and len(line.points) == len(values)
-    for value, (_, found) in zip(values, line.points, strict=True):
-        assert found == pytest.approx(y + (value - low) / (high - low) * (v - y), abs=1e-6)
+    for value, (_, height) in zip(values, line.points, strict=True):
+        assert height == pytest.approx(y + (value - low) / (high - low) * (v - y), abs=1e-6)
     across = [x for x, _ in line.points]
     assert len({round(b - a, 6) for a, b in pairwise(across)}) == 1
     assert all(0 <= x <= figure.width and 0 <= up <= figure.height for x, up in line.points)
 
 
-def test_a_field_has_one_pixel_for_each_value_and_its_columns_have_their_numbers() -> None:
+def test_a_heatmap_chart_has_one_pixel_per_value_and_numbered_columns() -> None:
     values = torch.rand(6, 12)
-    figure = field(
-        values, "biases", "signed", most=1.0, across=("distance", -11), down=("head", list("abcdef")), ends=("-1", "1")
+    figure = heatmap_chart(
+        values, "biases", "signed", vmax=1.0, across=("distance", -11), down=("head", list("abcdef")), ends=("-1", "1")
     )
     cells = next(mark for mark in figure.marks if isinstance(mark, Heatmap))
     assert torch.equal(cells.values, values)
@@ -58,20 +58,20 @@ def test_a_field_has_one_pixel_for_each_value_and_its_columns_have_their_numbers
     assert labels["a"].y == pytest.approx(cells.y + cells.height / 12)
 
 
-def test_hands_point_where_they_were_turned_to_and_are_pale_where_that_misses_much() -> None:
-    turns = [[(90.0, 0.0), (-45.0, 0.9)], [(180.0, 0.2)]]
-    figure = dials(turns, "turns", ["on by 1", "on by 2"], lambda pair: f"pair {pair}")
+def test_hands_point_at_their_angle_and_are_pale_for_large_residuals() -> None:
+    rotations = [[(90.0, 0.0), (-45.0, 0.9)], [(180.0, 0.2)]]
+    figure = dials(rotations, "rotations", ["shift 1", "shift 2"], lambda pair: f"pair {pair}")
     hands = [mark for mark in figure.marks if isinstance(mark, Polyline) and mark.width > 2]
-    found = [math.degrees(math.atan2(y - v, u - x)) for (x, y), (u, v) in (hand.points for hand in hands)]
-    assert found == [pytest.approx(90), pytest.approx(-45), pytest.approx(180)]
+    angles = [math.degrees(math.atan2(y - v, u - x)) for (x, y), (u, v) in (hand.points for hand in hands)]
+    assert angles == [pytest.approx(90), pytest.approx(-45), pytest.approx(180)]
     assert [hand.color for hand in hands] == [ACCENT, FAINT, ACCENT]
-    written = [mark.text for mark in figure.marks if isinstance(mark, Label)]
-    assert {"90.0°", "-45.0°", "180.0°", "pair 1", "on by 2"} <= set(written)
+    labels = [mark.text for mark in figure.marks if isinstance(mark, Label)]
+    assert {"90.0°", "-45.0°", "180.0°", "pair 1", "shift 2"} <= set(labels)
 
 
-def test_what_is_stacked_stands_below_what_came_before() -> None:
-    one = curve([1.0, 2.0], "one", "x", "y")
-    both = stacked(one, one)
+def test_stacked_figures_are_placed_below_each_other() -> None:
+    one = line_chart([1.0, 2.0], "one", "x", "y")
+    both = stack(one, one)
     half = len(one.marks)
     assert both.height == 2 * one.height and both.width == one.width
     for before, after in zip(both.marks[:half], both.marks[half:], strict=True):

@@ -1,4 +1,4 @@
-"""Costs: what is counted equals what the formulas say, for every family, without a number being computed."""
+"""Counted costs equal the formulas, for every family, on the meta device."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from tiny import VARIANTS, VOCAB, Variant, tiny_model
 
 from heedful.inspection.cost import Cost, count_costs, on_meta_device, part_of, total
-from heedful.inspection.cost_report import Size, decoding, encoding, kinds, memory, parameters_by_part, training_step
+from heedful.inspection.cost_report import Size, decoding, encoding, layer_costs, memory, parameters_by_part, training_step
 from heedful.inspection.hardware_limits import measure
 from heedful.models import MODELS
 from heedful.nn.linear import linear
@@ -19,93 +19,93 @@ PLAIN = Variant("transformer", ())
 FLOAT = 4  # bytes
 
 
-def test_the_work_of_reading_is_that_of_the_paper() -> None:
-    """Per layer and token 4 products with dim x dim and two with dim x hidden; n^2 d twice for the look itself."""
+def test_the_work_of_encoding_equals_the_formula() -> None:
+    """Per layer and token 4 products with dim x dim and two with dim x hidden; n^2 d twice for attention itself."""
     parts = encoding(tiny_model(PLAIN), SIZE).parts
-    seen = SIZE.rows * SIZE.source
-    assert parts["encoder.self_attention"].work == LAYERS * (seen * 8 * DIM**2 + 4 * seen * SIZE.source * DIM)
-    assert parts["encoder.feed_forward"].work == LAYERS * seen * 4 * DIM * HIDDEN
-    assert parts["decoder.cross_attention"].work == LAYERS * seen * 4 * DIM**2  # keys and values for the decoder, once
+    tokens = SIZE.rows * SIZE.source
+    assert parts["encoder.self_attention"].work == LAYERS * (tokens * 8 * DIM**2 + 4 * tokens * SIZE.source * DIM)
+    assert parts["encoder.feed_forward"].work == LAYERS * tokens * 4 * DIM * HIDDEN
+    assert parts["decoder.cross_attention"].work == LAYERS * tokens * 4 * DIM**2  # keys and values for the decoder, once
 
 
-def test_the_work_of_the_last_token_is_one_row_of_the_look_at_all_before() -> None:
+def test_the_work_of_the_last_token_is_one_row_of_attention() -> None:
     parts = decoding(tiny_model(PLAIN), SIZE).parts
     assert parts["decoder.self_attention"].work == LAYERS * SIZE.rows * (8 * DIM**2 + 4 * SIZE.target * DIM)
     assert parts["decoder.cross_attention"].work == LAYERS * SIZE.rows * (4 * DIM**2 + 4 * SIZE.source * DIM)
     assert parts["readout"].work == SIZE.rows * 2 * DIM * VOCAB
 
 
-def test_going_back_costs_two_products_for_one_and_half_a_look_more() -> None:
-    bill = training_step(tiny_model(PLAIN), SIZE)
-    forwards = sum(cost.work for part, cost in bill.parts.items() if part not in ("backward", "update"))
-    looks = LAYERS * 4 * SIZE.rows * DIM * (SIZE.source**2 + SIZE.target**2 + SIZE.target * SIZE.source)
-    assert bill.parts["backward"].work == 2 * (forwards - looks) + 5 * looks // 2
+def test_the_backward_pass_costs_two_products_per_product_and_five_per_attention() -> None:
+    record = training_step(tiny_model(PLAIN), SIZE)
+    forward = sum(cost.work for part, cost in record.parts.items() if part not in ("backward", "update"))
+    attention = LAYERS * 4 * SIZE.rows * DIM * (SIZE.source**2 + SIZE.target**2 + SIZE.target * SIZE.source)
+    assert record.parts["backward"].work == 2 * (forward - attention) + 5 * attention // 2
 
 
-def test_a_product_moves_its_factors_and_its_result() -> None:
+def test_a_product_reads_its_factors_and_writes_its_result() -> None:
     layer = linear(8, 24)
-    with torch.no_grad(), count_costs(paper := on_meta_device(layer)) as bill:
-        paper(torch.empty(10, 8, device="meta"))
-    assert bill.parts == {"between": Cost(2 * 10 * 8 * 24, FLOAT * (10 * 8 + 24 * 8 + 24 + 10 * 24))}
+    with torch.no_grad(), count_costs(model_on_meta := on_meta_device(layer)) as record:
+        model_on_meta(torch.empty(10, 8, device="meta"))
+    assert record.parts == {"between": Cost(2 * 10 * 8 * 24, FLOAT * (10 * 8 + 24 * 8 + 24 + 10 * 24))}
 
 
 def test_the_cache_is_keys_and_values_of_every_layer() -> None:
-    found = memory(tiny_model(PLAIN), SIZE)
+    used = memory(tiny_model(PLAIN), SIZE)
     numbers = 2 * LAYERS * SIZE.rows * (SIZE.source + SIZE.target) * DIM
-    positions = SIZE.rows * SIZE.target * 8  # whole numbers of eight bytes
-    assert found.cache == numbers * FLOAT + positions
+    positions = SIZE.rows * SIZE.target * 8  # integers of eight bytes
+    assert used.cache == numbers * FLOAT + positions
     parameters = sum(parameter.numel() for parameter in tiny_model(PLAIN).parameters())
-    assert (found.weights, found.gradients, found.optimizer) == (parameters * FLOAT, parameters * FLOAT, 2 * parameters * FLOAT)
+    assert (used.weights, used.gradients, used.optimizer) == (parameters * FLOAT, parameters * FLOAT, 2 * parameters * FLOAT)
 
 
 @pytest.mark.parametrize("variant", VARIANTS[::3], ids=str)
-def test_every_model_can_be_counted_and_stays_as_it_was(variant: Variant) -> None:
+def test_every_model_can_be_counted_and_is_unchanged(variant: Variant) -> None:
     model = tiny_model(variant)
     before = [parameter.clone() for parameter in model.parameters()]
-    for scene in (training_step, encoding, decoding):
-        whole = total(list(scene(model, SIZE).parts.values()))
-        assert whole.work > 0 or scene is encoding  # who reads with the target has nothing to do before
-        assert whole.traffic > 0
+    for phase in (training_step, encoding, decoding):
+        cost = total(list(phase(model, SIZE).parts.values()))
+        assert cost.work > 0 or phase is encoding  # a model that encodes with the target does nothing here
+        assert cost.traffic > 0
     assert not model.training
     assert all(torch.equal(now, then) for now, then in zip(model.parameters(), before, strict=True))
 
 
-def test_twice_the_tokens_are_four_times_the_scores_and_twice_everything_else() -> None:
-    """Of the work of one layer of dim d on n tokens: attention's look is n^2 d, a window's is r n d."""
-    growth = {kind.name: kind.twice.work / kind.once.work for kind in kinds(LayerSize(dim=16, heads=2, window=8), 32)}
+def test_doubling_the_length_quadruples_scores_and_doubles_the_rest() -> None:
+    """Work of one layer of dim d on n tokens: attention n^2 d, windowed attention r n d."""
+    growth = {kind.name: kind.twice.work / kind.once.work for kind in layer_costs(LayerSize(dim=16, heads=2, window=8), 32)}
     assert growth["parameter-free"] == 4
     assert 2 < growth["self-attention"] < 4
     assert all(growth[name] == 2 for name in ("lstm", "gru", "convolution", "dilated", "restricted"))
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_formula_beside_a_count_gives_the_count(causal: bool) -> None:
+def test_the_formula_of_a_layer_equals_the_counted_work(causal: bool) -> None:
     size = LayerSize(dim=16, heads=2, window=32, kernel=5, causal=causal)
-    for kind in kinds(size, 128):
+    for kind in layer_costs(size, 128):
         spelled = kind.products.replace("^", "**").replace(" + ", "+").replace(" - ", "-").replace(" ", "*")
         assert eval(spelled, {"n": 128, "d": 16, "r": 32, "k": 5}) == kind.once.work, kind.name
 
 
-def test_a_part_of_a_recurrence_taken_often_is_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counting_part_of_a_recurrence_equals_counting_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     size = LayerSize(dim=16, heads=2, window=8)
-    short = kinds(size, 64)
+    split = layer_costs(size, 64)
     monkeypatch.setattr("heedful.inspection.cost_report.PARTS", 1)
-    for part, whole in zip(short, kinds(size, 64), strict=True):
-        assert part.once.work == whole.once.work and part.twice.work == whole.twice.work
-        assert part.once.traffic == pytest.approx(whole.once.traffic, rel=0.1)
+    for part, full in zip(split, layer_costs(size, 64), strict=True):
+        assert part.once.work == full.once.work and part.twice.work == full.twice.work
+        assert part.once.traffic == pytest.approx(full.once.traffic, rel=0.1)
 
 
 @pytest.mark.parametrize("family", MODELS)
-def test_parts_own_all_parameters_and_keep_all_that_is_kept(family: str) -> None:
+def test_parts_add_up_to_all_parameters_and_all_saved_activations(family: str) -> None:
     model = tiny_model(Variant(family, ()))
-    bill = training_step(model, SIZE)
-    owned = parameters_by_part(model, bill.parts)
-    assert sum(owned[part] for part in bill.parts if part in owned) == sum(one.numel() for one in model.parameters())
-    assert sum(map(bill.kept_by, {part for part, _ in bill.kept.values()})) == memory(model, SIZE).activations
-    assert sum(map(bill.kept_by, owned)) > 0
+    record = training_step(model, SIZE)
+    owned = parameters_by_part(model, record.parts)
+    assert sum(owned[part] for part in record.parts if part in owned) == sum(one.numel() for one in model.parameters())
+    assert sum(map(record.kept_by, {part for part, _ in record.kept.values()})) == memory(model, SIZE).activations
+    assert sum(map(record.kept_by, owned)) > 0
 
 
-def test_a_part_is_named_two_deep_without_numbers() -> None:
+def test_a_part_is_the_first_two_names_without_layer_numbers() -> None:
     assert [part_of(path) for path in ("decoder.3.cross_attention.core", "readout", "")] == [
         "decoder.cross_attention",
         "readout",
@@ -113,7 +113,7 @@ def test_a_part_is_named_two_deep_without_numbers() -> None:
     ]
 
 
-def test_a_machine_does_something() -> None:
+def test_measured_limits_are_plausible() -> None:
     limits = measure(torch.device("cpu"))
     assert limits.operations > 1e8
     assert limits.ridge == limits.operations / limits.bytes

@@ -1,4 +1,4 @@
-"""The picture of all heads: a grid for each kind, with marks and figures that can be read."""
+"""The figure of all heads: a grid per kind of attention with values and roles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from heedful.errors import ConfigError
 from heedful.inspection.figure import Figure, Heatmap, Label, color
-from heedful.inspection.head_figures import Cell, Meaning, figure, grids, picture_of
+from heedful.inspection.head_figures import Cell, Legend, format_importance, grids, head_figure
 from heedful.inspection.plots import save
 from heedful.inspection.svg import as_svg
 
@@ -22,7 +22,7 @@ CELLS = [
     Cell("cross", 0, 0, 0.1, ["align"]),
 ]
 
-MEANING = Meaning("nats", "blue: lost", "-1: the token before")
+LEGEND = Legend("nats", "blue: lost", "-1: previous token")
 
 
 def shades(figure: Figure) -> Heatmap:
@@ -37,7 +37,7 @@ def inside(figure: Figure) -> dict[str, Label]:
     return {mark.text: mark for mark in figure.marks if isinstance(mark, Label) and mark.anchor == "middle"}
 
 
-def test_every_kind_has_a_grid_and_every_head_a_cell_with_its_value_and_its_words() -> None:
+def test_every_kind_has_a_grid_and_every_head_a_cell_with_its_value_and_roles() -> None:
     encoder, cross = grids(CELLS, "nats")
     assert [encoder.title, cross.title] == ["encoder", "cross"]
     expected = torch.tensor([[0.5, 0.0], [-0.01, torch.nan]])
@@ -47,7 +47,7 @@ def test_every_kind_has_a_grid_and_every_head_a_cell_with_its_value_and_its_word
     assert "layer 1" not in labels(encoder)  # it has no heads
 
 
-def test_the_words_of_a_head_stand_in_its_cell_above_its_figure() -> None:
+def test_the_roles_of_a_head_are_in_its_cell_above_its_value() -> None:
     figure, *_ = grids(CELLS, "nats")
     cells, words = shades(figure), inside(figure)
     assert words["-1"].y < words[".500"].y < words["nsubj→h"].y < words["rare"].y < words["-.010"].y
@@ -56,50 +56,50 @@ def test_the_words_of_a_head_stand_in_its_cell_above_its_figure() -> None:
     assert all(cells.x < words[text].x < cells.x + cells.width / 2 for text in ("-1", ".500", "nsubj→h", "-.010"))
 
 
-def test_figures_are_written_alike_and_nothing_has_no_sign() -> None:
-    figures = [figure(value) for value in (0.0, -0.0, -0.0004, 0.0004, 0.0306, -0.01, 1.5, -10.25)]
+def test_importance_is_formatted_with_three_decimals_and_zero_has_no_sign() -> None:
+    figures = [format_importance(value) for value in (0.0, -0.0, -0.0004, 0.0004, 0.0306, -0.01, 1.5, -10.25)]
     assert figures == [".000", ".000", ".000", ".000", ".031", "-.010", "1.500", "-10.250"]
 
 
-def test_all_grids_share_their_shades_and_one_bar_tells_from_where_to_where_they_go() -> None:
+def test_all_grids_share_one_color_scale_with_one_color_bar() -> None:
     encoder, cross = grids(CELLS, "nats")
-    assert shades(encoder).most == shades(cross).most == 0.5
+    assert shades(encoder).vmax == shades(cross).vmax == 0.5
     assert {"-.010", ".500 nats"} <= labels(encoder).keys() and ".500 nats" not in labels(cross)
     bar = next(mark for mark in encoder.marks if isinstance(mark, Heatmap) and mark.names is None)
     assert bar.values[0, 0] == pytest.approx(-0.02) and bar.values[0, -1] == 1.0
 
 
-def test_who_does_harm_is_orange_who_does_nothing_white_and_who_helps_blue() -> None:
-    harm, nothing, help, most = (color(share, "lost") for share in (-0.042, 0.0, 0.042, 1.0))
-    assert harm[0] > harm[2] + 25 and help[2] > help[0] + 25
-    assert min(nothing) == 255 and sum(most) < sum(help) < sum(nothing)
+def test_negative_importance_is_orange_zero_white_and_positive_blue() -> None:
+    negative, zero, positive, largest = (color(share, "importance") for share in (-0.042, 0.0, 0.042, 1.0))
+    assert negative[0] > negative[2] + 25 and positive[2] > positive[0] + 25
+    assert min(zero) == 255 and sum(largest) < sum(positive) < sum(zero)
 
 
-def test_a_head_that_is_not_there_has_no_cell_and_each_other_has_its_color_and_tip() -> None:
-    root = ElementTree.fromstring(as_svg(picture_of(CELLS, MEANING)))
+def test_every_head_has_a_colored_cell_with_tooltip_and_missing_heads_have_none() -> None:
+    root = ElementTree.fromstring(as_svg(head_figure(CELLS, LEGEND)))
     tips = {one[0].text: one.get("fill") for one in root.iter() if len(one) and one[0].tag.endswith("title")}
     assert tips == {
         f"{cell.kind} · layer {cell.layer} · head {cell.head}: {cell.importance:.4f}": "#{:02x}{:02x}{:02x}".format(
-            *color(cell.importance / 0.5, "lost")
+            *color(cell.importance / 0.5, "importance")
         )
         for cell in CELLS
     }
 
 
 @pytest.mark.parametrize("name", ["heads.svg", "heads.png", "heads.pdf"])
-def test_it_is_written_in_the_form_that_its_name_says(name: str, tmp_path: Path) -> None:
-    save(picture_of(CELLS, MEANING), tmp_path / name)
-    begins = (tmp_path / name).read_bytes()[:4]
-    assert begins == {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}[name[-3:]]
+def test_the_file_format_follows_the_extension(name: str, tmp_path: Path) -> None:
+    save(head_figure(CELLS, LEGEND), tmp_path / name)
+    start = (tmp_path / name).read_bytes()[:4]
+    assert start == {"svg": b"<svg", "png": b"\x89PNG", "pdf": b"%PDF"}[name[-3:]]
 
 
-def test_what_cannot_be_drawn_is_said_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    picture = picture_of(CELLS, MEANING)
+def test_figures_that_cannot_be_written_raise_clear_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = head_figure(CELLS, LEGEND)
     with pytest.raises(ConfigError, match="ends in one of"):
-        save(picture, tmp_path / "heads.jpeg")
+        save(figure, tmp_path / "heads.jpeg")
     with pytest.raises(ConfigError, match="cannot be written"):
-        save(picture, tmp_path / "nowhere" / "heads.svg")
+        save(figure, tmp_path / "nowhere" / "heads.svg")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    save(picture, tmp_path / "heads.svg")
-    with pytest.raises(ConfigError, match="matplotlib, which is not installed"):
-        save(picture, tmp_path / "heads.png")
+    save(figure, tmp_path / "heads.svg")
+    with pytest.raises(ConfigError, match="require matplotlib, which is not installed"):
+        save(figure, tmp_path / "heads.png")

@@ -1,4 +1,4 @@
-"""A model without the heads that its gates closed says what it said with them, to the last digits."""
+"""A model pruned of the heads with closed gates computes the same logits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from heedful.nn.gates import add_gates, attentions, gates
 from heedful.nn.positions import POSITIONS
 
 EXACT = [name for name in POSITIONS if name not in PER_HEAD_POSITIONS]
-SOME = [  # log_a of the four heads of each attention: closed, between, open
+SOME = [  # log_a of the four heads of each attention: closed, partly open, open
     [-4.0, 0.3, 5.0, -0.7],
     [5.0, -4.0, -4.0, 1.0],
     [-4.0, -4.0, -4.0, 0.2],
@@ -61,7 +61,7 @@ Headed = TypeVar("Headed", Transformer, GPT)
 
 
 def smaller(model: Headed, kept: Kept) -> Headed:
-    """Built from its config alone, then given the weights."""
+    """Build the pruned model from its config and load the weights."""
     left = heads_left(kept, model.config.heads_by_kind)
     config = type(model.config)(**(model.config.model_dump(exclude_unset=True) | model.config.with_heads(left)))
     made = type(model)(config, 11, 11)
@@ -69,27 +69,27 @@ def smaller(model: Headed, kept: Kept) -> Headed:
     return made.eval()
 
 
-def one_by_one(model: Any, pairs: Pairs) -> Tensor:
-    state, said = model.start(pairs.source, pairs.mask, room=pairs.target.shape[1]), []
+def step_by_step(model: Any, pairs: Pairs) -> Tensor:
+    state, logits = model.start(pairs.source, pairs.mask, room=pairs.target.shape[1]), []
     for token in pairs.target.unbind(1):
         step = model.step(token[:, None], state)
         state = step.state
-        said.append(model.project(step.hidden))
-    return torch.cat(said, dim=1)
+        logits.append(model.project(step.hidden))
+    return torch.cat(logits, dim=1)
 
 
 @pytest.mark.parametrize("position", EXACT)
 @pytest.mark.parametrize("norm", NORMS)
-def test_without_its_closed_heads_a_model_says_the_same(norm: str, position: str, pairs: Pairs) -> None:
+def test_a_model_pruned_of_closed_heads_has_the_same_logits(norm: str, position: str, pairs: Pairs) -> None:
     model = gated(norm=norm, position=position)
     small = smaller(model, open_heads(model))
     assert small.config.head_counts == ((3, 2), (1, 0), (3, 3))  # the order of the model: each decoder layer has both kinds
     assert_close(logits_of(small, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
-    assert_close(one_by_one(small, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
+    assert_close(step_by_step(small, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
     assert sum(p.numel() for p in small.parameters()) < sum(p.numel() for p in model.parameters())
 
 
-def test_what_is_left_can_lose_more(pairs: Pairs) -> None:
+def test_a_pruned_model_can_be_pruned_again(pairs: Pairs) -> None:
     model = gated()
     small = smaller(model, open_heads(model))
     kept = {name: list(range(one.heads)) for name, one in attentions(small).items()}
@@ -100,7 +100,7 @@ def test_what_is_left_can_lose_more(pairs: Pairs) -> None:
     assert_close(logits_of(again, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
 
 
-def test_the_heads_of_highest_score_stay() -> None:
+def test_the_heads_of_highest_score_are_kept() -> None:
     model = gated()
     scores = {name: torch.tensor([0.1, 0.9, 0.2, 0.3]) * (1 + index) for index, name in enumerate(attentions(model))}
     kept = best_heads(model, scores, {"encoder": 3, "cross": 0})
@@ -112,7 +112,7 @@ def test_the_heads_of_highest_score_stay() -> None:
 
 
 @pytest.mark.parametrize("position", PER_HEAD_POSITIONS)
-def test_where_heads_are_told_apart_by_number_only_cross_attention_loses_some(position: str, pairs: Pairs) -> None:
+def test_with_per_head_positions_only_cross_attention_can_be_pruned(position: str, pairs: Pairs) -> None:
     model = gated(position=position)
     with pytest.raises(ConfigError, match=f"position '{position}' tells heads apart"):
         smaller(model, open_heads(model))
@@ -126,15 +126,15 @@ def test_where_heads_are_told_apart_by_number_only_cross_attention_loses_some(po
 @pytest.mark.parametrize(
     "changes", [{"norm": "pre"}, {"norm": "post", "reach": ("full", "local", "local"), "block": 4}], ids=str
 )
-def test_a_decoder_alone_says_the_same_without_its_closed_heads(changes: dict[str, Any], position: str, pairs: Pairs) -> None:
+def test_a_pruned_decoder_only_model_has_the_same_logits(changes: dict[str, Any], position: str, pairs: Pairs) -> None:
     model = gated_gpt(position=position, **changes)
     small = smaller(model, open_heads(model))
     assert small.config.head_counts == (1, 3, 0)
     assert_close(logits_of(small, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
-    assert_close(one_by_one(small, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
+    assert_close(step_by_step(small, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
     alone = pairs._replace(source=pairs.source[:, :0], mask=pairs.mask[:, :0])  # as a language model, which reads nothing
     assert_close(logits_of(small, alone), logits_of(model, alone), atol=1e-5, rtol=0)
-    assert_close(one_by_one(small, alone), logits_of(model, alone), atol=1e-5, rtol=0)
+    assert_close(step_by_step(small, alone), logits_of(model, alone), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -145,19 +145,19 @@ def test_a_decoder_alone_says_the_same_without_its_closed_heads(changes: dict[st
     ],
     ids=str,
 )
-def test_heads_that_are_not_alone_do_not_go(changes: dict[str, Any], sentence: str) -> None:
+def test_heads_of_shared_layers_cannot_be_pruned(changes: dict[str, Any], sentence: str) -> None:
     model = gated_gpt(**changes)
     with pytest.raises(ConfigError, match=sentence):
         smaller(model, open_heads(model))
 
 
-def test_compressed_attention_may_stay_as_it_is(pairs: Pairs) -> None:
+def test_compressed_attention_can_be_kept(pairs: Pairs) -> None:
     model = gated_gpt(reach=("full", "compressed", "full"))
     small = smaller(model, open_heads(model) | {"layers.1.self_attention": [0, 1, 2, 3]})
     assert small.config.head_counts == (1, 4, 0)
     assert_close(logits_of(small, pairs), logits_of(model, pairs), atol=1e-5, rtol=0)
 
 
-def test_a_family_without_such_heads_says_so() -> None:
+def test_a_family_without_prunable_heads_raises_an_error() -> None:
     with pytest.raises(ConfigError, match="taken out of a model of family 'convs2s', whose config has no number of heads"):
         _ = tiny_config("convs2s", {}).heads_by_kind  # type: ignore[attr-defined]

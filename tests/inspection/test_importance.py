@@ -1,4 +1,4 @@
-"""Importance of heads: by the gradient of a gate, and by what is lost without it. The sources are padded."""
+"""Importance of heads by gate gradients and by ablation. The sources are padded."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TRANSFORMER = Variant("transformer", (("norm", "pre"),))
 ATTENDING = [variant for variant in VARIANTS if attentions(tiny_model(variant))]
 
 
-def surprise_of(model: Speaker, pairs: Pairs) -> Callable[[], Tensor]:
-    """-log p of what comes next in each target."""
+def loss_function_of(model: Speaker, pairs: Pairs) -> Callable[[], Tensor]:
+    """-log p of each target."""
 
     def surprise() -> Tensor:
         logits = logits_of(model, pairs)[:, :-1]  # (rows, time - 1, vocab)
@@ -32,68 +32,68 @@ def surprise_of(model: Speaker, pairs: Pairs) -> Callable[[], Tensor]:
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_the_gradient_is_that_of_a_gate_on_one_sentence_after_the_other(norm: str, pairs: Pairs) -> None:
-    """Each sentence by itself, each head by itself, by finite differences in double precision."""
+def test_the_gradient_is_that_of_a_gate_per_sentence(norm: str, pairs: Pairs) -> None:
+    """Reference: finite differences per sentence and head, in double precision."""
     model = fresh(Variant("transformer", (("norm", norm),))).double()
-    found = gate_gradients(model, surprise_of(model, pairs))
+    result = gate_gradients(model, loss_function_of(model, pairs))
     step, checked = 1e-5, 0
-    for name, slopes in found.items():
-        for head in range(len(slopes)):
+    for name, gradients in result.items():
+        for head in range(len(gradients)):
             expected = 0.0
             for row in range(3):
                 one = Pairs(*(tensor[row : row + 1] for tensor in pairs))
                 up, down = (gated(model, one, name, head, 1 + change) for change in (step, -step))
                 expected += abs(up - down) / (2 * step)
-            assert float(slopes[head]) == pytest.approx(expected, rel=1e-5)
+            assert float(gradients[head]) == pytest.approx(expected, rel=1e-5)
             checked += 1
     assert checked == 12
 
 
 def gated(model: Speaker, pairs: Pairs, name: str, head: int, gate: float) -> float:
-    """The loss with one head's gate moved."""
+    """Return the loss with another value of one head's gate."""
 
-    def move(_: str, found: Tensor) -> Tensor:
-        scale = torch.ones(found.shape[1], 1, 1, dtype=found.dtype)
+    def scale_head(_: str, context: Tensor) -> Tensor:
+        scale = torch.ones(context.shape[1], 1, 1, dtype=context.dtype)
         scale[head] = gate
-        return found * scale
+        return context * scale
 
-    with torch.no_grad(), hook(model, f"{name.removesuffix('weights')}found", move):
-        return float(surprise_of(model, pairs)().sum())
+    with torch.no_grad(), hook(model, f"{name.removesuffix('weights')}context", scale_head):
+        return float(loss_function_of(model, pairs)().sum())
 
 
 def fresh(variant: Variant) -> Speaker:
-    """A model of one's own."""
+    """Return a new model."""
     model: Speaker = MODELS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB, VOCAB).eval()
     return model
 
 
-def test_the_gradient_is_what_was_found_times_its_own_gradient(pairs: Pairs) -> None:
+def test_the_gradient_is_context_times_its_gradient(pairs: Pairs) -> None:
     model = tiny_model(TRANSFORMER)
     name = "decoder.1.cross_attention.context"
-    heard: list[Tensor] = []
+    recorded: list[Tensor] = []
 
-    def keep(_: str, found: Tensor) -> Tensor:
-        heard.append(found)
-        return found
+    def keep(_: str, context: Tensor) -> Tensor:
+        recorded.append(context)
+        return context
 
     with hook(model, name, keep):
-        loss = surprise_of(model, pairs)().sum()
-    (slope,) = torch.autograd.grad(loss, heard)
-    expected = (heard[0] * slope).sum((-2, -1)).abs().sum(0)  # (heads,)
-    assert_close(gate_gradients(model, surprise_of(model, pairs))["decoder.1.cross_attention.weights"], expected.detach())
+        loss = loss_function_of(model, pairs)().sum()
+    (gradient,) = torch.autograd.grad(loss, recorded)
+    expected = (recorded[0] * gradient).sum((-2, -1)).abs().sum(0)  # (heads,)
+    assert_close(gate_gradients(model, loss_function_of(model, pairs))["decoder.1.cross_attention.weights"], expected.detach())
 
 
 def test_ablation_is_the_loss_without_the_head_less_the_loss_with_it(pairs: Pairs) -> None:
     model = tiny_model(TRANSFORMER)
-    found = ablations(model, surprise_of(model, pairs))
-    before = float(surprise_of(model, pairs)().sum().detach())
-    for name, grown in found.items():
+    result = ablations(model, loss_function_of(model, pairs))
+    before = float(loss_function_of(model, pairs)().sum().detach())
+    for name, increases in result.items():
         expected = [gated(model, pairs, name, head, 0.0) - before for head in range(2)]
-        assert_close(grown, torch.tensor(expected), rtol=1e-4, atol=1e-5)
-    assert list(found) == list(attentions(model))
+        assert_close(increases, torch.tensor(expected), rtol=1e-4, atol=1e-5)
+    assert list(result) == list(attentions(model))
 
 
-def test_a_head_that_finds_nothing_does_not_matter(pairs: Pairs) -> None:
+def test_a_head_with_zero_values_has_no_importance(pairs: Pairs) -> None:
     model = fresh(TRANSFORMER)
     with torch.no_grad():
         linear = model.get_submodule("encoder.0.self_attention.project")
@@ -101,44 +101,46 @@ def test_a_head_that_finds_nothing_does_not_matter(pairs: Pairs) -> None:
             parameter[32:40] = 0.0  # the values of head 0: queries, keys and values are 16 rows each, a head is 8
     name = "encoder.0.self_attention.weights"
     for importance in (gate_gradients, ablations):
-        found = importance(model, surprise_of(model, pairs))[name]
-        assert float(found[0].abs()) < 1e-5 < float(found[1].abs())
+        result = importance(model, loss_function_of(model, pairs))[name]
+        assert float(result[0].abs()) < 1e-5 < float(result[1].abs())
 
 
 @pytest.mark.parametrize("variant", ATTENDING, ids=str)
-def test_every_family_tells_of_all_its_heads_and_is_left_as_it_was(variant: Variant, pairs: Pairs) -> None:
+def test_every_family_returns_all_heads_and_is_unchanged(variant: Variant, pairs: Pairs) -> None:
     model = tiny_model(variant)
     before = logits_of(model, pairs)
-    with torch.no_grad(), record(model, *(f"{name.removesuffix('weights')}found" for name in attentions(model))) as seen:
+    with torch.no_grad(), record(model, *(f"{name.removesuffix('weights')}context" for name in attentions(model))) as recorded:
         logits_of(model, pairs)
-    heads = {f"{name.removesuffix('found')}weights": found.shape[1] for name, found in seen.items()}
-    slopes = gate_gradients(model, surprise_of(model, pairs))
-    assert {name: len(one) for name, one in slopes.items()} == heads
+    heads = {f"{name.removesuffix('context')}weights": context.shape[1] for name, context in recorded.items()}
+    gradients = gate_gradients(model, loss_function_of(model, pairs))
+    assert {name: len(one) for name, one in gradients.items()} == heads
     last = len(getattr(model, "layers", [])) - 1
-    unused = f"layers.{last}.reading.weights"  # of a source only what the layers remember is used, not what the last one says
-    assert all(bool((one > 0).all()) for name, one in slopes.items() if name != unused)
+    unused = f"layers.{last}.reading.weights"  # of the source only keys and values are used, not the output of the last layer
+    assert all(bool((one > 0).all()) for name, one in gradients.items() if name != unused)
     assert torch.equal(before, logits_of(model, pairs)) and not model.training
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_within_a_layer_the_squares_add_up_to_one() -> None:
+def test_within_a_layer_squares_sum_to_one() -> None:
     assert_close(within_layer(torch.tensor([3.0, 4.0])), torch.tensor([0.6, 0.8]))
     assert torch.equal(within_layer(torch.zeros(3)), torch.zeros(3))
 
 
 def test_after_training_both_rank_heads_alike() -> None:
-    """A model learns to copy; then Spearman's correlation between the two is above a half."""
+    """After training on copying, Spearman's correlation of the two is above 0.5."""
     model = fresh(Variant("transformer", (("norm", "pre"), ("heads", 4), ("layers", 1)))).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(200):
         source = torch.randint(WORDS.start, WORDS.stop, (16, 5))
         pairs = Pairs(source, torch.ones_like(source, dtype=torch.bool), functional.pad(source, (1, 0), value=START))
-        loss = surprise_of(model, pairs)().sum() / source.numel()
+        loss = loss_function_of(model, pairs)().sum() / source.numel()
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         optimizer.step()
     assert float(loss.detach()) < 1.0 < math.log(len(WORDS))
-    slopes, grown = (torch.cat(list(f(model, surprise_of(model, pairs)).values())) for f in (gate_gradients, ablations))
-    ranks = torch.stack([one.argsort().argsort().float() for one in (slopes, grown)])
+    gradients, increases = (
+        torch.cat(list(f(model, loss_function_of(model, pairs)).values())) for f in (gate_gradients, ablations)
+    )
+    ranks = torch.stack([one.argsort().argsort().float() for one in (gradients, increases)])
     assert ranks.shape == (2, 12)
     assert float(torch.corrcoef(ranks)[0, 1]) > 0.5

@@ -1,4 +1,4 @@
-"""The lens: every layer's prediction, the last of them the model's own."""
+"""Logit lens: predictions of every layer; the last are those of the model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tiny import PLAIN, SPEAKING, Pairs, Variant, logits_of, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import forced
+from heedful.inspection.attention_maps import inference_context
 from heedful.inspection.lens import Lens, layers_of, lens
 from heedful.nn.hooks import hook_points, record
 
@@ -18,32 +18,32 @@ def first(pairs: Pairs) -> Pairs:
 
 
 @pytest.mark.parametrize("variant", PLAIN, ids=str)
-def test_the_last_layer_predicts_what_the_model_says_to_the_bit(variant: Variant, pairs: Pairs) -> None:
+def test_the_last_layer_has_exactly_the_logits_of_the_model(variant: Variant, pairs: Pairs) -> None:
     model, one = tiny_model(variant), first(pairs)
-    found = lens(model, one.source, one.target)
-    with forced(model):
+    result = lens(model, one.source, one.target)
+    with inference_context(model):
         state = model.start(one.source, None, room=0)
         own = model.project(model.step(one.target, state).hidden)[0]
-    assert torch.equal(found.logits[-1], own)
-    assert found.names[-1] == layers_of(model)[-1]
-    assert all(not tap.hooks for tap in hook_points(model).values())
+    assert torch.equal(result.logits[-1], own)
+    assert result.names[-1] == layers_of(model)[-1]
+    assert all(not point.hooks for point in hook_points(model).values())
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
-def test_a_layer_predicts_by_the_last_norm_and_the_words(family: str, norm: str, pairs: Pairs) -> None:
-    """By hand: project(norm(hidden after layer l))."""
+def test_the_lens_applies_the_final_norm_and_the_output_projection(family: str, norm: str, pairs: Pairs) -> None:
+    """Reference: project(norm(hidden state after layer l))."""
     model, one = tiny_model(Variant(family, (("norm", norm),))), first(pairs)
-    found = lens(model, one.source, one.target)
+    result = lens(model, one.source, one.target)
     last = model.get_submodule("decoder_last" if family == "transformer" else "last")
-    with forced(model), record(model, *found.names) as seen:
+    with inference_context(model), record(model, *result.names) as recorded:
         logits_of(model, one)
-        expected = [model.project(last(seen[name]))[0] for name in found.names]
+        expected = [model.project(last(recorded[name]))[0] for name in result.names]
     assert len(expected) == 2 and not torch.allclose(expected[0], expected[1])
-    assert_close(found.logits, torch.stack(expected), atol=1e-5, rtol=0)
+    assert_close(result.logits, torch.stack(expected), atol=1e-5, rtol=0)
 
 
-def test_layers_of_another_width_than_the_last_are_left_out(pairs: Pairs) -> None:
+def test_layers_of_another_width_than_the_last_are_skipped(pairs: Pairs) -> None:
     changes = (("channels", (16, 24)), ("kernel", (4, 1)), ("out_dim", 8), ("dim", 12))
     model, one = tiny_model(Variant("convs2s", changes)), first(pairs)
     assert layers_of(model) == ["decoder.0.out", "decoder.1.out"]
@@ -52,11 +52,11 @@ def test_layers_of_another_width_than_the_last_are_left_out(pairs: Pairs) -> Non
 
 def test_ranks_and_probabilities_are_those_of_sorted_logits() -> None:
     logits: Tensor = torch.tensor([[[0.0, 2.0, 1.0]], [[3.0, 2.0, 1.0]]])
-    found, tokens = Lens(["a", "b"], logits), torch.tensor([1])
-    assert found.ranks(tokens).tolist() == [[1], [2]]  # counted as `heed explain --step` does
-    assert_close(found.probabilities(tokens), logits.softmax(-1)[..., 1])
+    result, tokens = Lens(["a", "b"], logits), torch.tensor([1])
+    assert result.ranks(tokens).tolist() == [[1], [2]]  # as in `heed explain --step`
+    assert_close(result.probabilities(tokens), logits.softmax(-1)[..., 1])
 
 
 @pytest.mark.parametrize("family", SPEAKING)
-def test_every_family_can_be_read(family: str, pairs: Pairs) -> None:
+def test_every_family_supports_the_lens(family: str, pairs: Pairs) -> None:
     assert lens(tiny_model(Variant(family, ())), pairs.source[:1], pairs.target[:1]).logits.isfinite().all()

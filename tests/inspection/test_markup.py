@@ -1,4 +1,4 @@
-"""Whatever text is put into a picture or a page, the result is well-formed and shows the text."""
+"""Figures and pages are well-formed for any text."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import heedful
-from heedful.inspection.figure import Word, captioned, heatmap, lines, words
+from heedful.inspection.figure import TokenCell, add_caption, heatmap, lines, words
 from heedful.inspection.markup import escape
 from heedful.inspection.report import as_script
 from heedful.inspection.svg import as_svg, inline
 
 SVG = "{http://www.w3.org/2000/svg}"
-ANY = st.text(st.characters(exclude_categories=[]), max_size=12)  # lone surrogates and unassigned characters, too
+ANY = st.text(st.characters(exclude_categories=[]), max_size=12)  # including lone surrogates and unassigned characters
 WORST = "".join(map(chr, [*range(0x20), 0x7F, 0x85, 0xD800, 0xDFFF, 0xFDD0, 0xFFFE, 0xFFFF, 0x1FFFE])) + "\"'<&>]]>"
 
 
 @given(text=ANY)
-def test_text_comes_back_but_for_what_xml_cannot_hold(text: str) -> None:
+def test_escaped_text_parses_back_except_characters_that_xml_cannot_represent(text: str) -> None:
     root = ElementTree.fromstring(f'<a b="{escape(text)}">{escape(text)}</a>'.encode())
-    lost = "".join(one if escape(one) != "\ufffd" else "\ufffd" for one in text)
-    assert (root.text or "") == lost.replace("\r\n", "\n").replace("\r", "\n")
+    expected = "".join(one if escape(one) != "\ufffd" else "\ufffd" for one in text)
+    assert (root.text or "") == expected.replace("\r\n", "\n").replace("\r", "\n")
     assert len(root.attrib["b"]) == len(root.text or "")
 
 
 @given(tokens=st.lists(ANY, min_size=1, max_size=4), title=ANY)
-def test_every_picture_is_well_formed(tokens: list[str], title: str) -> None:
+def test_every_figure_is_well_formed(tokens: list[str], title: str) -> None:
     tokens = [*tokens, WORST]
     weights = torch.full((len(tokens), len(tokens)), 0.5)
-    grid = [[Word(token, 0.5) for token in tokens]]
+    grid = [[TokenCell(token, 0.5) for token in tokens]]
     for figure in (
-        captioned(heatmap(weights, tokens, tokens, title), [title, WORST]),
+        add_caption(heatmap(weights, tokens, tokens, title), [title, WORST]),
         lines(weights, tokens, tokens, title),
         words(grid, [title], tokens, title),
     ):
@@ -43,7 +43,7 @@ def test_every_picture_is_well_formed(tokens: list[str], title: str) -> None:
             assert ElementTree.fromstring(text.encode()).tag.endswith("svg")
 
 
-def test_facts_of_a_page_can_be_written_whatever_their_text() -> None:
+def test_any_text_can_be_written_as_script_data() -> None:
     assert as_script({"text": WORST}).encode()
 
 

@@ -1,4 +1,4 @@
-"""Saliency: each number is a derivative that finite differences find, too, and integrated gradients add up."""
+"""Saliency equals finite differences, and integrated gradients sum to the difference of log-probabilities."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tiny import END, SPEAKING, Pairs, Speaker, Variant, tiny_model
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heedful.inspection.saliency import Saliency, agreement, embedded, halfway, saliency
+from heedful.inspection.saliency import Saliency, agreement, midpoints, saliency, scaled_embeddings
 from heedful.nn.decoder_state import State, Step
 from heedful.nn.hooks import hook_points
 
 
 def exact(family: str) -> Speaker:
-    """In double precision, so that small differences can be taken."""
+    """Return a model in double precision, for finite differences."""
     return copy.deepcopy(tiny_model(Variant(family, ()))).double()
 
 
@@ -26,21 +26,21 @@ def parts(pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def logs(model: Speaker, given: tuple[Tensor, Tensor, Tensor], scales: tuple[Tensor, Tensor]) -> Tensor:
-    """log p of each target token when the embeddings of source and target are multiplied: scales (time,) each."""
+    """Return log p of each target token with scaled embeddings of source and target: scales (time,) each."""
     source, target_in, target_out = given
     use = iter(scales)
 
-    def hear(module: nn.Module, tokens: object, out: Tensor) -> Tensor:
+    def scale(module: nn.Module, tokens: object, out: Tensor) -> Tensor:
         return out * next(use)[:, None]
 
     tables = [module for name, module in model.named_modules() if name.endswith("embedding")]
-    hooks = [table.register_forward_hook(hear) for table in tables]
+    hooks = [table.register_forward_hook(scale) for table in tables]
     with torch.no_grad():
         hidden = model.step(target_in, model.start(source, None, room=0)).hidden
-        found = model.project(hidden)[0].log_softmax(-1)
+        result = model.project(hidden)[0].log_softmax(-1)
     for hook in hooks:
         hook.remove()
-    return found.gather(-1, target_out[0][:, None])[:, 0]
+    return result.gather(-1, target_out[0][:, None])[:, 0]
 
 
 def ones(given: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -48,39 +48,39 @@ def ones(given: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("family", SPEAKING)
-def test_gradient_times_input_is_the_change_when_an_embedding_grows(family: str, pairs: Pairs) -> None:
+def test_gradient_times_input_equals_finite_differences_of_the_embedding_scale(family: str, pairs: Pairs) -> None:
     """d/da log p(y_t | a x_i) at a = 1, by central differences."""
     model, given, small = exact(family), parts(pairs), 1e-5
-    found = saliency(model, *given)
+    result = saliency(model, *given)
     for side in (0, 1):
-        for place in range(given[side].shape[1]):
+        for position in range(given[side].shape[1]):
             more, less = ones(given), ones(given)
-            more[side][place] += small
-            less[side][place] -= small
+            more[side][position] += small
+            less[side][position] -= small
             expected = (logs(model, given, more) - logs(model, given, less)) / (2 * small)
-            assert_close(found[side][:, place].double(), expected, atol=1e-5, rtol=1e-4)
-    assert found.source.abs().max() > 1e-3
+            assert_close(result[side][:, position].double(), expected, atol=1e-5, rtol=1e-4)
+    assert result.source.abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("family", ["transformer", "gpt", "luong"])
-def test_integrated_gradients_add_up_to_the_difference_to_nothing(family: str, pairs: Pairs) -> None:
+def test_integrated_gradients_sum_to_the_difference_from_zero_embeddings(family: str, pairs: Pairs) -> None:
     model, given = exact(family), parts(pairs)
-    found = saliency(model, *given, halfway(100))
-    whole, nothing = ones(given), tuple(torch.zeros_like(one) for one in ones(given))
-    expected = logs(model, given, whole) - logs(model, given, (nothing[0], nothing[1]))
+    result = saliency(model, *given, midpoints(100))
+    full, zero = ones(given), tuple(torch.zeros_like(one) for one in ones(given))
+    expected = logs(model, given, full) - logs(model, given, (zero[0], zero[1]))
     assert expected.abs().max() > 0.1
-    assert_close((found.source.sum(1) + found.target.sum(1)).double(), expected, atol=0.02, rtol=0.02)
+    assert_close((result.source.sum(1) + result.target.sum(1)).double(), expected, atol=0.02, rtol=0.02)
 
 
 @pytest.mark.parametrize("family", SPEAKING)
-def test_the_bound_is_never_passed_and_stands_where_norms_undo_the_length(family: str, pairs: Pairs) -> None:
-    found = saliency(exact(family), *parts(pairs))
-    assert (found.source.abs() <= found.source_bound * (1 + 1e-5)).all() and (found.source_bound > 0).all()
-    assert (found.target.abs() <= found.target_bound * (1 + 1e-5) + 1e-12).all()
+def test_the_bound_holds_and_is_positive(family: str, pairs: Pairs) -> None:
+    result = saliency(exact(family), *parts(pairs))
+    assert (result.source.abs() <= result.source_bound * (1 + 1e-5)).all() and (result.source_bound > 0).all()
+    assert (result.target.abs() <= result.target_bound * (1 + 1e-5) + 1e-12).all()
 
 
-def test_growing_an_embedding_that_is_normed_at_once_changes_nothing_but_turning_it_does() -> None:
-    """norm(a x) = norm(x), so x . d/dx = 0 (Euler); a model of one norm and its words."""
+def test_normalized_embeddings_have_zero_saliency_but_a_positive_bound() -> None:
+    """norm(a x) = norm(x), so x . d/dx = 0 (Euler); a model of one norm and an output projection."""
 
     class Normed(nn.Module):
         def __init__(self) -> None:
@@ -98,42 +98,42 @@ def test_growing_an_embedding_that_is_normed_at_once_changes_nothing_but_turning
 
     torch.manual_seed(0)
     tokens = torch.tensor([[1, 2, 3]])
-    found = saliency(Normed(), tokens[:, :0], tokens, tokens)
-    assert found.target.abs().max() < 1e-4
-    assert found.target_bound.max() > 1.0
+    result = saliency(Normed(), tokens[:, :0], tokens, tokens)
+    assert result.target.abs().max() < 1e-4
+    assert result.target_bound.max() > 1.0
 
 
 @pytest.mark.parametrize("family", SPEAKING)
-def test_a_later_token_bears_on_no_earlier_one(family: str, pairs: Pairs) -> None:
-    found = saliency(tiny_model(Variant(family, ())), *parts(pairs))
-    assert torch.equal(found.target.triu(1), torch.zeros_like(found.target))
-    assert found.target.tril().abs().sum() > 0
+def test_later_tokens_have_no_saliency_for_earlier_ones(family: str, pairs: Pairs) -> None:
+    result = saliency(tiny_model(Variant(family, ())), *parts(pairs))
+    assert torch.equal(result.target.triu(1), torch.zeros_like(result.target))
+    assert result.target.tril().abs().sum() > 0
 
 
-def test_a_language_model_reads_no_source(pairs: Pairs) -> None:
+def test_a_language_model_has_no_source_saliency(pairs: Pairs) -> None:
     model = tiny_model(Variant("gpt", ()))
     source, target_in, target_out = parts(pairs)
-    found = saliency(model, source[:, :0], target_in, target_out)
-    assert found.source.shape == (4, 0) and found.target.abs().sum() > 0
+    result = saliency(model, source[:, :0], target_in, target_out)
+    assert result.source.shape == (4, 0) and result.target.abs().sum() > 0
 
 
-def test_asking_leaves_the_model_as_it_was(pairs: Pairs) -> None:
+def test_saliency_leaves_the_model_unchanged(pairs: Pairs) -> None:
     model = copy.deepcopy(tiny_model(Variant("transformer", ()))).train()
     with torch.inference_mode():
-        found: Saliency = saliency(model, *parts(pairs))
-    assert model.training and found.source.isfinite().all()
+        result: Saliency = saliency(model, *parts(pairs))
+    assert model.training and result.source.isfinite().all()
     assert all(parameter.grad is None for parameter in model.parameters())
     assert not any(module._forward_hooks for module in model.modules())
-    with pytest.raises(KeyboardInterrupt), embedded(model, 1.0):
+    with pytest.raises(KeyboardInterrupt), scaled_embeddings(model, 1.0):
         raise KeyboardInterrupt
     assert not any(module._forward_hooks for module in model.modules())
-    assert not any(tap.hooks for tap in hook_points(model).values())
+    assert not any(point.hooks for point in hook_points(model).values())
 
 
 def test_agreement_is_one_for_one_order_and_minus_one_for_its_reverse() -> None:
     order = torch.tensor([[0.1, 0.5, 0.2, 0.9]])
     assert agreement(order, order**3) == pytest.approx(1)
     assert agreement(order, -order) == pytest.approx(-1)
-    one_swap = torch.tensor([[0.1, 0.2, 0.5, 0.9]])  # one of six pairs stands the other way round
+    one_swap = torch.tensor([[0.1, 0.2, 0.5, 0.9]])  # one of six pairs is swapped
     assert agreement(order, one_swap) == pytest.approx(4 / 6)
     assert agreement(torch.cat((order, order)), torch.cat((order, -order))) == pytest.approx(0)

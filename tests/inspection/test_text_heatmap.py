@@ -1,4 +1,4 @@
-"""Pictures: every value in its place, every token as text, whatever it is made of."""
+"""Figures and text heatmaps: every value in its cell, every token as text, in any script."""
 
 from __future__ import annotations
 
@@ -14,10 +14,21 @@ import torch
 
 from heedful.errors import ConfigError
 from heedful.inspection import plots
-from heedful.inspection.figure import Heatmap, Label, Word, captioned, color, head_grid, heatmap, lines, wide, words
-from heedful.inspection.plots import drawable, save
+from heedful.inspection.figure import (
+    Heatmap,
+    Label,
+    TokenCell,
+    add_caption,
+    color,
+    head_grid,
+    heatmap,
+    lines,
+    text_width,
+    words,
+)
+from heedful.inspection.plots import replace_missing_glyphs, save
 from heedful.inspection.svg import as_svg
-from heedful.inspection.text_heatmap import columns, draw, folded, shown
+from heedful.inspection.text_heatmap import columns, draw_text_heatmap, printable_token, wrap_text
 
 HARD = ["<img onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"', "\x00\n", ""]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -28,30 +39,30 @@ def weights() -> torch.Tensor:
     return torch.randn(len(HARD), len(HARD)).mul(2).softmax(-1)
 
 
-def test_a_terminal_shows_darker_what_is_looked_at_more() -> None:
-    picture = draw(torch.tensor([[1.0, 0.0], [0.25, 0.75]]), ["I", "am"], ["Io", "sono"])
-    assert picture.splitlines() == ["     I  am", "Io   ██", "sono ░░ ▓▓"]
+def test_text_heatmaps_are_darker_for_larger_weights() -> None:
+    text = draw_text_heatmap(torch.tensor([[1.0, 0.0], [0.25, 0.75]]), ["I", "am"], ["Io", "sono"])
+    assert text.splitlines() == ["     I  am", "Io   ██", "sono ░░ ▓▓"]
 
 
-def test_columns_of_a_terminal_stay_below_each_other_whatever_the_words() -> None:
+def test_text_heatmap_columns_are_aligned_for_all_scripts() -> None:
     assert [columns(text) for text in ("abc", "猫が", "e\u0301", "😀")] == [3, 4, 1, 2]
-    picture = draw(torch.eye(3), ["猫", "好き", "x"], ["neko", "すき", "é"])
-    places = [columns(line[: line.index("██")]) for line in picture.splitlines()[1:]]
+    text = draw_text_heatmap(torch.eye(3), ["猫", "好き", "x"], ["neko", "すき", "é"])
+    places = [columns(line[: line.index("██")]) for line in text.splitlines()[1:]]
     assert places == [5, 8, 13]
 
 
-def test_a_long_sentence_is_numbered_and_its_words_stand_below() -> None:
+def test_columns_of_a_long_sentence_are_numbered_and_words_listed_below() -> None:
     words = [f"word{place}" for place in range(60)]
-    picture = draw(torch.eye(60), words, words).splitlines()
-    assert picture[0].split() == [str(place) for place in range(60)]
-    assert max(map(columns, picture)) <= 60 * 3 + 10
-    below = " ".join(picture[62:])
+    text = draw_text_heatmap(torch.eye(60), words, words).splitlines()
+    assert text[0].split() == [str(place) for place in range(60)]
+    assert max(map(columns, text)) <= 60 * 3 + 10
+    below = " ".join(text[62:])
     assert re.findall(r"\d+ (word\d+)", below) == words
 
 
-def test_words_of_a_long_sentence_go_on_below() -> None:
+def test_a_token_grid_of_a_long_sentence_continues_below() -> None:
     names = [f"word{place}" for place in range(60)]
-    cells = [[Word(f"{row}{name}", 0.5) for name in names] for row in range(2)]
+    cells = [[TokenCell(f"{row}{name}", 0.5) for name in names] for row in range(2)]
     figure = words(cells, ["first", "second"], names, "layers")
     labels = [mark for mark in figure.marks if isinstance(mark, Label)]
     assert {label.text for label in labels} >= {*names, *(word.text for row in cells for word in row)}
@@ -59,28 +70,30 @@ def test_words_of_a_long_sentence_go_on_below() -> None:
     assert all(mark.x + mark.width <= figure.width for mark in figure.marks if isinstance(mark, Heatmap))
 
 
-def test_what_cannot_be_seen_is_spelled_and_what_is_too_long_is_cut() -> None:
-    assert [shown(word) for word in ("\n", "", "a" * 60)] == ["\\n", "∅", "a" * 23 + "…"]
+def test_control_characters_are_escaped_and_long_tokens_cut() -> None:
+    assert [printable_token(word) for word in ("\n", "", "a" * 60)] == ["\\n", "∅", "a" * 23 + "…"]
 
 
-def test_an_svg_is_well_formed_and_holds_every_value_and_token_as_text(weights: torch.Tensor) -> None:
+def test_an_svg_is_well_formed_and_contains_every_value_and_token(weights: torch.Tensor) -> None:
     root = ElementTree.fromstring(as_svg(heatmap(weights, HARD, HARD, "cross <1>")))
-    told = [one.text or "" for one in root.iter(f"{SVG}title")]
+    tooltips = [one.text or "" for one in root.iter(f"{SVG}title")]
     expected = [
-        f"{shown(row)} → {shown(column)}: {weights[i, j]:.4f}" for i, row in enumerate(HARD) for j, column in enumerate(HARD)
+        f"{printable_token(row)} → {printable_token(column)}: {weights[i, j]:.4f}"
+        for i, row in enumerate(HARD)
+        for j, column in enumerate(HARD)
     ]
-    assert told == expected
-    written = [one.text for one in root.iter(f"{SVG}text")]
-    assert all(written.count(shown(token)) == 2 for token in HARD)
+    assert tooltips == expected
+    labels = [one.text for one in root.iter(f"{SVG}text")]
+    assert all(labels.count(printable_token(token)) == 2 for token in HARD)
     shades = [one.get("fill") for one in root.iter(f"{SVG}rect") if one.find(f"{SVG}title") is not None]
     assert shades == ["#{:02x}{:02x}{:02x}".format(*color(float(value), "blue")) for value in weights.flatten()]
 
 
-def test_lines_join_who_looks_with_whom_as_strongly(weights: torch.Tensor) -> None:
+def test_lines_have_the_opacity_of_their_weights(weights: torch.Tensor) -> None:
     root = ElementTree.fromstring(as_svg(lines(weights, HARD, HARD, "lines")))
     strengths = {one.find(f"{SVG}title").text: float(one.get("stroke-opacity", "")) for one in root.iter(f"{SVG}path")}  # type: ignore[union-attr]
     expected = {
-        f"{shown(HARD[i])} → {shown(HARD[j])}: {weights[i, j]:.4f}": round(float(weights[i, j]), 3)
+        f"{printable_token(HARD[i])} → {printable_token(HARD[j])}: {weights[i, j]:.4f}": round(float(weights[i, j]), 3)
         for i in range(len(HARD))
         for j in range(len(HARD))
         if weights[i, j] >= 0.01
@@ -89,48 +102,48 @@ def test_lines_join_who_looks_with_whom_as_strongly(weights: torch.Tensor) -> No
     assert all(abs(strengths[name] - expected[name]) <= 0.001 for name in expected)
 
 
-def test_the_wall_has_a_thumbnail_for_each_head_with_one_pixel_for_each_value() -> None:
+def test_the_head_grid_has_a_thumbnail_per_head_with_one_pixel_per_value() -> None:
     layers = [(0, torch.rand(3, 4, 5)), (1, torch.rand(2, 4, 5))]
-    root = ElementTree.fromstring(as_svg(head_grid(layers, "wall")))
-    pictures = [one.get("href", "") for one in root.iter(f"{SVG}image")]
-    assert len(pictures) == 3 + 2 + 1  # the last one is the scale
-    for picture, values in zip(pictures, [*layers[0][1], *layers[1][1]], strict=False):
-        assert pixels(base64.b64decode(picture.split(",")[1])) == [
+    root = ElementTree.fromstring(as_svg(head_grid(layers, "heads")))
+    images = [one.get("href", "") for one in root.iter(f"{SVG}image")]
+    assert len(images) == 3 + 2 + 1  # the last is the color bar
+    for image, values in zip(images, [*layers[0][1], *layers[1][1]], strict=False):
+        assert pixels(base64.b64decode(image.split(",")[1])) == [
             [color(float(value), "blue") for value in row] for row in values
         ]
 
 
-def test_a_wall_of_merged_heads_names_no_head() -> None:
+def test_a_head_grid_of_merged_heads_has_no_head_numbers() -> None:
     layers = [(0, torch.rand(1, 4, 5)), (1, torch.rand(1, 4, 5))]
-    written = [
+    labels = [
         [mark.text for mark in one.marks if isinstance(mark, Label)]
         for one in (head_grid(layers, "x", merged=True), head_grid(layers, "x"))
     ]
-    assert "all heads" in written[0] and "head 0" not in written[0]
-    assert "all heads" not in written[1] and "head 0" in written[1]
+    assert "all heads" in labels[0] and "head 0" not in labels[0]
+    assert "all heads" not in labels[1] and "head 0" in labels[1]
 
 
 @pytest.mark.parametrize("sentence", ["a b", "many words " * 30, "猫" * 90, "x" * 200])
-def test_a_caption_stands_below_the_picture_and_inside_its_edges(sentence: str) -> None:
+def test_a_caption_is_below_the_figure_and_inside_its_margins(sentence: str) -> None:
     plain = heatmap(torch.eye(2), ["a", "b"], ["c", "d"], "two")
-    figure = captioned(plain, [f"source: {sentence}", "rows: tokens"])
+    figure = add_caption(plain, [f"source: {sentence}", "rows: tokens"])
     below = [mark for mark in figure.marks if isinstance(mark, Label) and mark not in plain.marks]
     assert "".join("".join(one.text for one in below).split()) == "".join(f"source:{sentence}rows:tokens".split())
     heights = [one.y for one in below]
     assert heights == sorted(heights) and len(set(heights)) == len(heights)
     assert heights[0] >= plain.height and heights[-1] + below[-1].size < figure.height
-    assert all(one.x + wide(one.text, one.size) <= figure.width for one in below)
+    assert all(one.x + text_width(one.text, one.size) <= figure.width for one in below)
 
 
-def test_texts_are_folded_between_words_and_only_words_that_do_not_fit_are_broken() -> None:
-    assert folded("one two three", 7) == ["one two", "three"]
-    assert folded("a abcdefgh b", 5) == ["a", "abcde", "fgh b"]
-    assert folded("猫が好き", 4) == ["猫が", "好き"]
-    assert folded("", 4) == [""]
+def test_text_is_wrapped_between_words_and_only_long_words_are_broken() -> None:
+    assert wrap_text("one two three", 7) == ["one two", "three"]
+    assert wrap_text("a abcdefgh b", 5) == ["a", "abcde", "fgh b"]
+    assert wrap_text("猫が好き", 4) == ["猫が", "好き"]
+    assert wrap_text("", 4) == [""]
 
 
 def pixels(png: bytes) -> list[list[tuple[int, int, int]]]:
-    """Read by hand: a header, lines without filter, three bytes a pixel."""
+    """Decode a PNG: a header, unfiltered lines, three bytes per pixel."""
     assert png[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", png[16:24])
     at, data = 8, b""
@@ -145,7 +158,7 @@ def pixels(png: bytes) -> list[list[tuple[int, int, int]]]:
     return [[(row[3 * i], row[3 * i + 1], row[3 * i + 2]) for i in range(width)] for row in rows]
 
 
-def test_shades_grow_from_one_end_of_the_palette_to_the_other() -> None:
+def test_palettes_are_monotone() -> None:
     sums = [sum(color(share / 20, "blue")) for share in range(21)]
     assert sums == sorted(sums, reverse=True) and len(set(sums)) == 21
     assert sum(color(0, "signed")) > max(sum(color(-0.5, "signed")), sum(color(0.5, "signed")))
@@ -158,25 +171,25 @@ def test_a_png_has_the_color_of_every_value_in_its_cell(weights: torch.Tensor, t
     image = pytest.importorskip("matplotlib.image")
     figure = heatmap(weights, HARD, HARD, "cross")
     save(figure, tmp_path / "map.png")
-    seen = image.imread(tmp_path / "map.png")[..., :3]
+    image_pixels = image.imread(tmp_path / "map.png")[..., :3]
     cells = next(mark for mark in figure.marks if isinstance(mark, Heatmap))
-    scale = seen.shape[1] / figure.width
+    scale = image_pixels.shape[1] / figure.width
     for row in range(len(HARD)):
         for column in range(len(HARD)):
             x = cells.x + cells.width * (column + 0.5) / len(HARD)
             y = cells.y + cells.height * (row + 0.5) / len(HARD)
-            found = (seen[int(y * scale), int(x * scale)] * 255).round().tolist()
-            assert found == list(color(float(weights[row, column]), "blue"))
+            pixel = (image_pixels[int(y * scale), int(x * scale)] * 255).round().tolist()
+            assert pixel == list(color(float(weights[row, column]), "blue"))
 
 
-def test_a_character_that_no_font_knows_is_written_as_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_characters_without_a_glyph_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plots, "characters", lambda: frozenset(map(ord, "abc")))
-    assert drawable("a猫b😀") == "a\\u732bb\\U0001f600"
+    assert replace_missing_glyphs("a猫b😀") == "a\\u732bb\\U0001f600"
 
 
-def test_without_matplotlib_a_png_is_refused_and_an_svg_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_svg_works_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     figure = heatmap(torch.eye(2), ["a", "b"], ["c", "d"], "two")
     assert as_svg(figure).startswith("<svg")
-    with pytest.raises(ConfigError, match="matplotlib, which is not installed"):
+    with pytest.raises(ConfigError, match="require matplotlib, which is not installed"):
         save(figure, tmp_path / "no.png")

@@ -1,4 +1,4 @@
-"""Heads over a corpus: real tokens only, words where words are meant, and every family that attends."""
+"""Analysis of heads over a corpus, for every family with attention."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from heedful.nn.hooks import hook
 from heedful.search import SearchConfig
 from heedful.studies.head_samples import (
     Sample,
+    fill_targets,
     frequencies_in,
     from_grammar,
     from_lines,
     from_trees,
     pairs_of,
     texts_of,
-    translated,
     words_of,
 )
 from heedful.studies.head_statistics import HeadStatistics, rarest, relations
-from heedful.studies.head_views import AnnotatedPair, Pieces, among_themselves, at_the_source
+from heedful.studies.head_views import AnnotatedPair, Pieces, self_attention_view, source_view
 from heedful.studies.heads import study
 from heedful.tasks.evaluate_translations import score_pairs
 from heedful.tasks.translate import System, collate_one, translate
@@ -43,7 +43,7 @@ LINES = ["a b c d e f g", "c a", "g f e d", "b b a", "d e a c"]
 
 @cache
 def spaces() -> Tokenizer:
-    """Seven words and the special tokens: as many as the tiny models know."""
+    """Seven words and the special tokens, the vocabulary of the tiny models."""
     made = train_tokenizer(TokenizerConfig(kind="spaces", min_frequency=1), ["a b c d e f g"], [])
     assert len(made) == VOCAB
     return made
@@ -61,7 +61,7 @@ def samples() -> list[Sample]:
 
 
 @pytest.mark.parametrize("family", SPEAKING)
-def test_every_family_that_attends_tells_of_all_its_heads(family: str) -> None:
+def test_every_family_with_attention_returns_all_heads(family: str) -> None:
     model = tiny_model(Variant(family, ()))
     system = system_of(model)
     pairs = pairs_of(system, samples())
@@ -69,41 +69,41 @@ def test_every_family_that_attends_tells_of_all_its_heads(family: str) -> None:
         with pytest.raises(ConfigError, match="no attention"):
             study(system, pairs, {})
         return
-    found = study(system, pairs, {"source": torch.arange(VOCAB), "target": torch.arange(VOCAB)})
+    result = study(system, pairs, {"source": torch.arange(VOCAB), "target": torch.arange(VOCAB)})
     scored = [one for one in score_pairs(system, LINES, [one.target or "" for one in samples()]) if one is not None]
     expected = -sum(one.log_probability for one in scored) / sum(one.tokens for one in scored)
-    assert found.loss == pytest.approx(expected, rel=1e-4)
-    assert {head.kind for head in found.heads} == {kind.name for kind in attentions(model).values()}
-    for head in found.heads:
+    assert result.loss == pytest.approx(expected, rel=1e-4)
+    assert {head.kind for head in result.heads} == {kind.name for kind in attentions(model).values()}
+    for head in result.heads:
         assert head.confidence is not None and 0 < head.confidence <= 1
         roles = {measure.role for measure in head.measures}
         assert ("positional" in roles) == (head.kind != "cross")
         assert ("alignment" in roles) == (head.kind in ("cross", "within"))
         assert head.relevance is None or 0 <= head.relevance <= 1
-    assert (found.heads[0].relevance is not None) == (family in ("transformer", "gpt"))
+    assert (result.heads[0].relevance is not None) == (family in ("transformer", "gpt"))
 
 
-def test_a_text_without_a_source_is_gone_through_from_the_end_of_a_line() -> None:
+def test_a_text_without_a_source_starts_after_an_end_token() -> None:
     model = tiny_model(Variant("gpt", (("position", "rotary"), ("norm", "pre"))))
     system = system_of(model)
-    found = study(system, texts_of(system, [Sample(line) for line in LINES]), {})
-    assert {head.kind for head in found.heads} == {"within"} and len(found.heads) == 4
+    result = study(system, texts_of(system, [Sample(line) for line in LINES]), {})
+    assert {head.kind for head in result.heads} == {"within"} and len(result.heads) == 4
     end, total = spaces().specials.end, 0.0
     for line in LINES:
         ids = torch.tensor([[end, *spaces().encode(line), end]])
         with torch.no_grad():
             hidden = model.step(ids[:, :-1], model.start(ids[:, :0], None, room=0)).hidden
             total -= float(model.project(hidden).log_softmax(-1).gather(-1, ids[:, 1:, None]).sum())
-    assert found.loss == pytest.approx(total / 25, rel=1e-4)
+    assert result.loss == pytest.approx(total / 25, rel=1e-4)
 
 
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
-def test_confidence_is_that_of_each_sentence_by_itself(family: str) -> None:
-    """In a batch with others a sentence is padded; its figures stay the same."""
+def test_confidence_does_not_depend_on_padding(family: str) -> None:
+    """Padding in a batch does not change the values of a sentence."""
     model = tiny_model(Variant(family, (("position", "rotary"), ("norm", "pre"))))
     system = system_of(model)
     pairs = pairs_of(system, samples())
-    whole = study(system, pairs, {})
+    result = study(system, pairs, {})
     expected: dict[tuple[str, int], Tensor] = {}
     tokens: dict[str, int] = {}
     for pair in pairs:
@@ -119,66 +119,66 @@ def test_confidence_is_that_of_each_sentence_by_itself(family: str) -> None:
             key = one.kind.name, one.layer
             expected[key] = expected.get(key, torch.zeros(2)) + weights.amax(-1).sum(-1)
             tokens[one.kind.name] = tokens.get(one.kind.name, 0) + (weights.shape[1] if one.layer == 0 else 0)
-    for head in whole.heads:
+    for head in result.heads:
         assert head.confidence == pytest.approx(float(expected[head.kind, head.layer][head.head]) / tokens[head.kind], rel=1e-4)
-    assert len(whole.heads) == sum(len(sums) for sums in expected.values())
+    assert len(result.heads) == sum(len(sums) for sums in expected.values())
 
 
-def test_marks_and_padding_are_cut_away() -> None:
-    """Each weight tells its row and column: ten times the one, plus the other."""
+def test_special_tokens_and_padding_are_removed() -> None:
+    """Each weight encodes its row and column: 10 row + column."""
     weights = (10 * torch.arange(9)[:, None] + torch.arange(9)).float()[None]
     pair = AnnotatedPair(Pieces([4, 5], [0, 1]), Pieces([6, 7, 8], [0, 0, 1]))
-    encoder = among_themselves(KIND["encoder"], weights, pair, 4)
+    encoder = self_attention_view(KIND["encoder"], weights, pair, 4)
     assert_close(encoder.weights[0], torch.tensor([[0.0, 1.0], [10.0, 11.0]]))
-    decoder = among_themselves(KIND["decoder"], weights, pair, 4)
-    assert_close(decoder.weights[0, 0], torch.tensor([11.0, 12.0, 13.0]))  # the start is nobody's
-    within = among_themselves(KIND["within"], weights, pair, 4)  # a source of 2, padded to 4, then the start
+    decoder = self_attention_view(KIND["decoder"], weights, pair, 4)
+    assert_close(decoder.weights[0, 0], torch.tensor([11.0, 12.0, 13.0]))  # without the start token
+    within = self_attention_view(KIND["within"], weights, pair, 4)  # a source of 2, padded to 4, then the start
     assert_close(within.weights[0, 0], torch.tensor([10.0, 11.0, 15.0, 16.0, 17.0]))
     assert (within.shift, within.word_shift, within.key_words) == (2, 2, [0, 1, 2, 2, 3])
-    cross = at_the_source(weights, pair)
+    cross = source_view(weights, pair)
     assert_close(cross.weights[0], torch.tensor([[0.0, 1.0], [10.0, 11.0], [20.0, 21.0]]))
 
 
-def test_a_head_made_to_look_at_the_token_before_is_called_so() -> None:
+def test_a_previous_token_head_is_detected() -> None:
     model: Speaker = MODELS["transformer"](tiny_config("transformer", {}), VOCAB, VOCAB).eval()
 
-    def look_back(_: str, weights: Tensor) -> Tensor:
-        """Head 1 looks at the token before, and the first token at itself."""
-        back = torch.eye(weights.shape[-1]).roll(-1, 1)
-        back[0] = torch.eye(weights.shape[-1])[0]
-        return torch.stack((weights[:, 0], back.expand_as(weights[:, 0])), dim=1)
+    def attend_to_previous(_: str, weights: Tensor) -> Tensor:
+        """Head 1 attends to the previous token, the first token to itself."""
+        previous = torch.eye(weights.shape[-1]).roll(-1, 1)
+        previous[0] = torch.eye(weights.shape[-1])[0]
+        return torch.stack((weights[:, 0], previous.expand_as(weights[:, 0])), dim=1)
 
     system = system_of(model)
     pairs = pairs_of(system, samples() * 5)
-    with hook(model, "encoder.0.self_attention.weights", look_back):
-        found = study(system, pairs, {})
-    roles = {(head.kind, head.layer, head.head): [(one.role, one.what) for one in head.roles] for head in found.heads}
+    with hook(model, "encoder.0.self_attention.weights", attend_to_previous):
+        result = study(system, pairs, {})
+    roles = {(head.kind, head.layer, head.head): [(one.role, one.what) for one in head.roles] for head in result.heads}
     assert roles["encoder", 0, 1] == [("positional", "-1")]
     assert roles["encoder", 0, 0] == []
 
 
-def test_words_are_found_though_they_are_made_of_pieces() -> None:
-    """Word 1 of three is two pieces, and depends on word 2; head 0 looks there with both, head 1 with neither."""
+def test_relations_of_words_with_several_pieces() -> None:
+    """Word 1 of three has two pieces and depends on word 2; both pieces attend to it in head 0, none in head 1."""
     pieces = Pieces([4, 5, 6, 7], [0, 1, 1, 2], [Arc(1, 2, "nsubj"), Arc(0, 2, "det")])
     weights = torch.full((2, 5, 5), 0.01)
     weights[0, 1:3, 3] = 0.9
     weights[1, 1:3, 0] = 0.9
-    gathered = HeadStatistics()
-    gathered.add(KIND["encoder"], weights, AnnotatedPair(pieces, Pieces([4], [0])), 5, {})
-    measures = {(one.role, one.what): one.value for one in gathered.measures()[0]}
+    statistics = HeadStatistics()
+    statistics.add(KIND["encoder"], weights, AnnotatedPair(pieces, Pieces([4], [0])), 5, {})
+    measures = {(one.role, one.what): one.value for one in statistics.measures()[0]}
     assert measures["syntactic", "nsubj to head"] == 1.0
-    assert {(one.role, one.what): one.value for one in gathered.measures()[1]}["syntactic", "nsubj to head"] == 0.0
+    assert {(one.role, one.what): one.value for one in statistics.measures()[1]}["syntactic", "nsubj to head"] == 0.0
     assert not any("det" in what for _, what in measures)
 
 
-def test_nobody_is_asked_for_what_it_cannot_see() -> None:
-    """A decoder sees what was said: word 2 can look at word 0 on which it depends, word 0 not at word 2."""
+def test_masked_keys_are_not_expected() -> None:
+    """In a causal decoder word 2 can attend to its head, word 0, but word 0 not to word 2."""
     pieces = Pieces([4, 5, 6], [0, 1, 2], [Arc(2, 0, "obj"), Arc(0, 1, "amod")])
     weights = torch.ones(1, 4, 4).tril()
-    gathered = HeadStatistics()
-    gathered.add(KIND["decoder"], weights, AnnotatedPair(Pieces([4], [0]), pieces), 2, {"target": torch.arange(11).flip(0)})
-    assert {(one.role, one.what): one.cases for one in gathered.measures()[0] if one.baseline is not None} == {
-        ("rare", ""): 1,  # the rarest is the last
+    statistics = HeadStatistics()
+    statistics.add(KIND["decoder"], weights, AnnotatedPair(Pieces([4], [0]), pieces), 2, {"target": torch.arange(11).flip(0)})
+    assert {(one.role, one.what): one.cases for one in statistics.measures()[0] if one.baseline is not None} == {
+        ("rare", ""): 1,  # the rarest token is the last
         ("syntactic", "obj to head"): 1,
         ("syntactic", "obj to dependent"): 0,
         ("syntactic", "amod to head"): 0,
@@ -187,7 +187,7 @@ def test_nobody_is_asked_for_what_it_cannot_see() -> None:
 
 
 @pytest.mark.parametrize("kind", ["characters", "words", "spaces", "bpe", "unigram", "bytes"])
-def test_pieces_know_their_words_though_some_are_unknown(kind: str) -> None:
+def test_pieces_map_to_words_with_unknown_tokens(kind: str) -> None:
     options = {"min_frequency": 1, "vocab": 60} if kind in ("words", "spaces") else {}
     tokenizer = train_tokenizer(TokenizerConfig(kind=kind, **options), ["the cat's hat, the old one", "a cat"] * 3, [])  # type: ignore[arg-type]
     text = "the cat's zz9, hat"
@@ -196,9 +196,9 @@ def test_pieces_know_their_words_though_some_are_unknown(kind: str) -> None:
     assert len(words) == len(ids) and words == sorted(words) and set(words) == {0, 1, 2, 3}
 
 
-def test_relations_lead_both_ways_and_old_names_count() -> None:
-    right = relations([Arc(2, 0, "dobj"), Arc(1, 2, "amod"), Arc(3, 0, "punct")], 4)
-    assert {name: matrix.nonzero().tolist() for name, matrix in right.items()} == {
+def test_relations_have_two_directions_and_accept_old_names() -> None:
+    expected = relations([Arc(2, 0, "dobj"), Arc(1, 2, "amod"), Arc(3, 0, "punct")], 4)
+    assert {name: matrix.nonzero().tolist() for name, matrix in expected.items()} == {
         "obj to head": [[2, 0]],
         "obj to dependent": [[0, 2]],
         "amod to head": [[1, 2]],
@@ -206,33 +206,33 @@ def test_relations_lead_both_ways_and_old_names_count() -> None:
     }
 
 
-def test_the_rarest_token_is_one_and_where_two_tie_nobody_is_asked() -> None:
+def test_the_rarest_token_is_unique_or_none() -> None:
     frequency = torch.tensor([9, 3, 5, 3])
     assert rarest(torch.tensor([0, 2, 1]), frequency).tolist() == [False, False, True]
-    assert rarest(torch.tensor([1, 0, 1]), frequency).tolist() == [True, False, True]  # the same one twice
+    assert rarest(torch.tensor([1, 0, 1]), frequency).tolist() == [True, False, True]  # the same token twice
     assert rarest(torch.tensor([1, 0, 3]), frequency).tolist() == [False, False, False]
 
 
-def test_an_alignment_that_is_followed_has_no_error() -> None:
+def test_a_head_equal_to_the_gold_alignment_has_no_error() -> None:
     gold = Alignment(frozenset({(0, 0), (2, 1)}), frozenset({(0, 0), (2, 1)}))
     pair = AnnotatedPair(Pieces([4, 5, 6], [0, 1, 2]), Pieces([7, 8], [0, 1]), gold)
     weights = torch.full((2, 3, 4), 0.1)
     weights[0, 0, 0] = weights[0, 1, 2] = weights[1, 0, 1] = weights[1, 1, 1] = 0.7
-    gathered = HeadStatistics()
-    gathered.add(KIND["cross"], weights, pair, 4, {})
-    assert gathered.alignment_errors() == [0.0, 1.0]
-    assert [[one.value for one in row] for row in gathered.measures()] == [[1.0], [0.0]]
+    statistics = HeadStatistics()
+    statistics.add(KIND["cross"], weights, pair, 4, {})
+    assert statistics.alignment_errors() == [0.0, 1.0]
+    assert [[one.value for one in row] for row in statistics.measures()] == [[1.0], [0.0]]
 
 
-def test_the_built_in_grammar_brings_trees_and_alignments() -> None:
+def test_the_built_in_grammar_has_trees_and_alignments() -> None:
     (sample,) = from_grammar(generate("valid", 1))
     assert sample.source_arcs is not None and sample.alignment is not None
     words = sample.source.split()
-    assert len(sample.source_arcs) == len(words) - 1  # all but the root depend on one
+    assert len(sample.source_arcs) == len(words) - 1  # all but the root have a head
     assert {arc.dependent for arc in sample.source_arcs} < set(range(len(words)))
 
 
-def test_lines_bring_what_they_have() -> None:
+def test_lines_with_one_two_and_three_columns() -> None:
     bare, pair, aligned = from_lines(["a b", "a b\tc", "a b\tc\t0-0 1?0"], "file")
     assert (bare.target, pair.target, pair.alignment) == (None, "c", None)
     assert aligned.alignment == Alignment(frozenset({(0, 0)}), frozenset({(0, 0), (1, 0)}))
@@ -242,16 +242,16 @@ def test_lines_bring_what_they_have() -> None:
         from_lines(["a\tb\t0:0"], "file")
 
 
-def test_who_has_no_target_gets_what_the_system_says() -> None:
+def test_missing_targets_are_translated_by_the_system() -> None:
     system, config = system_of(tiny_model(Variant("transformer", ()))), SearchConfig(beam=1, max_length=5)
     trees = [Parsed("a b", []), Parsed("c d e", [])]
     given = Sample("a", "b")
-    made = translated(system, [given, *from_trees(trees)], config)
-    assert made[0] == given
-    assert [one.target for one in made[1:]] == [one.text for one in translate(system, ["a b", "c d e"], config)]
+    filled = fill_targets(system, [given, *from_trees(trees)], config)
+    assert filled[0] == given
+    assert [one.target for one in filled[1:]] == [one.text for one in translate(system, ["a b", "c d e"], config)]
 
 
-def test_who_does_not_fit_is_left_out() -> None:
+def test_samples_that_do_not_fit_are_skipped() -> None:
     system = system_of(tiny_model(Variant("transformer", ())))
     fits, beyond = (Alignment(frozenset({link}), frozenset({link})) for link in ((1, 0), (2, 0)))
     tree = [Arc(0, 1, "nsubj")]
@@ -259,19 +259,19 @@ def test_who_does_not_fit_is_left_out() -> None:
     several += [Sample("c " * 30, "c"), Sample("", "c")]
     (left,) = pairs_of(system, several)
     assert left.source is not None and left.source.arcs == tree and left.alignment == fits
-    with pytest.raises(DataError, match="no sentence is left"):
+    with pytest.raises(DataError, match="no sentence is left to analyze"):
         study(system, [], {})
 
 
 def test_frequencies_count_tokens() -> None:
-    counted = frequencies_in(spaces(), ["a b a", "c"])
-    assert {word: int(counted[spaces().encode(word)[0]]) for word in "abcd"} == {"a": 2, "b": 1, "c": 1, "d": 0}
+    counts = frequencies_in(spaces(), ["a b a", "c"])
+    assert {word: int(counts[spaces().encode(word)[0]]) for word in "abcd"} == {"a": 2, "b": 1, "c": 1, "d": 0}
 
 
-def test_the_shares_of_work_that_are_told_add_up_to_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reported_progress_sums_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("heedful.studies.heads.BATCH", 10)
     system = system_of(tiny_model(Variant("transformer", ())))
     shares: list[float] = []
-    found = study(system, pairs_of(system, samples()), {}, shares.append)
-    assert len(shares) >= 2 * (len(found.heads) + 1)  # in several batches
+    result = study(system, pairs_of(system, samples()), {}, shares.append)
+    assert len(shares) >= 2 * (len(result.heads) + 1)  # in several batches
     assert sum(shares) == pytest.approx(1.0) and min(shares) > 0

@@ -41,8 +41,9 @@ def align(
         str | None, typer.Option(help="Heads of --layer, from 0: 3,5; of several layers: 0.3,1.5,back.0.2.")
     ] = None,
     moment: Annotated[
-        Literal["said", "fed"], typer.Option(help="Attention from the step that predicts the target word, or that consumes it.")
-    ] = "said",
+        Literal["predict", "consume"],
+        typer.Option(help="Attention from the step that predicts the target word, or that consumes it."),
+    ] = "predict",
     row: Annotated[
         float,
         typer.Option(
@@ -205,7 +206,7 @@ def default_aligner(translator: Translator, models: Models) -> Aligner:
     task: Any = translator.run.task  # the task of a translator is translation
     if task.guided_alignment:
         layer = guided_layer(sorted({head.layer for head in known if not head.back}), task.guided_layer)
-        aligner = Aligner(tuple(AlignmentHead(layer, number) for number in task.guided_heads), linking=LinkRule(row=0.3))
+        aligner = Aligner(tuple(AlignmentHead(layer, number) for number in task.guided_heads), rule=LinkRule(row=0.3))
     else:
         aligner = Aligner(tuple(known))
     print_message(f"default aligner, not selected on gold links: {format_options(aligner)}")
@@ -234,16 +235,16 @@ def score_links(
 
     from heedful.evaluation.word_alignment import alignment_error_rate, precision_and_recall
     from heedful.studies.alignment import Models, collect_head_weights
-    from heedful.studies.alignment_report import Judge, by_layer
+    from heedful.studies.alignment_report import GoldSet, by_layer
 
     links, gold = aligned
     rate = alignment_error_rate(links, gold.alignments, bootstrap=bootstrap)
     precision, recall = precision_and_recall(links, gold.alignments)
     alone = Models(translator.system)
-    test = Judge(collect_head_weights(alone, gold.pairs), gold.alignments)
-    other = None if valid is None else Judge(collect_head_weights(alone, valid.pairs), valid.alignments)
+    test = GoldSet(collect_head_weights(alone, gold.pairs), gold.alignments)
+    other = None if valid is None else GoldSet(collect_head_weights(alone, valid.pairs), valid.alignments)
     layers = [
-        {"layer": one.layer, "heads": one.heads, "said": one.said.value, "fed": one.fed.value}
+        {"layer": one.layer, "heads": one.heads, "said": one.predict.value, "fed": one.consume.value}
         | ({} if one.chosen is None or one.score is None else {"chosen": one.score.value, "by": aligner_to_dict(one.chosen)})
         for one in by_layer(test, other)
     ]
@@ -251,7 +252,7 @@ def score_links(
 
 
 def aligner_to_dict(aligner: Aligner) -> dict[str, Any]:
-    return {"heads": list(map(str, aligner.heads)), "moment": aligner.moment, **aligner.linking._asdict()}
+    return {"heads": list(map(str, aligner.heads)), "moment": aligner.moment, **aligner.rule._asdict()}
 
 
 def format_options(aligner: Aligner) -> str:

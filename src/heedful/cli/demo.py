@@ -117,7 +117,7 @@ def evaluate_alignment(translator: Translator) -> tuple[float, list[str]]:
 
 def format_attention(pair: Words, weights: Tensor) -> str:
     """A sentence, its translation, and the attention between their words (target words, source words) as a text heatmap."""
-    from heedful.inspection.text_heatmap import draw
+    from heedful.inspection.text_heatmap import draw_text_heatmap
 
-    picture = draw(weights, pair.source.split(), pair.target.split())
+    picture = draw_text_heatmap(weights, pair.source.split(), pair.target.split())
     return f"{pair.source}  ->  {pair.target}\n\n{picture}"

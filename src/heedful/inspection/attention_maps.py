@@ -1,10 +1,10 @@
-"""Attention maps: who looks at whom, in every layer and head of a model of any family, by one call.
+"""Attention maps: the attention weights of every layer and head of a model of any family.
 
-    for one in attention_maps(model, source, target_in):
-        one.kind, one.layer, one.weights        # "cross", 0, (heads, query, key)
+    for attention in attention_maps(model, source, target_in):
+        attention.kind, attention.layer, attention.weights        # Kind("cross", …), 0, (heads, query, key)
 
-The maps come from one forced pass over the finished target, not from inside the search. What a tap's name says of it
-stands in KINDS; a family whose attention goes by one of these names needs nothing else.
+The weights are recorded in one teacher-forced pass over the finished target, not during search. KINDS maps names of hook points
+to kinds of attention; a family that uses one of these names is supported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Side = Literal["source", "target", "both"]  # both: the source, then the target,
 
 
 class Kind(NamedTuple):
-    """A kind of attention: what it is called, whose tokens look, and at whose."""
+    """A kind of attention: its name and the sequences of its queries and keys."""
 
     name: str
     queries: Side
@@ -44,16 +44,16 @@ KINDS = {
 
 
 class AttentionMap(NamedTuple):
-    """One layer's attention of one kind."""
+    """The attention weights of one kind in one layer."""
 
-    name: str  # of the tap that hears its weights
+    name: str  # of the hook point
     kind: Kind
     layer: int
     weights: Tensor  # (heads, query, key)
 
 
-class Says(Protocol):
-    """What is asked of a model: to read, and to be led through a target."""
+class StepModel(Protocol):
+    """A model that encodes a source and decodes a given target."""
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State: ...
 
@@ -61,30 +61,30 @@ class Says(Protocol):
 
 
 def kind_of(name: str) -> Kind | None:
-    """What the tap of this name hears, if it hears the weights of attention."""
+    """Return the kind of attention at the hook point of this name; None if it does not record attention weights."""
     return next((kind for pattern, kind in KINDS.items() if fnmatchcase(name, pattern)), None)
 
 
 def attentions(model: nn.Module) -> dict[str, Kind]:
-    """The taps that hear weights of attention, in the order of the model."""
+    """Return the hook points that record attention weights, in the order of the model."""
     return {name: kind for name in hook_points(model) if (kind := kind_of(name)) is not None}
 
 
-def attention_maps(model: Says, source: Tensor, target_in: Tensor, *kinds: str) -> list[AttentionMap]:
-    """source (1, source time), target_in (1, target time); of these kinds, or of all."""
+def attention_maps(model: StepModel, source: Tensor, target_in: Tensor, *kinds: str) -> list[AttentionMap]:
+    """Return the attention weights of these kinds (default: all). source (1, source time), target_in (1, target time)."""
     assert isinstance(model, nn.Module), "models are modules"
-    wanted = {name: kind for name, kind in attentions(model).items() if not kinds or kind.name in kinds}
-    if not wanted:
+    selected = {name: kind for name, kind in attentions(model).items() if not kinds or kind.name in kinds}
+    if not selected:
         return []
-    with forced(model), record(model, *wanted) as seen:
+    with inference_context(model), record(model, *selected) as recorded:
         model.step(target_in, model.start(source, None, room=0))
-    recorded = {name: kind for name, kind in wanted.items() if name in seen}  # an empty source is not read
-    return [AttentionMap(name, kind, layer_of(name), seen[name][0]) for name, kind in recorded.items()]
+    executed = {name: kind for name, kind in selected.items() if name in recorded}  # an empty source is not encoded
+    return [AttentionMap(name, kind, layer_of(name), recorded[name][0]) for name, kind in executed.items()]
 
 
 @contextmanager
 def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Without dropout; the model is left as it was. One in evaluation mode is not written to, so threads can share it."""
+    """Disable dropout; restore modes on exit. A model in evaluation mode is not modified, so threads can share it."""
     training = [module for module in model.modules() if module.training]
     for module in training:
         module.training = False
@@ -95,41 +95,41 @@ def eval_mode(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def with_shared_weights(model: AnyModel) -> AnyModel:
-    """A copy of the modules around the same tensors, with the same hooks on its taps. Hooks of torch's that are registered on
-    the copy are not called for other users of the model."""
+def copy_with_shared_weights(model: AnyModel) -> AnyModel:
+    """Copy the modules but share their tensors and the hooks on their hook points. Torch hooks registered on the copy do not
+    affect other users of the model."""
     assert isinstance(model, nn.Module), "models are modules"
     shared: dict[int, Any] = {}
     for module in model.modules():
-        held = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())
-        shared |= {id(one): one for one in held if isinstance(one, Tensor)}
+        tensors = (*module._parameters.values(), *module._buffers.values(), *vars(module).values())
+        shared |= {id(value): value for value in tensors if isinstance(value, Tensor)}
     copied = copy.deepcopy(model, shared)
-    for mine, theirs in zip(hook_points(copied).values(), hook_points(model).values(), strict=True):
-        mine.hooks.extend(theirs.hooks)
+    for point, original in zip(hook_points(copied).values(), hook_points(model).values(), strict=True):
+        point.hooks.extend(original.hooks)
     return copied
 
 
 @contextmanager
-def forced(model: nn.Module) -> Iterator[None]:
-    """Without dropout and without gradients."""
+def inference_context(model: nn.Module) -> Iterator[None]:
+    """Disable dropout and gradients."""
     with eval_mode(model), torch.inference_mode():
         yield
 
 
 @contextmanager
-def differentiable(model: nn.Module) -> Iterator[None]:
-    """Without dropout, with gradients."""
+def gradient_context(model: nn.Module) -> Iterator[None]:
+    """Disable dropout and enable gradients."""
     with eval_mode(model), torch.inference_mode(False), torch.enable_grad():
         yield
 
 
 def core_of(model: nn.Module, name: str) -> str:
-    """The path of the module that computes the attention weights at this hook point; several layers may share its owner."""
+    """Return the path of the module that computes the weights at this hook point; several layers may share its owner."""
     owner = name.removesuffix(".weights")
     return f"{owner}.core" if hasattr(model.get_submodule(owner), "core") else owner
 
 
 def layer_of(name: str) -> int:
-    """The first number in a tap's name; where there is none, the model has one such layer."""
-    found = re.search(r"\.(\d+)\.", name)
-    return int(found[1]) if found else 0
+    """Return the first number in the name of a hook point; 0 if the model has only one such layer."""
+    match = re.search(r"\.(\d+)\.", name)
+    return int(match[1]) if match else 0

@@ -1,8 +1,8 @@
-"""How sure a head is of where to look: the mean over tokens of its largest weight (Voita et al., 2019).
+"""Confidence of a head: the mean over queries of its largest attention weight (Voita et al., 2019).
 
-    confidence = mean_i max_j weights_ij        j: real tokens; the marks around a sentence do not count
+    confidence = mean_i max_j weights_ij        j: tokens of the sentence, without start, end and padding
 
-A head that spreads its weight over m tokens has 1/m, one that points at a word has 1, one that parks on the end has 0.
+A uniform head over m tokens has 1/m, a head with all weight on one token 1, a head with all weight on the end token 0.
 """
 
 from __future__ import annotations
@@ -10,6 +10,6 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def certainty(weights: Tensor) -> Tensor:
-    """(heads, query, key), the columns of marks left out -> the largest weights, added up over the queries: (heads,)."""
+def summed_confidence(weights: Tensor) -> Tensor:
+    """weights (heads, query, key) without columns of special tokens -> largest weights summed over the queries: (heads,)."""
     return weights.amax(-1).sum(-1)

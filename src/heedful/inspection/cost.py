@@ -1,13 +1,12 @@
-"""What a computation costs, part by part, counted and not timed.
+"""The cost of a computation by part of the model, counted instead of timed.
 
-    work        2 operations for each multiplication and addition of a matrix product; what surrounds the products is
-                paid for in traffic, not in operations
-    traffic     bytes that every kernel reads and writes, each kernel by itself
-    intensity   work / traffic; a machine that does F operations and moves B bytes in a second waits for its memory
-                wherever the intensity is below F / B (the roofline: Williams et al., 2009)
+    work        operations of matrix products, 2 per multiply-add; elementwise operations count as traffic only
+    traffic     bytes read and written by every kernel, without fusion
+    intensity   work / traffic; a machine with F operations and B bytes per second is memory-bound below F / B (the roofline
+                model: Williams et al., 2009)
 
-The model is counted on torch's meta device, where tensors have shapes and no contents, so any size is counted at once.
-Attention counts as one kernel that keeps its scores to itself, as the fused ones do.
+The model runs on torch's meta device, where tensors have shapes but no data, so any size is counted quickly. Attention counts
+as a fused kernel that does not write its scores to memory.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
-GATHERS = {"embedding", "index_select", "gather", "index"}  # read no more than they give
-FREE = {"empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided"}  # touch no memory
+GATHERS = {"embedding", "index_select", "gather", "index"}  # read as many bytes as they write
+FREE = {"empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided"}  # access no memory
 
 
 class Cost(NamedTuple):
@@ -46,64 +45,67 @@ def total(costs: Sequence[Cost]) -> Cost:
 
 @dataclass
 class CostRecord:
-    """Costs by part, in the order in which the parts were first used, and what is kept for the backward pass."""
+    """Costs by part, in order of first use, and the activations saved for the backward pass."""
 
     parts: dict[str, Cost] = field(default_factory=dict)
-    kept: dict[int, tuple[str, int]] = field(default_factory=dict)  # storage -> the part that keeps it, bytes
-    path: list[str] = field(default_factory=lambda: [""])  # the modules that are at work, the innermost last
+    kept: dict[int, tuple[str, int]] = field(default_factory=dict)  # storage -> part that saves it, bytes
+    path: list[str] = field(default_factory=lambda: [""])  # paths of the running modules, innermost last
 
     def charge(self, cost: Cost) -> None:
+        """Add a cost to the running part."""
         part = part_of(self.path[-1])
         self.parts[part] = total([self.parts.get(part, Cost()), cost])
 
     def kept_by(self, part: str) -> int:
-        return sum(size for keeper, size in self.kept.values() if keeper == part)
+        """Return the bytes that a part saves for the backward pass."""
+        return sum(size for owner, size in self.kept.values() if owner == part)
 
     @contextmanager
     def at(self, path: str) -> Iterator[None]:
+        """Charge costs to this path."""
         self.path.append(path)
         yield
         self.path.pop()
 
 
 def part_of(path: str) -> str:
-    """decoder.3.cross.look -> decoder.cross: two names deep, the numbers of layers left out."""
+    """decoder.3.cross_attention.core -> decoder.cross_attention: the first two names, without layer numbers."""
     names = [name for name in path.split(".") if not name.isdigit()]
     return ".".join(names[:2]) or "between"
 
 
 def on_meta_device(model: AnyModule) -> AnyModule:
-    """The model without its contents. It can be run where things are counted, and only there."""
-    made: AnyModule = copy.deepcopy(model).to("meta")
-    return made
+    """Return a copy of the model on the meta device."""
+    copied: AnyModule = copy.deepcopy(model).to("meta")
+    return copied
 
 
 @contextmanager
 def count_costs(model: nn.Module) -> Iterator[CostRecord]:
-    """Everything that is computed inside is put on the bill, under the name of the module that computes it."""
-    bill = CostRecord()
-    own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
-    held = []  # so that no address is given to two
+    """Record the cost of everything computed inside, by the module that computes it."""
+    record = CostRecord()
+    parameters = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    storages = []  # kept alive, so that no address is reused
 
     def enter(name: str) -> Callable[..., None]:
-        return lambda *_: bill.path.append(name)
+        return lambda *_: record.path.append(name)
 
     def leave(*_: Any) -> None:
-        bill.path.pop()
+        record.path.pop()
 
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        held.append(storage)
-        if storage._cdata not in own:
-            bill.kept.setdefault(storage._cdata, (part_of(bill.path[-1]), storage.nbytes()))
+        storages.append(storage)
+        if storage._cdata not in parameters:
+            record.kept.setdefault(storage._cdata, (part_of(record.path[-1]), storage.nbytes()))
         return tensor
 
     hooks = [module.register_forward_pre_hook(enter(name)) for name, module in model.named_modules()]
     hooks += [module.register_forward_hook(leave, always_call=True) for module in model.modules()]
     try:
         kept = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
-        with kept, Fused(bill.charge), Kernels(bill.charge):
-            yield bill
+        with kept, Fused(record.charge), Kernels(record.charge):
+            yield record
     finally:
         for hook in hooks:
             hook.remove()
@@ -113,7 +115,7 @@ Charge = Callable[[Cost], None]
 
 
 class Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Charges for every kernel that torch would start."""
+    """Charges every kernel that torch would launch."""
 
     def __init__(self, charge: Charge) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -126,30 +128,30 @@ class Kernels(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def cost_of(function: Any, args: Any, kwargs: Any, out: Any) -> Cost:
-    given, made = tensors((args, kwargs)), tensors(out)
+    inputs, outputs = tensors((args, kwargs)), tensors(out)
     name = function._overloadpacket._qualified_op_name.split("::")[-1]
-    if name in FREE or (not function._schema.is_mutable and made and shares(made[0], given)):
-        return Cost()  # nothing is touched, or only seen another way
+    if name in FREE or (not function._schema.is_mutable and outputs and shares_storage(outputs[0], inputs)):
+        return Cost()  # no memory access, or a view
     formula = flop_registry.get(function._overloadpacket)
     work = int(formula(*args, **kwargs, out_val=out)) if formula else 0
-    return Cost(work, moved([*(made if name in GATHERS else given), *made]))
+    return Cost(work, bytes_moved([*(outputs if name in GATHERS else inputs), *outputs]))
 
 
 def tensors(tree: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
-def shares(made: Tensor, given: Sequence[Tensor]) -> bool:
-    return any(made.untyped_storage()._cdata == one.untyped_storage()._cdata for one in given)
+def shares_storage(output: Tensor, inputs: Sequence[Tensor]) -> bool:
+    return any(output.untyped_storage()._cdata == tensor.untyped_storage()._cdata for tensor in inputs)
 
 
-def moved(several: Sequence[Tensor]) -> int:
-    """Bytes; what is only repeated by its strides is read once."""
-    return sum(min(one.numel() * one.element_size(), one.untyped_storage().nbytes()) for one in several)
+def bytes_moved(operands: Sequence[Tensor]) -> int:
+    """Return the bytes of all tensors; data repeated by zero strides counts once."""
+    return sum(min(tensor.numel() * tensor.element_size(), tensor.untyped_storage().nbytes()) for tensor in operands)
 
 
 class Fused(TorchFunctionMode):
-    """Charges for attention, and for a product of each token with its own expert's matrix, as one kernel each."""
+    """Charges attention and grouped matrix products (each token with its own expert's matrix) as one kernel each."""
 
     def __init__(self, charge: Charge) -> None:
         super().__init__()
@@ -158,35 +160,35 @@ class Fused(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is functional.scaled_dot_product_attention:
             query, key, value, *rest = args
-            return _Attention.apply(query, key, value, moved(tensors(rest)), self.charge)  # type: ignore[no-untyped-call]
-        if getattr(function, "__name__", None) == "_grouped_mm":  # what functional.grouped_mm calls
+            return _Attention.apply(query, key, value, bytes_moved(tensors(rest)), self.charge)  # type: ignore[no-untyped-call]
+        if getattr(function, "__name__", None) == "_grouped_mm":  # called by functional.grouped_mm
             return _Grouped.apply(*args, self.charge)  # type: ignore[no-untyped-call]
         return function(*args, **(kwargs or {}))
 
 
 class _Attention(torch.autograd.Function):
-    """Two products forwards; backwards five, since the weights are computed again (Dao et al., 2022)."""
+    """Two products in the forward pass, five in the backward pass, which recomputes the weights (Dao et al., 2022)."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: int, charge: Charge) -> Tensor:
-        """query (…, n, head_dim), key and value (…, m, head_dim); mask: its bytes."""
+        """query (…, n, head_dim), key and value (…, m, head_dim); mask: bytes of the mask."""
         out = query.new_empty(*query.shape[:-1], value.shape[-1])
         ctx.save_for_backward(query, key, value, out)
         ctx.product = 2 * query.numel() * key.shape[-2]  # operations
         ctx.mask, ctx.charge = mask, charge
-        charge(Cost(2 * ctx.product, mask + moved([query, key, value, out])))
+        charge(Cost(2 * ctx.product, mask + bytes_moved([query, key, value, out])))
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         query, key, value, out = ctx.saved_tensors
-        made = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
-        ctx.charge(Cost(5 * ctx.product, ctx.mask + moved([query, key, value, out, *gradients, *made])))
-        return *made, None, None
+        outputs = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+        ctx.charge(Cost(5 * ctx.product, ctx.mask + bytes_moved([query, key, value, out, *gradients, *outputs])))
+        return *outputs, None, None
 
 
 class _Grouped(torch.autograd.Function):
-    """One product forwards, two backwards, of the tokens there are, however many experts there are."""
+    """One product in the forward pass, two in the backward pass; the cost does not depend on the number of experts."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, charge: Charge) -> Tensor:
@@ -194,12 +196,12 @@ class _Grouped(torch.autograd.Function):
         out = x.new_empty(len(x), weight.shape[-1])
         ctx.save_for_backward(x, weight)
         ctx.charge, ctx.product = charge, 2 * x.numel() * weight.shape[-1]
-        charge(Cost(ctx.product, moved([x, weight, out])))
+        charge(Cost(ctx.product, bytes_moved([x, weight, out])))
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight = ctx.saved_tensors
-        made = torch.empty_like(x), torch.empty_like(weight)
-        ctx.charge(Cost(2 * ctx.product, moved([x, weight, *gradients, *made])))
-        return *made, None
+        outputs = torch.empty_like(x), torch.empty_like(weight)
+        ctx.charge(Cost(2 * ctx.product, bytes_moved([x, weight, *gradients, *outputs])))
+        return *outputs, None

@@ -1,7 +1,7 @@
-"""What a model costs at work, in three scenes: a training step, reading, and saying one more token.
+"""The cost of a model in three phases: a training step, encoding, and decoding one token.
 
-Beside them memory: the weights, what training keeps besides (gradients, Adam's two averages, activations), and the cache
-that grows with every token said: 2 N n dim numbers for the N layers of a Transformer and n tokens.
+Memory: the weights, gradients, Adam's two moment estimates, activations, and the key/value cache, which grows with every
+generated token: 2 N n dim values for the N layers of a Transformer and n tokens.
 """
 
 from __future__ import annotations
@@ -18,67 +18,69 @@ from heedful.inspection.cost import Cost, CostRecord, count_costs, on_meta_devic
 from heedful.nn.decoder_state import State
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
 
-PARTS = 32  # of a recurrence, one of which is counted
-UPDATE = 7  # Adam reads a weight, its gradient and its two averages, and writes all but the gradient
+PARTS = 32  # a recurrence is split into, one of which is counted
+UPDATE = 7  # Adam reads a weight, its gradient and two moments, and writes all but the gradient
 
 
 class Size(NamedTuple):
-    rows: int  # sentences at a time
-    source: int  # tokens of each
+    rows: int  # sentences in a batch
+    source: int  # tokens per sentence
     target: int
 
 
 class Memory(NamedTuple):
-    """Bytes, all numbers in the weights' precision."""
+    """Bytes, all in the precision of the weights."""
 
     weights: int
     gradients: int
     optimizer: int
-    activations: int  # kept from the forward to the backward pass of a training step
-    cache: int  # of what was read and what was said, when all is said
+    activations: int  # saved for the backward pass of a training step
+    cache: int  # decoder state after the last token
 
 
 def training_step(model: nn.Module, size: Size) -> CostRecord:
-    """Forwards, backwards and the update. The backward pass and the update are parts of their own."""
-    paper: Any = on_meta_device(model).train()
+    """Count forward pass, backward pass and update. The backward pass and the update are separate parts."""
+    model_on_meta: Any = on_meta_device(model).train()
     source, target = tokens(size.rows, size.source), tokens(size.rows, size.target)
-    with count_costs(paper) as bill:
-        step = paper.step(target, paper.start(source, None, room=0))
-        logits = paper.project(step.hidden)
-        with bill.at("loss"):
+    with count_costs(model_on_meta) as record:
+        step = model_on_meta.step(target, model_on_meta.start(source, None, room=0))
+        logits = model_on_meta.project(step.hidden)
+        with record.at("loss"):
             loss = functional.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
-        with bill.at("backward"):
+        with record.at("backward"):
             loss.backward()  # type: ignore[no-untyped-call]
-    with bill.at("update"):
-        bill.charge(Cost(0, UPDATE * size_of(model.parameters())))
-    return bill
+    with record.at("update"):
+        record.charge(Cost(0, UPDATE * size_of(model.parameters())))
+    return record
 
 
 @torch.no_grad()
 def encoding(model: nn.Module, size: Size) -> CostRecord:
-    paper: Any = on_meta_device(model).eval()
-    with count_costs(paper) as bill:
-        paper.start(tokens(size.rows, size.source), None, room=size.target)
-    return bill
+    """Count encoding the source."""
+    model_on_meta: Any = on_meta_device(model).eval()
+    with count_costs(model_on_meta) as record:
+        model_on_meta.start(tokens(size.rows, size.source), None, room=size.target)
+    return record
 
 
 @torch.no_grad()
 def decoding(model: nn.Module, size: Size) -> CostRecord:
-    """The last token of the target."""
-    paper: Any = on_meta_device(model).eval()
-    state = last_decoding_step(paper, size)
-    with count_costs(paper) as bill:
-        paper.project(paper.step(tokens(size.rows, 1), state).hidden)
-    return bill
+    """Count decoding the last token of the target."""
+    model_on_meta: Any = on_meta_device(model).eval()
+    state = last_decoding_step(model_on_meta, size)
+    with count_costs(model_on_meta) as record:
+        model_on_meta.project(model_on_meta.step(tokens(size.rows, 1), state).hidden)
+    return record
 
 
-def last_decoding_step(paper: Any, size: Size) -> State:
-    with count_costs(paper):
-        state: State = paper.start(tokens(size.rows, size.source), None, room=size.target)
-        return state if size.target == 1 else paper.step(tokens(size.rows, size.target - 1), state).state
+def last_decoding_step(model_on_meta: Any, size: Size) -> State:
+    """Return the decoder state before the last token of the target."""
+    with count_costs(model_on_meta):
+        state: State = model_on_meta.start(tokens(size.rows, size.source), None, room=size.target)
+        return state if size.target == 1 else model_on_meta.step(tokens(size.rows, size.target - 1), state).state
 
 
-PHASES = {"a training step": training_step, "reading": encoding, "saying one token": decoding}
+PHASES = {"training step": training_step, "encoding": encoding, "decoding one token": decoding}
 
 
 def memory(model: nn.Module, size: Size) -> Memory:
@@ -90,59 +92,64 @@ def memory(model: nn.Module, size: Size) -> Memory:
 
 
 def parameters_by_part(model: nn.Module, parts: Collection[str]) -> dict[str, int]:
-    """How many weights each of the parts of a bill has. Those that several share belong to the first that is at work."""
+    """Return the number of parameters of each part. Shared parameters belong to the first part that runs."""
     names: dict[nn.Parameter, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(part_of(name.rpartition(".")[0]))
-    names.get(borrowed_by_readout(model), []).append("readout")
-    found: dict[str, int] = {}
+    readout: Any = model.readout  # its weight may be shared with an embedding
+    names.get(readout.weight, []).append("readout")
+    counts: dict[str, int] = {}
     for parameter, owners in names.items():
-        owner = next((one for one in owners if one in parts), owners[0])
-        found[owner] = found.get(owner, 0) + parameter.numel()
-    return found
+        owner = next((name for name in owners if name in parts), owners[0])
+        counts[owner] = counts.get(owner, 0) + parameter.numel()
+    return counts
 
 
-def borrowed_by_readout(model: Any) -> nn.Parameter:
-    """The words that are said are compared with a table, which another part may own."""
-    weight: nn.Parameter = model.readout.weight
-    return weight
-
-
-def size_of(several: Iterable[Tensor]) -> int:
-    """Bytes, each storage counted once."""
-    return sum({one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in several}.values())
+def size_of(operands: Iterable[Tensor]) -> int:
+    """Return the bytes of all tensors, each storage counted once."""
+    return sum({tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in operands}.values())
 
 
 def tokens(rows: int, time: int) -> Tensor:
     return torch.zeros(rows, time, dtype=torch.long, device="meta")
 
 
-class Kind(NamedTuple):
-    """A kind of sequence layer, what is said of it, and what one layer does to n tokens and to twice as many."""
+class LayerCost(NamedTuple):
+    """A kind of sequence layer with its complexity, and the counted cost of one layer for n and for 2 n tokens."""
 
     name: str
     formula: str
-    steps: str  # that must follow one another
-    path: str  # between the tokens that are farthest apart
+    steps: str  # sequential operations
+    path: str  # maximum path length between tokens
     products: str  # FLOP of its matrix products, as a formula
-    remark: str  # what explains it
+    remark: str
     once: Cost
     twice: Cost
 
 
-def kinds(size: LayerSize, time: int) -> list[Kind]:
-    """The complexity table of "Attention Is All You Need", counted: what doubling the length does to each kind of layer.
+def layer_costs(size: LayerSize, time: int) -> list[LayerCost]:
+    """The complexity table of "Attention Is All You Need", counted: cost of each kind of layer at length `time` and twice that.
 
-    A recurrence does the same at every step, so a part of its steps is counted, and taken as often as there are such parts."""
-    found = []
-    for name, made in SEQUENCE_LAYERS.items():
-        layer = made(size).to("meta").eval()
-        parts = gcd(PARTS, time) if made.steps == "n" else 1
+    A recurrence repeats the same step, so one part of its steps is counted and multiplied by the number of parts."""
+    results = []
+    for name, layer_class in SEQUENCE_LAYERS.items():
+        layer = layer_class(size).to("meta").eval()
+        parts = gcd(PARTS, time) if layer_class.steps == "n" else 1
         costs = []
         for length in (time, 2 * time):
-            with torch.no_grad(), count_costs(layer) as bill:
+            with torch.no_grad(), count_costs(layer) as record:
                 layer(torch.empty(1, length // parts, size.dim, device="meta"))
-            once = total(list(bill.parts.values()))
+            once = total(list(record.parts.values()))
             costs.append(Cost(parts * once.work, parts * once.traffic))
-        found.append(Kind(name, made.cost, made.steps, made.path, made.products(causal=size.causal), made.remark, *costs))
-    return found
+        results.append(
+            LayerCost(
+                name,
+                layer_class.cost,
+                layer_class.steps,
+                layer_class.path,
+                layer_class.products(causal=size.causal),
+                layer_class.remark,
+                *costs,
+            )
+        )
+    return results

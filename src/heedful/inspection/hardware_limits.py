@@ -1,7 +1,7 @@
-"""What this machine can do: how many operations and how many bytes in a second, measured.
+"""Measured limits of this machine: operations and bytes per second.
 
-operations    a product of two square matrices in the precision asked for
-bytes         adding one array to another, too large for any cache: two are read, one is written
+operations    a product of two square matrices in the given precision
+bytes         in-place addition of arrays larger than any cache: two reads, one write
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ from typing import NamedTuple
 
 import torch
 
-SECONDS = 0.3  # for each of the two
-SIDE = {"cpu": 1024, "cuda": 8192}  # of the matrices
-ARRAY = {"cpu": 2**25, "cuda": 2**28}  # numbers in an array
+SECONDS = 0.3  # per measurement
+SIDE = {"cpu": 1024, "cuda": 8192}  # of the square matrices
+ARRAY = {"cpu": 2**25, "cuda": 2**28}  # elements of an array
 
 
 class Limits(NamedTuple):
-    operations: float  # in a second
-    bytes: float
+    operations: float  # per second
+    bytes: float  # per second
 
     @property
     def ridge(self) -> float:
-        """Operations a byte below which the memory is what one waits for."""
+        """Operations per byte below which a kernel is memory-bound."""
         return self.operations / self.bytes
 
 
 def measure(device: torch.device, dtype: torch.dtype = torch.float32) -> Limits:
+    """Measure the limits of a device."""
     side, length = (sizes.get(device.type, sizes["cpu"]) for sizes in (SIDE, ARRAY))
     a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
     x, y = (torch.zeros(length, device=device) for _ in range(2))
@@ -38,14 +39,14 @@ def measure(device: torch.device, dtype: torch.dtype = torch.float32) -> Limits:
 
 
 def seconds_of(function: Callable[[], object], device: torch.device) -> float:
-    """The median over as many runs as fit, at least three after one to warm up."""
+    """Return the median time of at least three runs after one warm-up run."""
 
     def once() -> float:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         function()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        return time.perf_counter() - begun
+        return time.perf_counter() - start
 
     once()
     runs = [once() for _ in range(3)]

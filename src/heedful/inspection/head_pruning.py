@@ -1,9 +1,9 @@
-"""Removal: heads that do nothing are cut out of the weights, and what is left says the same.
+"""Head pruning: remove heads with a closed gate from the weights without changing the output.
 
-    out = sum_i g_i head_i W_i + b        W_i: the rows of W_O that read head i
+    out = sum_i g_i head_i W_i + b        W_i: the rows of W_O for head i
 
-A head with g_i = 0 takes its part of the projections and its W_i with it; the g_i of one that stays is multiplied into W_i.
-Where all heads of a layer go, b stays: it never depended on them.
+For g_i = 0 the head's part of the projections and W_i are removed; for other heads g_i is multiplied into W_i. If all heads of
+a layer are removed, b remains, since it does not depend on them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from heedful.errors import ConfigError
 from heedful.inspection.attention_maps import layer_of
 from heedful.nn.gates import attentions, gates, inference_gate, kind_of
 
-Kept = dict[str, list[int]]  # by the name of an attention: the heads that stay
-BLOCKS = {"project": 3, "query": 1, "memory": 2}  # maps to the heads, and how many are fused into one
+Kept = dict[str, list[int]]  # path of an attention module -> heads to keep
+BLOCKS = {"project": 3, "query": 1, "memory": 2}  # input projections, and how many are fused into one matrix
 
 
-class Ranked(NamedTuple):
-    """A head and how much it matters."""
+class RankedHead(NamedTuple):
+    """A head and its importance."""
 
     attention: str
     head: int
@@ -31,66 +31,66 @@ class Ranked(NamedTuple):
 
 
 def open_heads(model: nn.Module) -> Kept:
-    """Whose gates are not closed; where there are no gates, all."""
+    """Return the heads whose gate is not closed; all heads of modules without gates."""
     closed = {name: inference_gate(log_a.detach()) == 0 for name, log_a in gates(model).items()}
     return {
-        name: [head for head in range(one.heads) if name not in closed or not closed[name][head]]
-        for name, one in attentions(model).items()
+        name: [head for head in range(module.heads) if name not in closed or not closed[name][head]]
+        for name, module in attentions(model).items()
     }
 
 
-def best_heads(model: nn.Module, scores: Mapping[str, Tensor], wanted: Mapping[str, int]) -> Kept:
-    """Of each kind in `wanted` the so many heads with the highest scores, by attention (heads,); of the others all."""
-    kept = {name: list(range(one.heads)) for name, one in attentions(model).items()}
-    for kind, count in wanted.items():
+def best_heads(model: nn.Module, scores: Mapping[str, Tensor], counts: Mapping[str, int]) -> Kept:
+    """Keep the `counts[kind]` heads of each kind with the highest scores (heads,), and all heads of other kinds."""
+    kept = {name: list(range(module.heads)) for name, module in attentions(model).items()}
+    for kind, count in counts.items():
         names = [name for name in kept if kind_of(name) == kind]
-        there = sum(len(kept[name]) for name in names)
-        if count > there:
-            raise ConfigError(f"given {count} heads to keep of kind {kind!r}, but the model has {there}")
-        ranked = [Ranked(name, head, float(scores[name][head])) for name in names for head in kept[name]]
-        chosen = sorted(ranked, key=lambda one: -one.score)[:count]
-        kept |= {name: sorted(one.head for one in chosen if one.attention == name) for name in names}
+        total = sum(len(kept[name]) for name in names)
+        if count > total:
+            raise ConfigError(f"given {count} heads to keep of kind {kind!r}, but the model has {total}")
+        ranked = [RankedHead(name, head, float(scores[name][head])) for name in names for head in kept[name]]
+        best = sorted(ranked, key=lambda head: -head.score)[:count]
+        kept |= {name: sorted(head.head for head in best if head.attention == name) for name in names}
     return kept
 
 
 def heads_left(kept: Kept, before: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    """By kind the heads of each layer, those of layers that had none already included; before: the same of the model."""
+    """Return by kind the number of heads of each layer, including layers without heads; before: the same before pruning."""
     counts = {kind: list(layers) for kind, layers in before.items()}
     for name, heads in kept.items():
         kind = kind_of(name)
-        assert kind is not None, f"{name} was found by its kind"
+        assert kind is not None, f"{name} has a known kind"
         counts[kind][layer_of(name)] = len(heads)
     return {kind: tuple(layers) for kind, layers in counts.items()}
 
 
 def shrink(model: nn.Module, kept: Kept) -> dict[str, Tensor]:
-    """The weights of the model without the other heads and without gates."""
+    """Return the state dict with only the kept heads and without gates."""
     weights = {name: weight.detach() for name, weight in model.state_dict().items()}
     values = {name: inference_gate(log_a.detach()) for name, log_a in gates(model).items()}
-    for name, one in attentions(model).items():
+    for name, module in attentions(model).items():
         if name in values:
             del weights[f"{name}.out.log_a"]
-        own = {part: weights.pop(f"{name}.{part}") for part in parts_of(name, weights)}
-        gate = values.get(name, torch.ones(one.heads))
-        weights |= {f"{name}.{part}": weight for part, weight in shrunk(own, one.heads, kept[name], gate).items()}
+        own = {part: weights.pop(f"{name}.{part}") for part in parameter_names(name, weights)}
+        gate = values.get(name, torch.ones(module.heads))
+        weights |= {f"{name}.{part}": weight for part, weight in prune_attention(own, module.heads, kept[name], gate).items()}
     return weights
 
 
-def parts_of(name: str, weights: Iterable[str]) -> list[str]:
+def parameter_names(name: str, weights: Iterable[str]) -> list[str]:
     return [weight.removeprefix(f"{name}.") for weight in weights if weight.startswith(f"{name}.")]
 
 
-def shrunk(own: Mapping[str, Tensor], heads: int, kept: Sequence[int], gate: Tensor) -> dict[str, Tensor]:
-    """The weights of one attention, with `heads` heads and a gate for each, (heads,)."""
+def prune_attention(own: Mapping[str, Tensor], heads: int, kept: Sequence[int], gate: Tensor) -> dict[str, Tensor]:
+    """Return the weights of one attention module with only the kept heads; gate (heads,)."""
     if not kept:
         return {"bias": own["out.bias"]}
-    stays = torch.tensor(kept)
+    indices = torch.tensor(kept)
     out = own["out.weight"].view(-1, heads, own["out.weight"].shape[1] // heads)  # (dim, heads, head_dim)
     out = out * gate.to(out)[:, None]
-    found = {"out.weight": out[:, stays].flatten(1).contiguous(), "out.bias": own["out.bias"]}
+    pruned = {"out.weight": out[:, indices].flatten(1).contiguous(), "out.bias": own["out.bias"]}
     for part, weight in own.items():
         if (blocks := BLOCKS.get(part.split(".")[0])) is not None:
             rows = weight.view(blocks, heads, -1, *weight.shape[1:])  # (blocks, heads, head_dim, …)
-            found[part] = rows[:, stays].flatten(0, 2).contiguous()
-    assert found.keys() == own.keys(), "every part of an attention is known"
-    return found
+            pruned[part] = rows[:, indices].flatten(0, 2).contiguous()
+    assert pruned.keys() == own.keys(), "every parameter of an attention module is handled"
+    return pruned

@@ -1,9 +1,9 @@
-"""The lens: what a decoder would say if it stopped after layer l (nostalgebraist's logit lens, 2020).
+"""Logit lens: the prediction of a decoder from the hidden states after layer l (nostalgebraist, 2020).
 
-    prediction of layer l = project(last norm(what layer l gives))
+    prediction of layer l = project(final norm(output of layer l))
 
-Nothing is rebuilt for it: what layer l gave is patched in where the last layer gives, and the model goes on from there by
-itself, whatever its family puts between its last layer and its words. So the last layer's prediction is the model's own.
+The output of layer l is patched into the output of the last layer, and the model computes the logits from there, whatever its
+family does after its last layer. The prediction of the last layer is that of the model.
 """
 
 from __future__ import annotations
@@ -15,56 +15,57 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import Says, forced
+from heedful.inspection.attention_maps import StepModel, inference_context
 from heedful.nn.hooks import hook_points, patch, record
 
-SAYING = re.compile(r"(decoder|layers)(\.\d+)?\.out")  # what a layer gives of the tokens to be said
+DECODER_OUTPUTS = re.compile(r"(decoder|layers)(\.\d+)?\.out")  # outputs of decoder layers
 
 
-class Projects(Says, Protocol):
-    """A model that can be led through a target and asked for words."""
+class LogitModel(StepModel, Protocol):
+    """A model that decodes a given target and returns logits."""
 
     def project(self, hidden: Tensor) -> Tensor: ...
 
 
 class Lens(NamedTuple):
-    names: list[str]  # of the taps, the last layer at the end
+    names: list[str]  # of the hook points, the last layer at the end
     logits: Tensor  # (layers, target time, vocab)
 
     def ranks(self, tokens: Tensor) -> Tensor:
-        """Which place each layer gives these words, (target time,) -> (layers, target time); 1: none is likelier."""
-        own = self.logits.gather(-1, tokens.expand(len(self.names), -1)[..., None])
-        return (self.logits > own).sum(-1) + 1
+        """Return the rank of these tokens in every layer: (target time,) -> (layers, target time); 1 is the most likely."""
+        logits = self.logits.gather(-1, tokens.expand(len(self.names), -1)[..., None])
+        return (self.logits > logits).sum(-1) + 1
 
     def probabilities(self, tokens: Tensor) -> Tensor:
-        """Of these words by every layer, (target time,) -> (layers, target time)."""
-        shares = self.logits.float().softmax(-1)
-        return shares.gather(-1, tokens.expand(len(self.names), -1)[..., None])[..., 0]
+        """Return the probabilities of these tokens in every layer: (target time,) -> (layers, target time)."""
+        probabilities = self.logits.float().softmax(-1)
+        return probabilities.gather(-1, tokens.expand(len(self.names), -1)[..., None])[..., 0]
 
 
 def layers_of(model: nn.Module) -> list[str]:
-    """The taps on what the decoder's layers give, in their order."""
-    names = [name for name in hook_points(model) if SAYING.fullmatch(name)]
+    """Return the hook points of the outputs of the decoder layers, in order."""
+    names = [name for name in hook_points(model) if DECODER_OUTPUTS.fullmatch(name)]
     if not names:
-        raise ConfigError("this model has no taps on the layers that speak, so it cannot be read layer by layer")
+        raise ConfigError("this model has no hook points on the outputs of its decoder layers, which the logit lens requires")
     return names
 
 
-def lens(model: Projects, source: Tensor, target_in: Tensor) -> Lens:
-    """source (1, source time), target_in (1, target time). A layer as wide as the last one can be read; others are left out."""
+def lens(model: LogitModel, source: Tensor, target_in: Tensor) -> Lens:
+    """Compute the logit lens. source (1, source time), target_in (1, target time). Layers of another width than the last are
+    skipped."""
     assert isinstance(model, nn.Module), "models are modules"
     names = layers_of(model)
 
-    def said() -> Tensor:
+    def logits() -> Tensor:
         return model.project(model.step(target_in, model.start(source, None, room=0)).hidden)[0]  # (target time, vocab)
 
-    with forced(model):
-        with record(model, *names) as seen:
-            said()
+    with inference_context(model):
+        with record(model, *names) as recorded:
+            logits()
         last = names[-1]
-        readable = [name for name in names if seen[name].shape == seen[last].shape]
-        read = []
-        for name in readable:
-            with patch(model, {last: seen[name]}):
-                read.append(said())
-    return Lens(readable, torch.stack(read))
+        selected = [name for name in names if recorded[name].shape == recorded[last].shape]
+        predictions = []
+        for name in selected:
+            with patch(model, {last: recorded[name]}):
+                predictions.append(logits())
+    return Lens(selected, torch.stack(predictions))

@@ -1,7 +1,7 @@
-"""Text in SVG and HTML: the one place where it is made safe.
+"""Escaping of text for SVG and HTML.
 
-XML has no way to write most control characters, lone surrogates, U+FFFE and U+FFFF, not even escaped. They become U+FFFD, the
-replacement character, so that every file parses.
+XML cannot represent most control characters, lone surrogates, U+FFFE and U+FFFF, not even escaped. They are replaced by U+FFFD,
+so that every file parses.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def escape(text: str) -> str:
-    """As text or as an attribute in double quotes."""
+    """Escape for use as text or as an attribute in double quotes."""
     return html.escape(NOT_XML.sub("\ufffd", text))

@@ -1,10 +1,10 @@
-"""Patching: put what one run had at a place into another run, and see how far the answer follows (causal tracing; Vig et
-al., 2020; Meng et al., 2022).
+"""Activation patching (causal tracing; Vig et al., 2020; Meng et al., 2022): insert an activation of one run into another and
+measure the change of the output.
 
-    change(place, i, t) = log p(y_t | B, with A's value at position i of this place) - log p(y_t | B)
+    change(point, i, t) = log p(y_t | B, with A's activation at position i of this hook point) - log p(y_t | B)
 
-A and B are two sources; both runs are led through the same target y. A change as large as log p(y_t | A) - log p(y_t | B) says
-that all the difference between A and B passes through this one place.
+A and B are two sources; both runs decode the same target y. A change of log p(y_t | A) - log p(y_t | B) means that the whole
+difference between A and B passes through this activation.
 """
 
 from __future__ import annotations
@@ -15,52 +15,55 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.attention_maps import forced, layer_of
-from heedful.inspection.lens import Projects
+from heedful.inspection.attention_maps import inference_context, layer_of
+from heedful.inspection.lens import LogitModel
 from heedful.nn.hooks import hook, hook_points, record
 
-PLACES = re.compile(r".*\.(out|read|thought)")  # what a layer gives of each of its positions
+PATCHABLE = re.compile(r".*\.(out|read|thought)")  # layer outputs by position
 
 
-class Place(NamedTuple):
-    name: str  # of the tap
+class PatchEffect(NamedTuple):
+    name: str  # of the hook point
     layer: int
     change: Tensor  # (positions, target time)
 
 
-class Tracing(NamedTuple):
-    first: Tensor  # (target time,): log p of the target after A
-    second: Tensor  # (target time,): after B
-    places: list[Place]
-    left_out: list[str]  # places where A and B have different numbers of positions
+class PatchingResult(NamedTuple):
+    first: Tensor  # (target time,): log p of the target given A
+    second: Tensor  # (target time,): given B
+    effects: list[PatchEffect]
+    left_out: list[str]  # hook points where A and B have different numbers of positions
 
 
-def trace(model: Projects, sources: tuple[Tensor, Tensor], target_in: Tensor, target_out: Tensor) -> Tracing:
-    """sources: A and B, each (1, source time); target_in and target_out (1, target time)."""
+def trace(model: LogitModel, sources: tuple[Tensor, Tensor], target_in: Tensor, target_out: Tensor) -> PatchingResult:
+    """Patch every layer output of run A into run B. sources: A and B, each (1, source time); target_in and target_out
+    (1, target time)."""
     assert isinstance(model, nn.Module), "models are modules"
 
-    def logs(source: Tensor, rows: int = 1) -> Tensor:
+    def log_probabilities(source: Tensor, rows: int = 1) -> Tensor:
         state = model.start(source.expand(rows, -1), None, room=0)
-        found = model.project(model.step(target_in.expand(rows, -1), state).hidden).float().log_softmax(-1)
-        return found.gather(-1, target_out.expand(rows, -1)[..., None])[..., 0]  # (rows, target time)
+        logs = model.project(model.step(target_in.expand(rows, -1), state).hidden).float().log_softmax(-1)
+        return logs.gather(-1, target_out.expand(rows, -1)[..., None])[..., 0]  # (rows, target time)
 
-    names = [name for name in hook_points(model) if PLACES.fullmatch(name)]
-    with forced(model):
-        with record(model, *names) as seen:
-            first = logs(sources[0])[0]
-        with record(model, *names) as other:
-            second = logs(sources[1])[0]
-        fitting = [name for name in names if name in seen and name in other and seen[name].shape == other[name].shape]
-        places = []
-        for name in fitting:
-            value = seen[name][0]  # (positions, dim)
-            with hook(model, name, lambda name, x, value=value: one_each(x, value)):  # type: ignore[misc]
-                places.append(Place(name, layer_of(name), logs(sources[1], len(value)) - second))
-    return Tracing(first, second, places, [name for name in names if name not in fitting])
+    names = [name for name in hook_points(model) if PATCHABLE.fullmatch(name)]
+    with inference_context(model):
+        with record(model, *names) as recorded:
+            first = log_probabilities(sources[0])[0]
+        with record(model, *names) as recorded_b:
+            second = log_probabilities(sources[1])[0]
+        patchable = [
+            name for name in names if name in recorded and name in recorded_b and recorded[name].shape == recorded_b[name].shape
+        ]
+        effects = []
+        for name in patchable:
+            value = recorded[name][0]  # (positions, dim)
+            with hook(model, name, lambda name, x, value=value: patch_diagonal(x, value)):  # type: ignore[misc]
+                effects.append(PatchEffect(name, layer_of(name), log_probabilities(sources[1], len(value)) - second))
+    return PatchingResult(first, second, effects, [name for name in names if name not in patchable])
 
 
-def one_each(x: Tensor, value: Tensor) -> Tensor:
-    """x (rows, positions, dim), value (positions, dim): row i gets the value of position i, and keeps its others."""
-    x, place = x.clone(), torch.arange(len(value), device=x.device)
-    x[place, place] = value.to(x)
+def patch_diagonal(x: Tensor, value: Tensor) -> Tensor:
+    """x (rows, positions, dim), value (positions, dim): replace position i of row i only."""
+    x, index = x.clone(), torch.arange(len(value), device=x.device)
+    x[index, index] = value.to(x)
     return x

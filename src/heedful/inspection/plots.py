@@ -1,7 +1,7 @@
-"""A sketch as a file: as SVG by ourselves, as PNG or PDF through matplotlib (pip install 'heedful[plot]').
+"""Write figures to files: SVG directly, PNG and PDF with matplotlib (pip install 'heedful[plot]').
 
-A PNG holds shapes of letters, so the machine must have a font for them. Fonts that know Chinese, Japanese, Korean or emoji
-are used where they are installed; a character that no font knows is written as its number, \\u732b, which can still be read.
+PNG and PDF need fonts on this machine. Fonts for Chinese, Japanese, Korean and emoji are used where installed; a character
+without a glyph is written as its escape sequence, for example \\u732b.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from heedful.inspection.figure import Figure, Heatmap, Label, Line, Polyline, co
 from heedful.inspection.svg import as_svg
 from heedful.storage.writing import output_bytes
 
-DOTS = 160  # in an inch; a pixel of a sketch is 1/96 of an inch
+DOTS = 160  # per inch; a pixel of a figure is 1/96 inch
 FAMILIES = (
     *("DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "Source Han Sans SC", "PingFang SC"),
     *("Hiragino Sans", "Microsoft YaHei", "Malgun Gothic", "WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Droid Sans Fallback"),
     *("IPAGothic", "Unifont", "Noto Emoji", "Symbola", "Segoe UI Emoji", "Arial Unicode MS"),
 )
-FORMS = (".svg", ".png", ".pdf")
+FORMATS = (".svg", ".png", ".pdf")
 
 
 def save(figure: Figure, path: Path) -> None:
-    """In the form that the name says."""
-    if path.suffix.lower() not in FORMS:
-        raise ConfigError(f"--picture: given {path.name!r}, expected a name that ends in one of: {', '.join(FORMS)}")
-    form = path.suffix.lower()
+    """Write the figure in the format given by the file extension."""
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"--picture: given {path.name!r}, expected a name that ends in one of: {', '.join(FORMATS)}")
+    format = path.suffix.lower()
     with output_bytes(path) as file:
-        file.write(as_svg(figure).encode() if form == ".svg" else plot(figure, form[1:]))
+        file.write(as_svg(figure).encode() if format == ".svg" else plot(figure, format[1:]))
 
 
-def plot(figure: Figure, form: str) -> bytes:
-    matplotlib = plotting()
+def plot(figure: Figure, format: str) -> bytes:
+    """Return the figure as PNG or PDF."""
+    matplotlib = import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Plot
 
@@ -49,39 +50,39 @@ def plot(figure: Figure, form: str) -> bytes:
         axes.axis("off")
         for mark in figure.marks:
             if isinstance(mark, Heatmap):
-                picture(axes, mark)
+                draw_heatmap(axes, mark)
             elif isinstance(mark, Label):
-                write(axes, mark)
+                draw_label(axes, mark)
             elif isinstance(mark, Polyline):
                 axes.plot(*zip(*mark.points, strict=True), color=mark.color, linewidth=0.75 * mark.width)
             else:
-                bend(axes, mark)
+                draw_line(axes, mark)
         content = io.BytesIO()
-        plot.savefig(content, format=form, dpi=DOTS)
+        plot.savefig(content, format=format, dpi=DOTS)
         return content.getvalue()
 
 
-def plotting() -> Any:
+def import_matplotlib() -> Any:
     try:
         import matplotlib.font_manager
         import matplotlib.patches
     except ImportError as error:
         raise ConfigError(
-            "a PNG or PDF is drawn by matplotlib, which is not installed",
-            hint="pip install 'heedful[plot]', or name an .svg file",
+            "PNG and PDF files require matplotlib, which is not installed",
+            hint="run: pip install 'heedful[plot]', or choose a file name in .svg",
         ) from error
-    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # that a font has no other weight is no news
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # warns about missing font weights
     return matplotlib
 
 
-def bend(axes: Any, line: Line) -> None:
-    from matplotlib.path import Path as Bends
+def draw_line(axes: Any, line: Line) -> None:
+    from matplotlib.path import Path as Curve
 
     middle = (line.start[0] + line.end[0]) / 2
     points = [line.start, (middle, line.start[1]), (middle, line.end[1]), line.end]
     axes.add_patch(
-        plotting().patches.PathPatch(
-            Bends(points, [Bends.MOVETO, *[Bends.CURVE4] * 3]),
+        import_matplotlib().patches.PathPatch(
+            Curve(points, [Curve.MOVETO, *[Curve.CURVE4] * 3]),
             facecolor="none",
             edgecolor="#2462a8",
             linewidth=0.75 * (1 + 2.5 * line.strength),
@@ -90,49 +91,52 @@ def bend(axes: Any, line: Line) -> None:
     )
 
 
-def picture(axes: Any, cells: Heatmap) -> None:
-    shades = [[color(value / cells.most, cells.palette) for value in row] for row in cells.values.tolist()]
-    extent = (cells.x, cells.x + cells.width, cells.y + cells.height, cells.y)
-    axes.imshow(shades, extent=extent, aspect="auto", interpolation="nearest")
-    frame = plotting().patches.Rectangle((cells.x, cells.y), cells.width, cells.height, fill=False, linewidth=0.4)
+def draw_heatmap(axes: Any, heatmap: Heatmap) -> None:
+    colors = [[color(value / heatmap.vmax, heatmap.palette) for value in row] for row in heatmap.values.tolist()]
+    extent = (heatmap.x, heatmap.x + heatmap.width, heatmap.y + heatmap.height, heatmap.y)
+    axes.imshow(colors, extent=extent, aspect="auto", interpolation="nearest")
+    frame = import_matplotlib().patches.Rectangle(
+        (heatmap.x, heatmap.y), heatmap.width, heatmap.height, fill=False, linewidth=0.4
+    )
     axes.add_patch(frame)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
 
 
-def write(axes: Any, label: Label) -> None:
+def draw_label(axes: Any, label: Label) -> None:
     axes.text(
         label.x,
         label.y,
-        drawable(label.text),
+        replace_missing_glyphs(label.text),
         fontsize=label.size * 72 / 96,
         color=label.color,
         ha={"start": "left", "middle": "center", "end": "right"}[label.anchor],
-        va="center_baseline" if not label.turn else "center",
-        rotation=label.turn,
+        va="center_baseline" if not label.rotation else "center",
+        rotation=label.rotation,
         rotation_mode="anchor",
     )
 
 
-def drawable(text: str) -> str:
-    """What no installed font knows by its number."""
-    known = characters()
-    return "".join(mark if ord(mark) in known else mark.encode("ascii", "backslashreplace").decode() for mark in text)
+def replace_missing_glyphs(text: str) -> str:
+    """Replace characters without a glyph in any installed font by escape sequences."""
+    available = characters()
+    return "".join(mark if ord(mark) in available else mark.encode("ascii", "backslashreplace").decode() for mark in text)
 
 
 @cache
 def fonts() -> tuple[str, ...]:
-    """Those of the families that are installed, also since matplotlib last looked; the first one comes with it."""
-    manager = plotting().font_manager
+    """Return the installed families, including fonts newer than matplotlib's font cache; it ships with the first."""
+    manager = import_matplotlib().font_manager
     known = {Path(font.fname) for font in manager.fontManager.ttflist}
     for path in map(Path, manager.findSystemFonts()):
         if path not in known:
-            with suppress(RuntimeError, OSError):  # a font in a format that it cannot draw
+            with suppress(RuntimeError, OSError):  # unsupported font format
                 manager.fontManager.addfont(path)
-    there = set(manager.fontManager.get_font_names())
-    return tuple(name for name in FAMILIES if name in there)
+    installed = set(manager.fontManager.get_font_names())
+    return tuple(name for name in FAMILIES if name in installed)
 
 
 @cache
 def characters() -> frozenset[int]:
-    manager = plotting().font_manager
+    """Return the code points that the installed fonts can draw."""
+    manager = import_matplotlib().font_manager
     return frozenset(mark for name in fonts() for mark in manager.get_font(manager.findfont(name)).get_charmap())

@@ -1,7 +1,7 @@
-"""Positions drawn: what a scheme says of each position, how alike two positions look by their distance, and how going on
-turns pairs of dimensions.
+"""Figures of positional encodings: the encoding by position, similarity by distance, and the rotation of pairs of dimensions
+under a shift.
 
-A row for each scheme, equal ones together. Of many dimensions some pairs are drawn, so that no row is lost between the pixels.
+One row per scheme; equal schemes share a row. Of many dimensions a subset of pairs is drawn, so that every row has pixels.
 """
 
 from __future__ import annotations
@@ -12,99 +12,106 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch import equal
 
-from heedful.inspection.charts import curve, dials, field
-from heedful.inspection.figure import EDGE, Figure, Label, beside, stacked
-from heedful.inspection.position_shifts import Turn
+from heedful.inspection.charts import dials, heatmap_chart, line_chart
+from heedful.inspection.figure import EDGE, Figure, Label, side_by_side, stack
+from heedful.inspection.position_shifts import PairRotation
 from heedful.inspection.positions import Encoding
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-WHAT = {
+ENCODING_LABELS = {
     "vectors": ("added to the embedding", "position"),
-    "angles": ("angle by which queries and keys turn", "position"),
-    "biases": ("added to the score", "distance of the key"),
-    "nothing": ("nothing is said of positions", "position"),
+    "angles": ("rotation angle of queries and keys", "position"),
+    "biases": ("added to the attention score", "distance of the key"),
+    "nothing": ("no positional encoding", "position"),
 }
-SIMILAR = {
+SIMILARITY_LABELS = {
     "vectors": "p · p′",
-    "angles": "score of like tokens",
-    "biases": "score of like tokens",
-    "nothing": "score of like tokens",
+    "angles": "score of equal tokens",
+    "biases": "score of equal tokens",
+    "nothing": "score of equal tokens",
 }
 
 
-ROWS = 64  # of a heat-map, at most
+ROWS = 64  # of a heatmap, at most
 
 
-class Drawn(NamedTuple):
+class SchemeResult(NamedTuple):
     encoding: Encoding
     similarity: Tensor  # (distances,)
     scheme: str = ""
-    turns: Mapping[str, list[Turn]] = {}  # going on by so many -> of each pair of dimensions
+    rotations: Mapping[str, list[PairRotation]] = {}  # shift -> rotation of each pair of dimensions
 
-    def equals(self, other: Drawn) -> bool:
-        mine, yours = self.encoding, other.encoding
-        same = (self.scheme, mine.kind, mine.first, mine.columns) == (other.scheme, yours.kind, yours.first, yours.columns)
-        return same and equal(mine.values, yours.values) and equal(self.similarity, other.similarity)
-
-
-def picture(schemes: Mapping[str, Drawn]) -> Figure:
-    """All of it: for each scheme its name, and below it a row."""
-    rows = {name: beside(*several) for name, several in figures(schemes).items()}
-    named = [Figure(name, row.width, EDGE + 8, [Label(EDGE, EDGE, name, 15)]) for name, row in rows.items()]
-    return stacked(*(one for pair in zip(named, rows.values(), strict=True) for one in pair))
+    def equals(self, other: SchemeResult) -> bool:
+        own, others = self.encoding, other.encoding
+        same = (self.scheme, own.kind, own.first, own.columns) == (other.scheme, others.kind, others.first, others.columns)
+        return same and equal(own.values, others.values) and equal(self.similarity, other.similarity)
 
 
-def figures(schemes: Mapping[str, Drawn]) -> dict[str, list[Figure]]:
-    """By name: the encoding, similarity by distance, and what going on does where that is known."""
-    return {": ".join(filter(None, (name, drawn.scheme))): sketches_of(drawn) for name, drawn in together(schemes).items()}
+def position_figure(schemes: Mapping[str, SchemeResult]) -> Figure:
+    """Return one figure with a titled row of figures per scheme."""
+    rows = {name: side_by_side(*row) for name, row in figures(schemes).items()}
+    titles = [Figure(name, row.width, EDGE + 8, [Label(EDGE, EDGE, name, 15)]) for name, row in rows.items()]
+    return stack(*(part for pair in zip(titles, rows.values(), strict=True) for part in pair))
 
 
-def sketches_of(drawn: Drawn) -> list[Figure]:
-    found = [encoding_sketch(drawn.encoding)]
-    found.append(curve(drawn.similarity.tolist(), "similarity by distance", "distance", SIMILAR[drawn.encoding.kind]))
-    if drawn.turns:
-        rows = [f"on by {shift}" for shift in drawn.turns]
-        title = "how going on turns pairs of dimensions"
-        found.append(dials(list(drawn.turns.values()), title, rows, lambda pair: f"pair {pair}"))
-    return found
+def figures(schemes: Mapping[str, SchemeResult]) -> dict[str, list[Figure]]:
+    """Return by name: the encoding, similarity by distance, and rotations under shifts where they are defined."""
+    return {
+        ": ".join(filter(None, (name, result.scheme))): scheme_figures(result) for name, result in group_equal(schemes).items()
+    }
 
 
-def together(schemes: Mapping[str, Drawn]) -> dict[str, Drawn]:
-    """Those that say the same as one, by all their names."""
-    found: list[tuple[list[str], Drawn]] = []
-    for name, drawn in schemes.items():
-        names = next((names for names, other in found if drawn.equals(other)), None)
+def scheme_figures(result: SchemeResult) -> list[Figure]:
+    made = [encoding_figure(result.encoding)]
+    label = SIMILARITY_LABELS[result.encoding.kind]
+    made.append(line_chart(result.similarity.tolist(), "similarity by distance", "distance", label))
+    if result.rotations:
+        rows = [f"shift {shift}" for shift in result.rotations]
+        title = "rotation of pairs of dimensions by a shift"
+        made.append(dials(list(result.rotations.values()), title, rows, lambda pair: f"pair {pair}"))
+    return made
+
+
+def group_equal(schemes: Mapping[str, SchemeResult]) -> dict[str, SchemeResult]:
+    """Merge equal schemes under their joined names."""
+    groups: list[tuple[list[str], SchemeResult]] = []
+    for name, result in schemes.items():
+        names = next((names for names, other in groups if result.equals(other)), None)
         if names is None:
-            found.append(([name], drawn))
+            groups.append(([name], result))
         else:
             names.append(name)
-    return {" and ".join(names): drawn for names, drawn in found}
+    return {" and ".join(names): result for names, result in groups}
 
 
 def dimensions(count: int) -> list[int]:
-    """Which are drawn: pairs (of a sine and a cosine) at equal steps."""
+    """Return the dimensions to draw: pairs (of a sine and a cosine) at equal steps."""
     step = math.ceil(count / ROWS)
     return [at for at in range(count) if (at // 2) % step == 0]
 
 
-def encoding_sketch(said: Encoding) -> Figure:
-    what, across = WHAT[said.kind]
-    kept = dimensions(said.values.shape[1])
-    columns = said.columns if len(kept) == said.values.shape[1] else f"{said.columns}, {len(kept)} of {said.values.shape[1]}"
-    values = said.values.float().cpu()[:, kept]
-    most, ends = float(values.abs().max()) or 1.0, None
-    if said.kind == "angles":  # a full turn has the shade of none
-        values, most, ends = values.remainder(2 * math.pi), 2 * math.pi, ("0", "a full turn")
-    elif said.kind != "nothing":
-        ends = (f"{-most:.3g}", f"{most:.3g}")
-    return field(
+def encoding_figure(encoding: Encoding) -> Figure:
+    title, across = ENCODING_LABELS[encoding.kind]
+    kept = dimensions(encoding.values.shape[1])
+    columns = (
+        encoding.columns
+        if len(kept) == encoding.values.shape[1]
+        else f"{encoding.columns}, {len(kept)} of {encoding.values.shape[1]}"
+    )
+    values = encoding.values.float().cpu()[:, kept]
+    vmax, ends = float(values.abs().max()) or 1.0, None
+    if encoding.kind == "angles":  # a full turn has the color of 0
+        values, vmax, ends = values.remainder(2 * math.pi), 2 * math.pi, ("0", "a full turn")
+    elif encoding.kind != "nothing":
+        ends = (f"{-vmax:.3g}", f"{vmax:.3g}")
+    return heatmap_chart(
         values.T,
-        what,
-        "turn" if said.kind == "angles" else "signed",
-        most=most,
-        across=(across, said.first),
-        down=(columns, ["" if said.kind == "nothing" else str(at) for at in kept]),
+        title,
+        "cyclic" if encoding.kind == "angles" else "signed",
+        vmax=vmax,
+        across=(across, encoding.first),
+        down=(columns, ["" if encoding.kind == "nothing" else str(at) for at in kept]),
         ends=ends,
     )

@@ -1,15 +1,15 @@
-"""Relevance: how much of a decision passes through each head (layer-wise relevance propagation, Bach et al., 2015; of heads:
-Voita et al., 2019). The logit of the likeliest word is handed down layer by layer, and nothing is lost on the way:
+"""Relevance of heads by layer-wise relevance propagation (Bach et al., 2015; for heads: Voita et al., 2019). The logit of the
+most likely token is propagated backward layer by layer, and its sum is conserved:
 
-    R_i = sum_j  x_i w_ij / y_j  R_j      through a linear map y = sum_i x_i w_i + b; the bias is one more input, of 1
-    R_i = the same                        through a norm, which is linear once its size is taken for a number (Ali et al., 2022)
-    R_v = the same                        through attention, whose weights are taken for numbers
-    R_x = R_f(x)                          through f(x) number by number: relu, gelu, silu
-    R_a = a / (a + b) R_a+b               where two streams meet
-    R_a = R_b = R_ab / 2                  where two streams multiply
+    R_i = sum_j  x_i w_ij / y_j  R_j      through a linear map y = sum_i x_i w_i + b; the bias is an input of 1
+    R_i = the same                        through a norm, with its scale as a constant (Ali et al., 2022)
+    R_v = the same                        through attention, with its weights as constants
+    R_x = R_f(x)                          through an elementwise f(x): relu, gelu, silu
+    R_a = a / (a + b) R_a+b               where two streams are added
+    R_a = R_b = R_ab / 2                  where two streams are multiplied
 
-If every step is made linear at the point where it stands, then R = x dy/dx, and one backward pass computes it for all. The
-relevance of a head is |the sum over what it found|, here as a share of its layer's.
+If every operation is replaced by its linear form at the current values, then R = x dy/dx, and one backward pass computes all
+relevances. The relevance of a head is |the sum over its context vectors|, here as a share of its layer.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import differentiable
-from heedful.inspection.importance import found_by
+from heedful.inspection.attention_maps import gradient_context
+from heedful.inspection.importance import context_points
 from heedful.nn.hooks import hook
 
 
@@ -44,14 +44,14 @@ def softmax(x: Tensor, *rest: Any, **options: Any) -> Tensor:
     return torch.softmax(x, *rest, **options).detach()
 
 
-def times_a_number(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """f(x) as x times f(x) / x; functions that are 0 at 0."""
+def as_scaling(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return f(x) as x times the constant f(x) / x; for functions with f(0) = 0."""
 
-    def ruled(x: Tensor, *rest: Any, **options: Any) -> Tensor:
+    def scaled(x: Tensor, *rest: Any, **options: Any) -> Tensor:
         fraction = (function(x, *rest, **options) / x).detach()
         return x * fraction.nan_to_num(0.0)
 
-    return ruled
+    return scaled
 
 
 def product(a: Any, b: Any) -> Any:
@@ -61,7 +61,7 @@ def product(a: Any, b: Any) -> Any:
 
 
 def is_stream(x: Any) -> bool:
-    """Whether relevance is handed on to it: not to weights."""
+    """Return whether relevance is propagated to x: to activations, not to parameters."""
     return isinstance(x, Tensor) and x.requires_grad and not isinstance(x, nn.Parameter)
 
 
@@ -69,50 +69,50 @@ RULES: dict[Any, Callable[..., Any]] = {
     functional.layer_norm: layer_norm,
     functional.scaled_dot_product_attention: attention,
     **dict.fromkeys((torch.softmax, functional.softmax, Tensor.softmax), softmax),
-    **{function: times_a_number(function) for function in (functional.gelu, functional.silu)},  # relu is what it is
+    **{function: as_scaling(function) for function in (functional.gelu, functional.silu)},  # relu needs no rule
     **dict.fromkeys((torch.mul, Tensor.mul, Tensor.__mul__), product),
 }
-UNRULED = {torch.tanh, Tensor.tanh, torch.sigmoid, Tensor.sigmoid, functional.glu}
+UNSUPPORTED = {torch.tanh, Tensor.tanh, torch.sigmoid, Tensor.sigmoid, functional.glu}
 
 
 class NoRule(ConfigError):
-    """A model has layers through which relevance cannot be handed down."""
+    """The model has an operation without a relevance rule."""
 
 
-class Ruled(TorchFunctionMode):
-    """Lets every step follow its rule."""
+class RelevanceRules(TorchFunctionMode):
+    """Replaces every operation by its rule."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in UNRULED:
-            raise NoRule(f"relevance is handed down through Transformers; there is no rule for {func.__name__!r}")
+        if func in UNSUPPORTED:
+            raise NoRule(f"relevance is defined for Transformers only; there is no rule for {func.__name__!r}")
         return RULES.get(func, func)(*args, **(kwargs or {}))
 
 
 def relevances(model: nn.Module, decide: Callable[[], Tensor], real: Tensor) -> dict[str, Tensor]:
-    """By the name of its weights, for each layer: the shares of its heads, added up over the decisions, (heads,).
+    """Return by hook point of the weights the shares of the heads, summed over the predictions, (heads,).
 
-    decide lets the model say some targets: logits (rows, time, vocab); real (rows, time): which decisions count."""
-    taps, recorded = found_by(model), dict[str, Tensor]()
+    decide returns logits (rows, time, vocab); real (rows, time): True for target tokens, False for padding."""
+    contexts, recorded = context_points(model), dict[str, Tensor]()
 
-    def hear(name: str, found: Tensor) -> Tensor:
-        recorded[name] = found if found.requires_grad else found.detach().requires_grad_()
+    def save(name: str, context: Tensor) -> Tensor:
+        recorded[name] = context if context.requires_grad else context.detach().requires_grad_()
         return recorded[name]
 
-    with differentiable(model), ExitStack() as within:
-        for name in taps.values():
-            within.enter_context(hook(model, name, hear))
-        within.enter_context(Ruled())
+    with gradient_context(model), ExitStack() as stack:
+        for name in contexts.values():
+            stack.enter_context(hook(model, name, save))
+        stack.enter_context(RelevanceRules())
         best = decide().amax(-1)  # (rows, time)
     totals: dict[str, Tensor] = {}
     for at in range(real.shape[1]):
-        slopes = torch.autograd.grad(best[:, at].sum(), list(recorded.values()), retain_graph=True, materialize_grads=True)
-        for (name, found), slope in zip(recorded.items(), slopes, strict=True):
-            share = shares((found * slope).detach(), len(real))[real[:, at]].sum(0)
+        gradients = torch.autograd.grad(best[:, at].sum(), list(recorded.values()), retain_graph=True, materialize_grads=True)
+        for (name, context), gradient in zip(recorded.items(), gradients, strict=True):
+            share = head_shares((context * gradient).detach(), len(real))[real[:, at]].sum(0)
             totals[name] = totals.get(name, torch.zeros_like(share)) + share
-    return {weights: totals[found] for weights, found in taps.items() if found in totals}
+    return {weights: totals[context] for weights, context in contexts.items() if context in totals}
 
 
-def shares(relevance: Tensor, rows: int) -> Tensor:
-    """Of what each head found, (rows, heads, query, head_dim), or (rows x blocks, …) -> (rows, heads), adding up to 1."""
+def head_shares(relevance: Tensor, rows: int) -> Tensor:
+    """Relevance of context vectors (rows, heads, query, head_dim) or (rows x blocks, …) -> (rows, heads), summing to 1."""
     each = relevance.sum((-2, -1)).view(rows, -1, relevance.shape[1]).sum(1).abs()
     return each / each.sum(-1, keepdim=True).clamp(min=torch.finfo(each.dtype).tiny)

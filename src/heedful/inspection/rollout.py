@@ -1,10 +1,10 @@
-"""Rollout: where attention leads through all layers below ("Quantifying Attention Flow in Transformers", Abnar and Zuidema,
+"""Attention rollout through all layers below ("Quantifying Attention Flow in Transformers", Abnar and Zuidema,
 2020).
 
     R_0 = I,    R_l = (A_l + I) / 2  R_{l-1}        A_l: the mean over the heads of layer l; I: the residual connection
 
-Row i of R_l says how much of each token of the input is left in token i after layer l; rows sum to 1. It is said of
-attention to one's own sequence. Where a source is read and then continued in one sequence, both are parts of one matrix.
+Row i of R_l holds the share of each input token in token i after layer l; rows sum to 1. Rollout is defined for self-attention.
+Where source and target form one sequence, both are parts of one matrix.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from heedful.nn.attention import AttentionCore, NoHeads
 
 
 def rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
-    """The maps of one pass -> for each layer that looks at its own sequence one map, (1, query, key).
+    """Attention maps of one pass -> one map (1, query, key) for each layer of self-attention.
 
-    A layer without heads changes nothing. One that reads in blocks or looks at summaries of several tokens ends it: there is
-    none of that layer and of those above it; nor is there any above a layer that does not attend (see `above_attention`)."""
+    A layer without heads is the identity. Block-local and compressed attention have no rollout, nor have the layers above them,
+    nor layers above a layer without attention (see `above_attention`)."""
     flows: dict[str, list[tuple[int, Tensor]]] = {}
     ended: set[str] = set()
-    found = []
+    results = []
     for one in maps:
         kind, weights = one.kind, one.weights.mean(0)  # (query, key)
-        before = weights.shape[1] - weights.shape[0]  # how many keys stand before the first query
+        before = weights.shape[1] - weights.shape[0]  # number of keys before the first query
         if kind.queries != kind.keys != "both" or kind.name in ended or (before and kind.keys == "both" and "reading" in ended):
             continue
         below = last_below(flows.get(kind.name), one.layer)
         if kind.keys == "both" and below is not None and before:
-            below = continued(last_below(flows.get("reading"), one.layer), below)
+            below = prepend_source(last_below(flows.get("reading"), one.layer), below)
         if (before and kind.keys != "both") or (below is not None and len(below) != weights.shape[1]):
             ended |= {kind.name}
             continue
-        here = (weights + torch.eye(weights.shape[1]).to(weights)[before:]) / 2
-        flow = here if below is None else here @ below
+        mixed = (weights + torch.eye(weights.shape[1]).to(weights)[before:]) / 2
+        flow = mixed if below is None else mixed @ below
         flows.setdefault(kind.name, []).append((one.layer, flow))
-        found.append(one._replace(weights=flow[None]))
-    return found
+        results.append(one._replace(weights=flow[None]))
+    return results
 
 
 def above_attention(model: nn.Module, maps: Sequence[AttentionMap]) -> list[AttentionMap]:
-    """Those below which every layer of the stack attends, or did before its heads were taken out: what a convolution or a
-    recurrence does to a token's content is not known."""
+    """Return the maps of layers below which every layer has attention (or had, before its heads were pruned): rollout is not
+    defined for convolutions and recurrences."""
 
     def attends(name: str) -> bool:
         return any(isinstance(module, AttentionCore | NoHeads) for module in model.get_submodule(name).modules())
@@ -57,9 +57,10 @@ def above_attention(model: nn.Module, maps: Sequence[AttentionMap]) -> list[Atte
 
 
 def last_below(flows: list[tuple[int, Tensor]] | None, layer: int) -> Tensor | None:
+    """Return the rollout of the nearest layer below."""
     return next((flow for at, flow in reversed(flows or []) if at < layer), None)
 
 
-def continued(read: Tensor | None, said: Tensor) -> Tensor:
-    """(source, source) above (target, source + target): the whole sequence, if all of it is known."""
-    return said if read is None else torch.cat((functional.pad(read, (0, said.shape[1] - read.shape[1])), said))
+def prepend_source(source: Tensor | None, target: Tensor) -> Tensor:
+    """source (source, source), target (target, source + target) -> (source + target, source + target)."""
+    return target if source is None else torch.cat((functional.pad(source, (0, target.shape[1] - source.shape[1])), target))

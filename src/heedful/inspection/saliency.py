@@ -1,13 +1,13 @@
-"""Saliency: how much each token that was read, or said before, bears on each token that is said.
+"""Saliency: the influence of each source token and each previous target token on each predicted token.
 
     gradient x input        s_ti = x_i . d log p(y_t) / d x_i                          x_i: the embedding of token i
-    bound                   |x_i| |d log p(y_t) / d x_i|: no s_ti can be larger
-    integrated gradients    the first with the gradient's mean along the way from 0 to x (Sundararajan et al., 2017);
-                            then the s_ti of all i add up to log p(y_t | x) - log p(y_t | 0)
+    bound                   |x_i| |d log p(y_t) / d x_i|, an upper bound of |s_ti|
+    integrated gradients    gradient x input with the mean gradient along the line from 0 to x (Sundararajan et al., 2017);
+                            the s_ti of all i sum to log p(y_t | x) - log p(y_t | 0)
 
-Where norms undo the length of an embedding, growing it changes little and gradient x input is near zero, however much rests on
-the token; the bound is not. Attention weights say where a model looked, saliency what moves its answer. The two often
-disagree, and neither is an explanation by itself (Jain and Wallace, 2019; Wiegreffe and Pinter, 2019).
+Where a norm layer removes the length of an embedding, gradient x input is near zero even for influential tokens; the bound is
+not. Attention weights and saliency often disagree, and neither is an explanation by itself (Jain and Wallace, 2019; Wiegreffe
+and Pinter, 2019).
 """
 
 from __future__ import annotations
@@ -19,70 +19,70 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.attention_maps import differentiable, with_shared_weights
-from heedful.inspection.lens import Projects
+from heedful.inspection.attention_maps import copy_with_shared_weights, gradient_context
+from heedful.inspection.lens import LogitModel
 
 NOTE = (
-    "Attention is not an explanation: weights show where a model looked, not what its answer rests on "
+    "Attention is not an explanation: weights show which tokens a model attends to, not which tokens cause its output "
     "(Jain & Wallace 2019; Wiegreffe & Pinter 2019)."
 )
 
 
 class Saliency(NamedTuple):
     source: Tensor  # (target time, source time)
-    target: Tensor  # (target time, target time): of what was said before, the start included
-    source_bound: Tensor  # as source
-    target_bound: Tensor
+    target: Tensor  # (target time, target time): previous target tokens, including the start token
+    source_bound: Tensor  # same shape as source
+    target_bound: Tensor  # same shape as target
 
 
-def halfway(steps: int) -> list[float]:
-    """The middles of so many equal parts of the way from nothing to the embeddings."""
+def midpoints(steps: int) -> list[float]:
+    """Return the midpoints of `steps` equal parts of [0, 1]."""
     return [(step + 0.5) / steps for step in range(steps)]
 
 
 def saliency(
-    model: Projects, source: Tensor, target_in: Tensor, target_out: Tensor, scales: Sequence[float] = (1.0,)
+    model: LogitModel, source: Tensor, target_in: Tensor, target_out: Tensor, scales: Sequence[float] = (1.0,)
 ) -> Saliency:
-    """source (1, source time), target_in and target_out (1, target time); scales: where on the way from nothing to the
-    embeddings gradients are taken. (1.0,) is gradient x input, `halfway(n)` integrated gradients."""
-    model = with_shared_weights(model)
+    """source (1, source time), target_in and target_out (1, target time); scales: factors of the embeddings at which
+    gradients are computed. (1.0,) is gradient x input, `midpoints(n)` integrated gradients."""
+    model = copy_with_shared_weights(model)
     assert isinstance(model, nn.Module), "models are modules"
     time = target_in.shape[1]
-    with differentiable(model):
-        empty = [torch.zeros(time, tokens.shape[1], device=source.device) for tokens in (source, target_in)]
-        totals, bounds = empty, [torch.zeros_like(total) for total in empty]
-        rows = source.repeat(time, 1), target_in.repeat(time, 1)  # row t is asked for token t alone: one pass answers all
-        place = torch.arange(time, device=source.device)
+    with gradient_context(model):
+        zeros = [torch.zeros(time, tokens.shape[1], device=source.device) for tokens in (source, target_in)]
+        totals, bounds = zeros, [torch.zeros_like(total) for total in zeros]
+        rows = source.repeat(time, 1), target_in.repeat(time, 1)  # row t computes gradients of token t: one pass for all
+        index = torch.arange(time, device=source.device)
         for scale in scales:
-            with embedded(model, scale) as words:
-                hidden = model.step(rows[1], model.start(rows[0], None, room=0)).hidden[place, place]  # (target time, dim)
-            own = model.project(hidden).log_softmax(-1)[place, target_out[0].clone()]
-            gradients = torch.autograd.grad(own.sum(), words)
-            for at, (x, gradient) in enumerate(zip(words, gradients, strict=True), start=2 - len(words)):
-                x = x.detach() / scale  # at 0: the source, which is not read where it has no tokens
+            with scaled_embeddings(model, scale) as embeddings:
+                hidden = model.step(rows[1], model.start(rows[0], None, room=0)).hidden[index, index]  # (target time, dim)
+            logs = model.project(hidden).log_softmax(-1)[index, target_out[0].clone()]
+            gradients = torch.autograd.grad(logs.sum(), embeddings)
+            for at, (x, gradient) in enumerate(zip(embeddings, gradients, strict=True), start=2 - len(embeddings)):
+                x = x.detach() / scale  # index 0: the source, absent if it has no tokens
                 totals[at] += (x * gradient).sum(-1) / len(scales)
                 bounds[at] += x.norm(dim=-1) * gradient.norm(dim=-1) / len(scales)
     return Saliency(*totals, *bounds)
 
 
-def agreement(one: Tensor, other: Tensor) -> float:
-    """How far two ways to rank the same tokens agree, (queries, keys) each: the mean over the queries of Kendall's tau."""
-    left, right = ((x[:, :, None] - x[:, None, :]).sign() for x in (one.double(), other.double()))  # (queries, keys, keys)
-    both = (left * right).sum((1, 2)) / (left.square().sum((1, 2)) * right.square().sum((1, 2))).sqrt().clamp(min=1e-12)
-    return float(both.mean())
+def agreement(first: Tensor, second: Tensor) -> float:
+    """Return the agreement of two rankings of the same tokens, (queries, keys) each: the mean of Kendall's tau."""
+    left, right = ((x[:, :, None] - x[:, None, :]).sign() for x in (first.double(), second.double()))  # (queries, keys, keys)
+    tau = (left * right).sum((1, 2)) / (left.square().sum((1, 2)) * right.square().sum((1, 2))).sqrt().clamp(min=1e-12)
+    return float(tau.mean())
 
 
 @contextmanager
-def embedded(model: nn.Module, scale: float) -> Iterator[list[Tensor]]:
-    """Collect what tokens are turned into, multiplied by `scale`, as leaves that gradients can be asked for."""
+def scaled_embeddings(model: nn.Module, scale: float) -> Iterator[list[Tensor]]:
+    """Multiply embeddings by `scale` and collect them as leaves for gradients."""
     recorded: list[Tensor] = []
 
-    def hear(module: nn.Module, given: Any, out: Tensor) -> Tensor:
+    def scale_output(module: nn.Module, inputs: Any, out: Tensor) -> Tensor:
         recorded.append((out.detach() * scale).requires_grad_())
         return recorded[-1]
 
     tables = [module for name, module in model.named_modules() if name.endswith("embedding")]
-    hooks = [table.register_forward_hook(hear) for table in tables if isinstance(table, nn.Embedding)]
+    hooks = [table.register_forward_hook(scale_output) for table in tables if isinstance(table, nn.Embedding)]
     try:
         yield recorded
     finally:

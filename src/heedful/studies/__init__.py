@@ -1,1 +1,1 @@
-"""Studies of a trained model with its words: what needs a model, its tokenizers and some text, and no run folder."""
+"""Studies of a trained model: analyses that need a model, its tokenizers and some text, but no run folder."""

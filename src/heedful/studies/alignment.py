@@ -1,12 +1,13 @@
-"""Aligning words: pairs of sentences -> encode -> one forced pass for many -> attention between words -> links.
+"""Word alignment: sentence pairs -> token ids -> teacher-forced passes -> attention between words -> links.
 
-    aligner, error = choose_aligner(watch(models, valid.pairs), valid.alignments)      on sentences with gold alignments
-    for links in align(models, pairs, aligner): print(as_pharaoh(links))               "0-0 1-2 2-1"
+    weights = collect_head_weights(models, valid.pairs)                         sentences with gold alignments
+    aligner, error = choose_aligner(weights, valid.alignments)
+    for links in align(models, pairs, aligner): print(as_pharaoh(links))        "0-0 1-2 2-1"
 
-Pairs of like length share a pass and come out in the order they came in; a pair with a side that is empty or too long for the
-model has no links. Words are what text.split() gives; a sign counts as part of its word only where that is all there is of it:
-who says "Does" looks at a question mark, and not at the word before it. A second model that translates back brings heads that
-see the same pairs from the other side; a set of heads may be of both.
+Pairs of similar length are batched; results keep the order of the input. A pair with an empty side, or one too long for the
+model, has no links. Words are those of text.split(). Punctuation tokens are ignored in words that have other tokens: attention
+to a question mark is not attention to the word before it. Heads of a model for the reverse direction can be combined with
+those of the forward model.
 """
 
 from __future__ import annotations
@@ -21,50 +22,52 @@ from torch import Tensor
 from heedful.data.gold import Words
 from heedful.evaluation.word_alignment import Alignment, Link
 from heedful.inspection.alignment import cross_weights, merge_pieces
-from heedful.inspection.alignment_links import LinkRule, choose, grow, label_maps, links
+from heedful.inspection.alignment_links import LinkRule, choose_heads_and_rule, label_maps, links, select_heads
 from heedful.tasks.batches import collate, pad
 from heedful.tasks.translate import GATHER, System, batches_of
 
-Moment = Literal["said", "fed"]  # which look of a target word counts: the one that led to it, or its own
-MOMENTS: tuple[Moment, ...] = ("said", "fed")
-BATCH = 2**13  # tokens in a pass: the maps of all layers must fit into memory
+Moment = Literal[
+    "predict", "consume"
+]  # attention from the step that predicts the target word, or from the step that consumes it
+MOMENTS: tuple[Moment, ...] = ("predict", "consume")
+BATCH = 2**13  # tokens per pass: the weights of all layers must fit into memory
 
 
 class Models(NamedTuple):
-    """Who aligns."""
+    """The models whose attention is used."""
 
-    there: System
-    back: System | None = None  # translates from the target's language into the source's
+    forward: System
+    back: System | None = None  # translates from the target language into the source language
 
 
 class AlignmentHead(NamedTuple):
-    """One that looks at what its model reads; counted from 0."""
+    """A head with attention to the source; layer and number count from 0."""
 
     layer: int
     number: int
-    back: bool = False  # of the model that translates back
+    back: bool = False  # whether it belongs to the model for the reverse direction
 
     def __str__(self) -> str:
         return f"{'back.' * self.back}{self.layer}.{self.number}"
 
 
 class Aligner(NamedTuple):
-    """How links are read off attention."""
+    """How links are computed from attention weights."""
 
     heads: tuple[AlignmentHead, ...]
-    moment: Moment = "said"
-    linking: LinkRule = LinkRule()
+    moment: Moment = "predict"
+    rule: LinkRule = LinkRule()
 
 
 class Pass(NamedTuple):
-    """One forced pass over some of the pairs."""
+    """A teacher-forced pass over a batch of pairs."""
 
-    places: list[int]  # where these pairs stand
+    indices: list[int]  # of the pairs
     weights: dict[int, Tensor]  # by layer (rows, heads, target time, source time)
-    source_words: Tensor  # (rows, source time): the word that each piece belongs to, -1: none
-    target_words: dict[Moment, Tensor]  # (rows, target time), likewise
+    source_words: Tensor  # (rows, source time): word index of each piece, -1: none
+    target_words: dict[Moment, Tensor]  # (rows, target time), the same
 
-    def between_words(self, heads: Sequence[AlignmentHead], moment: Moment) -> Tensor:
+    def word_weights(self, heads: Sequence[AlignmentHead], moment: Moment) -> Tensor:
         """(rows, heads, target words, source words)."""
         weights = torch.stack([self.weights[head.layer][:, head.number] for head in heads], dim=1).float()
         words = self.source_words.to(weights.device), self.target_words[moment].to(weights.device)
@@ -72,90 +75,93 @@ class Pass(NamedTuple):
 
 
 class HeadWeights(NamedTuple):
-    """How every head aligned the words of each pair."""
+    """Attention weights of every head between the words of each pair."""
 
     heads: list[AlignmentHead]
-    maps: dict[Moment, list[Tensor]]  # for each pair (heads, target words, source words); zeros where there was no pass
+    maps: dict[Moment, list[Tensor]]  # for each pair (heads, target words, source words); zeros for pairs without a pass
 
     def links(self, aligner: Aligner) -> list[set[Link]]:
-        chosen = [self.heads.index(head) for head in aligner.heads]
-        return [links(one[chosen].mean(0), aligner.linking) for one in self.maps[aligner.moment]]
+        """Return the links of each pair."""
+        selected = [self.heads.index(head) for head in aligner.heads]
+        return [links(weights[selected].mean(0), aligner.rule) for weights in self.maps[aligner.moment]]
 
 
 def heads_of(models: Models) -> list[AlignmentHead]:
-    """Every head that looks at what is read, layer by layer."""
-    found = []
+    """Return every head with attention to the source, layer by layer."""
+    heads = []
     for back, system in enumerate(models):
         if system is None:
             continue
         end = torch.tensor([[system.source_tokenizer.specials.end]], device=system.device)
         start = torch.tensor([[system.target_tokenizer.specials.start]], device=system.device)
         weights = cross_weights(system.models[0], end, None, start)
-        found += [AlignmentHead(layer, number, bool(back)) for layer, one in weights.items() for number in range(one.shape[1])]
-    return found
+        heads += [AlignmentHead(layer, n, bool(back)) for layer, one in weights.items() for n in range(one.shape[1])]
+    return heads
 
 
-def passes(system: System, pairs: Sequence[Words], heads: Sequence[AlignmentHead]) -> Iterator[Pass]:
-    """Forced passes over all pairs that the model can take, the longest first."""
+def forced_passes(system: System, pairs: Sequence[Words], heads: Sequence[AlignmentHead]) -> Iterator[Pass]:
+    """Yield teacher-forced passes over all pairs that fit the model, the longest first."""
     source, target = system.source_tokenizer, system.target_tokenizer
     ids = source.encode_many([pair.source for pair in pairs]), target.encode_many([pair.target for pair in pairs])
-    longest = [max(len(read), len(said)) for read, said in zip(*ids, strict=True)]
+    longest = [max(len(source_ids), len(target_ids)) for source_ids, target_ids in zip(*ids, strict=True)]
     fits = [i for i, length in enumerate(longest) if length <= system.max_length and ids[0][i] and ids[1][i]]
     layers = list(dict.fromkeys(head.layer for head in heads))
     order = sorted(fits, key=lambda i: longest[i], reverse=True)
-    for chosen in batches_of(order, lambda i: longest[i] + 1, min(system.batch_tokens, BATCH)):
-        read, said = ([side[i] for i in chosen] for side in ids)
-        batch = collate(read, said, source.specials, target.specials).to(system.device)
+    for batch_indices in batches_of(order, lambda i: longest[i] + 1, min(system.batch_tokens, BATCH)):
+        source_ids, target_ids = ([side[i] for i in batch_indices] for side in ids)
+        batch = collate(source_ids, target_ids, source.specials, target.specials).to(system.device)
         weights = cross_weights(system.models[0], batch.source, batch.source_mask, batch.target_in, layers)
-        own = [target.spoken_word_of(row) for row in said]
+        own = [target.spoken_word_of(row) for row in target_ids]
         words: dict[Moment, Tensor] = {
-            "said": pad([[*row, -1] for row in own], -1),  # the last look says the end
-            "fed": pad([[-1, *row] for row in own], -1),  # the first is of the start
+            "predict": pad([[*row, -1] for row in own], -1),  # the last step predicts the end token
+            "consume": pad([[-1, *row] for row in own], -1),  # the first step consumes the start token
         }
-        yield Pass(chosen, weights, pad([[*source.spoken_word_of(row), -1] for row in read], -1), words)
+        yield Pass(batch_indices, weights, pad([[*source.spoken_word_of(row), -1] for row in source_ids], -1), words)
 
 
 def maps_of(
     models: Models, pairs: Sequence[Words], heads: Sequence[AlignmentHead], moments: Sequence[Moment]
 ) -> list[list[Tensor]]:
-    """For each moment and pair (heads, target words, source words), in the order of the heads."""
+    """Return for each moment and pair (heads, target words, source words), in the order of the heads."""
     shapes = [(len(heads), len(pair.target.split()), len(pair.source.split())) for pair in pairs]
-    found = [[torch.zeros(shape) for shape in shapes] for _ in moments]
+    results = [[torch.zeros(shape) for shape in shapes] for _ in moments]
     for back, system in enumerate(models):
-        own = [place for place, head in enumerate(heads) if head.back == back]
+        own = [index for index, head in enumerate(heads) if head.back == back]
         if system is None or not own:
             continue
-        turned = [pair.swapped for pair in pairs] if back else pairs
-        for one in passes(system, turned, [heads[place] for place in own]):
-            for maps, moment in zip(found, moments, strict=True):
-                merged = one.between_words([heads[place] for place in own], moment)  # (rows, heads, words, words)
-                for place, row in zip(one.places, merged.transpose(-2, -1) if back else merged, strict=True):
-                    maps[place][own] = row[:, : shapes[place][1], : shapes[place][2]]
-    return found
+        direction = [pair.swapped for pair in pairs] if back else pairs
+        for batch in forced_passes(system, direction, [heads[index] for index in own]):
+            for maps, moment in zip(results, moments, strict=True):
+                merged = batch.word_weights([heads[index] for index in own], moment)  # (rows, heads, words, words)
+                for index, row in zip(batch.indices, merged.transpose(-2, -1) if back else merged, strict=True):
+                    maps[index][own] = row[:, : shapes[index][1], : shapes[index][2]]
+    return results
 
 
 def collect_head_weights(models: Models, pairs: Sequence[Words]) -> HeadWeights:
+    """Return the attention weights of all heads between words."""
     heads = heads_of(models)
     return HeadWeights(heads, dict(zip(MOMENTS, maps_of(models, pairs, heads, MOMENTS), strict=True)))
 
 
 def align(models: Models, pairs: Iterable[Words], aligner: Aligner) -> Iterator[set[Link]]:
-    """The links of each pair, in the order of the pairs."""
-    waiting = iter(pairs)
-    while chunk := list(islice(waiting, GATHER)):
+    """Yield the links of each pair, in the order of the pairs."""
+    remaining = iter(pairs)
+    while chunk := list(islice(remaining, GATHER)):
         (maps,) = maps_of(models, chunk, aligner.heads, [aligner.moment])
-        yield from (links(one.mean(0), aligner.linking) for one in maps)
+        yield from (links(weights.mean(0), aligner.rule) for weights in maps)
 
 
-def choose_aligner(watched: HeadWeights, gold: Sequence[Alignment]) -> tuple[Aligner, float]:
-    """The heads, the moment and the thresholds with the lowest error rate on these pairs, and that rate.
+def choose_aligner(weights: HeadWeights, gold: Sequence[Alignment]) -> tuple[Aligner, float]:
+    """Return the heads, moment and rule with the lowest error rate on these pairs, and that rate.
 
-    The moment is the one at which the usual rule does better."""
-    judges = {moment: label_maps(watched.maps[moment], gold) for moment in MOMENTS}
-    moment = min(MOMENTS, key=lambda one: grow(judges[one], LinkRule())[1])
-    heads, linking, error = choose(judges[moment])
-    return Aligner(tuple(watched.heads[i] for i in heads), moment, linking), error
+    The moment is chosen with the default rule."""
+    labeled = {moment: label_maps(weights.maps[moment], gold) for moment in MOMENTS}
+    moment = min(MOMENTS, key=lambda moment: select_heads(labeled[moment], LinkRule())[1])
+    heads, rule, error = choose_heads_and_rule(labeled[moment])
+    return Aligner(tuple(weights.heads[i] for i in heads), moment, rule), error
 
 
 def as_pharaoh(links: Iterable[Link]) -> str:
+    """Return links in the Pharaoh format, sorted: 0-0 1-2."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))

@@ -1,7 +1,7 @@
-"""How well attention aligns: the error rate of every layer, and of what was chosen on validation, on sentences kept apart.
+"""Alignment error rate of every layer, with default settings and with settings chosen on validation sentences.
 
-layer    the mean of its heads, one link for every target word: when the word is said, and when it is fed
-chosen   the same layer with the moment and the thresholds that did best on the validation sentences
+layer    the mean of its heads with the default rule, at the step that predicts the target word and at the step that consumes it
+chosen   the same layer with the moment and the rule of lowest error rate on the validation sentences
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ from heedful.inspection.alignment_links import choose_link_rule, label_maps
 from heedful.studies.alignment import MOMENTS, Aligner, AlignmentHead, HeadWeights
 
 
-class Judge(NamedTuple):
-    """Watched sentences and their gold alignments."""
+class GoldSet(NamedTuple):
+    """Attention weights of sentences and their gold alignments."""
 
-    watched: HeadWeights
+    weights: HeadWeights
     gold: Sequence[Alignment]
     bootstrap: int = 0
 
     def score(self, aligner: Aligner) -> Score:
-        return alignment_error_rate(self.watched.links(aligner), self.gold, bootstrap=self.bootstrap)
+        return alignment_error_rate(self.weights.links(aligner), self.gold, bootstrap=self.bootstrap)
 
 
 class LayerScore(NamedTuple):
     layer: int
     heads: int
-    said: Score
-    fed: Score
-    chosen: Aligner | None  # on validation
-    score: Score | None  # of that one
+    predict: Score
+    consume: Score
+    chosen: Aligner | None  # on the validation sentences
+    score: Score | None  # of the chosen aligner
 
 
-def by_layer(test: Judge, valid: Judge | None) -> list[LayerScore]:
-    """Every layer that looks at the source."""
-    found = []
-    for layer in dict.fromkeys(head.layer for head in test.watched.heads):
-        heads = tuple(head for head in test.watched.heads if head.layer == layer)
-        said, fed = (test.score(Aligner(heads, moment)) for moment in MOMENTS)
-        chosen = None if valid is None else settle(valid, heads)
-        found.append(LayerScore(layer, len(heads), said, fed, chosen, None if chosen is None else test.score(chosen)))
-    return found
+def by_layer(test: GoldSet, valid: GoldSet | None) -> list[LayerScore]:
+    """Return the scores of every layer with attention to the source."""
+    scores = []
+    for layer in dict.fromkeys(head.layer for head in test.weights.heads):
+        heads = tuple(head for head in test.weights.heads if head.layer == layer)
+        predict, consume = (test.score(Aligner(heads, moment)) for moment in MOMENTS)
+        chosen = None if valid is None else choose_moment_and_rule(valid, heads)
+        scores.append(LayerScore(layer, len(heads), predict, consume, chosen, None if chosen is None else test.score(chosen)))
+    return scores
 
 
-def settle(valid: Judge, heads: tuple[AlignmentHead, ...]) -> Aligner:
-    """The moment and the thresholds that suit these heads best."""
-    places = [valid.watched.heads.index(head) for head in heads]
+def choose_moment_and_rule(valid: GoldSet, heads: tuple[AlignmentHead, ...]) -> Aligner:
+    """Return the aligner with the moment and the rule of lowest error rate for these heads."""
+    indices = [valid.weights.heads.index(head) for head in heads]
     choices = []
     for moment in MOMENTS:
-        linking, error = choose_link_rule(label_maps(valid.watched.maps[moment], valid.gold), places)
-        choices.append((error, Aligner(heads, moment, linking)))
-    return min(choices, key=lambda one: one[0])[1]
+        rule, error = choose_link_rule(label_maps(valid.weights.maps[moment], valid.gold), indices)
+        choices.append((error, Aligner(heads, moment, rule)))
+    return min(choices, key=lambda choice: choice[0])[1]

@@ -24,7 +24,7 @@ from heedful.inspection.explaining.stages import Cell, Check, Explanation, Matri
 from heedful.inspection.explaining.tree import Say, Tree, grow, hypothesis
 from heedful.nn.scores import SourceAttention
 from heedful.search import SearchConfig, limits_for
-from heedful.studies.trace import UNSAID, Trace, look_at, read_alone, sequences, tokens_of
+from heedful.studies.trace import NEXT_TOKEN, Trace, sequences, tokens_of, trace_text, trace_translation
 from heedful.tasks.batches import collate, source_tensors
 from heedful.tasks.translate import Piece, System, search_pieces, translate
 from heedful.text.specials import Specials
@@ -42,21 +42,21 @@ class HeadChoice(NamedTuple):
 def explain_head(
     system: System, source: str, choice: HeadChoice, config: SearchConfig, target: str | None = None
 ) -> Explanation:
-    return explain_trace(system, look_at(system, source, config, target), choice)
+    return explain_trace(system, trace_translation(system, source, config, target), choice)
 
 
 def explain_head_alone(system: System, text: str, choice: HeadChoice) -> Explanation:
     """Of a language model, which only reads."""
-    return explain_trace(system, read_alone(system, text), choice)
+    return explain_trace(system, trace_text(system, text), choice)
 
 
 def explain_trace(system: System, trace: Trace, choice: HeadChoice) -> Explanation:
     one = chosen(trace.maps, choice)
     recorded = record_attention(system.models[0], TokenPair(*sequences(system, trace.source, trace.target)), one.name)
     queries, keys = trace.queries(one), trace.keys(one)
-    marks = {trace.start, trace.end, UNSAID}
+    marks = {trace.start, trace.end, NEXT_TOKEN}
     at = telling(queries, keys, one.weights[choice.head], marks) if choice.token is None else place_of(queries, choice.token)
-    view = View(queries, keys, at, trace.fed(one))
+    view = View(queries, keys, at, trace.input_tokens(one))
     name = f"{one.kind.name} attention, layer {one.layer}, head {choice.head}"
     if isinstance(recorded.owner, SourceAttention):
         stages = scored_stages(scored(recorded), view)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.attention_maps import forced
+from heedful.inspection.attention_maps import inference_context
 from heedful.inspection.explaining.stages import Explanation, Matrix, Mistake, Stage, check_softmax, matrix
 from heedful.nn.losses import SMOOTHINGS, cross_entropy
 from heedful.search import SearchConfig
@@ -88,7 +88,7 @@ def explain_step(
 def forced_first(system: System) -> Any:
     model = system.models[0]
     assert isinstance(model, nn.Module), "models are modules"
-    return forced(model)
+    return inference_context(model)
 
 
 def logits_of(model: Any, batch: Batch) -> Tensor:

@@ -1,10 +1,10 @@
-"""Sentences to look at heads with, from what people have: the built-in grammar, dependency trees, or lines of text.
+"""Sentences for the analysis of heads: from the built-in grammar, dependency trees, or lines of text.
 
-    grammar    source, target, both trees, and which words translate which
-    trees      a source and its tree; the target is what the system makes of it
-    lines      source, TAB target, TAB alignment (i-j i-j …); what is missing is made by the system, or not known
+    grammar    source, target, dependency trees of both, and the word alignment
+    trees      a source and its dependency tree; the target is translated by the system
+    lines      source, TAB target, TAB alignment (i-j i-j …); missing targets are translated by the system
 
-A system without a source (a language model) takes the source as the text that it goes through.
+For a language model the source is the text.
 """
 
 from __future__ import annotations
@@ -27,43 +27,45 @@ from heedful.text.tokenizer import Tokenizer
 
 class Sample(NamedTuple):
     source: str
-    target: str | None = None  # None: not known
+    target: str | None = None  # None: unknown
     source_arcs: Sequence[Arc] | None = None
     target_arcs: Sequence[Arc] | None = None
     alignment: Alignment | None = None
 
 
 def from_grammar(sentences: Iterable[Sentence]) -> list[Sample]:
+    """Return samples with trees and alignments from the built-in grammar."""
     return [
         Sample(
-            one.source,
-            one.target,
-            arcs(one.source_heads, one.source_labels),
-            arcs(one.target_heads, one.target_labels),
-            Alignment(one.alignment, one.alignment),
+            sentence.source,
+            sentence.target,
+            arcs(sentence.source_heads, sentence.source_labels),
+            arcs(sentence.target_heads, sentence.target_labels),
+            Alignment(sentence.alignment, sentence.alignment),
         )
-        for one in sentences
+        for sentence in sentences
     ]
 
 
 def arcs(heads: Sequence[int], labels: Sequence[str]) -> list[Arc]:
-    """The grammar counts words as they stand between spaces; a root depends on -1."""
+    """heads: for each whitespace-separated word the index of its head; -1 for the root."""
     return [Arc(word, head, label) for word, (head, label) in enumerate(zip(heads, labels, strict=True)) if head >= 0]
 
 
 def from_trees(trees: Iterable[Parsed]) -> list[Sample]:
+    """Return samples without targets from dependency trees."""
     return [Sample(tree.text, source_arcs=tree.arcs) for tree in trees]
 
 
 def from_lines(lines: Iterable[str], name: str) -> list[Sample]:
-    """name: of the file, for errors."""
+    """Return samples from tab-separated lines; name: of the file, for errors."""
     samples = []
     for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
         if len(cells) > 3:
             raise DataError(
-                f"{name} line {number} has {len(cells)} columns; expected at most 3, apart by tabs",
-                hint="they are the source, the target and the alignment (0-0 1-2 …)",
+                f"{name} line {number} has {len(cells)} columns; expected at most 3, separated by tabs",
+                hint="give the source, the target and the alignment (0-0 1-2 …)",
             )
         try:
             alignment = parse_alignments(cells[2:])[0] if cells[2:] else None
@@ -79,45 +81,46 @@ def from_lines(lines: Iterable[str], name: str) -> list[Sample]:
     return samples
 
 
-def translated(system: System, samples: Sequence[Sample], config: SearchConfig) -> list[Sample]:
-    """Who has no target gets what the system says."""
-    wanting = [one.source for one in samples if one.target is None]
-    made = translate(system, wanting, config)
-    return [one._replace(target=next(made).text) if one.target is None else one for one in samples]
+def fill_targets(system: System, samples: Sequence[Sample], config: SearchConfig) -> list[Sample]:
+    """Return the samples with missing targets translated by the system."""
+    sources = [sample.source for sample in samples if sample.target is None]
+    translations = translate(system, sources, config)
+    return [sample._replace(target=next(translations).text) if sample.target is None else sample for sample in samples]
 
 
 def pairs_of(system: System, samples: Sequence[Sample]) -> list[AnnotatedPair]:
-    """Source and target as the model reads them; left out is who is too long, empty, or not cut where its words end."""
+    """Return tokenized samples; those that are empty, too long, or have tokens across word boundaries are skipped."""
     source, target = system.source_tokenizer, system.target_tokenizer
-    found = []
-    for one in samples:
-        read = pieces_of(source, one.source, one.source_arcs, system.max_length)
-        said = pieces_of(target, one.target or "", one.target_arcs, system.max_length)
-        if read is None or said is None:
+    pairs = []
+    for sample in samples:
+        source_pieces = pieces_of(source, sample.source, sample.source_arcs, system.max_length)
+        target_pieces = pieces_of(target, sample.target or "", sample.target_arcs, system.max_length)
+        if source_pieces is None or target_pieces is None:
             continue
-        words = max(read.words) + 1, max(said.words) + 1
-        if one.alignment is None or all(i < words[0] and j < words[1] for i, j in one.alignment.possible):
-            found.append(AnnotatedPair(read, said, one.alignment))
-    return found
+        words = max(source_pieces.words) + 1, max(target_pieces.words) + 1
+        if sample.alignment is None or all(i < words[0] and j < words[1] for i, j in sample.alignment.possible):
+            pairs.append(AnnotatedPair(source_pieces, target_pieces, sample.alignment))
+    return pairs
 
 
 def texts_of(system: System, samples: Sequence[Sample]) -> list[AnnotatedPair]:
-    """The sources alone, for a system that has no source but goes through a text."""
-    made = (pieces_of(system.target_tokenizer, one.source, one.source_arcs, system.max_length) for one in samples)
-    return [AnnotatedPair(None, pieces) for pieces in made if pieces is not None]
+    """Return the tokenized sources as targets, for a language model."""
+    tokenizer, longest = system.target_tokenizer, system.max_length
+    texts = (pieces_of(tokenizer, sample.source, sample.source_arcs, longest) for sample in samples)
+    return [AnnotatedPair(None, pieces) for pieces in texts if pieces is not None]
 
 
-def pieces_of(tokenizer: Tokenizer, text: str, known: Sequence[Arc] | None, most: int) -> Pieces | None:
-    """None: it cannot be used."""
+def pieces_of(tokenizer: Tokenizer, text: str, arcs: Sequence[Arc] | None, limit: int) -> Pieces | None:
+    """Return the tokenized text; None if it is empty, too long, or has tokens across word boundaries."""
     ids = tokenizer.encode(text)
-    if not 0 < len(ids) < most:
+    if not 0 < len(ids) < limit:
         return None
     words = words_of(tokenizer, text, ids)
-    return Pieces(ids, words, known) if len(set(words)) == len(text.split()) else None
+    return Pieces(ids, words, arcs) if len(set(words)) == len(text.split()) else None
 
 
 def words_of(tokenizer: Tokenizer, text: str, ids: list[int]) -> list[int]:
-    """The word of each piece. Where words are cut one by one that is exact, though some be unknown; else by their spelling."""
+    """Return the word index of each piece: exact if words are tokenized separately, else by the spelling of the pieces."""
     parts = tokenizer.encode_many(text.split())
     if [id for part in parts for id in part] == ids:
         return [word for word, part in enumerate(parts) for _ in part]
@@ -125,8 +128,8 @@ def words_of(tokenizer: Tokenizer, text: str, ids: list[int]) -> list[int]:
 
 
 def frequencies_in(tokenizer: Tokenizer, lines: Sequence[str]) -> Tensor:
-    """How often each id occurs: (vocab,)."""
-    counted = torch.zeros(len(tokenizer), dtype=torch.long)
+    """Count the occurrences of each id: (vocab,)."""
+    counts = torch.zeros(len(tokenizer), dtype=torch.long)
     for ids in tokenizer.encode_many(lines):
-        counted += torch.bincount(torch.tensor(ids, dtype=torch.long), minlength=len(tokenizer))
-    return counted
+        counts += torch.bincount(torch.tensor(ids, dtype=torch.long), minlength=len(tokenizer))
+    return counts

@@ -1,8 +1,8 @@
-"""Who looks at whom in one sentence, of real tokens alone: the marks around it and the padding behind it are cut away.
+"""Attention weights of one sentence without special tokens and padding.
 
-source         p_1 … p_m end          the last column is nobody's
-target, fed    start q_1 … q_n        how a token looks at those before it: its row is where it was fed
-target, said   q_1 … q_n end          how a token came about: its row is where it was said
+source             p_1 … p_m end      the column of the end token is dropped
+target, input      start q_1 … q_n    self-attention: the row of a token is the step that consumes it
+target, output     q_1 … q_n end      cross-attention: the row of a token is the step that predicts it
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from torch import Tensor
 
 from heedful.data.conllu import Arc
 from heedful.evaluation.word_alignment import Alignment
-from heedful.inspection.alignment import between_words
+from heedful.inspection.alignment import merge_into_words
 from heedful.inspection.attention_maps import Kind
 
 
 class Pieces(NamedTuple):
-    """One side of a sentence, cut into pieces; both lists have one entry for each."""
+    """One tokenized side of a pair."""
 
-    ids: list[int]  # without marks
-    words: list[int]  # the word of the text that it belongs to
-    arcs: Sequence[Arc] | None = None  # between those words, where they are known
+    ids: list[int]  # without special tokens
+    words: list[int]  # word index of each token
+    arcs: Sequence[Arc] | None = None  # dependency arcs between these words, if known
 
 
 class AnnotatedPair(NamedTuple):
-    source: Pieces | None  # None: there is no source
+    source: Pieces | None  # None: language model
     target: Pieces
     alignment: Alignment | None = None
 
@@ -41,49 +41,50 @@ class View(NamedTuple):
     weights: Tensor  # (heads, query, key)
     query_words: list[int]
     key_words: list[int]
-    shift: int  # the key that query 0 is itself
-    word_shift: int  # likewise of words
+    shift: int  # key index of query 0
+    word_shift: int  # the same for words
 
     @property
     def of_words(self) -> Tensor:
         """(heads, query words, key words)."""
-        return between_words(self.weights, self.key_words, self.query_words)
+        return merge_into_words(self.weights, self.key_words, self.query_words)
 
     @property
-    def seen(self) -> Tensor:
-        """Where looking was allowed, (query, key): some head has some weight there."""
+    def attended(self) -> Tensor:
+        """Mask of allowed attention, (query, key): True where some head has a positive weight."""
         return self.weights.amax(0) > 0
 
 
-def looks_within(kind: Kind) -> bool:
-    """Whether the tokens that look are among those that are looked at."""
+def is_self_attention(kind: Kind) -> bool:
+    """Return whether the queries are among the keys."""
     return kind.keys in ("both", kind.queries)
 
 
-def own_side(kind: Kind, pair: AnnotatedPair) -> Pieces:
-    """The tokens that look."""
+def query_side(kind: Kind, pair: AnnotatedPair) -> Pieces:
+    """Return the tokens of the queries."""
     pieces = pair.source if kind.queries == "source" else pair.target
-    assert pieces is not None, "who has no source does not look at it"
+    assert pieces is not None, "attention from the source needs a source"
     return pieces
 
 
-def among_themselves(kind: Kind, weights: Tensor, pair: AnnotatedPair, width: int) -> View:
-    """weights (heads, query, key) with marks and padding; width: of the padded source. Tokens look where they were fed."""
-    mine = own_side(kind, pair)
-    before, here = pair.source_length, len(mine.ids)
+def self_attention_view(kind: Kind, weights: Tensor, pair: AnnotatedPair, width: int) -> View:
+    """weights (heads, query, key) with special tokens and padding; width: of the padded source. Target rows: the steps that
+    consume the tokens."""
+    side = query_side(kind, pair)
+    before, count = pair.source_length, len(side.ids)
     if kind.queries == "source":
-        return View(weights[:, :here, :here], mine.words, mine.words, 0, 0)
+        return View(weights[:, :count, :count], side.words, side.words, 0, 0)
     if kind.keys == "target" or pair.source is None:
-        return View(weights[:, 1 : here + 1, 1 : here + 1], mine.words, mine.words, 0, 0)
-    fed = torch.arange(1, here + 1)
-    columns = torch.cat((torch.arange(before), fed + width))  # the source, then the target
+        return View(weights[:, 1 : count + 1, 1 : count + 1], side.words, side.words, 0, 0)
+    rows = torch.arange(1, count + 1)
+    columns = torch.cat((torch.arange(before), rows + width))  # the source, then the target
     words = max(pair.source.words) + 1
-    all_words = [*pair.source.words, *(word + words for word in mine.words)]
-    return View(weights[:, fed][..., columns], mine.words, all_words, before, words)
+    all_words = [*pair.source.words, *(word + words for word in side.words)]
+    return View(weights[:, rows][..., columns], side.words, all_words, before, words)
 
 
-def at_the_source(weights: Tensor, pair: AnnotatedPair) -> View:
-    """weights (heads, query, key) of tokens of the target, where they were said; the source's columns come first."""
-    assert pair.source is not None, "there is a source to look at"
+def source_view(weights: Tensor, pair: AnnotatedPair) -> View:
+    """weights (heads, query, key) with source columns first. Rows: the steps that predict the target tokens."""
+    assert pair.source is not None, "cross-attention needs a source"
     cut = weights[:, : len(pair.target.ids), : len(pair.source.ids)]
     return View(cut, pair.target.words, pair.source.words, 0, 0)

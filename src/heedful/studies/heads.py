@@ -1,9 +1,9 @@
-"""The heads of a model over a corpus: how sure each is, what it does, and how much it matters.
+"""Analysis of attention heads over a corpus: confidence, roles and importance.
 
     for head in study(system, pairs, frequencies).heads:
         head.kind, head.layer, head.head, head.confidence, head.roles, head.gradient, head.ablation
 
-One pass tells where all of them look, one more with gradients and one for each head how much they matter.
+One forward pass records all weights; one pass with gradients and one ablation pass per head measure importance.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.errors import ConfigError, DataError
-from heedful.inspection.attention_maps import KINDS, Kind, attentions, forced, layer_of
+from heedful.inspection.attention_maps import KINDS, Kind, attentions, inference_context, layer_of
 from heedful.inspection.importance import LossFunction, ablations, gate_gradients, within_layer
 from heedful.inspection.relevance import NoRule, relevances
 from heedful.inspection.roles import Measure
@@ -28,32 +28,32 @@ from heedful.tasks.batches import Batch, collate, pad
 from heedful.tasks.translate import System, batches_of
 
 BATCH = 2**11  # tokens
-Tell = Callable[[float], None]
+Progress = Callable[[float], None]
 
 
 class HeadResult(NamedTuple):
     kind: str
     layer: int
     head: int
-    confidence: float | None  # None: the layer looks at summaries or within blocks, not at tokens
+    confidence: float | None  # None for block-local and compressed attention
     measures: list[Measure]
     alignment_error: float | None
-    gradient: float  # nats a token
-    share: float  # of the gradient within its layer; the squares add up to 1
-    ablation: float  # nats a token
-    relevance: float | None  # its share in its layer; None: not known of this family
+    gradient: float  # nats per token
+    share: float  # of the gradient within its layer; squares sum to 1
+    ablation: float  # nats per token
+    relevance: float | None  # share within its layer; None: not defined for this family
 
     @property
     def roles(self) -> list[Measure]:
-        return [one for one in self.measures if one.holds]
+        return [measure for measure in self.measures if measure.holds]
 
     @property
-    def leanings(self) -> list[Measure]:
-        return [one for one in self.measures if one.leans]
+    def tendencies(self) -> list[Measure]:
+        return [measure for measure in self.measures if measure.holds_mostly]
 
 
 class HeadImportance(NamedTuple):
-    """How much the heads of a layer do, a token: (heads,) each."""
+    """Importance per token of the heads of a layer: (heads,) each."""
 
     gradient: Tensor
     ablation: Tensor
@@ -62,124 +62,131 @@ class HeadImportance(NamedTuple):
 
 class HeadStudy(NamedTuple):
     heads: list[HeadResult]
-    loss: float  # nats a token of the targets
+    loss: float  # nats per target token
 
 
 def study(
-    system: System, pairs: Sequence[AnnotatedPair], frequencies: Frequencies, tell: Tell = lambda share: None
+    system: System, pairs: Sequence[AnnotatedPair], frequencies: Frequencies, report: Progress = lambda share: None
 ) -> HeadStudy:
-    """frequencies: of a side's tokens; without them nobody is asked for the rare ones. tell: hears what share of the work was
-    done since it heard last."""
+    """Analyze all heads. frequencies: token counts of each side, required to detect rare-token heads. report: called with the
+    share of the work done since the last call."""
     model = system.models[0]
     assert isinstance(model, nn.Module), "models are modules"
     if not attentions(model):
-        raise ConfigError("this model has no attention, and so no heads to look at")
+        raise ConfigError("this model has no attention heads")
     if not pairs:
-        raise DataError("no sentence is left to look at", hint="give sentences that the model can read")
-    gathered: dict[str, HeadStatistics | None] = {}
+        raise DataError("no sentence is left to analyze", hint="give non-empty sentences within the model's maximum length")
+    statistics: dict[str, HeadStatistics | None] = {}
     gradients: dict[str, Tensor] = {}
-    grown: dict[str, Tensor] = {}
-    relevant: dict[str, Tensor] = {}
+    increases: dict[str, Tensor] = {}
+    relevance: dict[str, Tensor] = {}
     loss = 0.0
-    for batch, some in batches(system, pairs):
-        surprise = partial(losses_of, system, batch)
-        loss += gather(gathered, model, some, surprise, frequencies)
-        gradients = added(gradients, gate_gradients(model, surprise))
-        passes = 1 + sum(map(len, gradients.values()))  # nearly all of the work
-        grown = added(grown, ablations(model, telling(surprise, tell, len(some) / len(pairs) / passes)))
-        relevant = added(relevant, relevances_of(system, batch))
+    for batch, batch_pairs in batches(system, pairs):
+        loss_function = partial(losses_of, system, batch)
+        loss += collect(statistics, model, batch_pairs, loss_function, frequencies)
+        gradients = add_by_name(gradients, gate_gradients(model, loss_function))
+        passes = 1 + sum(map(len, gradients.values()))  # most of the work
+        increases = add_by_name(
+            increases, ablations(model, with_progress(loss_function, report, len(batch_pairs) / len(pairs) / passes))
+        )
+        relevance = add_by_name(relevance, relevances_of(system, batch))
     tokens = sum(len(pair.target.ids) + 1 for pair in pairs)
     heads: list[HeadResult] = []
     for name, kind in sorted(attentions(model).items(), key=lambda item: list(KINDS.values()).index(item[1])):
-        if name in gradients:  # an empty source is not read
-            share = relevant[name] / tokens if name in relevant else None
+        if name in gradients:  # an empty source is not encoded
+            share = relevance[name] / tokens if name in relevance else None
             heads += heads_of(
-                name, kind, gathered.get(name), HeadImportance(gradients[name] / tokens, grown[name] / tokens, share)
+                name, kind, statistics.get(name), HeadImportance(gradients[name] / tokens, increases[name] / tokens, share)
             )
     return HeadStudy(heads, loss / tokens)
 
 
-def telling(surprise: LossFunction, tell: Tell, share: float) -> LossFunction:
-    def passed() -> Tensor:
-        losses = surprise()
-        tell(share)
+def with_progress(loss_function: LossFunction, report: Progress, share: float) -> LossFunction:
+    """Return a loss function that reports progress after every call."""
+
+    def computed() -> Tensor:
+        losses = loss_function()
+        report(share)
         return losses
 
-    return passed
+    return computed
 
 
-def gather(
-    gathered: dict[str, HeadStatistics | None],
+def collect(
+    statistics: dict[str, HeadStatistics | None],
     model: nn.Module,
     pairs: Sequence[AnnotatedPair],
-    surprise: LossFunction,
+    loss_function: LossFunction,
     frequencies: Frequencies,
 ) -> float:
-    """Adds what one pass over a batch shows, layer by layer; returns its loss. None: the layer does not look at tokens."""
-    with forced(model), record(model, *attentions(model)) as seen:
-        loss = float(surprise().sum())
+    """Add the statistics of one batch for every layer and return its loss. None: the keys of the layer are not tokens."""
+    with inference_context(model), record(model, *attentions(model)) as recorded:
+        loss = float(loss_function().sum())
     width = max(pair.source_length for pair in pairs) + (pairs[0].source is not None)
     lengths = {"source": width, "target": max(len(pair.target.ids) for pair in pairs) + 1}
     lengths["both"] = sum(lengths.values())
     for name, kind in attentions(model).items():
-        if name not in seen:
+        if name not in recorded:
             continue
-        weights, layer = seen[name].cpu(), gathered.setdefault(name, HeadStatistics())
+        weights, layer = recorded[name].cpu(), statistics.setdefault(name, HeadStatistics())
         if weights.shape[::2] != (len(pairs), lengths[kind.queries]) or weights.shape[3] != lengths[kind.keys]:
-            gathered[name] = None
+            statistics[name] = None
         elif layer is not None:
             for row, pair in zip(weights, pairs, strict=True):
                 layer.add(kind, row, pair, width, frequencies)
     return loss
 
 
-def heads_of(name: str, kind: Kind, layer: HeadStatistics | None, matters: HeadImportance) -> Iterator[HeadResult]:
-    heads = len(matters.gradient)
-    nothing: list[None] = [None] * heads
+def heads_of(name: str, kind: Kind, layer: HeadStatistics | None, importance: HeadImportance) -> Iterator[HeadResult]:
+    """Yield the results of the heads of one layer."""
+    heads = len(importance.gradient)
+    missing: list[None] = [None] * heads
     columns = (
-        nothing if layer is None else layer.confidence(),
+        missing if layer is None else layer.confidence(),
         [[] for _ in range(heads)] if layer is None else layer.measures(),
-        nothing if layer is None else layer.alignment_errors(),
-        matters.gradient.tolist(),
-        within_layer(matters.gradient).tolist(),
-        matters.ablation.tolist(),
-        nothing if matters.relevance is None else matters.relevance.tolist(),
+        missing if layer is None else layer.alignment_errors(),
+        importance.gradient.tolist(),
+        within_layer(importance.gradient).tolist(),
+        importance.ablation.tolist(),
+        missing if importance.relevance is None else importance.relevance.tolist(),
     )
     for head, row in enumerate(zip(*columns, strict=True)):
         yield HeadResult(kind.name, layer_of(name), head, *row)
 
 
-def added(totals: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def add_by_name(totals: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Add tensors of the same name."""
     return {name: totals[name] + one if name in totals else one for name, one in more.items()}
 
 
 def batches(system: System, pairs: Sequence[AnnotatedPair]) -> Iterator[tuple[Batch, list[AnnotatedPair]]]:
+    """Yield batches with their pairs, the longest first."""
     lengths = [max(pair.source_length, len(pair.target.ids)) + 1 for pair in pairs]
     order = sorted(range(len(pairs)), key=lambda i: lengths[i], reverse=True)
     for chosen in batches_of(order, lambda i: lengths[i], BATCH):
-        some = [pairs[i] for i in chosen]
-        yield batch_of(system, some).to(system.device), some
+        batch_pairs = [pairs[i] for i in chosen]
+        yield batch_of(system, batch_pairs).to(system.device), batch_pairs
 
 
 def batch_of(system: System, pairs: Sequence[AnnotatedPair]) -> Batch:
-    """Where there is no source, a text goes on from the end of a line, as language models learn it."""
+    """Collate pairs. Without a source a text starts after an end token, as in the training of language models."""
     marks, targets = system.target_tokenizer.specials, [pair.target.ids for pair in pairs]
     sources = [pair.source.ids for pair in pairs if pair.source is not None]
     if sources:
         return collate(sources, targets, system.source_tokenizer.specials, marks)
-    fed, said = (pad([[*b, *ids, *e] for ids in targets], marks.pad) for b, e in (([marks.end], []), ([], [marks.end])))
-    return Batch(fed[:, :0], None, fed, said, sum(len(ids) + 1 for ids in targets))
+    inputs, outputs = (pad([[*b, *ids, *e] for ids in targets], marks.pad) for b, e in (([marks.end], []), ([], [marks.end])))
+    return Batch(inputs[:, :0], None, inputs, outputs, sum(len(ids) + 1 for ids in targets))
 
 
 def losses_of(system: System, batch: Batch) -> Tensor:
-    """-log p of each target: (rows,)."""
+    """Return -log p of each target: (rows,)."""
     logits = logits_of(system.models[0], batch).float().transpose(1, 2)  # (rows, vocab, time)
     padding = system.target_tokenizer.specials.pad
     return functional.cross_entropy(logits, batch.target_out, ignore_index=padding, reduction="none").sum(-1)
 
 
 def relevances_of(system: System, batch: Batch) -> dict[str, Tensor]:
-    """Nothing where the model has layers that relevance cannot be handed down through."""
+    """Return relevances; empty for models with operations without a relevance rule."""
     model: Any = system.models[0]
     try:
         return relevances(model, partial(logits_of, model, batch), batch.target_out != system.target_tokenizer.specials.pad)
@@ -188,5 +195,5 @@ def relevances_of(system: System, batch: Batch) -> dict[str, Tensor]:
 
 
 def logits_of(model: SequenceModel, batch: Batch) -> Tensor:
-    """(rows, time, vocab)."""
+    """Return logits (rows, time, vocab)."""
     return model.project(model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).hidden)

@@ -1,12 +1,12 @@
-"""What if: another token at some place, another head, another source; what would the model have said then?
+"""Interventions: how the output changes with another token, without a head, or with another source.
 
-    alternatives   what else could have been said at token t, and how likely
-    instead        the rest of the translation once the beginning is forced
-    without        a system that lacks some heads: translate with it as with any other
-    saliency       what each target token rests on, by gradient x input
-    patched        what of another sentence must be put where for the answer to follow it
+    alternatives    alternative tokens at a target position, with probabilities
+    continue_from   the best translation with a given prefix
+    without_heads   a system with some heads ablated
+    saliency_of     saliency of source and target tokens by gradient x input
+    patch_source    activation patching from one source into another
 
-What is re-decoded is searched by the same search with the beginning forced, so it is what `heed translate --prefixes` gives.
+Continuations are decoded by the usual search with a forced prefix, as in `heed translate --prefixes`.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from torch import Tensor, nn
 
 from heedful.data.corpus_text import encode_text
 from heedful.errors import ConfigError, DataError
-from heedful.inspection.attention_maps import attentions, forced, layer_of
+from heedful.inspection.attention_maps import attentions, inference_context, layer_of
 from heedful.inspection.lens import Lens, lens
-from heedful.inspection.patching import Tracing, trace
+from heedful.inspection.patching import PatchingResult, trace
 from heedful.inspection.saliency import Saliency, saliency
 from heedful.nn.hooks import hook
 from heedful.search import SearchConfig
-from heedful.studies.trace import Tokens, sequences, spelled, tokens_of
+from heedful.studies.trace import Tokens, sequences, tokens_from_ids, tokens_of
 from heedful.tasks.translate import Candidate, Piece, System, search_all
 
 
 class EncodedPair(NamedTuple):
-    """A source, and what was made of it."""
+    """A tokenized source and target."""
 
-    source: Tokens | None  # None: a language model's text has none
+    source: Tokens | None  # None: language model
     target: Tokens
 
 
@@ -42,122 +42,120 @@ class Alternative(NamedTuple):
     token: int
     piece: str
     probability: float
-    chosen: bool  # whether it is what was said
+    chosen: bool  # whether it is the token of the target
 
 
 class HeadName(NamedTuple):
-    kind: str  # encoder, decoder, cross, …, as in inspection/maps.py
+    kind: str  # encoder, decoder, cross, …, as in inspection/attention_maps.py
     layer: int
     head: int
 
     @staticmethod
-    def named(name: str) -> HeadName:
-        """cross.0.2: head 2 of the cross-attention of layer 0."""
+    def parse(name: str) -> HeadName:
+        """Parse cross.0.2: head 2 of the cross-attention of layer 0."""
         kind, *numbers = name.split(".")
         if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
-            raise ConfigError(f"head {name!r} was given; expected kind.layer.head, for example cross.0.2")
+            raise ConfigError(f"given head {name!r}, expected kind.layer.head, for example cross.0.2")
         return HeadName(kind, int(numbers[0]), int(numbers[1]))
 
 
 def pair_of(system: System, source: str, config: SearchConfig, target: str | None = None) -> EncodedPair:
-    """With the translation that the search finds, or the given one."""
-    read = source_of(system, source)
+    """Return the source with its translation by the system, or with the given target."""
+    encoded = source_of(system, source)
     if target is not None:
-        return EncodedPair(read, tokens_of(system, target, "target"))
-    said = continue_from(system, read, config, []).tokens
-    return EncodedPair(read, spelled(system, system.target_tokenizer.decode(said), said, "target"))
+        return EncodedPair(encoded, tokens_of(system, target, "target"))
+    output = continue_from(system, encoded, config, []).tokens
+    return EncodedPair(encoded, tokens_from_ids(system, system.target_tokenizer.decode(output), output, "target"))
 
 
 def source_of(system: System, text: str) -> Tokens:
-    read = tokens_of(system, text, "source")
-    if not 0 < len(read.ids) <= system.max_length:
-        expected = f"expected 1 to {system.max_length}, to look at it in one piece"
-        raise DataError(f"the source has {len(read.ids)} tokens; {expected}", hint="give one sentence")
-    return read
+    """Tokenize a source and check its length."""
+    tokens = tokens_of(system, text, "source")
+    if not 0 < len(tokens.ids) <= system.max_length:
+        raise DataError(f"the source has {len(tokens.ids)} tokens; expected 1 to {system.max_length}", hint="give one sentence")
+    return tokens
 
 
 def text_of(system: System, text: str) -> EncodedPair:
-    """What a language model reads."""
+    """Tokenize the text of a language model and check its length."""
     ids = encode_text(system.target_tokenizer, text)
     if not 0 < len(ids) < system.max_length:
-        raise DataError(f"the text has {len(ids)} tokens; expected 1 to {system.max_length - 1}", hint="give a shorter one")
-    return EncodedPair(None, spelled(system, text, ids, "target"))
+        raise DataError(f"the text has {len(ids)} tokens; expected 1 to {system.max_length - 1}", hint="give a shorter text")
+    return EncodedPair(None, tokens_from_ids(system, text, ids, "target"))
 
 
 def alternatives(system: System, pair: EncodedPair, at: int, count: int = 20) -> list[Alternative]:
-    """The likeliest tokens at place `at` of the target, after all that stands before it; the end may stand after the last."""
-    said = [*pair.target.ids, system.target_tokenizer.specials.end]
-    if not 0 <= at < len(said):
-        raise ConfigError(f"target token {at} was asked for; expected 0 to {len(said) - 1}, of which the last is the end")
-    shares = log_probabilities(system, pair)[at].exp()
-    best = shares.topk(min(count, len(shares)))
+    """Return the most likely tokens at target position `at` given the tokens before it; the last position is the end token."""
+    targets = [*pair.target.ids, system.target_tokenizer.specials.end]
+    if not 0 <= at < len(targets):
+        raise ConfigError(f"given target position {at}, expected 0 to {len(targets) - 1} (the last is the end token)")
+    probabilities = log_probabilities(system, pair)[at].exp()
+    best = probabilities.topk(min(count, len(probabilities)))
     tokens = best.indices.tolist()
     pieces = system.target_tokenizer.pieces(tokens)
     return [
-        Alternative(token, piece, share, token == said[at])
-        for token, piece, share in zip(tokens, pieces, best.values.tolist(), strict=True)
+        Alternative(token, piece, probability, token == targets[at])
+        for token, piece, probability in zip(tokens, pieces, best.values.tolist(), strict=True)
     ]
 
 
 def log_probabilities(system: System, pair: EncodedPair) -> Tensor:
-    """What may come after every beginning of the target: (target time, vocab); of an ensemble, of the mean probability."""
+    """Return log-probabilities after every prefix of the target, averaged over an ensemble: (target time, vocab)."""
     source, target_in = sequences(system, *pair)
-    found = []
+    logs = []
     for model in system.models:
         assert isinstance(model, nn.Module), "models are modules"
-        with forced(model):
+        with inference_context(model):
             hidden = model.step(target_in, model.start(source, None, room=0)).hidden
-            found.append(model.project(hidden)[0].float().log_softmax(-1))
-    return torch.stack(found).logsumexp(0) - math.log(len(found))
+            logs.append(model.project(hidden)[0].float().log_softmax(-1))
+    return torch.stack(logs).logsumexp(0) - math.log(len(logs))
 
 
-def continue_from(system: System, source: Tokens, config: SearchConfig, beginning: list[int]) -> Candidate:
-    """The best translation that begins with these tokens."""
-    return search_all(system, [Piece(0, source.ids, beginning, source.text)], config)[0][0]
+def continue_from(system: System, source: Tokens, config: SearchConfig, prefix: list[int]) -> Candidate:
+    """Return the best translation with this prefix."""
+    return search_all(system, [Piece(0, source.ids, prefix, source.text)], config)[0][0]
 
 
-def token_named(system: System, piece: str, among: Iterable[Alternative] = ()) -> int:
-    """The token that a piece stands for: of those listed, the one so spelled; else the one that the piece is cut into."""
-    for one in among:
-        if piece in (one.piece, one.piece.lstrip("▁")):
-            return one.token
+def find_token(system: System, piece: str, candidates: Iterable[Alternative] = ()) -> int:
+    """Return the token of a piece: the candidate of this spelling, else the token that the piece is encoded as."""
+    for candidate in candidates:
+        if piece in (candidate.piece, candidate.piece.lstrip("▁")):
+            return candidate.token
     ids = system.target_tokenizer.encode(piece)
     if len(ids) != 1 or ids[0] == system.target_tokenizer.specials.unk:
-        cut = " ".join(system.target_tokenizer.pieces(ids))
-        given = f"{piece!r} was given, which is cut into: {cut}; expected one token of the target vocabulary"
-        raise ConfigError(given, hint="give one of the alternatives")
+        pieces = " ".join(system.target_tokenizer.pieces(ids))
+        message = f"given {piece!r}, which is encoded as: {pieces}; expected one token of the target vocabulary"
+        raise ConfigError(message, hint="give one of the alternatives")
     return ids[0]
 
 
 @contextmanager
 def without_heads(system: System, heads: Iterable[HeadName]) -> Iterator[System]:
-    """The same system in which these heads find nothing."""
-    gone: dict[str, set[int]] = {}
+    """Ablate these heads: set their context vectors to zero."""
+    ablated: dict[str, set[int]] = {}
     first = system.models[0]
     assert isinstance(first, nn.Module), "models are modules"
-    known = {(kind.name, layer_of(name)): name.removesuffix("weights") + "context" for name, kind in attentions(first).items()}
-    for one in heads:
-        if (one.kind, one.layer) not in known:
-            listed = ", ".join(f"{kind}.{layer}" for kind, layer in known) or "none"
-            raise ConfigError(f"there is no attention {one.kind}.{one.layer}; this model has: {listed}")
-        gone.setdefault(known[one.kind, one.layer], set()).add(one.head)
+    points = {(kind.name, layer_of(name)): name.removesuffix("weights") + "context" for name, kind in attentions(first).items()}
+    for head in heads:
+        if (head.kind, head.layer) not in points:
+            listed = ", ".join(f"{kind}.{layer}" for kind, layer in points) or "none"
+            raise ConfigError(f"there is no attention {head.kind}.{head.layer}; this model has: {listed}")
+        ablated.setdefault(points[head.kind, head.layer], set()).add(head.head)
 
-    def silence(name: str, x: Tensor) -> Tensor:
+    def ablate(name: str, x: Tensor) -> Tensor:
         """x (rows, heads, query, head_dim)."""
-        wrong = [head for head in gone[name] if not 0 <= head < x.shape[1]]
-        if wrong:
-            raise ConfigError(
-                f"head {wrong[0]} was asked for; expected 0 to {x.shape[1] - 1} in {name.removesuffix('.context')}"
-            )
+        invalid = [head for head in ablated[name] if not 0 <= head < x.shape[1]]
+        if invalid:
+            raise ConfigError(f"given head {invalid[0]}, expected 0 to {x.shape[1] - 1} in {name.removesuffix('.context')}")
         keep = torch.ones(x.shape[1], device=x.device, dtype=x.dtype)
-        keep[list(gone[name])] = 0.0
+        keep[list(ablated[name])] = 0.0
         return x * keep[:, None, None]
 
-    with ExitStack() as open_taps:
+    with ExitStack() as hooks:
         for model in system.models:
             assert isinstance(model, nn.Module), "models are modules"
-            for name in gone:
-                open_taps.enter_context(hook(model, name, silence))
+            for name in ablated:
+                hooks.enter_context(hook(model, name, ablate))
         yield system
 
 
@@ -167,16 +165,16 @@ def lens_of(system: System, pair: EncodedPair) -> Lens:
 
 def saliency_of(system: System, pair: EncodedPair, scales: Sequence[float] = (1.0,)) -> Saliency:
     source, target_in = sequences(system, *pair)
-    return saliency(system.models[0], source, target_in, wanted(system, pair)[None], scales)
+    return saliency(system.models[0], source, target_in, target_tokens(system, pair)[None], scales)
 
 
-def patched(system: System, pair: EncodedPair, other: str) -> Tracing:
-    """Run A reads the pair's source, run B the other one; both are led through the pair's target."""
+def patch_source(system: System, pair: EncodedPair, other: str) -> PatchingResult:
+    """Patch run A with the source of the pair into run B with the other source; both decode the target of the pair."""
     source, target_in = sequences(system, *pair)
     second, _ = sequences(system, source_of(system, other), pair.target)
-    return trace(system.models[0], (source, second), target_in, wanted(system, pair)[None])
+    return trace(system.models[0], (source, second), target_in, target_tokens(system, pair)[None])
 
 
-def wanted(system: System, pair: EncodedPair) -> Tensor:
-    """What should be said: the target and its end, (target time,)."""
+def target_tokens(system: System, pair: EncodedPair) -> Tensor:
+    """Return the target with its end token, (target time,)."""
     return torch.tensor([*pair.target.ids, system.target_tokenizer.specials.end], device=system.device)

@@ -1,9 +1,9 @@
-"""An inspection: a trace with its views, ready to be shown in a notebook, saved as a report, or kept as numbers.
+"""An inspection: a trace with its views, to show in a notebook or to save as a report or as tensors.
 
-seen = heedful.load("runs/demo").inspect("I am trendy")
-seen                         a notebook shows the report
-seen.save("look.html")       the same as one file that needs nothing else
-seen.save("look.safetensors")        every map as float32, the tokens in the header
+result = heedful.load("runs/demo").inspect("I am trendy")
+result                                     displays the report in a notebook
+result.save("inspection.html")             the report as one self-contained file
+result.save("inspection.safetensors")      all attention weights as float32, the tokens in the header
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ from heedful.inspection.markup import escape
 from heedful.inspection.report import Numbers, Section, write_page
 from heedful.search import SearchConfig
 from heedful.storage.writing import output_bytes
-from heedful.studies.trace import Trace, Views, look_at, read_alone, views_of
+from heedful.studies.trace import Trace, Views, trace_text, trace_translation, views_of
 from heedful.tasks.translate import System
 
 ABOUT = {
-    "cross": "translation → source",
+    "cross": "output → source",
     "encoder": "source → source",
-    "decoder": "translation → translation",
-    "within": "text → all before it",
+    "decoder": "output → output",
+    "within": "output → source and output",
     "reading": "source → source",
 }
-FOOTER_ALONE = "Written by heedful. This file holds everything it shows and asks the network for nothing."
+FOOTER_ALONE = "Written by heedful. This file is self-contained and makes no network requests."
 FOOTER = FOOTER_ALONE.replace(
-    "heedful. ", "heedful. A token that was said stands for the moment at which it was said: it looks from there. "
+    "heedful. ", "heedful. The row of an output token is the attention from the step that predicts it. "
 )
 
 
 class Inspection(NamedTuple):
     trace: Trace
     views: Views
-    facts: list[str]  # of the model, a few words each
+    facts: list[str]  # short facts about the model
     sections: tuple[Section, ...] = ()
 
     def __str__(self) -> str:
-        read = "" if self.trace.source is None else f"{self.trace.source.text} → "
-        return f"{read}{self.trace.target.text}"
+        source = "" if self.trace.source is None else f"{self.trace.source.text} → "
+        return f"{source}{self.trace.target.text}"
 
     def html(self) -> str:
-        return write_page(f"Looking inside: {self}", FOOTER, *page_of(self), self.sections)
+        return write_page(f"Model inspection: {self}", FOOTER, *page_of(self), self.sections)
 
     def save(self, path: str | Path) -> Path:
-        """As .html, or as .safetensors."""
+        """Save as .html or .safetensors."""
         path = Path(path)
         if path.suffix not in (".html", ".safetensors"):
-            raise ConfigError(f"an inspection was to be saved as {path.name!r}; expected a name in .html or .safetensors")
-        return written(path, self.html().encode() if path.suffix == ".html" else as_safetensors(self))
+            raise ConfigError(f"given {path.name!r}, expected a file name in .html or .safetensors")
+        return write_file(path, self.html().encode() if path.suffix == ".html" else as_safetensors(self))
 
     def _repr_html_(self) -> str:
-        """A frame of its own, so that neither the notebook's styles nor ours reach each other."""
+        """Return the report in an iframe, which separates its styles from those of the notebook."""
         return (
             f'<iframe srcdoc="{escape(self.html())}" title="{escape(str(self))}" '
             'style="width:100%;height:900px;border:0" sandbox="allow-scripts"></iframe>'
@@ -67,42 +67,43 @@ class Inspection(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What parts found of a model alone, without a sentence."""
+    """Sections about a model, without a sentence."""
 
     title: str
     facts: list[str]
     sections: tuple[Section, ...]
 
     def html(self) -> str:
-        nothing: dict[str, Any] = {"source": None, "target": None, "marks": [], "labels": [], "kinds": [], "words": None}
-        found = {"title": [self.title], "facts": self.facts}
-        return write_page(f"Looking inside: {self.title}", FOOTER_ALONE, nothing | found, Numbers(0), self.sections)
+        empty: dict[str, Any] = {"source": None, "target": None, "marks": [], "labels": [], "kinds": [], "words": None}
+        content = {"title": [self.title], "facts": self.facts}
+        return write_page(f"Model inspection: {self.title}", FOOTER_ALONE, empty | content, Numbers(0), self.sections)
 
     def save(self, path: str | Path) -> Path:
-        return written(Path(path), self.html().encode())
+        return write_file(Path(path), self.html().encode())
 
 
-def written(path: Path, content: bytes) -> Path:
+def write_file(path: Path, content: bytes) -> Path:
     with output_bytes(path) as file:
         file.write(content)
     return path
 
 
 def inspect(system: System, text: str, config: SearchConfig | None, target: str | None, facts: list[str]) -> Inspection:
-    """Of a text and the translation that the search finds, or the given one; config None: of a text that is only read."""
+    """Inspect a text with its translation by the system, or with the given target; config None: a text of a language model."""
     if not text.strip() or (target is not None and not target.strip()):
-        raise ConfigError("an empty sentence was given; expected one that has words")
-    trace = read_alone(system, text) if config is None else look_at(system, text, config, target)
+        raise ConfigError("given an empty sentence, expected at least one word")
+    trace = trace_text(system, text) if config is None else trace_translation(system, text, config, target)
     if not trace.maps:
         raise ConfigError(
-            "this model does not attend, so it looks at nothing",
-            hint="--lens, --saliency, --alternatives and --patch-from work without; `heed explain` has --step and --tree",
+            "this model has no attention to inspect",
+            hint="use --lens, --saliency, --alternatives or --patch-from, or `heed explain` with --step or --tree",
         )
     return Inspection(trace, views_of(system, trace), facts)
 
 
-def page_of(seen: Inspection) -> tuple[dict[str, Any], Numbers]:
-    trace, views = seen.trace, seen.views
+def page_of(result: Inspection) -> tuple[dict[str, Any], Numbers]:
+    """Return the content and the arrays of the report."""
+    trace, views = result.trace, result.views
     numbers = Numbers(sum(one.weights.numel() for one in trace.maps))
     labels: list[list[str]] = []
 
@@ -115,7 +116,7 @@ def page_of(seen: Inspection) -> tuple[dict[str, Any], Numbers]:
     kinds = [
         {
             "name": name,
-            "about": ABOUT.get(name, name) if trace.source is not None else "text → itself",
+            "about": ABOUT.get(name, name) if trace.source is not None else "text → previous tokens",
             "queries": maps[0][0].kind.queries,
             "keys": maps[0][0].kind.keys,
             "layers": [
@@ -125,15 +126,15 @@ def page_of(seen: Inspection) -> tuple[dict[str, Any], Numbers]:
                     "queries": label(trace.queries(one)),
                     "keys": label(trace.keys(one)),
                     "weights": numbers.add(one.weights),
-                    "lengths": numbers.add(lengths, exact=True),
+                    "norms": numbers.add(norms, exact=True),
                     "rollout": numbers.add(rolled[one.name].weights) if one.name in rolled else None,
                     "entropy": entropy(one.weights).mean(-1).tolist(),
                     "largest": one.weights.amax(-1).mean(-1).tolist(),
                 }
-                for one, lengths in maps
+                for one, norms in maps
             ],
         }
-        for name, maps in by_kind(zip(trace.maps, views.lengths, strict=True)).items()
+        for name, maps in by_kind(zip(trace.maps, views.norms, strict=True)).items()
     ]
     words = None
     if views.words and trace.source is not None:
@@ -141,9 +142,9 @@ def page_of(seen: Inspection) -> tuple[dict[str, Any], Numbers]:
         words = {"source": words_of(trace.source), "target": words_of(trace.target), "layers": layers}
     content = {
         "title": [side.text for side in (trace.source, trace.target) if side is not None],
-        "facts": seen.facts,
+        "facts": result.facts,
         "source": None if trace.source is None else trace.spell(trace.source),
-        "target": trace.said,
+        "target": trace.target_tokens,
         "marks": [trace.start, trace.end],
         "labels": labels,
         "kinds": kinds,
@@ -153,27 +154,27 @@ def page_of(seen: Inspection) -> tuple[dict[str, Any], Numbers]:
 
 
 def by_kind(maps: Iterable[tuple[AttentionMap, Tensor]]) -> dict[str, list[tuple[AttentionMap, Tensor]]]:
-    """In the order in which one would ask: first what was said looks at what was read."""
-    found: dict[str, list[tuple[AttentionMap, Tensor]]] = {}
-    for one in sorted(maps, key=lambda pair: (pair[0].kind.queries == pair[0].kind.keys, pair[0].layer)):
-        found.setdefault(one[0].kind.name, []).append(one)
-    return found
+    """Group by kind of attention, cross-attention first."""
+    groups: dict[str, list[tuple[AttentionMap, Tensor]]] = {}
+    for pair in sorted(maps, key=lambda pair: (pair[0].kind.queries == pair[0].kind.keys, pair[0].layer)):
+        groups.setdefault(pair[0].kind.name, []).append(pair)
+    return groups
 
 
 def words_of(tokens: Any) -> list[str]:
-    """One name for each word that pieces belong to; the text may be spelled otherwise than it was encoded."""
+    """Return the words of the text; numbers if the tokens do not match its whitespace-separated words."""
     words, count = tokens.text.split(), max(tokens.words) + 1
-    return words if len(words) == count else [f"#{place}" for place in range(count)]
+    return words if len(words) == count else [f"#{index}" for index in range(count)]
 
 
-def as_safetensors(seen: Inspection) -> bytes:
-    """weights and lengths by the name of the tap, rollout by layer; the header says whose tokens the rows and columns are."""
+def as_safetensors(result: Inspection) -> bytes:
+    """Return weights, norms ("lengths") and rollout by hook point; the header holds the tokens of rows and columns."""
     from safetensors.torch import save
 
-    trace, views = seen.trace, seen.views
+    trace, views = result.trace, result.views
     tensors = {one.name: one.weights for one in trace.maps}
     tensors |= {
-        f"{one.name.removesuffix('.weights')}.lengths": lengths for one, lengths in zip(trace.maps, views.lengths, strict=True)
+        f"{one.name.removesuffix('.weights')}.lengths": norms for one, norms in zip(trace.maps, views.norms, strict=True)
     }
     tensors |= {f"{one.name.removesuffix('.weights')}.rollout": one.weights for one in views.rollout}
     tensors |= {f"words.{layer}": maps for layer, maps in views.words.items()}

@@ -1,6 +1,6 @@
-"""A trace: a sentence, what was made of it, and every attention map of one pass over the two, with the words to read it by.
+"""A trace: a source, its translation, and the attention weights of one teacher-forced pass, with tokens of rows and columns.
 
-trace = look_at(system, "I am trendy", SearchConfig())
+trace = trace_translation(system, "I am trendy", SearchConfig())
 for one in trace.maps: one.kind.name, one.layer, one.weights, trace.queries(one), trace.keys(one)
 """
 
@@ -13,103 +13,113 @@ import torch
 from torch import Tensor, nn
 
 from heedful.data.corpus_text import encode_text
-from heedful.inspection.alignment import between_words
+from heedful.inspection.alignment import merge_into_words
 from heedful.inspection.attention_maps import AttentionMap, attention_maps
 from heedful.inspection.attention_norms import attention_norms
 from heedful.inspection.rollout import above_attention, rollout
 from heedful.search import SearchConfig
 from heedful.tasks.translate import System, collate_one, translate
 
-UNSAID = "…"  # what a text that is only read would go on with
+NEXT_TOKEN = "…"  # placeholder for the token that follows a text
 
 
 class Tokens(NamedTuple):
-    """A sentence cut into pieces."""
+    """A tokenized sentence."""
 
     text: str
-    ids: list[int]  # without start and end
+    ids: list[int]  # without start and end tokens
     pieces: list[str]  # readable, one for each id
-    words: list[int]  # for each piece, the word of text.split() that it belongs to
+    words: list[int]  # for each piece the index of its word in text.split()
 
 
 class Trace(NamedTuple):
-    source: Tokens | None  # None: there is only one text
+    source: Tokens | None  # None: language model
     target: Tokens
-    start: str  # how the marks that stand around a sentence are spelled
+    start: str  # spelling of the start and end tokens
     end: str
     maps: list[AttentionMap]
 
     def queries(self, one: AttentionMap) -> list[str]:
-        """The tokens that look. A token of the target stands for the moment at which it is said, the end included."""
-        return named(self.read if one.kind.queries == "source" else [*self.said, self.end], one.weights.shape[1])
+        """Return the tokens of the queries. The row of a target token is the step that predicts it, including the end token."""
+        return names_or_numbers(
+            self.source_tokens if one.kind.queries == "source" else [*self.target_tokens, self.end], one.weights.shape[1]
+        )
 
-    def fed(self, one: AttentionMap) -> list[str]:
-        """Of the target: the token that stands where each of the queries looks from; of the source, where it is named: none."""
-        said = [self.start, *self.said]
-        return said if one.kind.queries == "target" and len(said) == one.weights.shape[1] else []
+    def input_tokens(self, one: AttentionMap) -> list[str]:
+        """Return the tokens consumed at the steps of the target queries; empty for source queries."""
+        inputs = [self.start, *self.target_tokens]
+        return inputs if one.kind.queries == "target" and len(inputs) == one.weights.shape[1] else []
 
     def keys(self, one: AttentionMap) -> list[str]:
-        """The tokens that are looked at. Of the target: what had been said before, the start included."""
-        source, target = self.read, [self.start, *self.said]
-        return named({"source": source, "target": target, "both": source + target}[one.kind.keys], one.weights.shape[2])
+        """Return the tokens of the keys. Of the target: the previous tokens, including the start token."""
+        source, target = self.source_tokens, [self.start, *self.target_tokens]
+        return names_or_numbers(
+            {"source": source, "target": target, "both": source + target}[one.kind.keys], one.weights.shape[2]
+        )
 
     @property
-    def read(self) -> list[str]:
+    def source_tokens(self) -> list[str]:
+        """The source with its end token."""
         return [] if self.source is None else [*self.spell(self.source), self.end]
 
     @property
-    def said(self) -> list[str]:
+    def target_tokens(self) -> list[str]:
         return self.spell(self.target)
 
     def spell(self, side: Tokens) -> list[str]:
-        """Its tokens, without the mark of a word's beginning where every piece of both sides is a word."""
-        every = [*(self.source.pieces if self.source is not None else ()), *self.target.pieces]
-        return [piece[1:] for piece in side.pieces] if all(piece[:1] == "▁" != piece for piece in every) else side.pieces
+        """Return the pieces of a side, without the word-start marker if every piece of both sides is a word."""
+        pieces = [*(self.source.pieces if self.source is not None else ()), *self.target.pieces]
+        return [piece[1:] for piece in side.pieces] if all(piece[:1] == "▁" != piece for piece in pieces) else side.pieces
 
 
 class Views(NamedTuple):
-    """The maps of a trace and what is computed beside them."""
+    """Values derived from the attention weights of a trace."""
 
-    lengths: list[Tensor]  # for each map (heads, 1 or query, key): of the projected vectors; times its weights: the norms
-    rollout: list[AttentionMap]  # of those layers that have one
+    norms: list[Tensor]  # for each map (heads, 1 or query, key): norms of the projected value vectors
+    rollout: list[AttentionMap]  # of layers for which it is defined
     words: dict[int, Tensor]  # layer -> (heads, target words, source words)
 
 
-def look_at(system: System, source: str, config: SearchConfig, target: str | None = None) -> Trace:
-    """Of the translation that the search finds, or of the given one."""
-    read = tokens_of(system, source, "source")
+def trace_translation(system: System, source: str, config: SearchConfig, target: str | None = None) -> Trace:
+    """Trace the translation by the system, or the given target."""
+    source_side = tokens_of(system, source, "source")
     if target is None:
         best = next(translate(system, [source], config)).candidates[0]
-        said = spelled(system, best.text, best.tokens, "target")
+        target_side = tokens_from_ids(system, best.text, best.tokens, "target")
     else:
-        said = tokens_of(system, target, "target")
-    start, end = marks(system)
-    return Trace(read, said, start, end, attention_maps(system.models[0], *collate_one(system, read.ids, said.ids)))
+        target_side = tokens_of(system, target, "target")
+    start, end = special_marks(system)
+    model = system.models[0]
+    return Trace(
+        source_side, target_side, start, end, attention_maps(model, *collate_one(system, source_side.ids, target_side.ids))
+    )
 
 
-def read_alone(system: System, text: str) -> Trace:
-    """Of a text that a language model reads; it begins where a line does."""
-    said = spelled(system, text, encode_text(system.target_tokenizer, text), "target")
-    _, end = marks(system)
-    return Trace(None, said, end, UNSAID, attention_maps(system.models[0], *sequences(system, None, said)))
+def trace_text(system: System, text: str) -> Trace:
+    """Trace a text of a language model, starting after an end token."""
+    tokens = tokens_from_ids(system, text, encode_text(system.target_tokenizer, text), "target")
+    _, end = special_marks(system)
+    return Trace(None, tokens, end, NEXT_TOKEN, attention_maps(system.models[0], *sequences(system, None, tokens)))
 
 
 def views_of(system: System, trace: Trace) -> Views:
+    """Compute norms, rollout and word-level weights of a trace."""
     model = system.models[0]
     assert isinstance(model, nn.Module), "models are modules"
-    weighed = attention_norms(model, *sequences(system, trace.source, trace.target))
-    return Views([one.lengths for one in weighed], rollout(above_attention(model, trace.maps)), word_maps(trace))
+    norms = attention_norms(model, *sequences(system, trace.source, trace.target))
+    return Views([one.norms for one in norms], rollout(above_attention(model, trace.maps)), word_maps(trace))
 
 
 def sequences(system: System, source: Tokens | None, target: Tokens) -> tuple[Tensor, Tensor]:
-    """(1, source time), (1, target time): what the model is given."""
+    """Return the model inputs: (1, source time), (1, target time)."""
     if source is not None:
         return collate_one(system, source.ids, target.ids)
-    given = torch.tensor([[system.target_tokenizer.specials.end, *target.ids]], device=system.device)
-    return given[:, :0], given
+    inputs = torch.tensor([[system.target_tokenizer.specials.end, *target.ids]], device=system.device)
+    return inputs[:, :0], inputs
 
 
-def marks(system: System) -> tuple[str, str]:
+def special_marks(system: System) -> tuple[str, str]:
+    """Return the spelling of the start and end tokens."""
     specials = system.target_tokenizer.specials
     start, end = system.target_tokenizer.pieces([specials.start, specials.end])
     return start, end
@@ -117,27 +127,32 @@ def marks(system: System) -> tuple[str, str]:
 
 def tokens_of(system: System, text: str, side: str) -> Tokens:
     tokenizer = system.source_tokenizer if side == "source" else system.target_tokenizer
-    return spelled(system, text, tokenizer.encode(text), side)
+    return tokens_from_ids(system, text, tokenizer.encode(text), side)
 
 
-def spelled(system: System, text: str, ids: list[int], side: str) -> Tokens:
+def tokens_from_ids(system: System, text: str, ids: list[int], side: str) -> Tokens:
     tokenizer = system.source_tokenizer if side == "source" else system.target_tokenizer
     return Tokens(text, ids, tokenizer.pieces(ids), tokenizer.word_of(ids))
 
 
-def named(tokens: Sequence[str], count: int) -> list[str]:
-    """The tokens, if they are what is meant; blocks and summaries of several tokens go by number."""
-    return list(tokens) if len(tokens) == count else [f"#{place}" for place in range(count)]
+def names_or_numbers(tokens: Sequence[str], count: int) -> list[str]:
+    """Return the tokens if there are `count` of them, else numbers (for blocks and compressed keys)."""
+    return list(tokens) if len(tokens) == count else [f"#{index}" for index in range(count)]
 
 
 def word_maps(trace: Trace) -> dict[int, Tensor]:
-    """How every layer's heads looked at the source, word by word: layer -> (heads, target words, source words)."""
+    """Return the attention to the source between words: layer -> (heads, target words, source words)."""
     if trace.source is None or not trace.source.ids or not trace.target.ids:
         return {}
-    read, said = trace.source.words, trace.target.words
-    sees = [one for one in trace.maps if one.kind.queries == "target" and one.kind.keys in ("source", "both")]
+    source_words, target_words = trace.source.words, trace.target.words
+    to_source = [one for one in trace.maps if one.kind.queries == "target" and one.kind.keys in ("source", "both")]
     return {
-        one.layer: torch.stack([between_words(head[: len(said), : len(read)], read, said) for head in one.weights])
-        for one in sees
+        one.layer: torch.stack(
+            [
+                merge_into_words(head[: len(target_words), : len(source_words)], source_words, target_words)
+                for head in one.weights
+            ]
+        )
+        for one in to_source
         if one.weights.shape[0]
     }

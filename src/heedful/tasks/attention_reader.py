@@ -15,7 +15,7 @@ from torch import nn
 
 from heedful.data.input_lines import read_texts
 from heedful.errors import ConfigError, DataError
-from heedful.inspection.alignment import ATTENDING, attends_to_source, attention_between
+from heedful.inspection.alignment import ATTENDING_FAMILIES, attends_to_source, mean_cross_attention
 from heedful.inspection.coverage import coverage_of
 from heedful.models import SequenceModel
 from heedful.search import Hypothesis, SearchConfig
@@ -37,7 +37,9 @@ def attention_model(models: Sequence[SequenceModel], config: SearchConfig) -> Se
         return None
     found = next((model for model in models if isinstance(model, nn.Module) and attends_to_source(model)), None)
     if found is None:
-        raise ConfigError(f"{asking[0]} needs a model that attends to its source, and this one does not", hint=ATTENDING)
+        raise ConfigError(
+            f"{asking[0]} needs a model that attends to its source, and this one does not", hint=ATTENDING_FAMILIES
+        )
     return found
 
 
@@ -63,7 +65,7 @@ def replace_unknown_words(
     if unknown not in tokens:
         return None
     batch = collate([ids], [tokens], reader.source.specials, reader.target.specials).to(reader.device)
-    weights = attention_between(reader.model, (batch.source, batch.target_in))  # (target, source)
+    weights = mean_cross_attention(reader.model, (batch.source, batch.target_in))  # (target, source)
     owner, words = reader.source.word_of(ids), text.split()
     said, run = "", []
     for position, token in enumerate(tokens):

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from heedful.bounds import MAX_BEAM
 from heedful.evaluation.gleu import gleu_of_grams, grams
-from heedful.inspection.attention_maps import forced
+from heedful.inspection.attention_maps import inference_context
 from heedful.models import SequenceModel
 from heedful.nn.decoder_state import select_sources
 from heedful.nn.losses import Loss
@@ -130,7 +130,7 @@ def sample_translations(
     """So many draws for each source. They follow from torch's seed, which is keyed by the step, so a run can be repeated."""
     assert isinstance(model, nn.Module), "models are modules"
     config = SearchConfig(method="sample", n_best=samples, seed=int(torch.randint(2**62, ())))
-    with forced(model):
+    with inference_context(model):
         state = model.start(*sources, room=int(limits.max()) * samples)
         group = Group(state, limits, range(len(limits)), [[]] * len(limits))
         found = search_group(step_function(model), group, config, start=specials.start, end=specials.end)

@@ -12,7 +12,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import attention_maps, attentions, forced
+from heedful.inspection.attention_maps import attention_maps, attentions, inference_context
 from heedful.inspection.explaining.attention_stages import View, head_stages, scored_stages
 from heedful.inspection.explaining.heads import HeadTrace, head_of, turn
 from heedful.inspection.explaining.recording import RecordedAttention, TokenPair, record_attention
@@ -89,7 +89,7 @@ def test_a_model_that_computes_something_else_is_found_out(
 
 def test_listening_leaves_nothing_behind_and_changes_nothing(pairs: Pairs) -> None:
     model, source, target = tiny_model(PLAIN), pairs.source[:1], pairs.target[:1]
-    with forced(model):
+    with inference_context(model):
         before = model.step(target, model.start(source, None, room=0)).hidden
         record_attention(model, TokenPair(source, target), "decoder.1.self_attention.weights")
         assert torch.equal(before, model.step(target, model.start(source, None, room=0)).hidden)

@@ -12,7 +12,7 @@ from tiny import END, SPEAKING, START, VOCAB, Pairs, Variant, tiny_model
 from torch import Tensor
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import forced
+from heedful.inspection.attention_maps import inference_context
 from heedful.inspection.explaining.decoding import END as LAST
 from heedful.inspection.explaining.decoding import ITALIAN, LIMIT, say, search
 from heedful.inspection.explaining.decoding import START as FIRST
@@ -44,7 +44,7 @@ def says(model: Any, source: Tensor) -> Say:
 def test_the_tree_finds_what_the_search_finds(family: str, options: dict[str, Any], pairs: Pairs) -> None:
     model, config = tiny_model(Variant(family, ())), SearchConfig(**options)
     for source, limit in ((pairs.source[:1], 7), (pairs.source[1:2, :3], 4)):
-        with forced(model):
+        with inference_context(model):
             group = Group(model.start(source, None, room=limit * config.rows), torch.tensor([limit]), [0], [[]])
             (real,) = search_group(step_function(model), group, config, start=START, end=END)
             nodes, best = grow(says(model, source), config, limit, start=START, end=END)

@@ -30,7 +30,7 @@ LENGTH, WINDOW = 1024, 64  # sequence length for the comparison of layer types, 
 def compute(worker: Predictor, *, rows: int = 32, tokens: int = 32) -> dict[str, Any]:
     """rows: batch size; tokens: per sentence, on either side."""
     from heedful.errors import ConfigError
-    from heedful.inspection.cost_report import PHASES, Size, kinds, memory, parameters_by_part
+    from heedful.inspection.cost_report import PHASES, Size, layer_costs, memory, parameters_by_part
     from heedful.inspection.hardware_limits import measure
     from heedful.nn.sequence_layers import LayerSize
 
@@ -62,7 +62,7 @@ def compute(worker: Predictor, *, rows: int = 32, tokens: int = 32) -> dict[str,
                 "work": kind.once.work,
                 "growth": kind.twice.work / kind.once.work,
             }
-            for kind in kinds(layer, LENGTH)
+            for kind in layer_costs(layer, LENGTH)
         ],
     }
 

@@ -39,7 +39,7 @@ def record_gates(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, T
     from torch import nn
 
     from heedful.errors import ConfigError
-    from heedful.inspection.attention_maps import forced
+    from heedful.inspection.attention_maps import inference_context
     from heedful.nn.hooks import hook_points, record
     from heedful.tasks.translate import collate_one
 
@@ -52,7 +52,7 @@ def record_gates(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, T
     for source, target in pairs:
         ids = system.source_tokenizer.encode(source), system.target_tokenizer.encode(target)
         source_ids, target_in = collate_one(system, *ids)
-        with forced(model), record(model, *names) as recorded:
+        with inference_context(model), record(model, *names) as recorded:
             model.step(target_in, model.start(source_ids, None, room=0))
         for name in names:
             gates[name.removesuffix(HOOK)].append(recorded[name])

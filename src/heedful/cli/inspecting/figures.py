@@ -30,7 +30,7 @@ LENS_CAPTION = (
 
 def draw(inspection: Inspection, selection: Selection, path: Path, *, lines: bool = False, results: Mapping[str, Any]) -> None:
     """Save a picture as .svg, or through matplotlib as .png. results: of the requested views."""
-    from heedful.inspection.plots import drawable, save
+    from heedful.inspection.plots import replace_missing_glyphs, save
 
     def figure(spell: Spell) -> Figure:
         if selection.kind is not None:
@@ -46,21 +46,21 @@ def draw(inspection: Inspection, selection: Selection, path: Path, *, lines: boo
             return draw_patching(inspection, results["interventions"], spell)
         return draw_alignment(inspection, spell)
 
-    save(figure(str if path.suffix == ".svg" else drawable), path)
+    save(figure(str if path.suffix == ".svg" else replace_missing_glyphs), path)
 
 
 def draw_grid(inspection: Inspection, selection: Selection, spell: Spell) -> Figure:
     from heedful.inspection import figure
-    from heedful.inspection.text_heatmap import shown
+    from heedful.inspection.text_heatmap import printable_token
 
     maps, trace = displayable_maps(inspection, selection), inspection.trace
     layers = [(one.layer, map_values(inspection, one, selection.by)) for one in maps]
     is_rollout = selection.by == "rollout"
     title = f"{selection.kind}: {'rollout, heads of a layer merged' if is_rollout else f'all heads, {selection.by}'}"
     grid = figure.head_grid(layers, title, relative=selection.by != "weights", merged=is_rollout)
-    tokens = [shown(" ".join(names), MAX_CAPTION) for names in (trace.queries(maps[0]), trace.keys(maps[0]))]
+    tokens = [printable_token(" ".join(names), MAX_CAPTION) for names in (trace.queries(maps[0]), trace.keys(maps[0]))]
     axes = [spell(f"{axis}: {names}") for axis, names in zip(axis_captions(inspection, maps[0]), tokens, strict=True)]
-    return figure.captioned(grid, [*sentence_captions(inspection, spell), *axes])
+    return figure.add_caption(grid, [*sentence_captions(inspection, spell), *axes])
 
 
 def draw_map(inspection: Inspection, selection: Selection, lines: bool, spell: Spell) -> Figure:
@@ -74,14 +74,14 @@ def draw_map(inspection: Inspection, selection: Selection, lines: bool, spell: S
     title = f"{selection.kind} · layer {attention_map.layer} · {shown}"
     picture = (figure.lines if lines else figure.heatmap)(values, rows, columns, title, limit)
     axes = [] if lines else axis_captions(inspection, attention_map)
-    return figure.captioned(picture, [*sentence_captions(inspection, spell), *axes])
+    return figure.add_caption(picture, [*sentence_captions(inspection, spell), *axes])
 
 
 def draw_alignment(inspection: Inspection, spell: Spell) -> Figure:
     import torch
 
     from heedful.errors import ConfigError
-    from heedful.inspection.figure import captioned, heatmap
+    from heedful.inspection.figure import add_caption, heatmap
     from heedful.studies.report import words_of
 
     source = inspection.trace.source
@@ -93,18 +93,18 @@ def draw_alignment(inspection: Inspection, spell: Spell) -> Figure:
     rows, columns = ([spell(word) for word in words_of(side)] for side in (inspection.trace.target, source))
     picture = heatmap(mean, rows, columns, "soft alignment, mean of all heads", palette="gray")
     axes = ["rows: words of the translation", "columns: words of the source"]
-    return captioned(picture, [*sentence_captions(inspection, spell), *axes])
+    return add_caption(picture, [*sentence_captions(inspection, spell), *axes])
 
 
 def draw_saliency(inspection: Inspection, saliency: Mapping[str, Any], spell: Spell) -> Figure:
     """Saliency, and attention where the model attends to a source."""
-    from heedful.inspection.figure import beside, captioned
+    from heedful.inspection.figure import add_caption, side_by_side
 
     trace = inspection.trace
-    inputs = [trace.start, *trace.said] if trace.source is None else trace.read
-    rows, columns = ([spell(name) for name in names] for names in ([*trace.said, trace.end], inputs))
+    inputs = [trace.start, *trace.target_tokens] if trace.source is None else trace.source_tokens
+    rows, columns = ([spell(name) for name in names] for names in ([*trace.target_tokens, trace.end], inputs))
     captions = [*sentence_captions(inspection, spell), *describe_saliency(saliency), saliency["note"]]
-    return captioned(beside(*saliency_figures(saliency, rows, columns)), captions)
+    return add_caption(side_by_side(*saliency_figures(saliency, rows, columns)), captions)
 
 
 def saliency_figures(saliency: Mapping[str, Any], rows: Sequence[str], columns: Sequence[str]) -> list[Figure]:
@@ -162,7 +162,7 @@ def format_agreement(agreement: Mapping[str, float]) -> str:
 
 def draw_patching(inspection: Inspection, result: Mapping[str, Any], spell: Spell) -> Figure:
     from heedful.cli.inspecting.interventions import describe_patching, list_unpatched, recovered_by_side
-    from heedful.inspection.figure import beside, captioned
+    from heedful.inspection.figure import add_caption, side_by_side
 
     patched = result["patched"]
     recovered = {
@@ -171,7 +171,7 @@ def draw_patching(inspection: Inspection, result: Mapping[str, Any], spell: Spel
     }
     description = spell(describe_patching(patched).rstrip(":"))
     captions = [*sentence_captions(inspection, spell), description, PATCHING_COLORS, *list_unpatched(patched)]
-    return captioned(beside(*patching_figures(recovered)), captions)
+    return add_caption(side_by_side(*patching_figures(recovered)), captions)
 
 
 def patching_figures(recovered: Recovered) -> list[Figure]:
@@ -190,18 +190,18 @@ def patching_figures(recovered: Recovered) -> list[Figure]:
 
 
 def draw_lens(inspection: Inspection, lens: Mapping[str, Any], spell: Spell) -> Figure:
-    from heedful.inspection.figure import captioned
+    from heedful.inspection.figure import add_caption
 
-    return captioned(lens_figure(lens, spell), [*sentence_captions(inspection, spell), *LENS_CAPTION])
+    return add_caption(lens_figure(lens, spell), [*sentence_captions(inspection, spell), *LENS_CAPTION])
 
 
 def lens_figure(lens: Mapping[str, Any], spell: Spell = str) -> Figure:
     """The prediction of each layer at each target token; darker: more probable."""
-    from heedful.inspection.figure import Word, words
+    from heedful.inspection.figure import TokenCell, words
 
     cells = [
         [
-            Word(spell(piece), probability, rank == 1)
+            TokenCell(spell(piece), probability, rank == 1)
             for piece, probability, rank in zip(layer["predicted"], layer["probability"], layer["final_rank"], strict=True)
         ]
         for layer in lens["layers"]
@@ -212,11 +212,11 @@ def lens_figure(lens: Mapping[str, Any], spell: Spell = str) -> Figure:
 
 def sentence_captions(inspection: Inspection, spell: Spell) -> list[str]:
     """Source and translation, shortened where they are long."""
-    from heedful.inspection.text_heatmap import shown
+    from heedful.inspection.text_heatmap import printable_token
 
     source, target = inspection.trace.source, inspection.trace.target
     sides = {"text": target} if source is None else {"source": source, "translation": target}
-    return [spell(f"{name}: {shown(side.text, MAX_CAPTION)}") for name, side in sides.items()]
+    return [spell(f"{name}: {printable_token(side.text, MAX_CAPTION)}") for name, side in sides.items()]
 
 
 def axis_captions(inspection: Inspection, attention_map: AttentionMap) -> list[str]:

@@ -41,7 +41,7 @@ def compute(
     """data: lines of source TAB target TAB alignment, the last two optional; default: the run's validation data. json: show
     no progress bar."""
     from heedful.errors import ConfigError, DataError
-    from heedful.studies.head_samples import pairs_of, texts_of, translated
+    from heedful.studies.head_samples import fill_targets, pairs_of, texts_of
     from heedful.studies.heads import study
 
     task = worker.run.task.name
@@ -53,7 +53,7 @@ def compute(
     if task == "language":
         pairs = texts_of(worker.system, samples)
     else:
-        pairs = pairs_of(worker.system, translated(worker.system, samples, worker.search()))
+        pairs = pairs_of(worker.system, fill_targets(worker.system, samples, worker.search()))
     if not pairs:
         raise DataError(
             f"none of the {len(samples)} sentences can be analyzed: each is empty, longer than "
@@ -120,7 +120,7 @@ def head_to_dict(head: Any) -> dict[str, Any]:
     kept = {name: value for name, value in head._asdict().items() if name != "measures"}
     return kept | {
         "roles": [one._asdict() for one in head.roles],
-        "leanings": [one._asdict() for one in head.leanings],
+        "leanings": [one._asdict() for one in head.tendencies],
         "measures": [one._asdict() for one in head.measures],
     }
 
@@ -194,18 +194,18 @@ def head_marks(head: dict[str, Any]) -> list[str]:
 
 def draw(result: dict[str, Any], path: Path) -> None:
     """Save the grid of all heads as SVG, PNG or PDF."""
-    from heedful.inspection.head_figures import Meaning, picture_of
+    from heedful.inspection.head_figures import Legend, head_figure
     from heedful.inspection.plots import save
 
     cells = head_cells(result)
-    save(picture_of(cells, Meaning(UNIT, explain_colors(cells), explain_marks(cells))), path)
+    save(head_figure(cells, Legend(UNIT, explain_colors(cells), explain_marks(cells))), path)
 
 
 def explain_colors(cells: Sequence[Cell]) -> str:
     """The legend of the colors that occur."""
-    from heedful.inspection.head_figures import figure
+    from heedful.inspection.head_figures import format_importance
 
-    has_negative = any(figure(cell.importance).startswith("-") for cell in cells)
+    has_negative = any(format_importance(cell.importance).startswith("-") for cell in cells)
     return "blue: loss increases without the head" + " · orange: loss decreases" * has_negative
 
 

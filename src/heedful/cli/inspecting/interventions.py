@@ -77,7 +77,7 @@ def compute_alternatives(
     system: System, pair: EncodedPair, config: SearchConfig, forced: tuple[int, str | None]
 ) -> dict[str, Any]:
     """forced: a target position, and the token to force there."""
-    from heedful.studies.interventions import alternatives, continue_from, token_named
+    from heedful.studies.interventions import alternatives, continue_from, find_token
 
     position, piece = forced
     listed = alternatives(system, pair, position)
@@ -85,7 +85,7 @@ def compute_alternatives(
     if piece is None:
         return result
     assert pair.source is not None, "only translations are decoded again"
-    token = token_named(system, piece, listed)
+    token = find_token(system, piece, listed)
     prefix = [*pair.target.ids[:position], token]
     again = continue_from(system, pair.source, config, prefix)
     instead = {"token": system.target_tokenizer.pieces([token])[0], "translation": again.text}
@@ -93,12 +93,12 @@ def compute_alternatives(
 
 
 def compute_ablation(system: System, pair: EncodedPair, config: SearchConfig, names: Sequence[str]) -> dict[str, Any]:
-    from heedful.studies.interventions import HeadName, continue_from, log_probabilities, wanted, without_heads
+    from heedful.studies.interventions import HeadName, continue_from, log_probabilities, target_tokens, without_heads
 
     assert pair.source is not None, "only translations are decoded again"
-    tokens = wanted(system, pair)[:, None]
+    tokens = target_tokens(system, pair)[:, None]
     before = log_probabilities(system, pair).gather(-1, tokens).sum()
-    with without_heads(system, [HeadName.named(name) for name in names]) as ablated:
+    with without_heads(system, [HeadName.parse(name) for name in names]) as ablated:
         again = continue_from(ablated, pair.source, config, [])
         after = log_probabilities(ablated, pair).gather(-1, tokens).sum()
     output = {"heads": list(names), "translation": again.text, "log_probability": again.log_probability}
@@ -115,9 +115,9 @@ def compute_saliency(system: System, pair: EncodedPair) -> dict[str, Any]:
     result: dict[str, Any] = {name: values.tolist() for name, values in saliency._asdict().items()} | {"note": NOTE}
     kinds = {kind.name for kind in attentions(system.models[0]).values()}  # type: ignore[arg-type]
     if pair.source is not None and kinds & {"cross", "within"}:
-        from heedful.inspection.alignment import attention_between
+        from heedful.inspection.alignment import mean_cross_attention
 
-        weights = attention_between(system.models[0], sequences(system, *pair))
+        weights = mean_cross_attention(system.models[0], sequences(system, *pair))
         ranked = {"gradient x input": saliency.source.abs(), "bound": saliency.source_bound}
         result |= {
             "attention": weights.tolist(),
@@ -127,13 +127,13 @@ def compute_saliency(system: System, pair: EncodedPair) -> dict[str, Any]:
 
 
 def compute_patching(system: System, pair: EncodedPair, other: str) -> dict[str, Any]:
-    from heedful.studies.interventions import patched
+    from heedful.studies.interventions import patch_source
 
-    result = patched(system, pair, other)
+    result = patch_source(system, pair, other)
     return {
         "other": other,
         "log_probability": {"source": result.first.tolist(), "other": result.second.tolist()},
-        "places": [place._asdict() | {"change": place.change.tolist()} for place in result.places],
+        "places": [place._asdict() | {"change": place.change.tolist()} for place in result.effects],
         "left_out": result.left_out,
     }
 

@@ -24,11 +24,11 @@ LEGEND = (
 def compute(worker: Predictor, sentence: str, target: str | None = None, search: Sequence[str] = ()) -> dict[str, Any]:
     """Predictions of each layer for the model's translation, or for `target`; of a language model, for the sentence itself."""
     from heedful.cli.inspecting.interventions import encode_pair
-    from heedful.studies.interventions import lens_of, wanted
+    from heedful.studies.interventions import lens_of, target_tokens
 
     system, pair = worker.system, encode_pair(worker, sentence, target, search)
     lens = lens_of(system, pair)
-    tokens = wanted(system, pair)
+    tokens = target_tokens(system, pair)
     final = lens.logits[-1].argmax(-1)  # (target time,)
     best = lens.logits.float().softmax(-1).max(-1)
     return {

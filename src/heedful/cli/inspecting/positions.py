@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.cli.output import table
 
 if TYPE_CHECKING:
-    from heedful.inspection.position_figures import Drawn
+    from heedful.inspection.position_figures import SchemeResult
     from heedful.inspection.report.blocks import Block
     from heedful.nn.positions import Position
     from heedful.predictor import Predictor
@@ -60,8 +60,8 @@ def add_sinusoidal(schemes: dict[str, Position]) -> dict[str, Position]:
 
 def analyze_scheme(position: Position, reached: int) -> dict[str, Any]:
     """reached: the number of positions seen in training; learned positions beyond them are not analyzed."""
-    from heedful.inspection.position_shifts import shift_error, turns
-    from heedful.inspection.positions import beyond, by_distance, cosines, encoding, scores, shape_of, vectors
+    from heedful.inspection.position_shifts import recover_rotations, shift_error
+    from heedful.inspection.positions import by_distance, cosines, encoding, extrapolation, scores, shape_of, vectors
     from heedful.inspection.probes import probe
 
     count = MAX_POSITIONS if position.limit is None else min(reached, position.limit)
@@ -76,7 +76,7 @@ def analyze_scheme(position: Position, reached: int) -> dict[str, Any]:
         "encoding": [[round(value, 5) for value in row] for row in encoded.values.tolist()],
         "similarity": by_distance(similarity).tolist(),
         "shape": shape_of(similarity)._asdict(),
-        "beyond": beyond(position, reached)._asdict() | {"asked": 2 * reached},
+        "beyond": extrapolation(position, reached)._asdict() | {"asked": 2 * reached},
     }
     if encoded.kind == "vectors":
         import torch
@@ -86,7 +86,9 @@ def analyze_scheme(position: Position, reached: int) -> dict[str, Any]:
         if len(added) >= MIN_POSITIONS:
             result["probes"] = probe(added)._asdict() | {"positions": len(added)}
             result["shift_error"] = {str(shift): shift_error(added, shift) for shift in SHIFTS}
-            result["turns"] = {str(shift): [one._asdict() for one in turns(added, shift)[:PAIRS]] for shift in SHIFTS}
+            result["turns"] = {
+                str(shift): [one._asdict() for one in recover_rotations(added, shift)[:PAIRS]] for shift in SHIFTS
+            }
     return result
 
 
@@ -95,7 +97,7 @@ def compute_lengths(worker: Predictor, sentences: int) -> dict[str, Any]:
     from heedful.build import examples_of
     from heedful.data.splits import splits_of
     from heedful.errors import HeedfulError
-    from heedful.studies.lengths import by_length, by_position, joined, score_examples
+    from heedful.studies.lengths import by_length, by_position, join_neighbors, score_examples
     from heedful.tasks.evaluate_translations import Examples
 
     data = worker.run.data
@@ -107,7 +109,7 @@ def compute_lengths(worker: Predictor, sentences: int) -> dict[str, Any]:
     concatenated = []
     for times in range(2, MAX_JOINED + 1):
         try:
-            concatenated += score_examples(worker.system, joined(examples, times))
+            concatenated += score_examples(worker.system, join_neighbors(examples, times))
         except HeedfulError as error:
             result["refused"] = str(error.args[0])
             break
@@ -126,7 +128,7 @@ def format_text(result: dict[str, Any]) -> str:
 
 
 def format_blocks(result: dict[str, Any]) -> list[Block]:
-    from heedful.inspection.position_figures import sketches_of
+    from heedful.inspection.position_figures import scheme_figures
     from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words, sentence
 
     schemes, lengths = merge_equal(result["schemes"]), result["lengths"]
@@ -134,7 +136,7 @@ def format_blocks(result: dict[str, Any]) -> list[Block]:
     if schemes:
         for name, data in figure_data(schemes).items():
             one = schemes[name]
-            blocks += [Heading(f"{name}: {data.scheme}"), Pictures(sketches_of(data))]
+            blocks += [Heading(f"{name}: {data.scheme}"), Pictures(scheme_figures(data))]
             blocks.append(Table(similarity_rows({"": one}), "similarity by distance"))
             rotations = [row[1:] for row in rotation_rows({"": one})]
             if rotations:
@@ -278,26 +280,29 @@ def draw(result: dict[str, Any], path: Path) -> None:
     """Save every scheme's encoding, similarity and rotations as SVG, PNG or PDF."""
     from heedful.errors import ConfigError
     from heedful.inspection.plots import save
-    from heedful.inspection.position_figures import picture
+    from heedful.inspection.position_figures import position_figure
 
     if not result["schemes"]:
         raise ConfigError(f"--picture: {NO_SCHEME} to draw")
-    save(picture(figure_data(result["schemes"])), path)
+    save(position_figure(figure_data(result["schemes"])), path)
 
 
-def figure_data(schemes: dict[str, Any]) -> dict[str, Drawn]:
+def figure_data(schemes: dict[str, Any]) -> dict[str, SchemeResult]:
     import torch
 
-    from heedful.inspection.position_figures import Drawn
-    from heedful.inspection.position_shifts import Turn
+    from heedful.inspection.position_figures import SchemeResult
+    from heedful.inspection.position_shifts import PairRotation
     from heedful.inspection.positions import Encoding
 
     return {
-        name: Drawn(
+        name: SchemeResult(
             Encoding(one["kind"], torch.tensor(one["encoding"]), one["first"], one["columns"]),
             torch.tensor(one["similarity"]),
             one["class"].lower(),
-            {shift: [Turn(**turn) for turn in turns] for shift, turns in one.get("turns", {}).items()},
+            {
+                shift: [PairRotation(**turn) for turn in recover_rotations]
+                for shift, recover_rotations in one.get("turns", {}).items()
+            },
         )
         for name, one in schemes.items()
     }

@@ -118,7 +118,7 @@ def map_values(inspection: Inspection, attention_map: AttentionMap, by: str) -> 
 
     if by == "norms":
         index = next(index for index, other in enumerate(inspection.trace.maps) if other.name == attention_map.name)
-        return attention_map.weights * inspection.views.lengths[index]
+        return attention_map.weights * inspection.views.norms[index]
     if by == "rollout":
         rollout = {other.name: other.weights for other in inspection.views.rollout}
         if attention_map.name not in rollout:
@@ -159,10 +159,10 @@ def format_text(result: dict[str, Any]) -> str:
     if "alignment" in result:
         import torch
 
-        from heedful.inspection.text_heatmap import draw
+        from heedful.inspection.text_heatmap import draw_text_heatmap
 
         words = result["alignment"]
-        parts.append(draw(torch.tensor(words["weights"]), words["source"], words["target"]))
+        parts.append(draw_text_heatmap(torch.tensor(words["weights"]), words["source"], words["target"]))
         parts.append("links " + " ".join(f"{source}-{target}" for source, target in words["links"]))
     if "heads" in result:
         top_key = TOP_KEY[result["by"]]
@@ -178,13 +178,16 @@ def format_text(result: dict[str, Any]) -> str:
 
 def format_matrix(attention_map: dict[str, Any]) -> str:
     """The values of a map as text; rows are queries, columns keys."""
-    from heedful.inspection.text_heatmap import columns, padded, shown
+    from heedful.inspection.text_heatmap import columns, pad_to_width, printable_token
 
-    names, rows = [shown(name) for name in attention_map["keys"]], [shown(name) for name in attention_map["queries"]]
+    names, rows = (
+        [printable_token(name) for name in attention_map["keys"]],
+        [printable_token(name) for name in attention_map["queries"]],
+    )
     cells = [[f"{value:.4f}" for value in row] for row in attention_map["values"]]
     widths = [max(columns(name), *(len(row[at]) for row in cells)) for at, name in enumerate(names)]
     left = max(map(columns, rows))
-    lines = [[" " * left, *(padded(name, width) for name, width in zip(names, widths, strict=True))]]
+    lines = [[" " * left, *(pad_to_width(name, width) for name, width in zip(names, widths, strict=True))]]
     for name, row in zip(rows, cells, strict=True):
-        lines.append([padded(name, left), *(cell.ljust(width) for cell, width in zip(row, widths, strict=True))])
+        lines.append([pad_to_width(name, left), *(cell.ljust(width) for cell, width in zip(row, widths, strict=True))])
     return "\n".join(" ".join(line).rstrip() for line in lines)

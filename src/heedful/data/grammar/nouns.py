@@ -190,7 +190,7 @@ def _italian(noun: Noun, determiner: Determiner, modifiers: Modifiers, prepositi
     if modifiers.after:
         core += adjective_words(modifiers.after, gender, plural, "p")
     if determiner.owner:
-        core += [Token("di", "case", "d", leans=True), Token(determiner.owner.text, "nmod", "d")]
+        core += [Token("di", "case", "d", holds_mostly=True), Token(determiner.owner.text, "nmod", "d")]
     return articles + core
 
 
@@ -198,7 +198,7 @@ def adjective_words(adjective: Adjective, gender: Gender, plural: bool, key: str
     """An adjective after its noun; a phrase such as "alla moda" hangs there as a noun with its preposition."""
     if " " in adjective.italian:
         case, noun = adjective.italian.split()
-        return [Token(case, "case", key, leans=True), Token(noun, "nmod", key)]
+        return [Token(case, "case", key, holds_mostly=True), Token(noun, "nmod", key)]
     return [Token(adjective.form(gender, plural), "amod", key)]
 
 

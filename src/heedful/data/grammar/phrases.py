@@ -24,7 +24,7 @@ class Token(NamedTuple):
     text: str
     label: str
     keys: str
-    leans: bool = False
+    holds_mostly: bool = False
 
 
 class Tree(NamedTuple):
@@ -115,7 +115,7 @@ def _elide(tokens: Sequence[Token]) -> list[Token]:
 
 def _grow(tokens: Sequence[Token]) -> Tree:
     root = [token.label for token in tokens].index("root")
-    steps = [1 if token.leans else root - i for i, token in enumerate(tokens)]
+    steps = [1 if token.holds_mostly else root - i for i, token in enumerate(tokens)]
     return Tree(tuple([t.text for t in tokens]), tuple(steps), tuple([t.label for t in tokens]), root)
 
 

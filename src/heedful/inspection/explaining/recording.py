@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import Says, core_of, forced, with_shared_weights
+from heedful.inspection.attention_maps import StepModel, copy_with_shared_weights, core_of, inference_context
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.attention_pattern import FullPattern
 from heedful.nn.hooks import record
@@ -47,9 +47,9 @@ PARTS: dict[type[nn.Module], tuple[str, ...]] = {
 }
 
 
-def record_attention(model: Says, pair: TokenPair, tap: str) -> RecordedAttention:
+def record_attention(model: StepModel, pair: TokenPair, tap: str) -> RecordedAttention:
     """tap: the one that hears the weights of the layer."""
-    model = with_shared_weights(model)
+    model = copy_with_shared_weights(model)
     assert isinstance(model, nn.Module), "models are modules"
     looking, owner_name = core_of(model, tap), tap.removesuffix(".weights")
     reads = owner_name.endswith(".reading")  # the source, by a look-up that shares the maps of the target's
@@ -66,7 +66,7 @@ def record_attention(model: Says, pair: TokenPair, tap: str) -> RecordedAttentio
     with ExitStack() as stack:
         for name in calls:
             stack.callback(model.get_submodule(name).register_forward_hook(partial(keep, name)).remove)
-        stack.enter_context(forced(model))
+        stack.enter_context(inference_context(model))
         seen = stack.enter_context(record(model, tap, f"{tap.removesuffix('weights')}context"))
         model.step(pair.target_in, model.start(pair.source, None, room=0))
     rotary = isinstance(owner, SelfAttention) and any(isinstance(module, Rotary) for module in model.modules())

@@ -1,13 +1,13 @@
-"""What a section of the page is made of, and how each becomes HTML. Whatever came from a model is put in as text.
+"""The blocks of a section of the page, and their HTML. Model output is inserted as text.
 
     Words      a paragraph
-    Heading    of what follows
-    Terms      words and what they mean
-    Table      the first row is its head; a column may have bars; a long one is folded up
-    Pictures   sketches, side by side where there is room
-    Lines      a text whose lines stay as they are
+    Heading    a heading
+    Terms      a list of terms and definitions
+    Table      the first row is the header; columns may have bars; a long table is collapsed
+    Pictures   figures, side by side where there is room
+    Lines      preformatted text
 
-What is broader than the page scrolls in a box of its own, which the keyboard reaches.
+Content wider than the page scrolls in a focusable box of its own.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from heedful.inspection.figure import Figure
 from heedful.inspection.markup import escape
 from heedful.inspection.svg import inline
 
-LONG = 40  # rows of a table; one that has more is folded up
+LONG = 40  # rows; a table with more is collapsed
 NUMBER = re.compile(r"[-+−]?\.?\d[\d.,]*(e[-+]?\d+)?( ?(%|°|x|ms|s|[kMGT]?B?|of \d+))?( \(\d+%\))?")
 
 
 class Words(NamedTuple):
     text: str
-    kind: str = ""  # hint: what explains something; note: what is not to be missed
+    kind: str = ""  # hint: an explanation; note: a warning
 
 
 class Heading(NamedTuple):
@@ -43,9 +43,9 @@ class Lines(NamedTuple):
 
 class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
-    name: str  # for those who hear it
-    bars: Mapping[int, Sequence[float | None]] = {}  # column -> for each row below the head a share of 1
-    totals: int = 0  # so many of the last rows sum up the others
+    name: str  # for screen readers
+    bars: Mapping[int, Sequence[float | None]] = {}  # column -> for each row below the header a share of 1
+    totals: int = 0  # number of final rows that hold totals
 
 
 class Pictures(NamedTuple):
@@ -61,12 +61,12 @@ def as_html(blocks: Sequence[Block]) -> str:
 
 
 def sentence(text: str) -> str:
-    """As it begins on a page."""
+    """Return the text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
 def words(block: Words) -> str:
-    kind = block.kind or "told"
+    kind = block.kind or "text"
     return f'<p class="{kind}">{escape(block.text)}</p>'
 
 
@@ -75,8 +75,8 @@ def heading(block: Heading) -> str:
 
 
 def terms(block: Terms) -> str:
-    told = "".join(f"<dt>{escape(name)}</dt><dd>{escape(meaning)}</dd>" for name, meaning in block.meanings.items())
-    return f'<dl class="terms">{told}</dl>'
+    definitions = "".join(f"<dt>{escape(name)}</dt><dd>{escape(meaning)}</dd>" for name, meaning in block.meanings.items())
+    return f'<dl class="terms">{definitions}</dl>'
 
 
 def lines(block: Lines) -> str:
@@ -84,14 +84,14 @@ def lines(block: Lines) -> str:
 
 
 def pictures(block: Pictures) -> str:
-    drawn = "".join(scrolling(inline(figure), figure.title) for figure in block.figures)
+    images = "".join(scroll_box(inline(figure), figure.title) for figure in block.figures)
     caption = f"<figcaption>{escape(block.caption)}</figcaption>" if block.caption else ""
-    return f'<figure class="pictures"><div>{drawn}</div>{caption}</figure>'
+    return f'<figure class="pictures"><div>{images}</div>{caption}</figure>'
 
 
 def table(block: Table) -> str:
     head, *rows = block.rows
-    kinds = ["number" if is_of_numbers([row[column] for row in rows]) else "word" for column in range(len(head))]
+    kinds = ["number" if is_numeric([row[column] for row in rows]) else "word" for column in range(len(head))]
     titles = "".join(f'<th scope="col" class="{kind}">{escape(name)}</th>' for name, kind in zip(head, kinds, strict=True))
     body = []
     for at, row in enumerate(rows):
@@ -102,16 +102,16 @@ def table(block: Table) -> str:
         sums = at >= len(rows) - block.totals
         body.append(f"<tr{' class=total' if sums else ''}>{named}{''.join(cells[1:])}</tr>")
     inner = f"<table><thead><tr>{titles}</tr></thead><tbody>{''.join(body)}</tbody></table>"
-    shown = scrolling(inner, block.name)
+    content = scroll_box(inner, block.name)
     if len(rows) <= LONG:
-        return shown
-    return f"<details><summary>{escape(sentence(block.name))}, a table of {len(rows)} rows</summary>{shown}</details>"
+        return content
+    return f"<details><summary>{escape(sentence(block.name))}, a table of {len(rows)} rows</summary>{content}</details>"
 
 
-def is_of_numbers(cells: Sequence[str]) -> bool:
-    """Then they are aligned at the right."""
-    said = [cell for cell in cells if cell not in ("", "-")]
-    return bool(said) and all(NUMBER.fullmatch(cell) for cell in said)
+def is_numeric(cells: Sequence[str]) -> bool:
+    """Return whether all cells hold numbers; such columns are right-aligned."""
+    values = [cell for cell in cells if cell not in ("", "-")]
+    return bool(values) and all(NUMBER.fullmatch(cell) for cell in values)
 
 
 def bar(share: float, text: str) -> str:
@@ -119,7 +119,7 @@ def bar(share: float, text: str) -> str:
     return f'<span class="bar" aria-hidden="true"><i style="{width}"></i></span><span class="figure">{escape(text)}</span>'
 
 
-def scrolling(inner: str, name: str) -> str:
+def scroll_box(inner: str, name: str) -> str:
     return f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(name)}">{inner}</div>'
 
 

@@ -1,4 +1,4 @@
-// Drawing: elements, shades, the tip, and the two pictures of a map. Whatever came from a model is put in as text.
+// Drawing: elements, colors, the tooltip, and the two views of attention weights (heatmap and lines). Model output is inserted as text.
 
 const LIGHT = [[245, 248, 252], [197, 216, 238], [112, 161, 210], [36, 98, 168], [9, 40, 92]];
 const DARK = [[27, 36, 49], [35, 66, 104], [52, 112, 176], [120, 178, 238], [226, 241, 255]];
@@ -48,9 +48,9 @@ function color(share) {
 const css = (share) => `rgb(${color(share).join(" ")})`;
 const contrast = (share) => (share > 0.55 ? (isDark() ? "#10151c" : "#ffffff") : "");
 
-// ---- the tip ---------------------------------------------------------------------------------------------------------------
+// ---- the tooltip -----------------------------------------------------------------------------------------------------------
 
-function tell(event, text) {
+function showTip(event, text) {
   const tip = byId("tip");
   tip.textContent = text;
   tip.hidden = false;
@@ -59,9 +59,9 @@ function tell(event, text) {
   tip.style.top = `${event.clientY + 18 + height > innerHeight ? event.clientY - height - 12 : event.clientY + 18}px`;
 }
 
-const hush = () => { byId("tip").hidden = true; };
+const hideTip = () => { byId("tip").hidden = true; };
 
-// ---- pictures --------------------------------------------------------------------------------------------------------------
+// ---- views -----------------------------------------------------------------------------------------------------------------
 
 function widest(names) {
   const canvas = widest.canvas ||= document.createElement("canvas").getContext("2d");
@@ -69,7 +69,7 @@ function widest(names) {
   return Math.max(0, ...names.map((name) => canvas.measureText(name).width));
 }
 
-const isolated = (name) => `\u2068${name}\u2069`;  // so that what is read from right to left does not turn its neighbors around
+const isolated = (name) => `\u2068${name}\u2069`;  // so that right-to-left text does not reorder its neighbors
 const pairing = (query, key, value) => `${isolated(query)} → ${isolated(key)}: ${shown(value)}`;
 const clipped = (name) => { const marks = [...name]; return marks.length > 22 ? `${marks.slice(0, 21).join("")}…` : name || "∅"; };
 
@@ -77,7 +77,7 @@ function drawMatrix(place, map, [rows, columns], { label, top, say }) {
   const [left, right] = [rows.map(clipped), columns.map(clipped)];
   const x = Math.ceil(widest(left)) + 12, reach = widest(right);
   const y = Math.ceil(reach * 0.87) + 14, lean = Math.max(10, Math.ceil(reach * 0.5));
-  const room = Math.min((place.closest(".views") || place).clientWidth - x - lean, 560) / map.columns;  // as large as there is room for, and readable
+  const room = Math.min((place.closest(".views") || place).clientWidth - x - lean, 560) / map.columns;  // as large as fits, within limits
   const cell = Math.floor(Math.min(36, Math.max(15, room)));
   const width = x + cell * map.columns + lean, height = y + cell * map.rows + 4;
   const svg = make("svg", { width, height, tabindex: 0, role: "img", "aria-label": label });
@@ -108,10 +108,10 @@ function drawMatrix(place, map, [rows, columns], { label, top, say }) {
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect();
     const [u, v] = [Math.floor((event.clientX - box.left - x) / cell), Math.floor((event.clientY - box.top - y) / cell)];
-    if (u < 0 || v < 0 || u >= map.columns || v >= map.rows) return hush();
-    tell(event, move(v, u));
+    if (u < 0 || v < 0 || u >= map.columns || v >= map.rows) return hideTip();
+    showTip(event, move(v, u));
   });
-  svg.addEventListener("pointerleave", hush);
+  svg.addEventListener("pointerleave", hideTip);
   svg.addEventListener("keydown", (event) => {
     const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
     if (!step) return;

@@ -1,4 +1,4 @@
-// The numbers of a page: unpacked once, then asked for as matrices.
+// The arrays of a page: unpacked once, then read as matrices.
 
 const byId = (id) => document.getElementById(id);
 const facts = JSON.parse(byId("data").textContent);
@@ -11,10 +11,10 @@ function unpack(text) {
   return facts.arrays.map(([coding, ...shape]) => {
     const count = shape.reduce((a, b) => a * b, 1);
     let values;
-    if (coding === "f32") {  // byte planes: all first bytes, then all second ones, …
-      const whole = new Uint8Array(4 * count);
-      for (let plane = 0; plane < 4; plane++) for (let i = 0; i < count; i++) whole[4 * i + plane] = bytes[at + plane * count + i];
-      values = new Float32Array(whole.buffer);
+    if (coding === "f32") {  // byte planes: all first bytes, then all second bytes, …
+      const joined = new Uint8Array(4 * count);
+      for (let plane = 0; plane < 4; plane++) for (let i = 0; i < count; i++) joined[4 * i + plane] = bytes[at + plane * count + i];
+      values = new Float32Array(joined.buffer);
       at += 4 * count;
     } else {  // ten-thousandths
       values = new Float32Array(count);
@@ -30,18 +30,18 @@ function matrixOf(reference, head = 0) {
   return { rows, columns, at: (row, column) => values[(head * rows + row) * columns + column] };
 }
 
-function mapOf(layer, head, way) {
-  if (way === "rollout") return matrixOf(layer.rollout);
+function mapOf(layer, head, values) {
+  if (values === "rollout") return matrixOf(layer.rollout);
   const plain = matrixOf(layer.weights, head);
-  if (way === "weights") return plain;
-  const length = matrixOf(layer.lengths, head);
-  return { ...plain, at: (row, column) => plain.at(row, column) * length.at(length.rows === 1 ? 0 : row, column) };
+  if (values === "weights") return plain;
+  const norms = matrixOf(layer.norms, head);
+  return { ...plain, at: (row, column) => plain.at(row, column) * norms.at(norms.rows === 1 ? 0 : row, column) };
 }
 
 function most(map) {
-  let found = 0;
-  for (let row = 0; row < map.rows; row++) for (let column = 0; column < map.columns; column++) found = Math.max(found, map.at(row, column));
-  return found || 1;
+  let largest = 0;
+  for (let row = 0; row < map.rows; row++) for (let column = 0; column < map.columns; column++) largest = Math.max(largest, map.at(row, column));
+  return largest || 1;
 }
 
 function mean(maps) {

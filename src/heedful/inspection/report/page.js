@@ -1,20 +1,20 @@
-// The page: the sentence, the wall of heads and the chosen one, the alignment of words.
+// The page: tokens, the grid of heads, the selected head, and the word alignment.
 
-const WAYS = { weights: "weights", norms: "norm-weighted", rollout: "rollout" };
-const ABOUT = {
-  weights: "The weights themselves: the rows of a head sum to 1.",
-  norms: "Each weight times the length of the projected vector that it weighs: what really came from each token (Kobayashi et al., 2020). Shades are of the head's own largest value.",
-  rollout: "All heads of a layer and all layers below it multiplied, half of each the token itself: where a token's content came from (Abnar and Zuidema, 2020). Shades are of the map's own largest value.",
+const VALUES = { weights: "weights", norms: "norm-weighted", rollout: "rollout" };
+const VALUE_HINTS = {
+  weights: "Attention weights; each row sums to 1.",
+  norms: "Each weight times the norm of the projected value vector: the contribution of each token (Kobayashi et al., 2020). Colors are scaled to the largest value of the head.",
+  rollout: "Attention rollout: the product of the head-averaged weights of this layer and all layers below, with the residual connection weighted 0.5 (Abnar and Zuidema, 2020). Colors are scaled to the largest value of the layer.",
 };
-const state = { kind: 0, way: "weights", layer: 0, head: 0, pinned: null };
+const state = { kind: 0, values: "weights", layer: 0, head: 0, pinned: null };
 
-// ---- the sentence ----------------------------------------------------------------------------------------------------------
+// ---- tokens ----------------------------------------------------------------------------------------------------------------
 
 function showSentence() {
   const kind = facts.kinds.find((one) => one.queries === "target" && one.keys === "source") || facts.kinds.find((one) => one.keys === "both");
   byId("sentence-hint").textContent = kind
-    ? "Point at a token of either side, or walk with the Tab key: what it looked at when it was said, or who looked at it, is shaded. A click keeps it."
-    : "This model does not look back at what it read while it speaks.";
+    ? "Point at a token, or move to it with the Tab key. An output token highlights the tokens that the step predicting it attends to; an input token highlights the output tokens whose steps attend to it. Click to keep the selection."
+    : "This model has no attention from the output to the source.";
   let layer = "all";
   if (kind && kind.layers.length > 1) {
     const layers = [["all", "all layers"], ...kind.layers.map((one, i) => [i, `layer ${one.layer}`])];
@@ -34,7 +34,7 @@ function showSentence() {
   }
   function show(chosen) {
     sides.flat().forEach((chip) => { chip.style.background = ""; chip.style.color = ""; chip.removeAttribute("title"); });
-    byId("sentence-said").textContent = "";
+    byId("sentence-status").textContent = "";
     if (!chosen || !kind) return;
     const [side, i] = chosen, other = 1 - side;
     const layers = layer === "all" ? kind.layers : [kind.layers[layer]];
@@ -47,14 +47,14 @@ function showSentence() {
     });
     const order = weights.map((weight, j) => [weight, j]).sort((a, b) => b[0] - a[0]).slice(0, 4);
     const list = order.map(([weight, j]) => `${isolated(names[other][j])} ${shown(weight)}`).join(", ");
-    byId("sentence-said").textContent = side ? `${isolated(names[1][i])} looked at ${list}` : `${isolated(names[0][i])} was looked at by ${list}`;
+    byId("sentence-status").textContent = side ? `${isolated(names[1][i])} attends to ${list}` : `${isolated(names[0][i])} is attended to by ${list}`;
   }
   const row = (text, chips) => [make("p", { class: "side" }, text), make("div", { class: "tokens" }, ...chips)];
-  byId("sentence").replaceChildren(...row(facts.source ? "read" : "what had been said before", sides[0]), ...row("said", sides[1]));
+  byId("sentence").replaceChildren(...row(facts.source ? "Source" : "Input", sides[0]), ...row(facts.source ? "Output" : "Predicted", sides[1]));
   showSentence.again = () => show(state.pinned);
 }
 
-// ---- the wall and the chosen head ------------------------------------------------------------------------------------------
+// ---- the grid of heads and the selected head -------------------------------------------------------------------------------
 
 function thumbnail(map, top) {
   const canvas = make("canvas", { width: map.columns, height: map.rows, "aria-hidden": "true" });
@@ -68,34 +68,34 @@ function thumbnail(map, top) {
   return canvas;
 }
 
-function showWall() {
+function showHeadGrid() {
   const kind = facts.kinds[state.kind];
   const rolled = kind.layers.some((one) => one.rollout !== null);
-  if (state.way === "rollout" && !rolled) state.way = "weights";
-  const layers = kind.layers.filter((one) => state.way !== "rollout" || one.rollout !== null);
-  const heads = state.way === "rollout" ? 1 : Math.max(...layers.map((one) => one.heads));
+  if (state.values === "rollout" && !rolled) state.values = "weights";
+  const layers = kind.layers.filter((one) => state.values !== "rollout" || one.rollout !== null);
+  const heads = state.values === "rollout" ? 1 : Math.max(...layers.map((one) => one.heads));
   state.layer = Math.min(state.layer, layers.length - 1);
-  state.head = Math.min(state.head, (state.way === "rollout" ? 1 : layers[state.layer].heads) - 1);
+  state.head = Math.min(state.head, (state.values === "rollout" ? 1 : layers[state.layer].heads) - 1);
   byId("attention-controls").replaceChildren(
-    choice("who looks at whom", facts.kinds.map((one, i) => ({ value: i, text: one.about })), state.kind, (value) => { state.kind = value; showWall(); byId("attention-controls").querySelector("input:checked").focus(); }),
-    choice("by", Object.entries(WAYS).map(([value, text]) => ({ value, text, off: value === "rollout" && !rolled, why: "only where tokens look at their own sequence, layer by layer" })), state.way, (value) => { state.way = value; showWall(); byId("attention-controls").querySelectorAll("fieldset")[1].querySelector("input:checked").focus(); }),
+    choice("Attention", facts.kinds.map((one, i) => ({ value: i, text: one.about })), state.kind, (value) => { state.kind = value; showHeadGrid(); byId("attention-controls").querySelector("input:checked").focus(); }),
+    choice("Values", Object.entries(VALUES).map(([value, text]) => ({ value, text, off: value === "rollout" && !rolled, why: "available for self-attention only" })), state.values, (value) => { state.values = value; showHeadGrid(); byId("attention-controls").querySelectorAll("fieldset")[1].querySelector("input:checked").focus(); }),
   );
-  byId("way-hint").textContent = ABOUT[state.way];
-  const wall = byId("wall");
-  wall.style.gridTemplateColumns = `minmax(30px, max-content) repeat(${heads}, minmax(0, 96px))`;
-  wall.replaceChildren(make("span"));
-  for (let head = 0; head < heads; head++) wall.append(make("span", { class: "name" }, state.way === "rollout" ? "all heads" : innerWidth > 560 ? `head ${head}` : head));
+  byId("values-hint").textContent = VALUE_HINTS[state.values];
+  const grid = byId("head-grid");
+  grid.style.gridTemplateColumns = `minmax(30px, max-content) repeat(${heads}, minmax(0, 96px))`;
+  grid.replaceChildren(make("span"));
+  for (let head = 0; head < heads; head++) grid.append(make("span", { class: "name" }, state.values === "rollout" ? "all heads" : innerWidth > 560 ? `head ${head}` : head));
   layers.forEach((layer, i) => {
-    wall.append(make("span", { class: "name layer" }, innerWidth > 560 ? `layer ${layer.layer}` : `L${layer.layer}`));
+    grid.append(make("span", { class: "name layer" }, innerWidth > 560 ? `layer ${layer.layer}` : `L${layer.layer}`));
     for (let head = 0; head < heads; head++) {
-      if (state.way !== "rollout" && head >= layer.heads) { wall.append(make("span")); continue; }
-      const map = mapOf(layer, head, state.way);
+      if (state.values !== "rollout" && head >= layer.heads) { grid.append(make("span")); continue; }
+      const map = mapOf(layer, head, state.values);
       const chosen = i === state.layer && head === state.head;
-      wall.append(make("button", {
+      grid.append(make("button", {
         type: "button", "aria-pressed": chosen, tabindex: chosen ? 0 : -1, "data-layer": i, "data-head": head,
-        "aria-label": `${kind.name}, layer ${layer.layer}, ${state.way === "rollout" ? "rollout" : `head ${head}, entropy ${layer.entropy[head].toFixed(2)} bits`}`,
-        onclick: () => choose(i, head), onkeydown: (event) => walk(event, i, head, layers),
-      }, thumbnail(map, state.way === "weights" ? 1 : most(map))));
+        "aria-label": `${kind.name}, layer ${layer.layer}, ${state.values === "rollout" ? "rollout" : `head ${head}, entropy ${layer.entropy[head].toFixed(2)} bits`}`,
+        onclick: () => choose(i, head), onkeydown: (event) => moveSelection(event, i, head, layers),
+      }, thumbnail(map, state.values === "weights" ? 1 : most(map))));
     }
   });
   showHead(layers);
@@ -104,37 +104,37 @@ function showWall() {
 function choose(layer, head) {
   state.layer = layer;
   state.head = head;
-  byId("wall").querySelectorAll("button").forEach((one) => {
+  byId("head-grid").querySelectorAll("button").forEach((one) => {
     const chosen = Number(one.dataset.layer) === layer && Number(one.dataset.head) === head;
     one.setAttribute("aria-pressed", chosen);
     one.tabIndex = chosen ? 0 : -1;
     if (chosen) one.focus({ preventScroll: true });
   });
-  showHead(facts.kinds[state.kind].layers.filter((one) => state.way !== "rollout" || one.rollout !== null));
+  showHead(facts.kinds[state.kind].layers.filter((one) => state.values !== "rollout" || one.rollout !== null));
 }
 
-function walk(event, layer, head, layers) {
+function moveSelection(event, layer, head, layers) {
   const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
   if (!step) return;
   event.preventDefault();
   const to = Math.min(Math.max(layer + step[0], 0), layers.length - 1);
-  const heads = state.way === "rollout" ? 1 : layers[to].heads;
+  const heads = state.values === "rollout" ? 1 : layers[to].heads;
   choose(to, Math.min(Math.max(head + step[1], 0), heads - 1));
 }
 
 function showHead(layers) {
   const kind = facts.kinds[state.kind], layer = layers[state.layer], head = state.head;
-  const name = state.way === "rollout" ? `${kind.name} · up to layer ${layer.layer} · rollout` : `${kind.name} · layer ${layer.layer} · head ${head} · ${WAYS[state.way]}`;
+  const name = state.values === "rollout" ? `${kind.name} · up to layer ${layer.layer} · rollout` : `${kind.name} · layer ${layer.layer} · head ${head} · ${VALUES[state.values]}`;
   byId("head-title").textContent = name;
-  byId("head-facts").textContent = state.way === "rollout" ? "" : `entropy ${layer.entropy[head].toFixed(4)} bits (${(2 ** layer.entropy[head]).toFixed(1)} tokens' worth) · largest weight on average ${layer.largest[head].toFixed(4)}`;
-  const map = mapOf(layer, head, state.way), rows = facts.labels[layer.queries], columns = facts.labels[layer.keys];
-  const say = (text) => { byId("cell").textContent = text; };
-  say("");
+  byId("head-facts").textContent = state.values === "rollout" ? "" : `entropy ${layer.entropy[head].toFixed(4)} bits (perplexity ${(2 ** layer.entropy[head]).toFixed(1)} tokens) · mean maximum weight ${layer.largest[head].toFixed(4)}`;
+  const map = mapOf(layer, head, state.values), rows = facts.labels[layer.queries], columns = facts.labels[layer.keys];
+  const showStatus = (text) => { byId("cell").textContent = text; };
+  showStatus("");
   byId("split").classList.toggle("stacked", Math.max(rows.length, columns.length) > 20 || layers.some((one) => one.heads > 8));
-  const top = state.way === "weights" ? 1 : most(map);
-  drawMatrix(byId("matrix"), map, [rows, columns], { label: `${name}: matrix of ${rows.length} by ${columns.length} tokens`, top, say });
+  const top = state.values === "weights" ? 1 : most(map);
+  drawMatrix(byId("matrix"), map, [rows, columns], { label: `${name}: heatmap of ${rows.length} by ${columns.length} tokens`, top, say: showStatus });
   drawLines(byId("lines"), map, [rows, columns], { label: `${name}: lines between tokens`, top });
-  byId("scale-most").textContent = state.way === "weights" ? "1" : `${top.toPrecision(3)} in this ${state.way === "rollout" ? "map" : "head"}`;
+  byId("scale-most").textContent = state.values === "weights" ? "1" : `${top.toPrecision(3)} in this ${state.values === "rollout" ? "layer" : "head"}`;
   const numbers = byId("numbers");
   const fill = () => numbers.open && numbers.querySelector("div").replaceChildren(make("table", {},
     make("tr", {}, make("th", {}), ...columns.map((column) => make("th", { dir: "auto", scope: "col" }, column))),
@@ -150,8 +150,8 @@ function showAlignment() {
   const { source, target, layers } = facts.words;
   const draw = (chosen) => {
     const map = chosen === "all" ? mean(layers.map((one) => matrixOf(one.weights))) : matrixOf(layers[chosen].weights);
-    const label = `soft alignment of ${target.length} words with ${source.length}`;
-    drawMatrix(byId("words"), map, [target, source], { label, top: 1, say: (text) => { byId("words-said").textContent = text; } });
+    const label = `soft alignment: ${target.length} output words by ${source.length} source words`;
+    drawMatrix(byId("words"), map, [target, source], { label, top: 1, say: (text) => { byId("words-status").textContent = text; } });
     const links = target.map((_, row) => {
       let best = 0;
       for (let column = 1; column < source.length; column++) if (map.at(row, column) > map.at(row, best)) best = column;
@@ -167,18 +167,18 @@ function showAlignment() {
 // ---- begin -----------------------------------------------------------------------------------------------------------------
 
 function showAll() {
-  showWall();
+  showHeadGrid();
   showAlignment();
   showSentence.again?.();
 }
 
-// All of it runs before the load event: whoever waits for that sees the whole page.
+// Everything is drawn before the load event fires.
 function begin() {
   arrays = unpack(facts.numbers);
-  byId("title").append(...facts.title.map((text, i) => make("span", { dir: "auto", class: i ? "said-title" : null }, text)));
+  byId("title").append(...facts.title.map((text, i) => make("span", { dir: "auto", class: i ? "output-title" : null }, text)));
   byId("title").classList.toggle("long", facts.title.join("").length > 120);
   byId("facts").textContent = facts.facts.join(" · ");
-  if (facts.kinds.length) showWall();
+  if (facts.kinds.length) showHeadGrid();
   else byId("attention").remove();
   if (facts.target) showSentence();
   else byId("about-sentence").remove();
@@ -191,7 +191,7 @@ function begin() {
   });
   const room = document.querySelector("main");
   let width = room.clientWidth, waiting = 0;
-  new ResizeObserver(() => {  // whatever made it narrower: the window, or a bar that scrolls the page
+  new ResizeObserver(() => {  // the window was resized, or a scroll bar appeared
     cancelAnimationFrame(waiting);
     if (room.clientWidth !== width && facts.kinds.length) waiting = requestAnimationFrame(() => { width = room.clientWidth; showAll(); });
   }).observe(room);
