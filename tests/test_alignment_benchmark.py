@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from alignment_rows import ALIGNMENT_HEAD, alignment_rows
-from hansards import cut
+from hansards import normalize
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ from hansards import cut
     ],
 )
 def test_text_is_cut_as_in_the_hansards(language: str, text: str, expected: str) -> None:
-    assert cut(text, language) == expected
-    assert cut(expected, language) == expected  # what is cut stays as it is
+    assert normalize(text, language) == expected
+    assert normalize(expected, language) == expected  # what is cut stays as it is
 
 
 def test_the_table_has_a_row_for_every_layer_and_one_for_what_was_chosen() -> None:

@@ -12,8 +12,8 @@ import decode
 import pytest
 import torch
 from peers import laps
-from peers.apart import apart
 from peers.decoders import DECODERS, search_together
+from peers.processes import in_processes
 from peers.weights import for_ctranslate2, for_hugging_face
 from tiny import END, START, VOCAB, Pairs, logits_of, make_pairs, unsettle
 from torch.nn import functional
@@ -162,7 +162,7 @@ def shifted(by: int) -> Callable[[int], int]:
 
 
 def test_a_system_in_a_process_of_its_own_answers_and_tells_its_errors() -> None:
-    with apart({"one": partial(shifted, 1), "two": partial(shifted, 2)}) as systems:
+    with in_processes({"one": partial(shifted, 1), "two": partial(shifted, 2)}) as systems:
         assert [systems["one"](4), systems["two"](3), systems["one"](0)] == [2, 2, 10]
         with pytest.raises(SystemExit, match="two: ZeroDivisionError"):
             systems["two"](-2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from position_rows import position_rows
-from positions import END, FIRST, PAD, VOCAB, answers, asked, forced, make, sentences
+from positions import END, FIRST, PAD, VOCAB, answers, forced, make, sentences, test_batch
 
 
 def test_a_sentence_ends_and_is_padded() -> None:
@@ -31,7 +31,7 @@ def test_shares_are_counted_over_symbols_and_their_end() -> None:
         model.decoder_last.bias.fill_(1.0)  # type: ignore[operator]
         model.target_embedding.weight[END] = 1.0
     assert forced(model, 3, "copy") == 1 / 4
-    assert asked(3, "copy")[0].shape == asked(3, "copy")[1].shape
+    assert test_batch(3, "copy")[0].shape == test_batch(3, "copy")[1].shape
 
 
 def test_the_table_takes_means_within_and_beyond() -> None:

@@ -55,10 +55,10 @@ def test_memory_is_what_a_step_takes_each_time_anew() -> None:
 
 
 def test_the_peak_is_seen_after_it_has_gone() -> None:
-    before = memory.fresh()
+    before = memory.reset_peak()
     holding(50)()
     assert memory.peak() - before > 45 * MEGABYTE
-    assert memory.fresh() - before < 25 * MEGABYTE
+    assert memory.reset_peak() - before < 25 * MEGABYTE
 
 
 def test_work_grows_until_a_step_takes_too_much() -> None:
