@@ -4,8 +4,8 @@
     python benchmarks/alignment.py --work runs/alignment \\
         --also "training.precision=bf16 training.cuda_graphs=true data.pad_to_multiple_of=8"
 
-    bahdanau, transformer    each layer: the mean of its heads, one link per target word; then heads, decoding step and thresholds
-                             selected on the 100 validation sentences. The 200 test sentences are for scoring only.
+    bahdanau, transformer    each layer: the mean of its heads, one link per target word; then heads, decoding step and
+                             thresholds selected on the 100 validation sentences. The 200 test sentences are for scoring only.
     both directions          the Transformer and one for the reverse direction: one set of heads of both models, or the links of
                              both combined by a symmetrization rule, selected on validation sentences
     guided                   a Transformer with one head supervised by the links of both directions on the training text

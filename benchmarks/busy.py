@@ -4,7 +4,7 @@
     python benchmarks/busy.py --repeats 1 --steps 10 --sentences 50 --settings passive,spin-1000
 
 The threads of OpenMP wait for each other at the end of every parallel loop. By default they spin; with more processes than
-cores, they spin while the thread they wait for has no core. The settings of `heedful` (`default`) are compared with libgomp's own
+cores, they spin while the thread they wait for has no core. The setting of `heedful` (`default`) is compared with libgomp's own
 behavior (`spin-300000`) and with other settings. All figures are wall seconds of whole commands, start-up included; settings
 alternate, and the result is the median of the repeats; parallel commands are measured once.
 Results do not depend on the setting: the number of threads is the same.

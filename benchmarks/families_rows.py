@@ -19,12 +19,12 @@ def families_text(results: dict[str, Result]) -> str:
     least, most = (pick(score["sentences"] for score in lengths.values()) for pick in (min, max))
     outermost = " and ".join((f"{min(map(int, lengths))} or fewer", f"{max(map(int, lengths))} or more"))
     threads = join_distinct(f"{result['threads']} thread" for result in results.values())
+    machine, torch, date = (join_distinct(result[key] for result in results.values()) for key in ("machine", "torch", "date"))
     return (
         "Every family is trained on the built-in corpus, English to Italian, with the recipe shown: the same 60,000 generated "
-        f"pairs and greedy search. Exact match and BLEU are on {test['sentences']:,} unseen sentences; {short['sentences']} of them have "
-        f"up to {short['words']} words. Seconds are CPU time, validation included. The plot has {least} to {most} "
-        f"unseen sentences of each length, {outermost} words together. {join_distinct(result['machine'] for result in results.values())}, "
-        f"{threads}, torch {join_distinct(result['torch'] for result in results.values())}, {join_distinct(result['date'] for result in results.values())}."
+        f"pairs and greedy search. Exact match and BLEU are on {test['sentences']:,} unseen sentences; {short['sentences']} of "
+        f"them have up to {short['words']} words. Seconds are CPU time, validation included. The plot has {least} to {most} "
+        f"unseen sentences of each length, {outermost} words together. {machine}, {threads}, torch {torch}, {date}."
     )
 
 

@@ -44,7 +44,8 @@ def best(heads: list[dict[str, Any]], offset: str) -> dict[str, Any] | None:
 def heads_text(results: list[dict[str, Any]]) -> str:
     return (
         "For each model, the encoder heads whose largest attention weight is most often on the previous and on the next token, "
-        f"among tokens that have one; how many heads do so for at least {ALWAYS:.0%} of the tokens; and the increase of the loss when "
-        f"the first of them is ablated, with its rank among all heads. Recipe `{results[0]['recipe']}` where no other is given, {results[0]['sentences']} "
-        f"validation sentences, {results[0]['machine']}, {' and '.join(sorted({model['date'] for model in results}))}."
+        f"among tokens that have one; how many heads do so for at least {ALWAYS:.0%} of the tokens; and the increase of the "
+        "loss when the first of them is ablated, with its rank among all heads. "
+        f"Recipe `{results[0]['recipe']}` where no other is given, {results[0]['sentences']} validation sentences, "
+        f"{results[0]['machine']}, {' and '.join(sorted({model['date'] for model in results}))}."
     )

@@ -7,8 +7,8 @@
         --then "sst2-scratch sst2-gpt1 'training.init=\\"\\"' training.schedule.learning_rate=3e-4"
 
 A run is a name, a recipe and overrides. Those of --run start at once, those of --then when all others are finished. Runs are
-kept in --work under their names, and unfinished runs are resumed. Checkpoints are selected on validation data, and test data, if
-any, is scored once.
+kept in --work under their names, and unfinished runs are resumed. Checkpoints are selected on validation data, and test
+data, if any, is scored once.
 """
 
 from __future__ import annotations

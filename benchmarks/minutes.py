@@ -1,5 +1,5 @@
-"""Test whether a run keeps its time limit: train the recipe `small` on 20,000 pairs of tatoeba-pt-en with training.minutes=3 and
-record the duration of the whole command, including start-up, vocabulary and encoding, and the quality of the model.
+"""Test whether a run keeps its time limit: train the recipe `small` on 20,000 pairs of tatoeba-pt-en with
+training.minutes=3, and record the duration of the whole command, including start-up, vocabulary and encoding, and the BLEU.
 
     HEED_DATA=/where/corpora/are python benchmarks/minutes.py
 """

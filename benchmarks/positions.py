@@ -83,7 +83,7 @@ def train(model: Transformer, args: argparse.Namespace) -> float:
 @torch.inference_mode()
 def exact(model: Transformer, length: int, toy: str) -> float:
     """The fraction of sequences of this length that are exactly right."""
-    source, target = test_batch(length, toy)
+    source, target = evaluation_batch(length, toy)
     most = length + 2 if model.longest is None else min(length + 2, model.longest)
     room = torch.full((TEST_ROWS,), most)
     group = Group(model.start(source, None, room=most), room, list(range(TEST_ROWS)), [[]] * TEST_ROWS)
@@ -95,13 +95,13 @@ def exact(model: Transformer, length: int, toy: str) -> float:
 @torch.inference_mode()
 def forced(model: Transformer, length: int, toy: str) -> float:
     """The token accuracy under teacher forcing, including the end token."""
-    source, target = test_batch(length, toy)
+    source, target = evaluation_batch(length, toy)
     target_in = torch.cat((torch.full((TEST_ROWS, 1), START), target[:, :-1]), dim=1)
     predicted = model.project(model.step(target_in, model.start(source, None, room=0)).hidden).argmax(-1)
     return float((predicted == target).double().mean())
 
 
-def test_batch(length: int, toy: str) -> tuple[Tensor, Tensor]:
+def evaluation_batch(length: int, toy: str) -> tuple[Tensor, Tensor]:
     """New sequences of one length and their targets, (rows, length + 1) each."""
     lengths = torch.full((TEST_ROWS,), length)
     source = sentences(TEST_ROWS, lengths, torch.Generator().manual_seed(1000 + length))

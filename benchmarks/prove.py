@@ -32,8 +32,13 @@ def try_claim(name: str, folder: Path) -> dict[str, Any]:
     results = claim.run(folder / name)
     seconds = round(time.process_time() - started)
     return {
-        "says": claim.statement, "of": claim.source, "figures": results.figures, "holds": results.holds, "seconds": seconds, **machine_info()
-    }  # fmt: skip
+        "says": claim.statement,
+        "of": claim.source,
+        "figures": results.figures,
+        "holds": results.holds,
+        "seconds": seconds,
+        **machine_info(),
+    }
 
 
 def read_results(path: Path) -> dict[str, Any]:

@@ -78,9 +78,9 @@ class Meter:
                     except torch.OutOfMemoryError:
                         results[name]["stopped"] = f"out of memory at {value:,}"
             for _ in range(self.repetitions):
-                for name, seconds in times.items():
-                    if taken[0] <= self.limit_seconds:
-                        taken.append(self.seconds(steps[name]))
+                for name, measured in times.items():
+                    if measured[0] <= self.limit_seconds:
+                        measured.append(self.seconds(steps[name]))
             for name, (value, _) in zip(works, amounts, strict=True):
                 if name in times:
                     point = {"value": value, "seconds": statistics.median(times[name][1:] or times[name])}

@@ -147,7 +147,7 @@ def draw_data(results: dict[str, Any]) -> Figure:
         f"{count_text(last['value'])} pairs: {last['sentences_per_second']:,.0f} sentences/s into the token store, "
         f"{last['peak_bytes'] / 1e6:,.0f} MB at the peak"
     )
-    note = "pairs of the built-in grammar; the peak is that of the whole process with torch loaded; the tokenizer uses a million pairs at most"
+    note = "pairs of the built-in grammar; peak memory of the process with torch; tokenizer trained on at most a million pairs"
     figure, panels = canvas(title, note, results)
     left, right = panels
     right.set_yscale("linear")

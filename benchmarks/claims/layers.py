@@ -146,7 +146,7 @@ def fit(join: str, rate: float, *, steps: int = 600, **shape: Any) -> float:
 
 
 def highway(folder: Path) -> Evidence:
-    """Each with the best of four learning rates. Trained: below a tenth of the loss of a uniform guess; not trained: above half of it."""
+    """Each with the best of four learning rates. Trained: loss below a tenth of a uniform guess's; not: above half of it."""
     shapes: dict[str, dict[str, Any]] = {
         "highway": {"join": "highway", "layers": 50},
         "residual": {"join": "residual", "layers": 50},

@@ -131,8 +131,10 @@ def gnmt_rl(folder: Path) -> Evidence:
     train, test = dictionary_pairs()
     before = learn(folder / "likelihood", train, MODELS["gnmt"], steps=400)
     more = {
-        "training__init": str(folder / "likelihood" / "run"), "training__schedule__learning_rate": 3e-4, "training__schedule__warmup": 10
-    }  # fmt: skip
+        "training__init": str(folder / "likelihood" / "run"),
+        "training__schedule__learning_rate": 3e-4,
+        "training__schedule__warmup": 10,
+    }
     after = learn(folder / "refined", train, MODELS["gnmt"], steps=300, task__sequence__method="reward", **more)
     longer = learn(folder / "longer", train, MODELS["gnmt"], steps=300, **more)
     was, refined, went_on = (measure(one, test) for one in (before, after, longer))

@@ -21,7 +21,7 @@ CLAIMS: dict[str, Claim] = {
     "convs2s": Claim("DICT: 95% of tokens right", "Gehring 2017", translating.convs2s),
     "bytenet": Claim("COPY of 3 to 8 symbols by characters: 95% exact", "Kalchbrenner 2016", translating.bytenet),
     "ensemble": Claim(
-        "the negative log-likelihood of an ensemble of two models is at most the mean of theirs; two copies equal the single model",
+        "the loss of an ensemble of two models is at most the mean of theirs; two copies equal the single model",
         "Sutskever 2014",
         refining.ensemble,
     ),

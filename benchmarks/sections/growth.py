@@ -33,8 +33,8 @@ def survival() -> str:
     results = read("kill.json")
     same = all(results["identical"].values())
     return (
-        f"## Killed and resumed\n\n{results['kills']} times SIGKILL at random moments of runs of {results['steps']} steps, each "
-        "time the same command again: weights, optimizer, running average and metrics "
+        f"## Killed and resumed\n\n{results['kills']} times SIGKILL at random moments of runs of {results['steps']} steps, "
+        "each time the same command again: weights, optimizer, running average and metrics "
         f"{'are bit-identical to' if same else 'DIFFER from'} those of a run that was never stopped ({results['date']}).\n"
         "\n`python benchmarks/kill.py`\n"
     )

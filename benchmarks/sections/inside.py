@@ -40,8 +40,8 @@ def builtin_alignment() -> str:
         return ""
     results = read("builtin_alignment.json")
     return (
-        "\nThe same on 1,000 unseen sentences of the built-in corpus, whose links are exact; everything selected on 500 others; "
-        "guided by the links of both directions on the training text, or by its exact links "
+        "\nThe same on 1,000 unseen sentences of the built-in corpus, whose links are exact; everything selected on 500 "
+        "others; guided by the links of both directions on the training text, or by its exact links "
         f"({results['machine']}, torch {results['torch']}, {results['date']}).\n"
         f"\n`python benchmarks/builtin_alignment.py`\n\n{table(ALIGNMENT_HEAD, alignment_rows(results))}\n"
     )
@@ -53,9 +53,9 @@ def positions() -> str:
     results = read("positions.json")
     head, *rows = position_rows(results)
     return (
-        f"## Positions beyond the training lengths\n\nFor each positional encoding, a Transformer with two layers learns to {results['toy']} up to "
-        f"{results['trained_to']} symbols in {results['steps']} steps and is tested on up to twice as many: exact match of "
-        "greedy search by length, and token accuracy under teacher "
+        f"## Positions beyond the training lengths\n\nFor each positional encoding, a Transformer with two layers "
+        f"learns to {results['toy']} up to {results['trained_to']} symbols in {results['steps']} steps and is "
+        "tested on up to twice as many: exact match of greedy search by length, and token accuracy under teacher "
         f"forcing. One seed, one thread ({results['machine']}, torch {results['torch']}, {results['date']}).\n"
         f"\n`python benchmarks/positions.py`\n\n{table(head, rows)}\n\n![by length](pictures/positions-beyond.png)\n"
     )
@@ -113,9 +113,9 @@ def listening() -> str:
     rows = [[result["size"], *(more_of(result, name) for name in names)] for result in results["results"]]
     same = all(result["bit_equal"] for result in results["results"])
     return (
-        "## The cost of hook points\n\nA teacher-forced pass over 8 pairs of 32 tokens, eager, against the same model without hook points; "
-        f"outputs {'are bit-equal' if same else 'DIFFER'}. Medians on {results['threads']} threads, in brackets their "
-        f"95% intervals: without hooks from {results['results'][0]['pairs']:,} pairs of passes, else from "
+        "## The cost of hook points\n\nA teacher-forced pass over 8 pairs of 32 tokens, eager, against the same model without "
+        f"hook points; outputs {'are bit-equal' if same else 'DIFFER'}. Medians on {results['threads']} threads, in brackets "
+        f"their 95% intervals: without hooks from {results['results'][0]['pairs']:,} pairs of passes, else from "
         f"{results['results'][0]['blocks']} alternating blocks of a second "
         f"({results['machine']}, torch {results['torch']}, {results['date']}).\n"
         f"\n`python benchmarks/listening.py`\n\n{table(['size', *(LABELS.get(name, name) for name in names)], rows)}\n"

@@ -42,8 +42,8 @@ def attention_kernels() -> str:
     ]
     return (
         "## Attention over short sequences\n\nMilliseconds, forward and backward, bf16, rows x tokens: padded with torch's "
-        "default kernel, our kernel for short sequences, flat tokens without padding (torch's varlen), and torch's kernels one by one "
-        "where they support the shape. Training uses ours up to 128 tokens. "
+        "default kernel, our kernel for short sequences, flat tokens without padding (torch's varlen), and torch's kernels one "
+        "by one where they support the shape. Training uses ours up to 128 tokens. "
         f"{results['machine']}, torch {results['torch']}, {results['date']}.\n"
         f"\n`python benchmarks/varlen.py --output FILE`\n\n{table(['shape', *ways], rows)}\n"
     )
@@ -105,8 +105,8 @@ def decoded(name: str, title: str) -> str:
         same, plain = results["file"]["same_as_heedful_fp32"], results["file"]["plain"]
         apart = ", each system in its own process" if results["file"].get("apart") else ""
         text = (
-            f"The {results['file']['sentences']:,} sentences of Multi30k test2016 with the weights of one trained model, beam 5; "
-            f"HF in sorted batches of 250{apart}. Of ours in fp32 "
+            f"The {results['file']['sentences']:,} sentences of Multi30k test2016 with the weights of one trained model, "
+            f"beam 5; HF in sorted batches of 250{apart}. Of ours in fp32 "
             f"{plain['same']} of {plain['compared']} equal those of a search of one sentence at a time, {plain['ties']} tie, "
             f"{len(plain['different'])} differ; equal to ours in fp32: "
             + ", ".join(f"{system} {share:.1%}" for system, share in same.items() if system != "heedful fp32")
@@ -114,8 +114,8 @@ def decoded(name: str, title: str) -> str:
         )
     part = "file" if "file" in results else "gpu" if "gpu" in name else "cpu"
     return (
-        f"## {title}\n\n{text} Medians of alternating blocks; the first call, with graph capture or packing, is reported separately. "
-        f"{results['machine']}, torch {results['torch']}, {results['date']}.\n"
+        f"## {title}\n\n{text} Medians of alternating blocks; the first call, with graph capture or packing, is reported "
+        f"separately. {results['machine']}, torch {results['torch']}, {results['date']}.\n"
         f"\n`python benchmarks/decode.py --parts {part} --output FILE`\n\n{table(head, rows)}\n"
     )
 
