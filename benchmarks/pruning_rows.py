@@ -83,11 +83,11 @@ def update_pruning_recipe(models: dict[str, dict[str, Any]]) -> Iterator[str]:
     path = all_recipes()[first["recipe"]]
     gates = tomllib.loads(path.read_text(encoding="utf-8"))["training"]["gates"]
     setting = ("gates", *gates["kinds"], gates["penalty"])
-    fitting = [point for point in models.values() if point.get("settings") == settings_digest(path)]
+    fitting = [model for model in models.values() if model.get("settings") == settings_digest(path)]
     results = [
-        (point["whole"], point)
-        for point in fitting
-        for point in point["points"]
+        (model["whole"], point)
+        for model in fitting
+        for point in model["points"]
         if (point["method"], point["kind"], point["amount"]) == setting
     ]
     path.write_text(with_header(path.read_text(encoding="utf-8"), header(results, fitting)), encoding="utf-8")
