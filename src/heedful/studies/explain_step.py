@@ -156,8 +156,8 @@ def smoothed_stage(system: System, batch: Batch, logits: Tensor, smoothing: Smoo
         "Label smoothing",
         f"loss_t = -sum_v q_t(v) ln p_t(v) , epsilon = {smoothing.amount:g}",
         [matrix("ε spread over", list(SMOOTHINGS), ["sum", "mean"], torch.cat((values, values / len(target)), dim=-1))],
-        f"Probability ε is moved away from the true token. This run spreads it over '{smoothing.share}'; the other rows are the "
-        f"loss of the same outputs under the other conventions.{smoothing.omission_note}",
+        f"Probability ε is moved away from the true token. This run spreads it over '{smoothing.share}'; the other rows are "
+        f"the loss of the same outputs under the other conventions.{smoothing.omission_note}",
         checks=[check_softmax(f"{name} (mean)", *means, logits)],
     )
 

@@ -99,8 +99,8 @@ def label_smoothing() -> Stage:
         "loss_t = -sum_v q_t(v) ln p_t(v) , epsilon = 0.1",
         [Matrix("ε spread over", ["all: ε/V", "others: ε/(V−1)", "words: ε/(V−2)"], columns, rows)],
         "The target distribution moves probability ε away from the true word, so that the model does not become overconfident. "
-        "Three conventions are in use, and their losses cannot be compared: ε is spread over all words, over all words but the true "
-        "one, or over all but the true one and padding (which this vocabulary does not have). Compare models by the loss "
+        "Three conventions are in use, and their losses cannot be compared: ε is spread over all words, over all words but the "
+        "true one, or over all but the true one and padding (which this vocabulary does not have). Compare models by the loss "
         "without smoothing.",
     )
 
