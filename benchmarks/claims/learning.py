@@ -1,8 +1,8 @@
 """Train a small translation model on generated pairs, and evaluate it on others.
 
-train, test = apart(dictionary(20_000, lengths, seed=1), dictionary(500, lengths, seed=2))
+train, test = hold_out(dictionary(20_000, lengths, seed=1), dictionary(500, lengths, seed=2))
 translator = learn(folder / "run", train, {"family": "bahdanau", "dim": 64}, steps=600)
-told(translator, test).tokens
+evaluate(translator, test).tokens
 """
 
 from __future__ import annotations
