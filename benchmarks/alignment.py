@@ -1,17 +1,17 @@
-"""Word alignment by attention: the error rate on the gold alignments of the Hansards, of models that learned from anki-en-fr.
+"""Word alignment from attention weights: AER on the gold alignments of the Hansards, for models trained on anki-en-fr.
 
     python benchmarks/alignment.py                                             -> benchmarks/results/alignment.json
     python benchmarks/alignment.py --work runs/alignment \\
         --also "training.precision=bf16 training.cuda_graphs=true data.pad_to_multiple_of=8"
 
-    bahdanau, transformer    each layer: the mean of its heads, one link a target word; then heads, moment and thresholds as
-                             chosen on the 100 validation sentences. The 200 test sentences only judge.
-    both directions          the Transformer and one that translates back: one set of heads of both, or each one's links made
-                             one by a rule, as validation prefers
-    guided                   a Transformer one head of which was taught the links of both directions, on its training text
+    bahdanau, transformer    each layer: the mean of its heads, one link per target word; then heads, decoding step and
+                             thresholds selected on the 100 validation sentences. The 200 test sentences are for scoring only.
+    both directions          the Transformer and one for the reverse direction: one set of heads of both models, or the links of
+                             both combined by a symmetrization rule, selected on validation sentences
+    guided                   a Transformer with one head supervised by the links of both directions on the training text
                              (Garg et al., 2019)
 
-All text is cut as the gold is (hansards.py). Runs are kept in --work: what was begun there is continued.
+All text is tokenized like the gold data (hansards.py). Runs are kept in --work, and unfinished runs are resumed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hansards import cut
-from peers.machine import about_here
+from hansards import normalize
+from peers.machine import machine_info
 
 from heedful.build import load_translator
 from heedful.data.gold import Gold, Words, read_gold, read_words
@@ -52,87 +52,87 @@ class Sets(NamedTuple):
 
 
 def prepare(folder: Path) -> None:
-    """anki-en-fr, cut as the gold is; what is there already stays."""
+    """Write anki-en-fr, tokenized like the gold data; existing files are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     for split in ("train", "valid", "test"):
         for language in ("en", "fr"):
-            written = folder / f"{split}.{language}"
-            if not written.exists():
-                lines = [cut(line, language) for line in read_texts(find_path(f"anki-en-fr/{split}.{language}.gz"))]
-                partial = written.with_suffix(".partial")
+            path = folder / f"{split}.{language}"
+            if not path.exists():
+                lines = [normalize(line, language) for line in read_texts(find_path(f"anki-en-fr/{split}.{language}.gz"))]
+                partial = path.with_suffix(".partial")
                 partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-                partial.rename(written)
+                partial.rename(path)
 
 
 def gold_sets() -> Sets:
-    found = []
+    results = []
     for split in ("valid", "test"):
         files = [find_path(f"alignment-en-fr/{split}.{kind}.gz") for kind in ("en", "fr", "align")]
         gold = read_gold(*files)
-        found.append(Gold([Words(pair.source.lower(), pair.target.lower()) for pair in gold.pairs], gold.alignments))
-    return Sets(*found)
+        results.append(Gold([Words(pair.source.lower(), pair.target.lower()) for pair in gold.pairs], gold.alignments))
+    return Sets(*results)
 
 
-def trained(recipe: str, folder: Path, options: Sequence[str]) -> System:
+def train_system(recipe: str, folder: Path, options: Sequence[str]) -> System:
     train(recipe, options, run=folder)
     return load_translator(folder).system
 
 
-def rate(found: Sequence[set[Link]], gold: Gold) -> dict[str, Any]:
-    precision, recall = precision_and_recall(found, gold.alignments)
-    score = alignment_error_rate(found, gold.alignments, bootstrap=BOOTSTRAP)
+def rate(results: Sequence[set[Link]], gold: Gold) -> dict[str, Any]:
+    precision, recall = precision_and_recall(results, gold.alignments)
+    score = alignment_error_rate(results, gold.alignments, bootstrap=BOOTSTRAP)
     return {"aer": asdict(score), "precision": precision, "recall": recall}
 
 
-def plain(aligner: Aligner) -> dict[str, Any]:
+def describe_aligner(aligner: Aligner) -> dict[str, Any]:
     return {"heads": list(map(str, aligner.heads)), "moment": aligner.moment, **aligner.rule._asdict()}
 
 
-def judge(name: str, system: System, sets: Sets) -> dict[str, Any]:
-    """One system's row: each layer, and what validation chose."""
+def score_system(name: str, system: System, sets: Sets) -> dict[str, Any]:
+    """The row of one system: each layer, and the aligner selected on validation sentences."""
     valid, test = (GoldSet(collect_head_weights(Models(system), gold.pairs), gold.alignments) for gold in sets)
     aligner, error = choose_aligner(valid.weights, valid.gold)
     layers = [
         {"layer": one.layer, "heads": one.heads, "said": one.predict.value, "fed": one.consume.value}
-        | ({} if one.chosen is None or one.score is None else {"chosen": one.score.value, "by": plain(one.chosen)})
+        | ({} if one.chosen is None or one.score is None else {"chosen": one.score.value, "by": describe_aligner(one.chosen)})
         for one in by_layer(test, valid)
     ]
-    row = {"system": name, "layers": layers, "valid_aer": error, "aligner": plain(aligner)}
+    row = {"system": name, "layers": layers, "valid_aer": error, "aligner": describe_aligner(aligner)}
     return row | rate(test.weights.links(aligner), sets.test)
 
 
 def rules(there: System, back: System, valid: Gold) -> dict[str, tuple[Rule, float]]:
-    """Every way in which two models may align together, and its error rate on the validation sentences."""
+    """All rules to align with two models, with their AER on the validation sentences."""
     both = Models(there, back)
     aligner, error = choose_aligner(collect_head_weights(both, valid.pairs), valid.alignments)
     forward, _ = choose_aligner(collect_head_weights(Models(there), valid.pairs), valid.alignments)
     backward, _ = choose_aligner(collect_head_weights(Models(back), valid.swapped.pairs), valid.swapped.alignments)
 
-    def joined(function: Callable[[set[Link], set[Link]], set[Link]]) -> Rule:
+    def combine(function: Callable[[set[Link], set[Link]], set[Link]]) -> Rule:
         def links(pairs: Sequence[Words]) -> Iterator[set[Link]]:
-            theirs = align(Models(back), (pair.swapped for pair in pairs), backward)
-            turned = ({(j, i) for i, j in one} for one in theirs)
-            return map(function, align(Models(there), pairs, forward), turned)
+            reverse = align(Models(back), (pair.swapped for pair in pairs), backward)
+            flipped = ({(j, i) for i, j in links} for links in reverse)
+            return map(function, align(Models(there), pairs, forward), flipped)
 
         return links
 
-    found: dict[str, tuple[Rule, float]] = {"soft": (lambda pairs: align(both, pairs, aligner), error)}
+    results: dict[str, tuple[Rule, float]] = {"soft": (lambda pairs: align(both, pairs, aligner), error)}
     for name, function in SYMMETRIZATIONS.items():
-        rule = joined(function)
-        found[name] = rule, alignment_error_rate(list(rule(valid.pairs)), valid.alignments).value
-    return found
+        rule = combine(function)
+        results[name] = rule, alignment_error_rate(list(rule(valid.pairs)), valid.alignments).value
+    return results
 
 
-def write_alignment(path: Path, found: Iterable[set[Link]]) -> None:
-    """A line a pair; a file that is there is whole."""
+def write_alignment(path: Path, results: Iterable[set[Link]]) -> None:
+    """Write one line per pair; a file that exists is complete."""
     partial = path.with_suffix(".partial")
     with partial.open("w") as file:
-        file.writelines(f"{as_pharaoh(links)}\n" for links in found)
+        file.writelines(f"{as_pharaoh(links)}\n" for links in results)
     partial.rename(path)
 
 
 def both_directions(there: System, back: System, sets: Sets) -> tuple[dict[str, Any], Rule]:
-    """The row of the rule that validation prefers, and that rule."""
+    """The row of the rule with the lowest validation AER, and that rule."""
     ways = rules(there, back, sets.valid)
     best = min(ways, key=lambda name: ways[name][1])
     rates = {name: error for name, (_, error) in ways.items()}
@@ -144,30 +144,30 @@ def measure(work: Path, options: Sequence[str]) -> list[dict[str, Any]]:
     data, sets = work / "text", gold_sets()
     prepare(data)
     common, recipe = [f'data.folder="{data}"', *options], RECIPES["transformer"]
-    rows = [judge("bahdanau", trained(RECIPES["bahdanau"], work / "bahdanau", common), sets)]
-    there = trained(recipe, work / "forward", common)
-    rows.append(judge("transformer", there, sets))
-    back = trained(recipe, work / "backward", [*common, 'data.languages=["fr", "en"]'])
-    rows.append(judge("transformer, fr-en", back, Sets(sets.valid.swapped, sets.test.swapped)))
+    rows = [score_system("bahdanau", train_system(RECIPES["bahdanau"], work / "bahdanau", common), sets)]
+    there = train_system(recipe, work / "forward", common)
+    rows.append(score_system("transformer", there, sets))
+    back = train_system(recipe, work / "backward", [*common, 'data.languages=["fr", "en"]'])
+    rows.append(score_system("transformer, fr-en", back, Sets(sets.valid.swapped, sets.test.swapped)))
     row, rule = both_directions(there, back, sets)
     rows.append(row)
     links = work / "train.align"
     if not links.exists():
         write_alignment(links, rule(read_words(data / "train.en", data / "train.fr")))
     corpus = f'data.train={{folder="{data}", languages=["en", "fr"], alignment="{links}"}}'
-    guided = trained(recipe, work / "guided", [*common, corpus, f"task.guided_alignment={GUIDE}"])
-    return [*rows, judge("transformer, guided", guided, sets)]
+    guided = train_system(recipe, work / "guided", [*common, corpus, f"task.guided_alignment={GUIDE}"])
+    return [*rows, score_system("transformer, guided", guided, sets)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "alignment.json")
-    parser.add_argument("--work", type=Path, default=Path("runs/alignment"), help="where text and runs are kept")
-    parser.add_argument("--also", type=shlex.split, default=[], help="what to override in every run", metavar='"key=value …"')
-    given = parser.parse_args(arguments)
-    rows = measure(given.work.resolve(), given.also)
-    found = {"overrides": given.also, "guide": GUIDE, "rows": rows, **about_here()}
-    given.output.write_text(json.dumps(found, indent=1) + "\n")
+    parser.add_argument("--work", type=Path, default=Path("runs/alignment"), help="folder that keeps text and runs")
+    parser.add_argument("--also", type=shlex.split, default=[], help="overrides for every run", metavar='"key=value …"')
+    args = parser.parse_args(arguments)
+    rows = measure(args.work.resolve(), args.also)
+    results = {"overrides": args.also, "guide": GUIDE, "rows": rows, **machine_info()}
+    args.output.write_text(json.dumps(results, indent=1) + "\n")
     for row in rows:
         print(f"{row['system']}: AER {row['aer']['value']:.1%}, on validation {row['valid_aer']:.1%}")
     return 0

@@ -1,16 +1,24 @@
-"""The rows of the table that benchmarks/alignment.py gives: every layer by the usual rule, then what validation chose."""
+"""The table of benchmarks/alignment.py: every layer with one link per target word, then the selected aligner."""
 
 from __future__ import annotations
 
 from typing import Any
 
-ALIGNMENT_HEAD = ["system", "heads", "as it is said", "once it is fed", "thresholds chosen", "all chosen", "95% interval"]
+ALIGNMENT_HEAD = [
+    "system",
+    "heads",
+    "step that predicts the word",
+    "step that consumes it",
+    "selected thresholds",
+    "all selected",
+    "95% interval",
+]
 
 
-def alignment_rows(found: dict[str, Any]) -> list[list[str]]:
-    """Error rates on the test sentences."""
+def alignment_rows(results: dict[str, Any]) -> list[list[str]]:
+    """AER on the test sentences."""
     rows = []
-    for row in found["rows"]:
+    for row in results["rows"]:
         best, interval = f"{row['aer']['value']:.1%}", f"{row['aer']['low']:.1%} to {row['aer']['high']:.1%}"
         for one in row.get("layers", []):
             rates = [f"{one[kind]:.1%}" for kind in ("said", "fed", "chosen")]

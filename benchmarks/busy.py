@@ -1,12 +1,12 @@
-"""Several commands on one machine: how much longer three trainings, or three translations, take side by side than one alone.
+"""Several commands on one machine: how much longer three training or translation commands take in parallel than one alone.
 
     python benchmarks/busy.py
     python benchmarks/busy.py --repeats 1 --steps 10 --sentences 50 --settings passive,spin-1000
 
 The threads of OpenMP wait for each other at the end of every parallel loop. By default they spin; with more processes than
-cores, they spin while the thread they wait for has no core. What `heedful` sets (`default`) is compared with libgomp's own
+cores, they spin while the thread they wait for has no core. The setting of `heedful` (`default`) is compared with libgomp's own
 behavior (`spin-300000`) and with other settings. All figures are wall seconds of whole commands, start-up included; settings
-take turns, and the median over the repeats counts; side by side each is measured once.
+alternate, and the result is the median of the repeats; parallel commands are measured once.
 Results do not depend on the setting: the number of threads is the same.
 """
 
@@ -24,11 +24,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from peers.machine import about_here
+from peers.machine import machine_info
 
 
 def environment_of(setting: str) -> dict[str, str]:
-    """`default` is what heedful sets, `passive` never spins, `spin-300000` is libgomp's own default."""
+    """`default` is heedful's setting, `passive` never spins, `spin-300000` is libgomp's own default."""
     if setting == "default":
         return {}
     if setting == "passive":
@@ -37,7 +37,7 @@ def environment_of(setting: str) -> dict[str, str]:
 
 
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS", "KMP_BLOCKTIME")
-BESIDE = 3  # processes
+PARALLEL = 3  # processes
 
 
 class Bench:
@@ -46,7 +46,7 @@ class Bench:
         self.runs = 0
 
     def train(self) -> list[str]:
-        """The command that trains the demo for some steps, in a folder of its own."""
+        """The command that trains the demo for some steps, in a new folder."""
         self.runs += 1
         run = self.folder / f"run-{self.runs}"
         return ["train", "demo", f"training.steps={self.steps}", "--run", str(run), "--device", "cpu"]
@@ -55,18 +55,18 @@ class Bench:
         return ["translate", str(self.folder / "run-1"), str(self.folder / "sentences.txt"), "--device", "cpu"]
 
     def prepare(self) -> None:
-        """A run to translate with, and sentences."""
+        """Train a run to translate with, and write sentences."""
         from heedful.data.grammar import generate
 
         lines = [pair.source for pair in generate("test", self.sentences)]
         (self.folder / "sentences.txt").write_text("\n".join(lines) + "\n")
-        together([self.train()], environment_of("default"))
+        run_parallel([self.train()], environment_of("default"))
 
 
-def together(commands: Sequence[list[str]], setting: dict[str, str]) -> list[float]:
-    """Start all commands at once; the seconds that each took."""
+def run_parallel(commands: Sequence[list[str]], setting: dict[str, str]) -> list[float]:
+    """Start all commands at once and return the seconds of each."""
     environment = {name: value for name, value in os.environ.items() if name not in WAITING} | setting
-    began = time.perf_counter()
+    started = time.perf_counter()
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "heedful", *command],
@@ -81,7 +81,7 @@ def together(commands: Sequence[list[str]], setting: dict[str, str]) -> list[flo
         for number, process in enumerate(processes):
             if number not in seconds and process.poll() is not None:
                 assert process.returncode == 0, f"heed {' '.join(commands[number])} ended with {process.returncode}"
-                seconds[number] = time.perf_counter() - began
+                seconds[number] = time.perf_counter() - started
         time.sleep(0.02)
     return [seconds[number] for number in range(len(processes))]
 
@@ -89,17 +89,17 @@ def together(commands: Sequence[list[str]], setting: dict[str, str]) -> list[flo
 def measure(
     bench: Bench, works: Sequence[str], settings: Sequence[str], repeats: int, alone_only: Sequence[str]
 ) -> dict[str, Any]:
-    found: dict[str, dict[str, dict[str, list[float]]]] = {
+    results: dict[str, dict[str, dict[str, list[float]]]] = {
         work: {setting: {"alone": [], "side_by_side": []} for setting in settings} for work in works
     }
     for round_number in range(repeats):
         for work in works:
             command = {"train": bench.train, "translate": bench.translate}[work]
             for setting in settings:
-                into = found[work][setting]
-                into["alone"] += together([command()], environment_of(setting))
+                into = results[work][setting]
+                into["alone"] += run_parallel([command()], environment_of(setting))
                 if round_number == 0 and setting not in alone_only:
-                    into["side_by_side"] += together([command() for _ in range(BESIDE)], environment_of(setting))
+                    into["side_by_side"] += run_parallel([command() for _ in range(PARALLEL)], environment_of(setting))
                 print(f"{work:10} {setting:12} {into}", flush=True)
     return {
         work: {
@@ -118,7 +118,7 @@ def measure(
             )
             for setting, times in by_setting.items()
         }
-        for work, by_setting in found.items()
+        for work, by_setting in results.items()
     }
 
 
@@ -129,17 +129,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--work", default="train,translate", help="train, translate or both")
     parser.add_argument("--settings", default="spin-300000,default", help="default, passive, or spin-N for any N")
-    parser.add_argument(
-        "--alone", default="", help="those of the settings that are not measured side by side, which can take minutes"
-    )
+    parser.add_argument("--alone", default="", help="settings that are not measured in parallel, which can take minutes")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "busy.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), options.steps, options.sentences)
         bench.prepare()
-        found = measure(bench, options.work.split(","), options.settings.split(","), options.repeats, options.alone.split(","))
-    about = {"steps": options.steps, "sentences": options.sentences, "processes": BESIDE, "cores": os.cpu_count()}
-    options.output.write_text(json.dumps(about_here() | about | found, indent=1) + "\n")
+        results = measure(
+            bench, options.work.split(","), options.settings.split(","), options.repeats, options.alone.split(",")
+        )
+    about = {"steps": options.steps, "sentences": options.sentences, "processes": PARALLEL, "cores": os.cpu_count()}
+    options.output.write_text(json.dumps(machine_info() | about | results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Decoding speed beside Hugging Face's `generate` and CTranslate2: the same weights, blocks in turn.
+"""Decoding speed compared with Hugging Face's `generate` and CTranslate2: same weights, alternating blocks.
 
     python benchmarks/decode.py --parts gpu,cpu,file --peers hf,ct2 --run RUN --output FILE
 
-gpu    base size, 37,000 words, sources of 32 tokens, 64 new tokens a row: 64 rows greedy, 64 and 256 rows with a beam of 4
+gpu    base size, 37,000 words, sources of 32 tokens, 64 new tokens per row: 64 rows greedy, 64 and 256 rows with a beam of 4
 cpu    the same for 32 rows with a beam of 4, in fp32 and int8
 file   the test set of a trained run from text to text with a beam of 5, on the GPU where there is one
 
-Nobody may end early in `gpu` and `cpu`: the random model embeds the end as zero, so that its logit is zero, far below the best
-of so many words. Then no system pays for a rule that forbids it.
+In `gpu` and `cpu` no hypothesis ends early: the end token of the random model has a zero embedding, so its logit is 0, far
+below the largest of so many logits. No system needs a rule that forbids it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from typing import Any, NamedTuple
 
 import torch
 from decode_file import measure_file
-from peers.apart import apart
 from peers.decoders import DECODERS, Decoder, Sources
 from peers.laps import Lap, alternate
-from peers.machine import about_here
+from peers.machine import machine_info
 from peers.models import SIZES, Size
+from peers.processes import in_processes
 
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.search import SearchConfig
 from heedful.text.specials import Specials
 
 SPECIALS = Specials(0, 1, 2, 3)
-SOURCE, TARGET = 32, 64  # tokens, the end counted
+SOURCE, TARGET = 32, 64  # tokens, including the end token
 
 
 class Row(NamedTuple):
@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows of the table, and in what precisions each system runs."""
+    """Rows of the table, and the precisions of each system."""
 
     device: str
     rows: list[Row]
@@ -61,32 +61,38 @@ PACKAGES = {"hf": "transformers", "ct2": "ctranslate2"}
 
 
 def measure_part(part: Part, size: Size, peers: Sequence[str], blocks: int) -> list[dict[str, Any]]:
-    """On a CPU every system has a process of its own; on a GPU, where the host's threads have little to do, all share one."""
+    """On a CPU every system runs in its own process; on a GPU, where host threads matter little, all share one process."""
     makers = {
-        f"{name} {precision}": partial(made, name, Weights(size, precision, part.device), TARGET, torch.get_num_threads())
+        f"{name} {precision}": partial(
+            make_decoder, name, Weights(size, precision, part.device), TARGET, torch.get_num_threads()
+        )
         for name, precisions in part.precisions.items()
         if name == "heedful" or name in peers
         for precision in precisions
     }
-    found = []
-    with apart(makers) if part.device == "cpu" else nullcontext({name: make() for name, make in makers.items()}) as decoders:
+    results = []
+    with (
+        in_processes(makers)
+        if part.device == "cpu"
+        else nullcontext({name: make() for name, make in makers.items()}) as decoders
+    ):
         for row in part.rows:
             sources = torch.randint(len(SPECIALS), size.vocab, (row.rows, SOURCE - 1)).tolist()
             laps = alternate({name: partial(decode, sources, row.beam) for name, decode in decoders.items()}, blocks=blocks)
-            found += [told(str(row), name, lap, row.rows, row.rows * TARGET) for name, lap in laps.items()]
-    return found
+            results += [result_row(str(row), name, lap, row.rows, row.rows * TARGET) for name, lap in laps.items()]
+    return results
 
 
 class Weights(NamedTuple):
-    """Of a random model, the same one wherever they are made."""
+    """A random model, the same in every process."""
 
     size: Size
     precision: str
     device: str
 
 
-def made(name: str, weights: Weights, target: int, threads: int) -> Callable[[Sources, int], None]:
-    """A system that decodes: sources and a beam -> nothing, when that is done."""
+def make_decoder(name: str, weights: Weights, target: int, threads: int) -> Callable[[Sources, int], None]:
+    """Build a system: a function of sources and beam size that decodes and returns nothing."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     model = random_model(weights.size)
@@ -101,13 +107,15 @@ def random_model(size: Size) -> Transformer:
 
 
 def exactly(name: str, decode: Decoder, target: int) -> Callable[[Sources, int], None]:
-    """So many tokens in so many steps; our last one is the end, and the peers break off without it."""
+    """Check that every row has `target` tokens; ours end with the end token, the peers' are cut off without it."""
     ends = name == "heedful"
 
     def call(sources: Sources, beam: int) -> None:
         lengths = [len(best) + ends for best, *_ in decode(sources, fixed(beam, target - ends))]
         if lengths != [target] * len(sources):
-            raise SystemExit(f"{name} said {sorted(set(lengths))} tokens in {len(lengths)} rows; expected {target} in each")
+            raise SystemExit(
+                f"{name} generated {sorted(set(lengths))} tokens in {len(lengths)} rows; expected {target} in each"
+            )
 
     return call
 
@@ -118,7 +126,7 @@ def fixed(beam: int, length: int) -> SearchConfig:
     return SearchConfig(beam=beam, penalty="power", length_penalty=0.0, max_length=length, max_extra=length)
 
 
-def told(row: str, system: str, lap: Lap[Any], sentences: int, tokens: int) -> dict[str, Any]:
+def result_row(row: str, system: str, lap: Lap[Any], sentences: int, tokens: int) -> dict[str, Any]:
     return {
         "row": row,
         "system": system,
@@ -131,7 +139,8 @@ def told(row: str, system: str, lap: Lap[Any], sentences: int, tokens: int) -> d
 
 def file_rows(laps: Mapping[str, Lap[Any]], file: dict[str, Any]) -> list[dict[str, Any]]:
     return [
-        told(f"file on {file['device']}", name, lap, file["sentences"], file["tokens"][name]) | {"bleu": file["bleu"][name]}
+        result_row(f"file on {file['device']}", name, lap, file["sentences"], file["tokens"][name])
+        | {"bleu": file["bleu"][name]}
         for name, lap in laps.items()
     ]
 
@@ -159,16 +168,16 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def compared(system: str, other: str) -> bool:
-    """Ours with the peers."""
+    """Only our systems are compared, with the peers."""
     return system.startswith("heedful") and not other.startswith("heedful")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", type=lambda text: text.split(","), default=["cpu"], help="of gpu, cpu and file")
+    parser.add_argument("--parts", type=lambda text: text.split(","), default=["cpu"], help="gpu, cpu, file")
     parser.add_argument("--peers", type=lambda text: [peer for peer in text.split(",") if peer], default=["hf", "ct2"])
     parser.add_argument("--run", type=Path, help="a run folder, for the part `file`")
-    parser.add_argument("--every", type=int, default=1, help="of so many sentences of the file one is said plainly, too")
+    parser.add_argument("--every", type=int, default=1, help="compare every N-th sentence of the file with the plain search")
     parser.add_argument("--size", choices=list(SIZES), default="base")
     parser.add_argument("--blocks", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
@@ -179,26 +188,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown := [name for name in options.peers if name not in PACKAGES]:
         parser.error(f"given peer {unknown[0]!r}, expected one of: {', '.join(PACKAGES)}")
     if missing := [PACKAGES[name] for name in options.peers if find_spec(PACKAGES[name]) is None]:
-        parser.error(f"{missing[0]} is not installed; pip install 'heedful[benchmark]', or leave it out of --peers")
+        parser.error(f"{missing[0]} is not installed; pip install 'heedful[benchmark]', or remove it from --peers")
     if "gpu" in options.parts and not torch.cuda.is_available():
-        parser.error("the part 'gpu' needs a GPU, but torch sees none")
+        parser.error("the part 'gpu' needs a GPU, but torch finds none")
     if "file" in options.parts and options.run is None:
         parser.error("the part 'file' needs a run folder; give it with --run")
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    found: dict[str, Any] = {**about_here(*(PACKAGES[peer] for peer in options.peers)), "threads": options.threads, "rows": []}
+    results: dict[str, Any] = {
+        **machine_info(*(PACKAGES[peer] for peer in options.peers)),
+        "threads": options.threads,
+        "rows": [],
+    }
     for name in options.parts:
         if name == "file":
             device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-            laps, found["file"] = measure_file(options.run, options.peers, options.blocks, device, every=options.every)
-            found["rows"] += file_rows(laps, found["file"])
+            laps, results["file"] = measure_file(options.run, options.peers, options.blocks, device, every=options.every)
+            results["rows"] += file_rows(laps, results["file"])
         else:
-            found["rows"] += measure_part(PARTS[name], SIZES[options.size], options.peers, options.blocks)
+            results["rows"] += measure_part(PARTS[name], SIZES[options.size], options.peers, options.blocks)
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(found, indent=1) + "\n")
-    print(table(found["rows"]))
-    if "file" in found:
-        print(json.dumps(found["file"], indent=1))
+        options.output.write_text(json.dumps(results, indent=1) + "\n")
+    print(table(results["rows"]))
+    if "file" in results:
+        print(json.dumps(results["file"], indent=1))
 
 
 if __name__ == "__main__":

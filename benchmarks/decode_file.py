@@ -1,7 +1,7 @@
-"""A file from text to text: how fast, how well, and whether what is fast says the same as what is plain.
+"""Translating a file from text to text: speed, BLEU, and whether the fast search equals the plain one.
 
-The file is the test set of a trained run. Hugging Face has the run's weights and tokenizer and takes sorted batches. Plain is
-our own search in single precision with one sentence at a time and nothing captured.
+The file is the test set of a trained run. Hugging Face uses the run's weights and tokenizer and sorted batches. The plain
+search is ours in fp32, one sentence at a time, without CUDA graphs.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from peers.apart import apart
 from peers.decoders import TYPES, search_together
 from peers.decoding import decode
 from peers.laps import Lap, alternate
+from peers.processes import in_processes
 from peers.weights import for_hugging_face
 
 from heedful.build import Translator, examples_of, load
@@ -27,7 +27,7 @@ from heedful.nn.precision import with_precision
 from heedful.search import SearchConfig
 from heedful.tasks.translate import Candidate, translate
 
-TIE = 1e-4  # scores that differ by no more are alike
+TIE = 1e-4  # scores that differ by less are ties
 PRECISIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "cuda": {"heedful": ("fp32", "bf16"), "hf": ("fp32", "bf16")},
     "cpu": {"heedful": ("fp32", "int8"), "hf": ("fp32",)},
@@ -35,7 +35,7 @@ PRECISIONS: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 class Task(NamedTuple):
-    """The test set of a run, and how it is searched."""
+    """The test set of a run and its search config."""
 
     translator: Translator
     sources: list[str]
@@ -52,44 +52,44 @@ def task_of(run: Path, device: str) -> Task:
 def measure_file(
     run: Path, peers: Sequence[str], blocks: int, device: torch.device, *, every: int = 1
 ) -> tuple[dict[str, Lap[list[str]]], dict[str, Any]]:
-    """What each system took, in a process of its own, and what came out. Of every how many sentences one is compared with
-    the plain search."""
+    """The timings of each system, in its own process, and its results. every: compare every N-th sentence with the plain
+    search."""
     makers = {
-        f"{name} {precision}": partial(made, name, precision, run, device.type, torch.get_num_threads())
+        f"{name} {precision}": partial(make_system, name, precision, run, device.type, torch.get_num_threads())
         for name, precisions in PRECISIONS[device.type].items()
         if name == "heedful" or name in peers
         for precision in precisions
     }
-    with apart(makers) as systems:
+    with in_processes(makers) as systems:
         laps = alternate(systems, blocks=blocks)
         fast: list[Candidate] = systems["heedful fp32"]("with scores")
     task = task_of(run, device.type)
-    found = {
+    results = {
         "run": run.name,
         "device": device.type,
-        "apart": True,  # a process for each system
+        "apart": True,  # one process per system
         "sentences": len(task.sources),
         "tokens": {name: count_tokens(task.translator, lap.answer) for name, lap in laps.items()},
         "bleu": {name: METRICS["bleu"](lap.answer, task.references).value for name, lap in laps.items()},
         "same_as_heedful_fp32": {name: share_of_equal(lap.answer, laps["heedful fp32"].answer) for name, lap in laps.items()},
         "plain": with_plain(task, fast, every),
     }
-    return laps, found
+    return laps, results
 
 
-def made(name: str, precision: str, run: Path, device: str, threads: int) -> Callable[..., Any]:
+def make_system(name: str, precision: str, run: Path, device: str, threads: int) -> Callable[..., Any]:
     torch.set_num_threads(threads)
     return {"heedful": by_us, "hf": by_hf}[name](task_of(run, device), precision)
 
 
 def by_us(task: Task, precision: str) -> Callable[..., Any]:
-    """Without a word: the lines."""
-    whole = task.translator.system
-    system = replace(whole, models=[with_precision(model_of(task.translator), precision, whole.device)], engines={})
+    """A function that returns translations, or candidates if called with "with scores"."""
+    full = task.translator.system
+    system = replace(full, models=[with_precision(model_of(task.translator), precision, full.device)], engines={})
 
-    def call(asked: str = "") -> list[str] | list[Candidate]:
+    def call(mode: str = "") -> list[str] | list[Candidate]:
         best = [one.candidates[0] for one in translate(system, task.sources, task.config)]
-        return best if asked == "with scores" else [one.text for one in best]
+        return best if mode == "with scores" else [one.text for one in best]
 
     return call
 
@@ -103,12 +103,12 @@ def by_hf(task: Task, precision: str) -> Callable[[], list[str]]:
 
 def model_of(translator: Translator) -> Transformer:
     if not isinstance(translator.model, Transformer) or not translator.run.tokenizer.shared:
-        raise SystemExit("the peers are Transformers with one vocabulary for both sides; expected a run of such a model")
+        raise SystemExit("the peers are Transformers with a shared vocabulary; expected a run of such a model")
     return translator.model
 
 
 def count_tokens(translator: Translator, lines: list[str]) -> int:
-    """As the tokenizer would write them, the end counted."""
+    """The number of tokens, including end tokens."""
     return sum(len(ids) + 1 for ids in translator.system.target_tokenizer.encode_many(lines))
 
 
@@ -117,12 +117,12 @@ def share_of_equal(lines: Sequence[str], others: Sequence[str]) -> float:
 
 
 def with_plain(task: Task, fast: Sequence[Candidate], every: int) -> dict[str, Any]:
-    """One sentence at a time: how many came out the same, how many others are as good, and the rest."""
+    """Compare with the plain search: equal translations, ties in score, and differences."""
     system, model = task.translator.system, model_of(task.translator)
     encoded = system.source_tokenizer.encode_many(task.sources)
-    whole = [i for i, ids in enumerate(encoded) if 0 < len(ids) <= system.max_length]  # those that are not split
+    complete = [i for i, ids in enumerate(encoded) if 0 < len(ids) <= system.max_length]  # not split into pieces
     same, ties, different = 0, 0, []
-    for i in whole[::every]:
+    for i in complete[::every]:
         ((plain,),) = search_together(model, system.target_tokenizer.specials, [encoded[i]], task.config, device=system.device)
         if plain.tokens == fast[i].tokens:
             same += 1
@@ -130,4 +130,4 @@ def with_plain(task: Task, fast: Sequence[Candidate], every: int) -> dict[str, A
             ties += 1
         else:
             different.append({"line": i + 1, "fast": fast[i].score, "plain": plain.score})
-    return {"compared": len(whole[::every]), "same": same, "ties": ties, "different": different}
+    return {"compared": len(complete[::every]), "same": same, "ties": ties, "different": different}

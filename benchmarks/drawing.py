@@ -1,6 +1,6 @@
-"""What the pictures of benchmarks are made of: panels beside each other, every line named where it ends.
+"""Plots of benchmarks: panels side by side, every line labeled at its end.
 
-A cross ends a line that a limit stopped. Colors can be told apart by those who see few of them, and strokes by anybody.
+A cross marks a line that ended at a limit. The palette is color-blind safe, and strokes differ within a color.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INK, PALE, GRID = "#222222", "#6f6f6f", "#e9e9e9"
 BLUE, ORANGE, GREEN, VIOLET = "#1f5fa8", "#c8571b", "#2c8a57", "#7a4b9e"
 STROKES: list[Any] = ["-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5))]
 LABEL: dict[str, Any] = {"fontsize": 9.5, "va": "center"}
-LABEL_GAP = 0.062  # between two names, as a part of the axis
+LABEL_GAP = 0.062  # between two labels, as a fraction of the axis
 LEADER: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.6, "alpha": 0.6, "shrinkA": 0, "shrinkB": 3, "relpos": (0, 0.5)}
 
 
@@ -28,30 +28,30 @@ class Line(NamedTuple):
     stopped: bool = False
 
 
-def told_apart(lines: Iterable[Line]) -> list[Line]:
-    """Lines of one color get one stroke after the other."""
-    found: list[Line] = []
+def assign_strokes(lines: Iterable[Line]) -> list[Line]:
+    """Assign a different stroke to each line of one color."""
+    results: list[Line] = []
     for line in lines:
-        before = sum(other.color == line.color for other in found)
-        found.append(line._replace(stroke=STROKES[before % len(STROKES)]))
-    return found
+        before = sum(other.color == line.color for other in results)
+        results.append(line._replace(stroke=STROKES[before % len(STROKES)]))
+    return results
 
 
-def canvas(title: str, note: str, found: dict[str, Any]) -> tuple[Figure, Sequence[Axes]]:
-    """Two panels with logarithmic axes, under what they say and where it was measured."""
+def canvas(title: str, note: str, results: dict[str, Any]) -> tuple[Figure, Sequence[Axes]]:
+    """Two panels with logarithmic axes, below a title and a note on the machine."""
     figure = Figure(figsize=(12.5, 5.4))
     panels = figure.subplots(1, 2, gridspec_kw={"left": 0.06, "right": 0.855, "top": 0.79, "bottom": 0.12, "wspace": 0.62})
     for axes in panels:
         axes.set(xscale="log", yscale="log")
     figure.text(0.02, 0.945, title, fontsize=13.5, fontweight="bold", color=INK, va="center")
-    where = f"{found['machine']}, torch {found['torch']}, {found['date']}"
+    where = f"{results['machine']}, torch {results['torch']}, {results['date']}"
     figure.text(0.02, 0.893, f"{note}  ·  {where}", fontsize=8.5, color=PALE, va="center")
     return figure, panels
 
 
 def plot(axes: Axes, lines: Sequence[Line], heights: tuple[float, float] | None = None) -> None:
-    """The lines, between these heights where they are given, and their names in a column to the right: each level with the
-    end of its line, or as near to it as there is room."""
+    """Draw the lines, within the given y limits, and their labels in a column to the right: each at the height of the end of
+    its line, or as close as space permits."""
     lines = [line for line in lines if line.points]
     if not lines:
         return
@@ -64,24 +64,24 @@ def plot(axes: Axes, lines: Sequence[Line], heights: tuple[float, float] | None 
     axes.autoscale_view()
     if heights is not None:
         axes.set_ylim(*heights)
-    place = (axes.transScale + axes.transLimits).transform  # data -> part of the axes
+    to_axes = (axes.transScale + axes.transLimits).transform  # data -> axes fraction
     edge = max(line.points[-1][0] for line in lines)
-    named = sorted((line for line in lines if line.label), key=lambda line: float(place(line.points[-1])[1]))
-    outside = [line for line in named if line.points[-1][0] == edge]
-    levels = under(1.02, apart([float(place(line.points[-1])[1]) for line in outside], LABEL_GAP), LABEL_GAP)
+    labeled = sorted((line for line in lines if line.label), key=lambda line: float(to_axes(line.points[-1])[1]))
+    outside = [line for line in labeled if line.points[-1][0] == edge]
+    levels = clamp(1.02, spread_labels([float(to_axes(line.points[-1])[1]) for line in outside], LABEL_GAP), LABEL_GAP)
     for line, height in zip(outside, levels, strict=True):
         leader = LEADER | {"color": line.color}
         where: dict[str, Any] = {"xytext": (1.05, height), "textcoords": "axes fraction", "arrowprops": leader}
         axes.annotate(line.label, line.points[-1], color=line.color, annotation_clip=False, **LABEL, **where)
-    for line in named:
-        if line.points[-1][0] < edge:  # it was stopped: its name stands above its end
+    for line in labeled:
+        if line.points[-1][0] < edge:  # it ended at a limit: its label is above its end
             where = {"xytext": (4, 11), "textcoords": "offset points", "ha": "right"}
             axes.annotate(line.label, line.points[-1], color=line.color, **LABEL, **where)
 
 
-def apart(heights: Sequence[float], gap: float) -> list[float]:
-    """Sorted heights moved as little as needed to be at least `gap` from each other: neighbors that are too near form a
-    group around their middle, and groups that then touch are joined."""
+def spread_labels(heights: Sequence[float], gap: float) -> list[float]:
+    """Move sorted heights as little as needed to be at least `gap` apart: heights that are too close form a group around
+    their mean, and groups that then overlap are merged."""
     groups: list[list[float]] = []
     for height in heights:
         groups.append([height])
@@ -91,8 +91,8 @@ def apart(heights: Sequence[float], gap: float) -> list[float]:
     return [bottom(group, gap) + gap * index for group in groups for index in range(len(group))]
 
 
-def under(ceiling: float, heights: Sequence[float], gap: float) -> list[float]:
-    """Sorted heights pressed down where they would go above the ceiling, at least `gap` from each other still."""
+def clamp(ceiling: float, heights: Sequence[float], gap: float) -> list[float]:
+    """Move sorted heights below the ceiling, still at least `gap` apart."""
     count = len(heights)
     return [min(height, ceiling - gap * (count - 1 - index)) for index, height in enumerate(heights)]
 
@@ -125,7 +125,7 @@ def finish(axes: Axes, heading: str, text: Callable[[float], str], below: str, t
 
 
 def powers_within(values: Sequence[float], base: int) -> list[float]:
-    """base^k or 2 base^k between the smallest and the largest of the values, whichever meets the largest."""
+    """Powers of the base between the smallest and largest value; for base 4, the largest value divided by powers of 4."""
     last = max(values)
     ticks = [last / base**k for k in range(20)] if base == 4 else [float(base**k) for k in range(20)]
     return [tick for tick in ticks if min(values) * 0.9 <= tick <= last * 1.1]

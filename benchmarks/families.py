@@ -1,13 +1,13 @@
-"""Every family of models learns the built-in corpus: how much of it, and how that depends on the length of a sentence.
+"""All model families trained on the built-in corpus: accuracy, and accuracy by sentence length.
 
-    python benchmarks/families.py                           whatever is not in the file yet -> JSON, and a PNG
-    python benchmarks/families.py --only bahdanau,luong     these, again
-    python benchmarks/families.py --draw                    nothing but the picture
+    python benchmarks/families.py                           families without a result yet -> JSON and PNG
+    python benchmarks/families.py --only bahdanau,luong     measure these again
+    python benchmarks/families.py --draw                    draw only
 
-A family is a recipe: `demo` is the Transformer, `demo-bahdanau` and the others say what they are. All have the same data, which
-is the grammar's, and the same search. Exact match and BLEU are of the recipe's own test sentences; BLEU against length is of
-the first `PER_LENGTH` unseen sentences of each length, as far as there are so many. Seconds are those of the processor, from
-the first look at the data to the last step, validation included: a busy machine hardly stretches them.
+A family is a recipe: `demo` is the Transformer, `demo-bahdanau` and so on are the others. All use the data of the built-in
+grammar and the same search. Exact match and BLEU are on the recipe's test sentences; BLEU by length is on up to `PER_LENGTH`
+unseen sentences of each length. Seconds are CPU time from data preparation to the last step, validation included, which
+other processes hardly affect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from peers.machine import about_here
+from peers.machine import machine_info
 
 from heedful.build import Translator, examples_of, load_translator
 from heedful.config import read_run
@@ -50,9 +50,9 @@ RECIPES = {
     "experts": "demo-experts",
     "gpt": "demo-gpt",
 }
-SHORT = 8  # words: as far as a fixed vector is asked to remember
-DRAWN, PER_LENGTH = 40_000, 200  # unseen sentences that are looked through, and kept of each length
-SHORTEST, LONGEST = 3, 12  # those that are shorter still, or longer, are few: they are counted with these
+SHORT = 8  # words: the length that a fixed vector should handle
+GENERATED, PER_LENGTH = 40_000, 200  # unseen sentences that are generated, and kept per length
+SHORTEST, LONGEST = 3, 12  # the few shorter or longer sentences are counted with these
 
 
 class Pair(NamedTuple):
@@ -72,29 +72,31 @@ def words_of(pair: Pair) -> int:
 
 def by_length(pairs: Iterable[Pair], most: int) -> dict[int, list[Pair]]:
     """The first pairs of each length, in words of the source."""
-    found: dict[int, list[Pair]] = {length: [] for length in range(SHORTEST, LONGEST + 1)}
+    results: dict[int, list[Pair]] = {length: [] for length in range(SHORTEST, LONGEST + 1)}
     for pair in pairs:
-        bucket = found[min(max(words_of(pair), SHORTEST), LONGEST)]
+        bucket = results[min(max(words_of(pair), SHORTEST), LONGEST)]
         if len(bucket) < most:
             bucket.append(pair)
-    return {length: bucket for length, bucket in found.items() if bucket}
+    return {length: bucket for length, bucket in results.items() if bucket}
 
 
 def scores_of(translator: Translator, pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Exact match and BLEU, and of how many sentences."""
-    said = translator.translate([pair.source for pair in pairs])
+    """Exact match and BLEU, with the number of sentences."""
+    translations = translator.translate([pair.source for pair in pairs])
     references = [pair.target for pair in pairs]
-    return {"sentences": len(pairs)} | {name: asdict(METRICS[name](said, references)) for name in ("exact_match", "bleu")}
+    return {"sentences": len(pairs)} | {
+        name: asdict(METRICS[name](translations, references)) for name in ("exact_match", "bleu")
+    }
 
 
 def measure(recipe: Path, lengths: dict[int, list[Pair]], overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Train by the recipe, and score what it says of unseen sentences."""
+    """Train a recipe and score its translations of unseen sentences."""
     config = read_run(recipe, overrides).config
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        began = time.process_time()
+        started = time.process_time()
         train_config(config, run, device="cpu")
-        seconds = time.process_time() - began
+        seconds = time.process_time() - started
         translator = load_translator(run, device="cpu")
     model: Any = translator.system.models[0]
     test = pairs_of(examples_of(splits_of(config.data).test, config.data.max_ratio))
@@ -110,7 +112,7 @@ def measure(recipe: Path, lengths: dict[int, list[Pair]], overrides: Sequence[st
         "test": scores_of(translator, test),
         "short": {"words": SHORT} | scores_of(translator, [pair for pair in test if words_of(pair) <= SHORT]),
         "lengths": {str(length): scores_of(translator, pairs) for length, pairs in lengths.items()},
-        **about_here(),
+        **machine_info(),
     }
 
 
@@ -118,10 +120,10 @@ def pairs_of(examples: Examples) -> list[Pair]:
     return [Pair(*both) for both in zip(examples.sources, examples.references, strict=True)]
 
 
-def table(found: dict[str, Any]) -> str:
-    """A line for each family."""
+def table(results: dict[str, Any]) -> str:
+    """One line per family."""
     lines = [f"{'family':<14}{'weights':>10}{'steps':>7}{'seconds':>9}{'exact':>8}{f'up to {SHORT}':>9}{'BLEU':>7}"]
-    for name, one in found.items():
+    for name, one in results.items():
         exact, short, bleu = (
             one[part][metric]["value"] for part, metric in (("test", "exact_match"), ("short", "exact_match"), ("test", "bleu"))
         )
@@ -131,42 +133,44 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     known = [*families()]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", type=lambda text: text.split(","), default=[], help=f"some of: {','.join(known)}")
-    parser.add_argument("--set", nargs="*", default=[], metavar="key=value", help="more settings, for all: training.steps=20 …")
+    parser.add_argument(
+        "--set", nargs="*", default=[], metavar="key=value", help="overrides for all recipes: training.steps=20 …"
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--picture", type=Path, default=PICTURE)
-    parser.add_argument("--draw", action="store_true", help="measure nothing, draw what the file holds")
-    given = parser.parse_args(arguments)
-    unknown = [name for name in given.only if name not in known]
+    parser.add_argument("--draw", action="store_true", help="only draw the results in the file")
+    args = parser.parse_args(arguments)
+    unknown = [name for name in args.only if name not in known]
     if unknown:
         parser.error(f"unknown family {unknown[0]!r}; expected some of: {', '.join(known)}")
-    return given
+    return args
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = options(arguments)
-    found: dict[str, Any] = json.loads(given.output.read_text()) if given.output.exists() else {}
-    wanted = [] if given.draw else given.only or [name for name in families() if name not in found]
-    if wanted:
-        torch.set_num_threads(given.threads)
-        lengths = by_length((Pair(one.source, one.target) for one in generate("test", DRAWN)), PER_LENGTH)
-        for name in wanted:
+    args = parse_arguments(arguments)
+    results: dict[str, Any] = json.loads(args.output.read_text()) if args.output.exists() else {}
+    selected = [] if args.draw else args.only or [name for name in families() if name not in results]
+    if selected:
+        torch.set_num_threads(args.threads)
+        lengths = by_length((Pair(one.source, one.target) for one in generate("test", GENERATED)), PER_LENGTH)
+        for name in selected:
             print(f"{name}:", file=sys.stderr)
-            found[name] = measure(families()[name], lengths, given.set)
-            found = {known: found[known] for known in RECIPES if known in found}
-            given.output.parent.mkdir(parents=True, exist_ok=True)
-            given.output.write_text(json.dumps(found, indent=1) + "\n")
-    print(table(found))
+            results[name] = measure(families()[name], lengths, args.set)
+            results = {known: results[known] for known in RECIPES if known in results}
+            args.output.parent.mkdir(parents=True, exist_ok=True)
+            args.output.write_text(json.dumps(results, indent=1) + "\n")
+    print(table(results))
     try:
         from families_picture import draw
     except ModuleNotFoundError as missing:
-        print(f"no picture: {missing.name} is not installed; draw it elsewhere with --draw")
+        print(f"no plot: {missing.name} is not installed; run --draw where it is installed")
     else:
-        print(draw(found, given.picture))
+        print(draw(results, args.picture))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The picture of families.py: BLEU and exact match against the length of the source, a line for each family.
+"""The plot of families.py: BLEU and exact match by source length, one line per family.
 
-Blue attends, orange recurs, green convolves; the one that must keep a sentence in a single vector is violet.
+Blue: self-attention; orange: recurrent; green: convolutional; violet: recurrent with a fixed-length vector.
 """
 
 from __future__ import annotations
@@ -8,18 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from drawing import BLUE, GREEN, ORANGE, VIOLET, Line, canvas, finish, plot, told_apart
+from drawing import BLUE, GREEN, ORANGE, VIOLET, Line, assign_strokes, canvas, finish, plot
 from matplotlib.ticker import FuncFormatter
 
-COLORS = {"gpt": BLUE, "transformer": BLUE, "convs2s": GREEN, "bytenet": GREEN, "sutskever": VIOLET}  # others recur
-METRICS = {"bleu": "BLEU", "exact_match": "sentences exactly right, %"}
+COLORS = {"gpt": BLUE, "transformer": BLUE, "convs2s": GREEN, "bytenet": GREEN, "sutskever": VIOLET}  # others: recurrent
+METRICS = {"bleu": "BLEU", "exact_match": "exact match, %"}
 
 
-def draw(found: dict[str, Any], path: Path) -> Path:
-    """From what was measured of each family."""
-    first = next(iter(found.values()))
+def draw(results: dict[str, Any], path: Path) -> Path:
+    """Draw the results of all families."""
+    first = next(iter(results.values()))
     shortest, *_, longest = first["lengths"]
-    short, long = (sorted((bleu_of(one, length), name) for name, one in found.items()) for length in (shortest, longest))
+    short, long = (
+        sorted((bleu_of(result, length), name) for name, result in results.items()) for length in (shortest, longest)
+    )
     title = (
         f"BLEU at {shortest} words {short[0][0]:.1f} to {short[-1][0]:.1f}, "
         f"at {longest} words {long[0][0]:.1f} ({long[0][1]}) to {long[-1][0]:.1f} ({long[-1][1]})"
@@ -29,7 +31,7 @@ def draw(found: dict[str, Any], path: Path) -> Path:
     figure, panels = canvas(title, note, first)
     for axes, (metric, heading) in zip(panels, METRICS.items(), strict=True):
         axes.set(xscale="linear", yscale="linear")
-        lines = told_apart(line_of(name, one, metric) for name, one in found.items())
+        lines = assign_strokes(line_of(name, result, metric) for name, result in results.items())
         lowest = min(height for line in lines for _, height in line.points)
         room = 0.06 * (100.0 - lowest) or 1.0
         plot(axes, lines, (lowest - room, 100.0 + room))
@@ -41,15 +43,15 @@ def draw(found: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def bleu_of(one: dict[str, Any], length: str) -> float:
-    return float(one["lengths"][length]["bleu"]["value"])
+def bleu_of(result: dict[str, Any], length: str) -> float:
+    return float(result["lengths"][length]["bleu"]["value"])
 
 
-def line_of(name: str, one: dict[str, Any], metric: str) -> Line:
-    points = [(float(length), score[metric]["value"]) for length, score in one["lengths"].items()]
-    return Line(name, points, COLORS.get(one["family"], ORANGE))
+def line_of(name: str, result: dict[str, Any], metric: str) -> Line:
+    points = [(float(length), score[metric]["value"]) for length, score in result["lengths"].items()]
+    return Line(name, points, COLORS.get(result["family"], ORANGE))
 
 
 def length_text(length: float, lengths: list[float]) -> str:
-    """The outermost stand for all beyond them, too."""
+    """The first and last length include all shorter and longer sentences."""
     return f"≤ {length:g}" if length == lengths[0] else f"{length:g} +" if length == lengths[-1] else f"{length:g}"

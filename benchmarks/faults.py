@@ -1,10 +1,10 @@
-"""Faults that need a second process, a signal, a mount or minutes: each case in its own folder, expected beside seen.
+"""Faults that need a second process, a signal, a mount or minutes: each case in its own folder, expected and actual outcome.
 
-    python benchmarks/faults.py                 all cases; exit 1 if any differs
-    python benchmarks/faults.py --only SIGTERM  those whose name contains it
+    python benchmarks/faults.py                 all cases; exit 1 if any fails
+    python benchmarks/faults.py --only SIGTERM  cases whose name contains it
 
 The table goes to stdout, and to benchmarks/results/faults.json if all cases ran. Cases that mount a file system need root;
-without it they are skipped, and the table says so.
+without it they are skipped.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ import faults_disk
 import faults_hostile
 import faults_signals
 import faults_streams
-from faults_workshop import Case, Hang, new_place
+from faults_workshop import Case, Hang, new_sandbox
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
 GROUPS = (faults_data, faults_disk, faults_signals, faults_streams, faults_hostile)
-WIDTH = 110  # characters of what was seen
+WIDTH = 110  # characters of the actual outcome
 
 
 def run_case(case: Case) -> dict[str, str | float]:
-    begun = time.monotonic()
+    started = time.monotonic()
     if case.needs_root and os.geteuid() != 0:
         verdict, text = "skipped", "needs root, for a mount"
     else:
         try:
-            with new_place() as place:
-                seen = case.run(place)
-            verdict, text = ("right" if seen.right else "WRONG"), seen.text
+            with new_sandbox() as sandbox:
+                outcome = case.run(sandbox)
+            verdict, text = ("right" if outcome.right else "WRONG"), outcome.text
         except Hang as error:
             verdict, text = "WRONG", str(error)
         except Exception as error:
             verdict, text = "WRONG", f"the case itself failed: {error!r}"
-    seconds = round(time.monotonic() - begun, 1)
+    seconds = round(time.monotonic() - started, 1)
     return {"case": case.name, "expected": case.expected, "verdict": verdict, "seen": text, "seconds": seconds}
 
 
@@ -53,16 +53,16 @@ def row(*cells: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Faults, expected beside seen.")
+    parser = argparse.ArgumentParser(description="Faults: expected and actual outcome.")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     only = parser.parse_args().only
     cases = [case for group in GROUPS for case in group.CASES if only in case.name]
-    print(row("case", "expected", "seen", ""), row(*["---"] * 4), sep="\n", flush=True)
+    print(row("case", "expected", "actual", ""), row(*["---"] * 4), sep="\n", flush=True)
     rows = []
     for case in cases:
-        found = run_case(case)
-        rows.append(found)
-        print(row(case.name, case.expected, str(found["seen"])[:WIDTH], str(found["verdict"])), flush=True)
+        results = run_case(case)
+        rows.append(results)
+        print(row(case.name, case.expected, str(results["seen"])[:WIDTH], str(results["verdict"])), flush=True)
     counts = {verdict: sum(one["verdict"] == verdict for one in rows) for verdict in ("right", "WRONG", "skipped")}
     print(f"\n{len(rows)} cases: {', '.join(f'{count} {verdict}' for verdict, count in counts.items() if count)}")
     if not only:

@@ -1,55 +1,55 @@
-"""Faults of processes: signals in every phase, a kill without warning, a folder that moves, weights that are not numbers."""
+"""Process faults: signals in every phase, SIGKILL, a renamed run folder, NaN weights."""
 
 from __future__ import annotations
 
 import signal
 from functools import partial
 
-from faults_workshop import STEPS, Case, Place, Running, Seen, ends, weights
+from faults_workshop import STEPS, Case, Outcome, Running, Sandbox, expect, weights
 
 LONG = ("data.train={builtin=true,count=300000}", "data.valid={builtin=true,count=100}", "data.test={builtin=true,count=100}")
 
 
-def start(place: Place) -> Running:
-    return place.start("train", place.recipe(), "--run", "run", "--device", "cpu")
+def start(sandbox: Sandbox) -> Running:
+    return sandbox.start("train", sandbox.recipe(), "--run", "run", "--device", "cpu")
 
 
-def until_saved(place: Place, running: Running) -> bool:
-    return running.wait_for(lambda: (place.folder / "run/checkpoints/step-5/MANIFEST.json").exists())
+def until_saved(sandbox: Sandbox, running: Running) -> bool:
+    return running.wait_for(lambda: (sandbox.folder / "run/checkpoints/step-5/MANIFEST.json").exists())
 
 
-def undisturbed(place: Place) -> str:
-    place.heed("train", place.recipe(), "--run", "whole", "--device", "cpu")
-    return weights(place.folder / "whole")
+def uninterrupted(sandbox: Sandbox) -> str:
+    sandbox.heed("train", sandbox.recipe(), "--run", "whole", "--device", "cpu")
+    return weights(sandbox.folder / "whole")
 
 
-def in_training(number: signal.Signals, place: Place) -> Seen:
-    running = start(place)
-    saved = until_saved(place, running)
+def in_training(number: signal.Signals, sandbox: Sandbox) -> Outcome:
+    running = start(sandbox)
+    saved = until_saved(sandbox, running)
     running.send(number)
-    stopped = place.finish(running)
-    done = place.heed("train", "run", "--device", "cpu")
-    same = weights(place.folder / "run") == undisturbed(place)
+    stopped = sandbox.finish(running)
+    done = sandbox.heed("train", "run", "--device", "cpu")
+    same = weights(sandbox.folder / "run") == uninterrupted(sandbox)
     if number == signal.SIGKILL:
-        return ends(done, 0, also=saved and same and stopped.code == -signal.SIGKILL)
-    return ends(stopped, 75, also=saved and same and done.code == 0)
+        return expect(done, 0, also=saved and same and stopped.code == -signal.SIGKILL)
+    return expect(stopped, 75, also=saved and same and done.code == 0)
 
 
-def in_preparation(number: signal.Signals, place: Place) -> Seen:
-    running = place.start("train", place.recipe(), *LONG, "--run", "run", "--device", "cpu")
-    began = running.wait_for(lambda: (place.folder / "run/.lock").exists())
+def in_preparation(number: signal.Signals, sandbox: Sandbox) -> Outcome:
+    running = sandbox.start("train", sandbox.recipe(), *LONG, "--run", "run", "--device", "cpu")
+    started = running.wait_for(lambda: (sandbox.folder / "run/.lock").exists())
     running.send(number)
-    done = place.finish(running)
-    return ends(done, 75, says="stopped:", also=began)
+    done = sandbox.finish(running)
+    return expect(done, 75, message="stopped:", also=started)
 
 
-def renamed_folder(place: Place) -> Seen:
-    running = start(place)
-    saved = until_saved(place, running)
-    (place.folder / "run").rename(place.folder / "moved")
-    done = place.finish(running)
-    left = sorted(path.name for path in (place.folder / "run").rglob("*")) if (place.folder / "run").exists() else []
-    return ends(done, 0, 4, also=saved and not left)
+def renamed_folder(sandbox: Sandbox) -> Outcome:
+    running = start(sandbox)
+    saved = until_saved(sandbox, running)
+    (sandbox.folder / "run").rename(sandbox.folder / "moved")
+    done = sandbox.finish(running)
+    left = sorted(path.name for path in (sandbox.folder / "run").rglob("*")) if (sandbox.folder / "run").exists() else []
+    return expect(done, 0, 4, also=saved and not left)
 
 
 POISON = """
@@ -80,10 +80,10 @@ assert folders and all(t.isfinite().all() for folder in folders for t in load_fi
 """
 
 
-def poisoned_training(place: Place) -> Seen:
-    done = place.python(POISON, "train", place.recipe(steps=100), "--run", "run", "--device", "cpu")
-    finite = place.python(FINITE, place.folder / "run/checkpoints").code == 0
-    return ends(done, 5, also=finite)
+def poisoned_training(sandbox: Sandbox) -> Outcome:
+    done = sandbox.python(POISON, "train", sandbox.recipe(steps=100), "--run", "run", "--device", "cpu")
+    finite = sandbox.python(FINITE, sandbox.folder / "run/checkpoints").code == 0
+    return expect(done, 5, also=finite)
 
 
 POISON_SAVED = """
@@ -104,23 +104,23 @@ for folder in Path(sys.argv[1]).glob("step-*"):
 """
 
 
-def poisoned_translation(command: str, place: Place) -> Seen:
-    place.trained()
-    made = place.python(POISON_SAVED, place.folder / "run/checkpoints")
-    done = place.shell(f"heed {command} --device cpu")
-    return ends(done, 4, 5, also=made.code == 0)
+def poisoned_translation(command: str, sandbox: Sandbox) -> Outcome:
+    sandbox.trained_run_copy()
+    poisoned = sandbox.python(POISON_SAVED, sandbox.folder / "run/checkpoints")
+    done = sandbox.shell(f"heed {command} --device cpu")
+    return expect(done, 4, 5, also=poisoned.code == 0)
 
 
-RESUMED = f"exit 75, and the weights of an undisturbed run after {STEPS} steps"
+RESUMED = f"exit 75, and the weights of an uninterrupted run after {STEPS} steps"
 CASES = [
     *(Case(f"{one.name} in training", RESUMED, partial(in_training, one)) for one in (signal.SIGTERM, signal.SIGHUP)),
     Case("SIGUSR1 in training", RESUMED, partial(in_training, signal.SIGUSR1)),
-    Case("SIGKILL in training", "the weights of an undisturbed run", partial(in_training, signal.SIGKILL)),
+    Case("SIGKILL in training", "the weights of an uninterrupted run", partial(in_training, signal.SIGKILL)),
     *(
         Case(f"{one.name} in preparation", "exit 75 with a message", partial(in_preparation, one))
         for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
     ),
-    Case("train, the run folder is renamed", "it goes on there, or exit 4; no second folder", renamed_folder),
+    Case("train, the run folder is renamed", "continues in the renamed folder, or exit 4; no second folder", renamed_folder),
     Case("train, a weight becomes NaN", "exit 5, all checkpoints finite", poisoned_training),
     Case(
         "translate, a weight is NaN",

@@ -1,60 +1,60 @@
-"""Faults of standard streams: closed, full, or left by their reader; and text that would command a terminal."""
+"""Faults of standard streams: closed, full, or closed by the reader; and terminal escape sequences in text."""
 
 from __future__ import annotations
 
 import sys
 from functools import partial
 
-from faults_workshop import Case, Place, Seen, ends
+from faults_workshop import Case, Outcome, Sandbox, expect
 
 ESCAPE = "\x1b]0;pwned\x07"
 
 
-def training(redirection: str, place: Place) -> Seen:
-    """Messages may be lost, the run may not."""
-    place.recipe()
-    done = place.shell(f"heed train recipe.toml --run run --device cpu {redirection}")
-    return ends(done, 0, also=(place.folder / "run/checkpoints/step-40").exists())
+def training(redirection: str, sandbox: Sandbox) -> Outcome:
+    """Messages may be lost, but the run completes."""
+    sandbox.recipe()
+    done = sandbox.shell(f"heed train recipe.toml --run run --device cpu {redirection}")
+    return expect(done, 0, also=(sandbox.folder / "run/checkpoints/step-40").exists())
 
 
-def reader_gone(place: Place) -> Seen:
-    place.recipe()
-    done = place.shell("set -o pipefail; heed train recipe.toml --run run --device cpu 2>&1 | head -2")
-    return ends(done, 0, also=(place.folder / "run/checkpoints/step-40").exists())
+def reader_gone(sandbox: Sandbox) -> Outcome:
+    sandbox.recipe()
+    done = sandbox.shell("set -o pipefail; heed train recipe.toml --run run --device cpu 2>&1 | head -2")
+    return expect(done, 0, also=(sandbox.folder / "run/checkpoints/step-40").exists())
 
 
-def translating(redirection: str, codes: tuple[int, ...], place: Place) -> Seen:
-    place.trained()
-    return ends(place.shell(f"heed translate run source.txt --device cpu {redirection}"), *codes)
+def translating(redirection: str, codes: tuple[int, ...], sandbox: Sandbox) -> Outcome:
+    sandbox.trained_run_copy()
+    return expect(sandbox.shell(f"heed translate run source.txt --device cpu {redirection}"), *codes)
 
 
-def stdin_closed(place: Place) -> Seen:
-    place.trained()
-    return ends(place.shell("heed translate run --device cpu <&-"), 2, 3)
+def stdin_closed(sandbox: Sandbox) -> Outcome:
+    sandbox.trained_run_copy()
+    return expect(sandbox.shell("heed translate run --device cpu <&-"), 2, 3)
 
 
-def stderr_closed(place: Place) -> Seen:
-    place.trained()
-    done = place.shell("echo 'w1 unknown' | heed translate run --device cpu 2>&-")
-    return ends(done, 0, also=done.out.count("\n") == 1)
+def stderr_closed(sandbox: Sandbox) -> Outcome:
+    sandbox.trained_run_copy()
+    done = sandbox.shell("echo 'w1 unknown' | heed translate run --device cpu 2>&-")
+    return expect(done, 0, also=done.out.count("\n") == 1)
 
 
-def early_reader(place: Place) -> Seen:
-    place.trained()
-    done = place.shell("set -o pipefail; (cat source.txt; sleep 2) | heed translate run --device cpu | head -1")
-    return ends(done, 0, 141, also=done.out.count("\n") == 1)
+def early_reader(sandbox: Sandbox) -> Outcome:
+    sandbox.trained_run_copy()
+    done = sandbox.shell("set -o pipefail; (cat source.txt; sleep 2) | heed translate run --device cpu | head -1")
+    return expect(done, 0, 141, also=done.out.count("\n") == 1)
 
 
-def on_a_terminal(command: str, place: Place) -> Seen:
-    """`script` gives the command a terminal and copies what reaches it."""
-    place.trained()
+def on_a_terminal(command: str, sandbox: Sandbox) -> Outcome:
+    """`script` runs the command in a terminal and copies its output."""
+    sandbox.trained_run_copy()
     text = "".join(f"{ESCAPE}w{number % 20} w3\t{ESCAPE}w3 w{number % 20}\n" for number in range(60))
-    place.write("hostile.tsv", text)
-    place.write("hostile.txt", f"{ESCAPE}w1 w2\n")
-    place.write("heed", f'#!/bin/sh\nexec "{sys.executable}" -m heedful "$@"\n').chmod(0o755)
-    place.write("command.sh", f"./{command}\n")
-    done = place.shell("script -qec 'bash command.sh' /dev/null < /dev/null")
-    return ends(done._replace(out=done.out.replace("\x1b", "ESC")), 0, also="\x1b]0;" not in done.out)
+    sandbox.write("hostile.tsv", text)
+    sandbox.write("hostile.txt", f"{ESCAPE}w1 w2\n")
+    sandbox.write("heed", f'#!/bin/sh\nexec "{sys.executable}" -m heedful "$@"\n').chmod(0o755)
+    sandbox.write("command.sh", f"./{command}\n")
+    done = sandbox.shell("script -qec 'bash command.sh' /dev/null < /dev/null")
+    return expect(done._replace(out=done.out.replace("\x1b", "ESC")), 0, also="\x1b]0;" not in done.out)
 
 
 HOSTILE = "data.train=\"{tsv='hostile.tsv'}\" data.valid=\"{tsv='hostile.tsv'}\" task.samples=3 training.validate_every=5"
@@ -62,7 +62,7 @@ HOSTILE = "data.train=\"{tsv='hostile.tsv'}\" data.valid=\"{tsv='hostile.tsv'}\"
 CASES = [
     Case("train, 2>/dev/full", "exit 0, the run is complete", partial(training, "2>/dev/full")),
     Case("train, 2>&-", "exit 0, the run is complete", partial(training, "2>&-")),
-    Case("train, the reader of stderr leaves", "exit 0, the run is complete", reader_gone),
+    Case("train, the reader of stderr exits", "exit 0, the run is complete", reader_gone),
     Case("translate, >/dev/full", "exit 4", partial(translating, ">/dev/full", (4,))),
     Case("translate, >&-", "exit 4", partial(translating, ">&-", (4,))),
     Case("translate, stdin closed", "exit 2 or 3", stdin_closed),
@@ -70,12 +70,12 @@ CASES = [
     Case("translate, | head -1", "one line, quietly", early_reader),
     Case(
         "train on a terminal, escape sequences in the corpus",
-        "shown as codes",
+        "escaped",
         partial(on_a_terminal, f"heed train recipe.toml {HOSTILE} --run other --device cpu"),
     ),
     Case(
         "translate on a terminal, escape sequences in the text",
-        "shown as codes",
+        "escaped",
         partial(on_a_terminal, "heed translate run hostile.txt --device cpu"),
     ),
 ]

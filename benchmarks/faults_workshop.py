@@ -1,7 +1,7 @@
-"""What cases of faults are made of: a folder of its own with a tiny recipe, commands run in it, and what was seen.
+"""Parts of fault cases: a folder with a tiny recipe, commands that run in it, and their outcome.
 
-A case is a function from a Place to what was seen. A command that runs longer than its limit is killed and counts as a hang;
-a traceback is never right.
+A case is a function from a Sandbox to an Outcome. A command that exceeds its time limit is killed and counts as a hang; a
+traceback always counts as a failure.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ threads = 1
 """
 
 
-class Done(NamedTuple):
-    """A command that ended."""
+class Finished(NamedTuple):
+    """A finished command."""
 
-    code: int  # negative: ended by that signal
+    code: int  # negative: killed by that signal
     out: str
     err: str
     seconds: float
-    megabytes: int  # the most memory that it held
+    megabytes: int  # peak memory
 
     @property
-    def told(self) -> str:
-        """The first line of its complaint, or else the last line that it wrote."""
+    def message_line(self) -> str:
+        """The first error line, or else the last line of output."""
         lines = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
-        complaints = [line for line in lines if line.startswith(("error:", "stopped:"))]
-        return (complaints or lines[-1:] or ["nothing"])[0]
+        errors = [line for line in lines if line.startswith(("error:", "stopped:"))]
+        return (errors or lines[-1:] or ["nothing"])[0]
 
 
-class Seen(NamedTuple):
+class Outcome(NamedTuple):
     right: bool
     text: str
 
@@ -79,12 +79,12 @@ class Seen(NamedTuple):
 class Case(NamedTuple):
     name: str
     expected: str
-    run: Callable[[Place], Seen]
+    run: Callable[[Sandbox], Outcome]
     needs_root: bool = False
 
 
-class Place:
-    """A folder of a case; `heed` runs the command line in it."""
+class Sandbox:
+    """The folder of a case; `heed` runs the command line in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -112,15 +112,15 @@ class Place:
         data = self.write("pairs.tsv", "".join(f"{a}\t{b}\n" for a, b in zip(*sides, strict=True)))
         return self.write("recipe.toml", RECIPE.format(data=data, steps=steps))
 
-    def trained(self) -> Path:
+    def trained_run_copy(self) -> Path:
         """A finished run of the recipe, named `run`."""
         self.recipe()
         return Path(shutil.copytree(trained_run(), self.folder / "run", symlinks=True))
 
-    def heed(self, *arguments: str | Path, limit: float = LIMIT) -> Done:
+    def heed(self, *arguments: str | Path, limit: float = LIMIT) -> Finished:
         return self.finish(self.start(*arguments), limit)
 
-    def shell(self, script: str, limit: float = LIMIT) -> Done:
+    def shell(self, script: str, limit: float = LIMIT) -> Finished:
         """A bash script in which `heed` is the command line."""
         script = f'heed() {{ "{sys.executable}" -m heedful "$@"; }}\n{script}'
         return self.finish(self.spawn(["bash", "-c", script]), limit)
@@ -128,7 +128,7 @@ class Place:
     def start(self, *arguments: str | Path) -> Running:
         return self.spawn([sys.executable, "-m", "heedful", *map(str, arguments)])
 
-    def python(self, program: str, *arguments: str | Path, limit: float = LIMIT) -> Done:
+    def python(self, program: str, *arguments: str | Path, limit: float = LIMIT) -> Finished:
         return self.finish(self.spawn([sys.executable, "-c", program, *map(str, arguments)]), limit)
 
     def spawn(self, command: Sequence[str]) -> Running:
@@ -144,25 +144,25 @@ class Place:
         )
         return Running(process, out, err)
 
-    def finish(self, running: Running, limit: float = LIMIT) -> Done:
+    def finish(self, running: Running, limit: float = LIMIT) -> Finished:
         return running.finish(limit)
 
 
 class Running:
-    """A command that was started, with all that it starts in its turn."""
+    """A running command and its child processes."""
 
     def __init__(self, process: subprocess.Popen[bytes], out: Any, err: Any) -> None:
-        self.process, self.out, self.err, self.begun = process, out, err, time.monotonic()
+        self.process, self.out, self.err, self.started = process, out, err, time.monotonic()
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.process.pid, number)
 
     def alive(self) -> bool:
-        """Without taking its exit code, which `finish` reads."""
+        """Whether it runs; does not consume the exit code, which `finish` reads."""
         return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def wait_for(self, ready: Callable[[], bool], limit: float = LIMIT) -> bool:
-        """Waits until `ready`, the process's end, or the limit."""
+        """Wait until `ready`, the end of the process, or the limit; return whether it is ready."""
         end = time.monotonic() + limit
         while not ready():
             if not self.alive() or time.monotonic() > end:
@@ -170,11 +170,11 @@ class Running:
             time.sleep(0.005)
         return True
 
-    def finish(self, limit: float) -> Done:
+    def finish(self, limit: float) -> Finished:
         pid, ended, usage, status = self.process.pid, 0, None, 0
         while not ended:
             ended, status, usage = os.wait4(pid, os.WNOHANG)
-            if not ended and time.monotonic() - self.begun > limit:
+            if not ended and time.monotonic() - self.started > limit:
                 os.killpg(pid, signal.SIGKILL)
                 os.wait4(pid, 0)
                 self.process.returncode = -signal.SIGKILL
@@ -183,12 +183,12 @@ class Running:
         self.process.returncode = os.waitstatus_to_exitcode(status)
         megabytes = usage.ru_maxrss // 1024 if usage else 0
         out, err = read_from_start(self.out), read_from_start(self.err)
-        return Done(self.process.returncode, out, err, time.monotonic() - self.begun, megabytes)
+        return Finished(self.process.returncode, out, err, time.monotonic() - self.started, megabytes)
 
 
 class Hang(Exception):
     def __init__(self, limit: float) -> None:
-        super().__init__(f"no end after {limit:.0f} s")
+        super().__init__(f"did not finish within {limit:.0f} s")
 
 
 def read_from_start(file: Any) -> str:
@@ -197,33 +197,33 @@ def read_from_start(file: Any) -> str:
 
 @cache
 def trained_run() -> Path:
-    """Trained once, copied for each case."""
-    place = Place(Path(tempfile.mkdtemp(prefix="heedful-faults-")))
-    done = place.heed("train", place.recipe(), "--run", "run", "--device", "cpu")
+    """A run that is trained once and copied for each case."""
+    sandbox = Sandbox(Path(tempfile.mkdtemp(prefix="heedful-faults-")))
+    done = sandbox.heed("train", sandbox.recipe(), "--run", "run", "--device", "cpu")
     assert done.code == 0, done.err
-    return place.folder / "run"
+    return sandbox.folder / "run"
 
 
 @contextmanager
-def new_place() -> Iterator[Place]:
+def new_sandbox() -> Iterator[Sandbox]:
     with tempfile.TemporaryDirectory(prefix="heedful-faults-", ignore_cleanup_errors=True) as name:
-        yield Place(Path(name))
+        yield Sandbox(Path(name))
 
 
-def ends(done: Done, *codes: int, says: str = "", also: bool = True) -> Seen:
-    """Right if the command ended with one of the codes, wrote `says`, had no traceback, and whatever was compared holds."""
+def expect(done: Finished, *codes: int, message: str = "", also: bool = True) -> Outcome:
+    """Right if the command exited with one of the codes, wrote the message and no traceback, and `also` is true."""
     written = done.out + done.err
     problems = [
         problem
-        for problem, found in (
+        for problem, applies in (
             ("a wrong exit code", done.code not in codes),
-            (f"nothing about {says!r}", says not in written),
+            (f"no message {message!r}", message not in written),
             ("a traceback", "Traceback" in written or "panicked" in written),
             (f"a comparison failed ({done.seconds:.0f} s, {done.megabytes} MB)", not also),
         )
-        if found
+        if applies
     ]
-    return Seen(not problems, "; ".join([f"exit {done.code}", *problems, done.told]))
+    return Outcome(not problems, "; ".join([f"exit {done.code}", *problems, done.message_line]))
 
 
 def weights(run: Path) -> str:

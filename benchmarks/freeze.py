@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peers.machine import about_here
+from peers.machine import machine_info
 
 STORED = Path(__file__).parent / "results" / "freeze.json"
 RENAMED = {  # key of a stored result: its name today
@@ -269,7 +269,7 @@ def main() -> None:
     options = parser.parse_args()
     found = json.loads(json.dumps(collect()))
     if options.write:
-        STORED.write_text(json.dumps(about_here() | {"runs": found}, separators=(",", ":")) + "\n")
+        STORED.write_text(json.dumps(machine_info() | {"runs": found}, separators=(",", ":")) + "\n")
         return
     before = renamed(json.loads(STORED.read_text())["runs"])
     changed = differences(before, found)

@@ -1,10 +1,10 @@
-"""Plain text, cut as the gold alignments of the Hansards are (NAACL 2003), so that a model that learned from the one can read
-the other: words and signs apart, without case, and what was contracted written out.
+"""Tokenize plain text like the gold alignments of the Hansards (NAACL 2003), so that a model trained on one can be tested on
+the other: punctuation separated, lowercase, and contractions expanded.
 
     Don't go to l'hôtel!    ->  do not go to le hôtel !
     du, aux, J'ai           ->  de le, à les, je ai
 
-The Hansards write every elided article as "le"; the gender is not looked for.
+The Hansards expand every elided article to "le", whatever its gender.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ FRENCH = [
 CONTRACTIONS = {"en": ENGLISH, "fr": FRENCH}
 
 
-def cut(text: str, language: str) -> str:
-    """Tokens, one space apart."""
+def normalize(text: str, language: str) -> str:
+    """Tokens separated by single spaces."""
     text = SIGNS.sub(r" \1 ", text.translate(APOSTROPHES).lower())
     for pattern, written in CONTRACTIONS[language]:
         text = pattern.sub(written, " ".join(text.split()))

@@ -1,41 +1,51 @@
-"""What docs/results.md says of heads that look at a neighbor, from the JSON of heads.py."""
+"""The table of previous-token and next-token heads in docs/results.md, from the JSON of heads.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-HEAD = ["", "with", "layers x heads", "valid BLEU", "token before", "token after", "always there", "worth of the first, nats"]
+HEAD = [
+    "",
+    "with",
+    "layers x heads",
+    "valid BLEU",
+    "previous-token head",
+    "next-token head",
+    "above 90%",
+    "ablation of the first, nats",
+]
 ALWAYS = 0.9
 
 
-def head_rows(found: list[dict[str, Any]]) -> list[list[str]]:
-    """A model a row: the encoder heads that look most often at the token before and after, and how many do nearly always."""
-    return [row(one, found[0]["recipe"]) for one in found]
+def head_rows(results: list[dict[str, Any]]) -> list[list[str]]:
+    """One row per model: its best previous-token and next-token encoder heads, and how many exceed the threshold."""
+    return [row(model, results[0]["recipe"]) for model in results]
 
 
-def row(one: dict[str, Any], usual: str) -> list[str]:
-    encoder = [head for head in one["heads"] if head["kind"] == "encoder"]
+def row(model: dict[str, Any], default: str) -> list[str]:
+    encoder = [head for head in model["heads"] if head["kind"] == "encoder"]
     layers = 1 + max(head["layer"] for head in encoder)
     before, after = (best(encoder, offset) for offset in ("-1", "+1"))
     always = sum(head["share"] >= ALWAYS for head in encoder if head["looks"] in ("-1", "+1"))
-    ranked = sorted((head["ablation"] for head in one["heads"]), reverse=True)
-    worth = f"{before['ablation']:+.3f} (place {ranked.index(before['ablation']) + 1} of {len(ranked)})" if before else ""
+    ranked = sorted((head["ablation"] for head in model["heads"]), reverse=True)
+    worth = f"{before['ablation']:+.3f} (rank {ranked.index(before['ablation']) + 1} of {len(ranked)})" if before else ""
     places = [
         f"{head['share']:.0%} (layer {head['layer']}, head {head['head']})" if head else "none" for head in (before, after)
     ]
-    told = [*([] if one["recipe"] == usual else [one["recipe"]]), *one["changes"]]
-    changes = f"`{' '.join(told)}`" if told else ""
-    return [one["name"], changes, f"{layers} x {len(encoder) // layers}", f"{one['bleu']:.1f}", *places, str(always), worth]
+    changes_text = [*([] if model["recipe"] == default else [model["recipe"]]), *model["changes"]]
+    changes = f"`{' '.join(changes_text)}`" if changes_text else ""
+    return [model["name"], changes, f"{layers} x {len(encoder) // layers}", f"{model['bleu']:.1f}", *places, str(always), worth]
 
 
 def best(heads: list[dict[str, Any]], offset: str) -> dict[str, Any] | None:
     return max((head for head in heads if head["looks"] == offset), key=lambda head: head["share"], default=None)
 
 
-def heads_text(found: list[dict[str, Any]]) -> str:
+def heads_text(results: list[dict[str, Any]]) -> str:
     return (
-        "Of each model the encoder head that looks most often at the token before, and at the token after, among tokens that "
-        f"have one; how many do so at least {ALWAYS:.0%} of the time; and what the loss grows without the first of them, "
-        f"beside all heads of the model. Recipe `{found[0]['recipe']}` where no other is named, {found[0]['sentences']} "
-        f"validation sentences, {found[0]['machine']}, {' and '.join(sorted({one['date'] for one in found}))}."
+        "For each model, the encoder heads whose largest attention weight is most often on the previous and on the next token, "
+        f"among tokens that have one; how many heads do so for at least {ALWAYS:.0%} of the tokens; and the increase of the "
+        "loss when the first of them is ablated, with its rank among all heads. "
+        f"Recipe `{results[0]['recipe']}` where no other is given, {results[0]['sentences']} validation sentences, "
+        f"{results[0]['machine']}, {' and '.join(sorted({model['date'] for model in results}))}."
     )

@@ -1,10 +1,10 @@
-"""Which encoder heads look at a neighbor: models of one recipe that tell positions in different ways.
+"""Previous-token and next-token heads in the encoder: models of one recipe with different positional encodings.
 
     python benchmarks/heads.py WORK --also "training.precision=bf16 training.cuda_graphs=true data.pad_to_multiple_of=16" \
         --run "sinusoidal" --run "rotary model.position=rotary" --run "rotary-deep model.position=rotary model.layers=6"
 
-A run is a name and what to override in the recipe. Each is trained, unless WORK holds it already, and asked about its heads
-by `heed inspect --heads` on the first validation sentences.
+A run is a name and overrides of the recipe. Each is trained, unless WORK already contains it, and its heads are measured with
+`heed inspect --heads` on the first validation sentences.
 """
 
 from __future__ import annotations
@@ -19,51 +19,53 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from peers.machine import about_here
-from pruning import heed, known
+from peers.machine import machine_info
+from pruning import heed, load_or_compute
 from quality import Clock
 
 HERE = Path(__file__).parent
 
 
-def learn(name: str, changes: list[str], given: argparse.Namespace, clock: Clock) -> dict[str, Any]:
-    """Train a model and ask it about its heads."""
-    run, log = given.work / name, given.work / f"{name}.log"
-    trained = heed(["train", given.recipe, *given.also, *changes, "--run", str(run)], log, clock)
-    asked = heed(["inspect", str(run), "--heads", "--sentences", str(given.sentences)], log, clock)
-    found = {"name": name, "changes": changes, "also": given.also, "recipe": given.recipe, "sentences": given.sentences}
-    return found | {
+def learn(name: str, changes: list[str], args: argparse.Namespace, clock: Clock) -> dict[str, Any]:
+    """Train a model and measure its heads."""
+    run, log = args.work / name, args.work / f"{name}.log"
+    trained = heed(["train", args.recipe, *args.also, *changes, "--run", str(run)], log, clock)
+    inspected = heed(["inspect", str(run), "--heads", "--sentences", str(args.sentences)], log, clock)
+    results = {"name": name, "changes": changes, "also": args.also, "recipe": args.recipe, "sentences": args.sentences}
+    return results | {
         "bleu": trained["metrics"]["bleu"],
-        "heads": [brief(one) for one in asked["heads"]["heads"]],
-        **about_here(),
+        "heads": [brief(one) for one in inspected["heads"]["heads"]],
+        **machine_info(),
     }
 
 
 def brief(head: dict[str, Any]) -> dict[str, Any]:
-    """Where it looks most, how often, how surely, and what it is worth."""
-    place = next(measure for measure in head["measures"] if measure["role"] == "positional") if head["kind"] != "cross" else {}
+    """The relative position a head attends to, how often, its confidence, and its ablation loss."""
+    positional = (
+        next(measure for measure in head["measures"] if measure["role"] == "positional") if head["kind"] != "cross" else {}
+    )
     kept = {name: head[name] for name in ("kind", "layer", "head")}
-    figures = {"confidence": head["confidence"], "ablation": head["ablation"], "share": place.get("value", 0.0)}
-    return kept | {"looks": place.get("what", "")} | {name: round(value, 5) for name, value in figures.items()}
+    figures = {"confidence": head["confidence"], "ablation": head["ablation"], "share": positional.get("value", 0.0)}
+    return kept | {"looks": positional.get("what", "")} | {name: round(value, 5) for name, value in figures.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("work", type=Path, help="a folder that keeps the runs")
+    parser.add_argument("work", type=Path, help="folder that keeps the runs")
     parser.add_argument("--recipe", default="multi30k-en-de")
     parser.add_argument("--run", action="append", type=shlex.split, required=True, metavar='"NAME key=value …"')
-    parser.add_argument("--also", type=shlex.split, default=[], help="what to override in every run", metavar='"key=value …"')
+    parser.add_argument("--also", type=shlex.split, default=[], help="overrides for every run", metavar='"key=value …"')
     parser.add_argument("--sentences", type=int, default=300)
-    parser.add_argument("--limit", type=float, default=3600, help="seconds for everything")
+    parser.add_argument("--limit", type=float, default=3600, help="time limit in seconds")
     parser.add_argument("--output", type=Path, default=HERE / "results" / "heads.json")
-    given = parser.parse_args(arguments)
-    given.work.mkdir(parents=True, exist_ok=True)
-    end = time.monotonic() + given.limit
-    found = []
-    for name, *changes in given.run:
-        path = given.work / f"{name}.json"
-        found.append(known(path, partial(learn, name, changes, given, Clock(end, end))))
-    given.output.write_text('{"models": [\n' + ",\n".join(json.dumps(one) for one in found) + "\n]}\n")
+    args = parser.parse_args(arguments)
+    args.work.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + args.limit
+    results = []
+    for name, *changes in args.run:
+        path = args.work / f"{name}.json"
+        results.append(load_or_compute(path, partial(learn, name, changes, args, Clock(end, end))))
+    args.output.write_text('{"models": [\n' + ",\n".join(json.dumps(one) for one in results) + "\n]}\n")
     return 0
 
 

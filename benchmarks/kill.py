@@ -48,7 +48,7 @@ threads = 1
 [training.schedule]
 warmup = 50
 """
-TIMES = ("tokens_per_second", "seconds", "time")  # what differs between two runs of metrics.jsonl
+TIMES = ("tokens_per_second", "seconds", "time")  # keys of metrics.jsonl that differ between runs
 VOCABULARY = [f"w{i}" for i in range(30)]
 
 
@@ -75,17 +75,17 @@ def finish(recipe: Path, run: Path) -> None:
 
 
 def fingerprint(run: Path, step: int) -> dict[str, str]:
-    """SHA-256 of every tensor file of the last checkpoint, and of the metrics that do not tell the time."""
+    """SHA-256 of every tensor file of the last checkpoint, and of the metrics without times."""
     files = sorted((run / "checkpoints" / f"step-{step}").glob("*.safetensors"))
     assert len(files) == 3, f"expected model, optimizer and average, found {files}"
-    found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    results = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     timeless = [{key: value for key, value in line.items() if key not in TIMES} for line in lines]
-    return found | {"metrics.jsonl": hashlib.sha256(json.dumps(timeless).encode()).hexdigest()}
+    return results | {"metrics.jsonl": hashlib.sha256(json.dumps(timeless).encode()).hexdigest()}
 
 
 def killed_run(recipe: Path, run: Path, kills: int, draw: random.Random, longest: float) -> list[float]:
-    """Let the run be killed so many times, each after a random number of seconds, then let it finish."""
+    """Kill the run `kills` times, each after a random number of seconds, then let it finish."""
     moments: list[float] = []
     while len(moments) < kills:
         process = start(recipe, run)
@@ -112,14 +112,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         recipe = write_recipe(folder, steps=options.steps, save_every=10, validate_every=50)
-        began = time.monotonic()
+        started = time.monotonic()
         finish(recipe, folder / "whole")
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - started
         whole = fingerprint(folder / "whole", options.steps)
         identical = dict.fromkeys(whole, True)
         draw, runs = random.Random(options.seed), 0
         moments: list[float] = []
-        while len(moments) < options.kills:  # a run that finished too soon is followed by another
+        while len(moments) < options.kills:  # if a run finishes early, another one follows
             runs += 1
             run = folder / f"killed-{runs}"
             moments += killed_run(recipe, run, options.kills - len(moments), draw, longest=seconds * 0.15)

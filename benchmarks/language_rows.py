@@ -1,4 +1,4 @@
-"""What docs/results.md and the headers of recipes say of language models, from the files of language.py."""
+"""The table of language models in docs/results.md and the headers of their recipes, from the files of language.py."""
 
 from __future__ import annotations
 
@@ -12,43 +12,52 @@ from headers import with_header
 from heedful.recipe_files import MEASURED, all_recipes, settings_digest
 
 HEAD = ["", "recipe", "valid", "test", "steps", "seconds", "options", "machine", "date"]
-TOLD = ("accuracy", "perplexity", "loss", "bits_per_character")  # which figures, in this order
+METRIC_NAMES = ("accuracy", "perplexity", "loss", "bits_per_character")  # in this order
 
 
 def language_rows(folder: Path) -> list[list[str]]:
     return [row(path.stem, json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
 
 
-def row(name: str, found: dict[str, Any]) -> list[str]:
-    scores = [figures(found["scores"].get(split, {})) for split in ("valid", "test")]
-    steps = f"{found['steps']:,}" + (" (stopped)" if found["stopped"] else "")
-    options = f"`{' '.join(found['overrides'])}`" if found["overrides"] else ""
-    return [name, found["recipe"], *scores, steps, f"{found['train_seconds']:.0f}", options, found["machine"], found["date"]]
+def row(name: str, results: dict[str, Any]) -> list[str]:
+    scores = [figures(results["scores"].get(split, {})) for split in ("valid", "test")]
+    steps = f"{results['steps']:,}" + (" (stopped)" if results["stopped"] else "")
+    options = f"`{' '.join(results['overrides'])}`" if results["overrides"] else ""
+    return [
+        name,
+        results["recipe"],
+        *scores,
+        steps,
+        f"{results['train_seconds']:.0f}",
+        options,
+        results["machine"],
+        results["date"],
+    ]
 
 
 def figures(of: dict[str, float]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {of[name]:.4g}" for name in TOLD if name in of)
+    return ", ".join(f"{name.replace('_', ' ')} {of[name]:.4g}" for name in METRIC_NAMES if name in of)
 
 
 def update_language_recipes(folder: Path) -> Iterator[str]:
-    """Write the headers of recipes that were measured as they stand, from the files of their names; say what was done."""
+    """Write the headers of recipes whose current settings were measured; yield messages."""
     recipes = all_recipes()
     for path in sorted(folder.glob("*.json")):
-        found = json.loads(path.read_text())
-        recipe = recipes.get(found["recipe"])
-        if recipe is None or path.stem != found["recipe"]:
+        results = json.loads(path.read_text())
+        recipe = recipes.get(results["recipe"])
+        if recipe is None or path.stem != results["recipe"]:
             continue
-        fits = found["settings"] == settings_digest(recipe)
-        recipe.write_text(with_header(recipe.read_text(encoding="utf-8"), measured(found) if fits else {}), encoding="utf-8")
-        yield f"{path.stem}: {'measured as it stands' if fits else 'it was measured with other settings'}"
+        fits = results["settings"] == settings_digest(recipe)
+        recipe.write_text(with_header(recipe.read_text(encoding="utf-8"), measured(results) if fits else {}), encoding="utf-8")
+        yield f"{path.stem}: {'measured with the current settings' if fits else 'measured with other settings'}"
 
 
-def measured(found: dict[str, Any]) -> dict[str, str]:
+def measured(results: dict[str, Any]) -> dict[str, str]:
     lines = {
-        "result": "; ".join(f"{split} {figures(one)}" for split, one in found["scores"].items()),
-        "machine": found["machine"],
-        "minutes": f"{found['train_seconds'] / 60:.1f}",
-        "date": found["date"],
-        "options": " ".join(found["overrides"]),
+        "result": "; ".join(f"{split} {figures(one)}" for split, one in results["scores"].items()),
+        "machine": results["machine"],
+        "minutes": f"{results['train_seconds'] / 60:.1f}",
+        "date": results["date"],
+        "options": " ".join(results["overrides"]),
     }
     return {name: lines[name] for name in MEASURED if lines.get(name)}

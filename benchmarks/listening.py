@@ -1,10 +1,10 @@
-"""What taps cost: with nobody listening, and with cross-attention being recorded.
+"""The cost of hook points: without hooks, and while cross-attention weights are recorded.
 
 python benchmarks/listening.py [--pairs 1000] [--blocks 21] [--output benchmarks/results/listening.json]
 
-One forced pass over 8 pairs of 32 tokens, eager: the model as it is against the same model with its taps taken out, pass by
-pass in turn, since the difference is small; and, in alternating blocks, that one against the model while every head's
-cross-attention is recorded, and while everything that can be heard is.
+One teacher-forced pass over 8 pairs of 32 tokens, eager: the model against the same model without hook points, in alternating
+passes, since the difference is small; and, in alternating blocks, against the model while the cross-attention weights of all
+heads are recorded, and while all hook points are recorded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from peers.laps import alternate, interval
-from peers.machine import about_here
+from peers.machine import machine_info
 from torch import Tensor
 
 from heedful.models.transformer import Transformer, TransformerConfig
@@ -34,17 +34,17 @@ ROWS, TIME = 8, 32
 SEED = 1
 
 
-def without_taps(model: Transformer) -> Transformer:
-    """A copy in which plain functions stand where the taps stood."""
-    made = copy.deepcopy(model)
-    for module in made.modules():
+def without_hook_points(model: Transformer) -> Transformer:
+    """A copy in which identity functions replace the hook points."""
+    copied = copy.deepcopy(model)
+    for module in copied.modules():
         for name in [name for name, child in module.named_children() if isinstance(child, HookPoint)]:
             del module._modules[name]
-            module.__dict__[name] = Silent()
-    return made
+            module.__dict__[name] = Identity()
+    return copied
 
 
-class Silent(SimpleNamespace):
+class Identity(SimpleNamespace):
     wanted = changes = False
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -57,22 +57,22 @@ def measure(size: str, pairs: int, blocks: int) -> dict[str, Any]:
     model = Transformer(config, vocab, vocab).eval()
     source, target = (torch.randint(4, vocab, (ROWS, TIME)) for _ in range(2))
 
-    def forced(used: Transformer, listening: AbstractContextManager[Any]) -> Tensor:
-        with torch.inference_mode(), listening:
+    def forward(used: Transformer, context: AbstractContextManager[Any]) -> Tensor:
+        with torch.inference_mode(), context:
             return used.project(used.step(target, used.start(source, None, room=0)).hidden)
 
-    bare = without_taps(model)
-    silent = {"no taps": lambda: forced(bare, nullcontext())}
-    idle = {"nobody listens": lambda: forced(model, nullcontext())}
-    heard = {
-        "cross-attention recorded": lambda: forced(model, record(model, "decoder.*.cross_attention.weights")),
-        "everything recorded": lambda: forced(model, record(model, "*")),
+    bare = without_hook_points(model)
+    baseline = {"no hook points": lambda: forward(bare, nullcontext())}
+    unused = {"no hooks registered": lambda: forward(model, nullcontext())}
+    recording = {
+        "cross-attention recorded": lambda: forward(model, record(model, "decoder.*.cross_attention.weights")),
+        "everything recorded": lambda: forward(model, record(model, "*")),
     }
-    one_by_one = alternate(silent | idle, blocks=pairs, least=0.0)
-    laps = alternate(silent | heard, blocks=blocks)
-    laps["nobody listens"] = one_by_one["nobody listens"]
-    equal = all(torch.equal(lap.answer, laps["no taps"].answer) for lap in laps.values())
-    ratios = {name: laps[name].ratios["no taps"] for name in (*idle, *heard)}
+    one_by_one = alternate(baseline | unused, blocks=pairs, least=0.0)
+    laps = alternate(baseline | recording, blocks=blocks)
+    laps["no hooks registered"] = one_by_one["no hooks registered"]
+    equal = all(torch.equal(lap.answer, laps["no hook points"].answer) for lap in laps.values())
+    ratios = {name: laps[name].ratios["no hook points"] for name in (*unused, *recording)}
     others = {name: [1 / ratio - 1 for ratio in every] for name, every in ratios.items()}
     return {
         "size": size,
@@ -86,20 +86,20 @@ def measure(size: str, pairs: int, blocks: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What taps cost.")
-    parser.add_argument("--pairs", type=int, default=1000, help="of passes with taps and without")
+    parser = argparse.ArgumentParser(description="The cost of hook points.")
+    parser.add_argument("--pairs", type=int, default=1000, help="pairs of passes with and without hook points")
     parser.add_argument("--blocks", type=int, default=21)
     parser.add_argument("--sizes", default="small,base")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "listening.json")
-    given = parser.parse_args()
-    rows = [measure(size, given.pairs, given.blocks) for size in given.sizes.split(",")]
-    given.output.write_text(json.dumps(about_here() | {"threads": torch.get_num_threads(), "results": rows}, indent=1) + "\n")
+    args = parser.parse_args()
+    rows = [measure(size, args.pairs, args.blocks) for size in args.sizes.split(",")]
+    args.output.write_text(json.dumps(machine_info() | {"threads": torch.get_num_threads(), "results": rows}, indent=1) + "\n")
     for row in rows:
-        told = ", ".join(
+        text = ", ".join(
             f"{name} {more:+.1%} ({row['interval'][name][0]:+.1%} to {row['interval'][name][1]:+.1%})"
             for name, more in row["more"].items()
         )
-        print(f"{row['size']}: {told}; outputs {'bit-equal' if row['bit_equal'] else 'DIFFER'}")
+        print(f"{row['size']}: {text}; outputs {'bit-equal' if row['bit_equal'] else 'DIFFER'}")
 
 
 if __name__ == "__main__":

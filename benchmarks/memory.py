@@ -1,6 +1,6 @@
-"""The peak of a process's memory, as the kernel counts it (Linux): what was resident at most since the last look.
+"""The peak resident memory of this process, from the Linux kernel.
 
-`fresh` first hands freed memory back to the system, so that what a computation takes again is counted again.
+`reset_peak` first returns freed memory to the system, so that memory that is allocated again is counted again.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def resident() -> int:
-    """Bytes now."""
+    """Resident bytes now."""
     return _read("VmRSS")
 
 
 def peak() -> int:
-    """Bytes at most since `fresh`."""
+    """Peak resident bytes since `reset_peak`."""
     return _read("VmHWM")
 
 
-def fresh() -> int:
-    """Forget the peak; bytes now."""
+def reset_peak() -> int:
+    """Reset the peak and return the resident bytes."""
     if sys.platform != "linux":
         raise SystemExit(f"given {sys.platform!r}, expected Linux: the peak of memory is read from /proc")
     ctypes.CDLL(None).malloc_trim(0)
@@ -33,6 +33,6 @@ def fresh() -> int:
 
 
 def _read(name: str) -> int:
-    found = re.search(rf"{name}:\s+(\d+) kB", STATUS.read_text())
-    assert found is not None, f"{STATUS} has no {name}"
-    return int(found[1]) * 1024
+    match = re.search(rf"{name}:\s+(\d+) kB", STATUS.read_text())
+    assert match is not None, f"{STATUS} has no {name}"
+    return int(match[1]) * 1024

@@ -1,5 +1,5 @@
-"""Does a run keep to its time limit? Trains the recipe `small` on 20,000 pairs of tatoeba-pt-en with training.minutes=3 and
-records how long the whole command took, start-up, vocabulary and encoding included, and what became of the model.
+"""Test whether a run keeps its time limit: train the recipe `small` on 20,000 pairs of tatoeba-pt-en with
+training.minutes=3, and record the duration of the whole command, including start-up, vocabulary and encoding, and the BLEU.
 
     HEED_DATA=/where/corpora/are python benchmarks/minutes.py
 """
@@ -19,7 +19,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from peers.machine import about_here
+from peers.machine import machine_info
 
 CORPUS, LANGUAGES = "tatoeba-pt-en", ("pt", "en")
 
@@ -36,16 +36,16 @@ def make_folder(corpus: Path, folder: Path, pairs: int) -> Path:
 
 
 def measure(data: Path, run: Path, minutes: float) -> dict[str, Any]:
-    """Train, and read from the run folder what happened."""
+    """Train, and read the results from the run folder."""
     languages = json.dumps(list(LANGUAGES))
     command = ["train", "small", f"data.folder={data}", f"data.languages={languages}", f"training.minutes={minutes:g}"]
-    command.append("training.report_every=5")  # to see where the learning rate is highest
-    environment = os.environ | {"HEED_CACHE": str(run.parent / "cache")}  # nothing is prepared beforehand
-    began = time.perf_counter()
+    command.append("training.report_every=5")  # to find the peak of the learning rate
+    environment = os.environ | {"HEED_CACHE": str(run.parent / "cache")}  # an empty cache
+    started = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "heedful", *command, "--run", str(run), "--device", "cpu"], env=environment, check=True
     )
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - started
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     validations = [record for record in records if record["kind"] in ("valid", "average")]
     rates = [(record["rate"], record["step"]) for record in records if record["kind"] == "train"]
@@ -73,9 +73,9 @@ def main() -> None:
     corpus = Path(os.environ.get("HEED_DATA", "data")) / CORPUS
     with tempfile.TemporaryDirectory() as name:
         data = make_folder(corpus, Path(name) / "data", options.pairs)
-        found = measure(data, Path(name) / "run", options.minutes)
-    options.output.write_text(json.dumps(about_here() | {"pairs": options.pairs} | found, indent=1) + "\n")
-    print(json.dumps({key: value for key, value in found.items() if key not in ("rates",)}, indent=1))
+        results = measure(data, Path(name) / "run", options.minutes)
+    options.output.write_text(json.dumps(machine_info() | {"pairs": options.pairs} | results, indent=1) + "\n")
+    print(json.dumps({key: value for key, value in results.items() if key not in ("rates",)}, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Beyond the lengths of training: a tiny Transformer for each position scheme learns to copy (or to reverse) up to N symbols,
-and is then asked for up to 2 N.
+"""Length generalization: for each positional encoding a tiny Transformer learns to copy (or reverse) up to N symbols, and is
+tested on up to 2 N.
 
     python benchmarks/positions.py
     python benchmarks/positions.py --toy reverse --steps 2000
 
-For every length: the share of fresh sequences that greedy search gets right to the last symbol, and the share of symbols that
-are right after a right beginning. All schemes have the same sizes, data and seed. Learned positions get a table of 2 N + 2
-rows, of which training touches one half. Seconds are those of one core.
+For every length: the fraction of new sequences that greedy search copies exactly, and the token accuracy under teacher forcing.
+All models have the same size, data and seed. Learned positions have a table of 2 N + 2 rows, of which training updates one
+half. Seconds are CPU time of one core.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from matplotlib.figure import Figure
-from peers.machine import about_here
+from peers.machine import machine_info
 from position_rows import position_rows
 from torch import Tensor
 
@@ -30,23 +30,23 @@ from heedful.nn.positions import POSITIONS
 from heedful.search import Group, SearchConfig, search_group, step_function
 
 PAD, START, END, FIRST, VOCAB = 0, 1, 2, 3, 19
-ROWS, ASKED = 64, 64
+ROWS, TEST_ROWS = 64, 64
 HERE = Path(__file__).parent
 
 
 def sentences(rows: int, lengths: Tensor, draws: torch.Generator) -> Tensor:
-    """(rows, longest): so many symbols, then the end, then padding."""
-    places = torch.arange(int(lengths.max()) + 1)
-    symbols = torch.randint(FIRST, VOCAB, (rows, len(places)), generator=draws)
-    ended = torch.where(places == lengths[:, None], END, symbols)
-    return torch.where(places > lengths[:, None], PAD, ended)
+    """(rows, longest): `lengths` symbols, the end token, then padding."""
+    positions = torch.arange(int(lengths.max()) + 1)
+    symbols = torch.randint(FIRST, VOCAB, (rows, len(positions)), generator=draws)
+    with_end = torch.where(positions == lengths[:, None], END, symbols)
+    return torch.where(positions > lengths[:, None], PAD, with_end)
 
 
 def answers(source: Tensor, lengths: Tensor, toy: str) -> Tensor:
     if toy == "copy":
         return source
-    places = torch.arange(source.shape[1])
-    return source.gather(1, torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places))
+    positions = torch.arange(source.shape[1])
+    return source.gather(1, torch.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions))
 
 
 def make(position: str, longest: int) -> Transformer:
@@ -55,17 +55,17 @@ def make(position: str, longest: int) -> Transformer:
     return Transformer(TransformerConfig(position=position, **fixed, **more), VOCAB, VOCAB)  # type: ignore[arg-type]
 
 
-def train(model: Transformer, given: argparse.Namespace) -> float:
-    """The loss of the last fifty steps."""
+def train(model: Transformer, args: argparse.Namespace) -> float:
+    """Train, and return the mean loss of the last fifty steps."""
     draws = torch.Generator().manual_seed(1)
-    optimizer = torch.optim.Adam(model.parameters(), lr=given.rate, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, given.rate, total_steps=given.steps, pct_start=0.1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=args.rate, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, args.rate, total_steps=args.steps, pct_start=0.1)
     losses = []
     model.train()
-    for step in range(1, given.steps + 1):
-        lengths = torch.randint(1, given.longest + 1, (ROWS,), generator=draws)
+    for step in range(1, args.steps + 1):
+        lengths = torch.randint(1, args.longest + 1, (ROWS,), generator=draws)
         source = sentences(ROWS, lengths, draws)
-        target = answers(source, lengths, given.toy)
+        target = answers(source, lengths, args.toy)
         target_in = torch.cat((torch.full((ROWS, 1), START), target[:, :-1]), dim=1)
         logits = model.project(model.step(target_in, model.start(source, source != PAD, room=0)).hidden)
         loss, _ = cross_entropy(logits.flatten(0, 1), target.flatten(), padding=PAD)
@@ -82,35 +82,35 @@ def train(model: Transformer, given: argparse.Namespace) -> float:
 
 @torch.inference_mode()
 def exact(model: Transformer, length: int, toy: str) -> float:
-    """The share of sequences of this length that come out right."""
-    source, wanted = asked(length, toy)
+    """The fraction of sequences of this length that are exactly right."""
+    source, target = evaluation_batch(length, toy)
     most = length + 2 if model.longest is None else min(length + 2, model.longest)
-    room = torch.full((ASKED,), most)
-    group = Group(model.start(source, None, room=most), room, list(range(ASKED)), [[]] * ASKED)
-    found = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
-    right: list[bool] = [best.tokens == row[:-1] for (best, *_), row in zip(found, wanted.tolist(), strict=True)]
-    return sum(right) / ASKED
+    room = torch.full((TEST_ROWS,), most)
+    group = Group(model.start(source, None, room=most), room, list(range(TEST_ROWS)), [[]] * TEST_ROWS)
+    hypotheses = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
+    right: list[bool] = [best.tokens == row[:-1] for (best, *_), row in zip(hypotheses, target.tolist(), strict=True)]
+    return sum(right) / TEST_ROWS
 
 
 @torch.inference_mode()
 def forced(model: Transformer, length: int, toy: str) -> float:
-    """The share of symbols, the end included, that are right when all before them are given."""
-    source, wanted = asked(length, toy)
-    target_in = torch.cat((torch.full((ASKED, 1), START), wanted[:, :-1]), dim=1)
-    said = model.project(model.step(target_in, model.start(source, None, room=0)).hidden).argmax(-1)
-    return float((said == wanted).double().mean())
+    """The token accuracy under teacher forcing, including the end token."""
+    source, target = evaluation_batch(length, toy)
+    target_in = torch.cat((torch.full((TEST_ROWS, 1), START), target[:, :-1]), dim=1)
+    predicted = model.project(model.step(target_in, model.start(source, None, room=0)).hidden).argmax(-1)
+    return float((predicted == target).double().mean())
 
 
-def asked(length: int, toy: str) -> tuple[Tensor, Tensor]:
-    """Fresh sequences of one length and their answers, (rows, length + 1) each."""
-    lengths = torch.full((ASKED,), length)
-    source = sentences(ASKED, lengths, torch.Generator().manual_seed(1000 + length))
+def evaluation_batch(length: int, toy: str) -> tuple[Tensor, Tensor]:
+    """New sequences of one length and their targets, (rows, length + 1) each."""
+    lengths = torch.full((TEST_ROWS,), length)
+    source = sentences(TEST_ROWS, lengths, torch.Generator().manual_seed(1000 + length))
     return source, answers(source, lengths, toy)
 
 
-def draw(found: dict[str, Any]) -> Figure:
-    """A row for each scheme, a column for each length, darker where more came out right."""
-    longest, schemes = found["trained_to"], found["schemes"]
+def draw(results: dict[str, Any]) -> Figure:
+    """One row per positional encoding, one column per length, darker for higher accuracy."""
+    longest, schemes = results["trained_to"], results["schemes"]
     shares = torch.tensor([list(one["exact"].values()) for one in schemes.values()])  # (schemes, lengths)
     figure = Figure(figsize=(10, 4.4), layout="constrained")
     axes = figure.subplots()
@@ -124,11 +124,11 @@ def draw(found: dict[str, Any]) -> Figure:
     axes.text(longest - 0.4, 1.015, "beyond training →", va="bottom", **beyond)
     axes.set_yticks(range(len(schemes)), list(schemes), fontsize=10)
     axes.set_xticks(range(2 * longest), [str(1 + i) for i in range(2 * longest)], fontsize=9)
-    axes.set_xlabel(f"symbols to {found['toy']}", fontsize=10)
+    axes.set_xlabel(f"symbols to {results['toy']}", fontsize=10)
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
-    title = f"{found['toy'].capitalize()} learned up to {longest} symbols: % right to the last one, by length"
+    title = f"{results['toy'].capitalize()} trained up to {longest} symbols: exact match in %, by length"
     axes.set_title(title, loc="left", fontsize=11.5, pad=24)
     return figure
 
@@ -136,30 +136,30 @@ def draw(found: dict[str, Any]) -> Figure:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--toy", choices=["copy", "reverse"], default="copy")
-    parser.add_argument("--longest", type=int, default=10, help="N, in training")
+    parser.add_argument("--longest", type=int, default=10, help="N, the longest training sequence")
     parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--schemes", nargs="*", default=list(POSITIONS), choices=list(POSITIONS))
     parser.add_argument("--output", type=Path, default=HERE / "results" / "positions.json")
     parser.add_argument("--picture", type=Path, default=HERE.parent / "docs" / "pictures" / "positions-beyond.png")
-    given = parser.parse_args()
+    args = parser.parse_args()
     torch.set_num_threads(1)
     os.nice(10)
-    found: dict[str, Any] = {"toy": given.toy, "trained_to": given.longest, "steps": given.steps, "rows": ROWS, "schemes": {}}
-    for position in given.schemes:
+    results: dict[str, Any] = {"toy": args.toy, "trained_to": args.longest, "steps": args.steps, "rows": ROWS, "schemes": {}}
+    for position in args.schemes:
         print(position, flush=True)
         torch.manual_seed(1)
-        model, began = make(position, given.longest), time.process_time()
-        loss = train(model, given)
+        model, started = make(position, args.longest), time.process_time()
+        loss = train(model, args)
         model.eval()
-        shares = {str(length): exact(model, length, given.toy) for length in range(1, 2 * given.longest + 1)}
-        symbols = {str(length): forced(model, length, given.toy) for length in range(1, 2 * given.longest + 1)}
-        seconds = round(time.process_time() - began, 1)
-        found["schemes"][position] = {"loss": loss, "exact": shares, "forced": symbols, "seconds": seconds}
-    found |= about_here() | {"threads": 1}
-    given.output.write_text(json.dumps(found, indent=1) + "\n")
-    draw(found).savefig(given.picture, dpi=150, facecolor="white")
-    for row in position_rows(found):
+        shares = {str(length): exact(model, length, args.toy) for length in range(1, 2 * args.longest + 1)}
+        symbols = {str(length): forced(model, length, args.toy) for length in range(1, 2 * args.longest + 1)}
+        seconds = round(time.process_time() - started, 1)
+        results["schemes"][position] = {"loss": loss, "exact": shares, "forced": symbols, "seconds": seconds}
+    results |= machine_info() | {"threads": 1}
+    args.output.write_text(json.dumps(results, indent=1) + "\n")
+    draw(results).savefig(args.picture, dpi=150, facecolor="white")
+    for row in position_rows(results):
         print("  ".join(cell.ljust(12) for cell in row))
 
 

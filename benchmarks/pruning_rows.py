@@ -1,4 +1,4 @@
-"""What docs/results.md says of pruning, from the JSON of pruning.py."""
+"""The section on pruning in docs/results.md, from the JSON of pruning.py."""
 
 from __future__ import annotations
 
@@ -13,28 +13,33 @@ from pruning_picture import heads_of
 from heedful.recipe_files import all_recipes, settings_digest
 
 SPLITS = ("valid", "test")
-AGAIN = ("encoder", "all")  # gates that were tried on models of several seeds
+SEED_KINDS = ("encoder", "all")  # kinds that were pruned in models of several seeds
 
 HEAD = ["", "penalty", "encoder", "decoder", "cross", "valid BLEU", "test BLEU", "parameters", "seconds of training"]
 
 
-def bleu_of(one: dict[str, Any], split: str) -> str:
-    return f"{one['scores'][split]['bleu']['value']:.2f}" if split in one["scores"] else ""
+def bleu_of(point: dict[str, Any], split: str) -> str:
+    return f"{point['scores'][split]['bleu']['value']:.2f}" if split in point["scores"] else ""
 
 
 def counts(heads: dict[str, Any]) -> list[str]:
     return [str(heads_of(heads, kind)) for kind in ("encoder", "decoder", "cross")]
 
 
-def pruning_rows(found: dict[str, Any]) -> list[list[str]]:
-    """The whole model, then what gates left of it; heads kept by kind."""
-    whole = found["whole"]
+def pruning_rows(results: dict[str, Any]) -> list[list[str]]:
+    """The full model, then the models pruned with gates; heads kept by kind."""
+    whole = results["whole"]
     figures = [bleu_of(whole, "valid"), bleu_of(whole, "test"), f"{whole['parameters']:,}", ""]
-    rows = [["whole", "", *counts(whole["heads"]), *figures]]
-    for one in found["points"]:
-        if one["method"] == "gates":
-            figures = [bleu_of(one, "valid"), bleu_of(one, "test"), f"{one['parameters']:,}", f"{one['train_seconds']:.0f}"]
-            rows.append([f"gates on {one['kind']}", f"{one['amount']:g}", *counts(one["heads"]), *figures])
+    rows = [["full model", "", *counts(whole["heads"]), *figures]]
+    for point in results["points"]:
+        if point["method"] == "gates":
+            figures = [
+                bleu_of(point, "valid"),
+                bleu_of(point, "test"),
+                f"{point['parameters']:,}",
+                f"{point['train_seconds']:.0f}",
+            ]
+            rows.append([f"gates on {point['kind']}", f"{point['amount']:g}", *counts(point["heads"]), *figures])
     return rows
 
 
@@ -42,80 +47,80 @@ SEEDS_HEAD = ["model", "gates on", "encoder", "decoder", "cross", "valid BLEU", 
 
 
 def seed_rows(models: dict[str, dict[str, Any]], penalty: float) -> list[list[str]]:
-    """What gates of one penalty left of several models, each trained from a seed of its own, and what that cost."""
+    """The heads kept with one penalty in models of several seeds, and the change of BLEU."""
     rows = []
-    for name, found in models.items():
-        for one in found["points"]:
-            if one["method"] == "gates" and one["amount"] == penalty and one["kind"] in AGAIN:
-                rows.append([name, one["kind"], *counts(one["heads"]), *costs(one, found["whole"])])
+    for name, results in models.items():
+        for point in results["points"]:
+            if point["method"] == "gates" and point["amount"] == penalty and point["kind"] in SEED_KINDS:
+                rows.append([name, point["kind"], *counts(point["heads"]), *costs(point, results["whole"])])
     return rows
 
 
-def costs(one: dict[str, Any], whole: dict[str, Any]) -> list[str]:
-    return [part for split in SPLITS for part in (bleu_of(one, split), f"{change(one, whole, split):+.2f}")]
+def costs(point: dict[str, Any], whole: dict[str, Any]) -> list[str]:
+    return [part for split in SPLITS for part in (bleu_of(point, split), f"{change(point, whole, split):+.2f}")]
 
 
 def seed_text(models: dict[str, dict[str, Any]], penalty: float) -> str:
-    """The mean of what was lost, by what the gates were on."""
-    said = []
-    for kind in AGAIN:
+    """The mean change of BLEU by kind of gated heads."""
+    changes = []
+    for kind in SEED_KINDS:
         lost = [
-            change(one, found["whole"], "test")
-            for found in models.values()
-            for one in found["points"]
-            if (one["method"], one["kind"], one["amount"]) == ("gates", kind, penalty)
+            change(point, results["whole"], "test")
+            for results in models.values()
+            for point in results["points"]
+            if (point["method"], point["kind"], point["amount"]) == ("gates", kind, penalty)
         ]
-        said.append(f"{statistics.mean(lost):+.2f} with gates on {kind}")
+        changes.append(f"{statistics.mean(lost):+.2f} with gates on {kind}")
     return (
-        f"{len(models)} models from seeds of their own, each pruned with the same penalty of {penalty:g}, fixed before any "
-        f"of them was: BLEU on test changes by {' and '.join(said)}, on the mean."
+        f"{len(models)} models from different seeds, each pruned with the same penalty of {penalty:g}, fixed beforehand: "
+        f"BLEU on test changes by {' and '.join(changes)}, on average."
     )
 
 
 def update_pruning_recipe(models: dict[str, dict[str, Any]]) -> Iterator[str]:
-    """Write the header of the recipe that these models were pruned by, as far as it stands as it did; say what was done."""
+    """Write the header of the recipe of these models if its current settings were measured; yield messages."""
     first = next(iter(models.values()))
     path = all_recipes()[first["recipe"]]
     gates = tomllib.loads(path.read_text(encoding="utf-8"))["training"]["gates"]
-    asked = ("gates", *gates["kinds"], gates["penalty"])
-    fitting = [one for one in models.values() if one.get("settings") == settings_digest(path)]
-    found = [
-        (one["whole"], point)
-        for one in fitting
-        for point in one["points"]
-        if (point["method"], point["kind"], point["amount"]) == asked
+    setting = ("gates", *gates["kinds"], gates["penalty"])
+    fitting = [model for model in models.values() if model.get("settings") == settings_digest(path)]
+    results = [
+        (model["whole"], point)
+        for model in fitting
+        for point in model["points"]
+        if (point["method"], point["kind"], point["amount"]) == setting
     ]
-    path.write_text(with_header(path.read_text(encoding="utf-8"), header(found, fitting)), encoding="utf-8")
-    yield f"{first['recipe']}: {len(found)} of {len(models)} results are of the recipe as it stands"
+    path.write_text(with_header(path.read_text(encoding="utf-8"), header(results, fitting)), encoding="utf-8")
+    yield f"{first['recipe']}: {len(results)} of {len(models)} results match the current recipe"
 
 
-def header(found: list[tuple[dict[str, Any], dict[str, Any]]], models: list[dict[str, Any]]) -> dict[str, str]:
-    if not found:
+def header(results: list[tuple[dict[str, Any], dict[str, Any]]], models: list[dict[str, Any]]) -> dict[str, str]:
+    if not results:
         return {}
     before, after = (
-        statistics.mean(one["scores"]["test"]["bleu"]["value"] for one in some) for some in zip(*found, strict=True)
+        statistics.mean(point["scores"]["test"]["bleu"]["value"] for point in some) for some in zip(*results, strict=True)
     )
-    (kind,) = {point["kind"] for _, point in found}
-    left = sorted({heads_of(point["heads"], kind) for _, point in found})
-    heads = f"{' or '.join(map(str, left))} of {heads_of(found[0][0]['heads'], kind)} {kind} heads"
-    several = f"mean of {len(found)} models " if len(found) > 1 else "one model "
+    (kind,) = {point["kind"] for _, point in results}
+    left = sorted({heads_of(point["heads"], kind) for _, point in results})
+    heads = f"{' or '.join(map(str, left))} of {heads_of(results[0][0]['heads'], kind)} {kind} heads"
+    several = f"mean of {len(results)} models " if len(results) > 1 else "one model "
     return {
-        "result": f"{after:.2f} BLEU with {heads}, {several}that had {before:.2f}",
+        "result": f"{after:.2f} BLEU with {heads}, {several}with {before:.2f} before pruning",
         "machine": models[0]["machine"],
-        "minutes": f"{statistics.mean(point['train_seconds'] for _, point in found) / 60:.1f}",
-        "date": max(one["date"] for one in models),
+        "minutes": f"{statistics.mean(point['train_seconds'] for _, point in results) / 60:.1f}",
+        "date": max(point["date"] for point in models),
     }
 
 
-def pruning_text(found: dict[str, Any]) -> str:
+def pruning_text(results: dict[str, Any]) -> str:
     return (
-        "Heads kept of each kind after training on with gates (docs/guides/pruning.md) and taking out what they closed; "
-        f"{found['machine']}, torch {found['torch']}, {found['date']}."
+        "Heads kept of each kind after training with gates (docs/guides/pruning.md) and removing heads with closed gates; "
+        f"{results['machine']}, torch {results['torch']}, {results['date']}."
     )
 
 
 CHOSEN_HEAD = [
-    "whole, valid BLEU",
+    "full model, valid BLEU",
     "gates on",
     "penalty",
     "kept",
@@ -123,31 +128,31 @@ CHOSEN_HEAD = [
     "valid",
     "test",
     "MB",
-    "a training step",
-    "translating",
+    "training step",
+    "translation",
 ]
 
 
-def chosen_rows(found: dict[str, Any]) -> list[list[str]]:
-    """Of each kind the smallest model that is good enough, against the whole one."""
-    whole, speed, rows = found["whole"], found["speed"], []
-    for kind, name in found["chosen"].items():
-        one = next(point for point in found["points"] if point["name"] == name)
-        before, after = heads_of(whole["heads"], kind), heads_of(one["heads"], kind)
+def chosen_rows(results: dict[str, Any]) -> list[list[str]]:
+    """For each kind, the smallest model within the allowed loss of BLEU, compared with the full model."""
+    whole, speed, rows = results["whole"], results["speed"], []
+    for kind, name in results["chosen"].items():
+        point = next(point for point in results["points"] if point["name"] == name)
+        before, after = heads_of(whole["heads"], kind), heads_of(point["heads"], kind)
         figures = [f"{after} of {before}", f"{1 - after / before:.0%}"]
-        figures += [f"{change(one, whole, split):+.2f}" for split in SPLITS] + [f"{one['bytes'] / 1e6:.2f}"]
+        figures += [f"{change(point, whole, split):+.2f}" for split in SPLITS] + [f"{point['bytes'] / 1e6:.2f}"]
         times = [f"{speed[what]['times_as_fast'][kind]:.2f} x" for what in ("training_step", "sentence")]
-        rows.append([bleu_of(whole, "valid"), kind, f"{one['amount']:g}", *figures, *times])
+        rows.append([bleu_of(whole, "valid"), kind, f"{point['amount']:g}", *figures, *times])
     return rows
 
 
-def chosen_text(found: dict[str, Any]) -> str:
+def chosen_text(results: dict[str, Any]) -> str:
     return (
-        "How much smaller and faster: gates were trained once more. Of each kind stands the "
-        f"model with the fewest such heads within {found['allowed']:g} BLEU of the whole one "
-        f"({found['whole']['bytes'] / 1e6:.2f} MB) on the validation data; speeds are medians of alternating blocks."
+        "Size and speed, with gates trained once more. For each kind, the model with the "
+        f"fewest heads of that kind within {results['allowed']:g} BLEU of the full model "
+        f"({results['whole']['bytes'] / 1e6:.2f} MB) on the validation data; speeds are medians of alternating blocks."
     )
 
 
-def change(one: dict[str, Any], whole: dict[str, Any], split: str) -> float:
-    return float(one["scores"][split]["bleu"]["value"] - whole["scores"][split]["bleu"]["value"])
+def change(point: dict[str, Any], whole: dict[str, Any], split: str) -> float:
+    return float(point["scores"][split]["bleu"]["value"] - whole["scores"][split]["bleu"]["value"])

@@ -1,6 +1,6 @@
-"""The results of benchmarks/quality.py, gathered by what was measured.
+"""The results of benchmarks/quality.py, grouped by data and direction.
 
-A file is called <data>-<source>-<target>-<which>.json: `which` is the seed of one of our runs, or begins with "hf" for a peer.
+A file is named <data>-<source>-<target>-<which>.json: `which` is the seed of one of our runs, or begins with "hf" for a peer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Row(NamedTuple):
     source: str
     target: str
     seeds: list[Result]  # at least one
-    peer: Result | None  # of several the one with the best validation BLEU
+    peer: Result | None  # the one with the best validation BLEU
 
     @property
     def name(self) -> str:
@@ -26,17 +26,17 @@ class Row(NamedTuple):
 
 
 def quality_rows(folder: Path) -> list[Row]:
-    """One for each name of which there is a run of ours, by name."""
-    found: dict[str, list[Result]] = {}
+    """One row per name with at least one of our runs, sorted by name."""
+    by_name: dict[str, list[Result]] = {}
     for path in sorted(folder.glob("*-*-*-*.json")):
-        found.setdefault(path.stem.rsplit("-", 1)[0], []).append(json.loads(path.read_text()))
+        by_name.setdefault(path.stem.rsplit("-", 1)[0], []).append(json.loads(path.read_text()))
     rows = []
-    for name, results in found.items():
+    for name, results in by_name.items():
         data, source, target = name.rsplit("-", 2)
-        seeds = [one for one in results if one.get("system", "heedful") == "heedful"]
-        peers = [one for one in results if one.get("system") == "hf"]
+        seeds = [result for result in results if result.get("system", "heedful") == "heedful"]
+        peers = [result for result in results if result.get("system") == "hf"]
         if seeds:
-            best = max(peers, key=lambda one: float(one["valid"]["bleu"]), default=None)
+            best = max(peers, key=lambda result: float(result["valid"]["bleu"]), default=None)
             rows.append(Row(data, source, target, seeds, best))
     return rows
 
@@ -46,5 +46,5 @@ def bleu(result: Result, case: str = "scores") -> float:
 
 
 def mean(results: list[Result], case: str = "scores") -> float:
-    """BLEU of the seeds; case: scores or lowercased."""
-    return statistics.mean(bleu(one, case) for one in results)
+    """Mean BLEU of the seeds; case: scores or lowercased."""
+    return statistics.mean(bleu(result, case) for result in results)

@@ -1,4 +1,4 @@
-"""Write docs/results.md from benchmarks/results, and the headers of recipes: every figure there comes from a file here.
+"""Write docs/results.md and the headers of recipes from benchmarks/results.
 
 python benchmarks/report.py
 """
@@ -50,8 +50,8 @@ def main() -> None:
         update_direction_recipes(gather(RESULTS / "families")),
         update_pruning_recipe(inside.pruned_models()),
     )
-    for said in (line for lines in updated for line in lines):
-        print(said, file=sys.stderr)
+    for message in (line for lines in updated for line in lines):
+        print(message, file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ data preparation against the size of the corpus.
     length   every kind of SEQUENCE_LAYERS, causal, 32 … 8192 tokens, beside the paper's table of complexity
     size     the Transformer from dim 64 to the paper's big model
     batch    one Transformer, 1 … 256 rows
-    families every family of MODELS, as many tokens in ever longer sentences
-    data     generated pairs: learning a vocabulary, checking, encoding, planning an epoch
+    families every family of MODELS, a fixed number of tokens in longer and longer sentences
+    data     generated pairs: training a tokenizer, checking, encoding, planning an epoch
 
-What a step is: scaling_steps.py and scaling_families.py; how it is measured: scaling_meter.py; data: scaling_data.py. Work
-grows until one step takes longer than --seconds or more memory than --gigabytes; where that happened is told. Parts that are
-not measured now stay in the file.
+Steps are defined in scaling_steps.py and scaling_families.py, measured by scaling_meter.py; data: scaling_data.py. Work
+grows until one step takes longer than --seconds or more memory than --gigabytes; the results record where that happened. Parts
+that are not measured now stay in the file.
 """
 
 from __future__ import annotations
@@ -37,56 +37,56 @@ from scaling_steps import PARTS, SHAPES
 HERE = Path(__file__).parent
 
 
-def options() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     known = [*PARTS, "families", "data"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", type=lambda text: text.split(","), default=known, help=",".join(known))
-    parser.add_argument("--quick", action="store_true", help="tiny shapes: seconds, to see that all works")
+    parser.add_argument("--quick", action="store_true", help="tiny shapes, as a test")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--threads", type=int, default=1, help="of a CPU")
-    parser.add_argument("--seconds", type=float, default=10.0, help="a step that takes longer is the last one")
-    parser.add_argument("--gigabytes", type=float, default=4.0, help="likewise")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
+    parser.add_argument("--seconds", type=float, default=10.0, help="stop after a step that takes longer")
+    parser.add_argument("--gigabytes", type=float, default=4.0, help="stop after a step that needs more memory")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--most-pairs", type=int, default=1_000_000, help="10000000 takes ten times as long")
-    parser.add_argument("--corpora", type=Path, help="a folder that keeps the generated pairs for another time")
-    parser.add_argument("--output", type=Path, help="benchmarks/results/scaling_<device>.json unless said")
+    parser.add_argument("--corpora", type=Path, help="folder that keeps the generated pairs")
+    parser.add_argument("--output", type=Path, help="default: benchmarks/results/scaling_<device>.json")
     parser.add_argument("--pictures", type=Path, default=HERE.parent / "docs" / "pictures", help="a folder")
-    parser.add_argument("--draw", type=Path, help="measure nothing, draw what this file holds")
-    given = parser.parse_args()
-    unknown = [part for part in given.parts if part not in known]
+    parser.add_argument("--draw", type=Path, help="only draw the results in this file")
+    args = parser.parse_args()
+    unknown = [part for part in args.parts if part not in known]
     if unknown:
         parser.error(f"unknown part {unknown[0]!r}; expected some of: {', '.join(known)}")
-    return given
+    return args
 
 
-def measure(given: argparse.Namespace) -> dict[str, Any]:
+def measure(args: argparse.Namespace) -> dict[str, Any]:
     torch.manual_seed(0)
-    torch.set_num_threads(given.threads)
-    os.environ["RAYON_NUM_THREADS"] = str(given.threads)  # of the tokenizer, in the processes that prepare data
-    device = torch.device(given.device)
-    meter = Meter(device, given.seconds, given.gigabytes * 1e9, given.repetitions)
-    shape = "quick" if given.quick else given.device
-    cpu = f"{platform.system()} {platform.machine()}, {given.threads} thread{'s' if given.threads > 1 else ''}"
+    torch.set_num_threads(args.threads)
+    os.environ["RAYON_NUM_THREADS"] = str(args.threads)  # of the tokenizer, in the processes that prepare data
+    device = torch.device(args.device)
+    meter = Meter(device, args.seconds, args.gigabytes * 1e9, args.repetitions)
+    shape = "quick" if args.quick else args.device
+    cpu = f"{platform.system()} {platform.machine()}, {args.threads} thread{'s' if args.threads > 1 else ''}"
     where = {
         "machine": f"{cpu if device.type == 'cpu' else torch.cuda.get_device_name()}, {meter.precision}".replace("torch.", ""),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "date": date.today().isoformat(),
     }
-    found: dict[str, Any] = {name: where | part(SHAPES[shape], meter) for name, part in PARTS.items() if name in given.parts}
-    if "families" in given.parts:
-        found["families"] = where | against_sentences(FAMILY_SHAPES[shape], meter)
-    if "data" in given.parts:
+    results: dict[str, Any] = {name: where | part(SHAPES[shape], meter) for name, part in PARTS.items() if name in args.parts}
+    if "families" in args.parts:
+        results["families"] = where | against_sentences(FAMILY_SHAPES[shape], meter)
+    if "data" in args.parts:
         with tempfile.TemporaryDirectory() as folder:
-            most = QUICK_PAIRS if given.quick else given.most_pairs
-            found["data"] = where | {"machine": cpu} | against_pairs(most, given.corpora or Path(folder))
-    return found
+            most = QUICK_PAIRS if args.quick else args.most_pairs
+            results["data"] = where | {"machine": cpu} | against_pairs(most, args.corpora or Path(folder))
+    return results
 
 
-def complexity_table(found: dict[str, Any]) -> str:
-    """The paper's table and what was measured, a line for each kind."""
+def complexity_table(results: dict[str, Any]) -> str:
+    """The paper's complexity table and the measured exponents, one line per kind."""
     lines = [f"{'layer':<16}{'operations':<12}{'expected':>9}{'time':>9}{'memory':>9}  up to"]
-    for name, kind in found["kinds"].items():
+    for name, kind in results["kinds"].items():
         measured = [f"n^{power:.2f}" if power is not None else "-" for power in kind["exponent"].values()]
         longest = f"{kind['points'][-1]['value']:,}" if kind["points"] else "-"
         why = f", where {kind['stopped']}" if kind["stopped"] else ""
@@ -96,22 +96,22 @@ def complexity_table(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    given = options()
-    if given.draw:
-        found = json.loads(given.draw.read_text())
+    args = parse_arguments()
+    if args.draw:
+        results = json.loads(args.draw.read_text())
     else:
-        output = given.output or HERE / "results" / f"scaling_{given.device}.json"
-        found = (json.loads(output.read_text()) if output.exists() else {}) | measure(given)
+        output = args.output or HERE / "results" / f"scaling_{args.device}.json"
+        results = (json.loads(output.read_text()) if output.exists() else {}) | measure(args)
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(found, indent=1) + "\n")
-    if "length" in found:
-        print(complexity_table(found["length"]))
+        output.write_text(json.dumps(results, indent=1) + "\n")
+    if "length" in results:
+        print(complexity_table(results["length"]))
     try:
         from scaling_pictures import draw
     except ModuleNotFoundError as missing:
-        print(f"no pictures: {missing.name} is not installed; draw them elsewhere with --draw FILE")
+        print(f"no plots: {missing.name} is not installed; run --draw FILE where it is installed")
     else:
-        for path in draw(found, given.pictures):
+        for path in draw(results, args.pictures):
             print(path)
 
 

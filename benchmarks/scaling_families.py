@@ -1,7 +1,7 @@
-"""A training step of whole models against the length of sentences, with as many tokens in every batch.
+"""A training step of complete models against sentence length, with a fixed number of tokens per batch.
 
-Twice the length is half the rows. A recurrent model walks twice as far, each time with half as much to do at once; one that
-sees all positions of a batch together has the same work, and only attention grows, by what a token more sees.
+Twice the length means half the rows. A recurrent model then takes twice as many sequential steps with half the work each; a
+model that processes all positions in parallel has the same work, except for attention, whose cost per token grows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scaling_steps import model_step, powers
 
 from heedful.models import ModelConfig
 
-MIXED = {"encoder": ["convolution", "self-attention"], "decoder": ["self-attention", "lstm"]}  # one of each sort
+MIXED = {"encoder": ["convolution", "self-attention"], "decoder": ["self-attention", "lstm"]}  # one of each kind
 
 
 class FamilyShapes(NamedTuple):
@@ -34,12 +34,12 @@ FAMILY_SHAPES = {
 
 
 def configs(dim: int, longest: int) -> dict[str, ModelConfig]:
-    """Every family, two layers a side where it has layers: those of GNMT need a third to have residuals, a decoder alone has
-    both sides' layers, and convolutions need more to see as far."""
+    """Every family with two layers per side: GNMT needs a third for its residual connections, a decoder-only model has the
+    layers of both sides, and convolutions need more for the same receptive field."""
     plain: dict[str, Any] = {"dim": dim, "dropout": 0.0, "tie": "none"}
     layered = plain | {"layers": 2}
     attention = layered | {"heads": max(dim // 64, 2), "feed_forward": 4 * dim}
-    given: dict[str, dict[str, Any]] = {
+    settings_of: dict[str, dict[str, Any]] = {
         "transformer": attention,
         "gpt": attention | {"layers": 4, "position": "rotary", "tie": False},
         "sutskever": layered,
@@ -52,12 +52,12 @@ def configs(dim: int, longest: int) -> dict[str, ModelConfig]:
         "mixed": plain | MIXED | {"heads": max(dim // 64, 2), "feed_forward": 4 * dim},
     }
     read: TypeAdapter[ModelConfig] = TypeAdapter(ModelConfig)
-    return {name: read.validate_python({"family": name, **settings}) for name, settings in given.items()}
+    return {name: read.validate_python({"family": name, **settings}) for name, settings in settings_of.items()}
 
 
 def against_sentences(shapes: FamilyShapes, meter: Meter) -> dict[str, Any]:
-    """Every family, at one length after the other, in turns."""
-    print(f"families: {shapes.tokens:,} tokens a batch, in rows of so many", file=sys.stderr)
+    """All families at each length, alternating."""
+    print(f"families: {shapes.tokens:,} tokens per batch, by row length", file=sys.stderr)
     kinds = meter.grow_together(
         {
             name: [

@@ -1,8 +1,8 @@
 """Time and memory of a step, as work grows.
 
-A step's time is the median of several. Memory is what it takes at its peak beyond the weights and the input: on a GPU as
-torch's allocator counts it, on a CPU as the kernel counts the process's resident memory (less than a megabyte says little
-there). With one CPU thread, time is that of the processor, which a busy machine hardly stretches.
+The time of a step is the median of several. Memory is the peak beyond the weights and the input: on a GPU from torch's
+allocator, on a CPU from the resident memory of the process (values below a megabyte are unreliable). With one CPU thread, time
+is CPU time, which other processes hardly affect.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import torch
 
 Step = Callable[[], None]
 Point = dict[str, float]
-Work = Iterable[tuple[int, Callable[[], Step]]]  # how much of it, and how the step is made
+Work = Iterable[tuple[int, Callable[[], Step]]]  # the amount, and a function that builds the step
 
 
 class Meter:
-    """Time and memory of steps on one device, and how much is too much."""
+    """Measures time and memory of steps on one device, within limits."""
 
     def __init__(self, device: torch.device, limit_seconds: float, limit_bytes: float, repetitions: int) -> None:
         self.device = device
@@ -34,19 +34,19 @@ class Meter:
 
     def seconds(self, step: Step) -> float:
         self.wait()
-        began = self.clock()
+        started = self.clock()
         step()
         self.wait()
-        return self.clock() - began
+        return self.clock() - started
 
-    def warmed(self, step: Step) -> float:
-        """Of the first call; of the second where the first takes too long, for that may have compiled kernels."""
+    def warm_up(self, step: Step) -> float:
+        """Seconds of the first call; of the second if the first is too slow, since it may have compiled kernels."""
         first = self.seconds(step)
         return first if first <= self.limit_seconds else self.seconds(step)
 
     def bytes(self, step: Step) -> int:
         if self.device.type == "cpu":
-            before = memory.fresh()
+            before = memory.reset_peak()
             step()
             return memory.peak() - before
         torch.cuda.reset_peak_memory_stats(self.device)
@@ -59,28 +59,28 @@ class Meter:
             torch.cuda.synchronize(self.device)
 
     def grow(self, work: Work) -> dict[str, Any]:
-        """A point for each amount of work, until one is too much: the points, their exponents, and why there are no more."""
+        """Measure one point per amount of work until a limit is exceeded: points, exponents, and the reason for stopping."""
         return self.grow_together({"": work})[""]
 
     def grow_together(self, works: Mapping[str, Work]) -> dict[str, dict[str, Any]]:
-        """As `grow`, for several; at each amount they take turns, so that what slows the machine for a while slows all."""
-        found: dict[str, dict[str, Any]] = {name: {"points": [], "stopped": None} for name in works}
+        """As `grow`, for several systems that alternate at each amount, so that slowdowns of the machine affect all of them."""
+        results: dict[str, dict[str, Any]] = {name: {"points": [], "stopped": None} for name in works}
         for amounts in zip(*works.values(), strict=True):
-            if all(one["stopped"] for one in found.values()):
+            if all(one["stopped"] for one in results.values()):
                 break
             steps: dict[str, Step] = {}
             times: dict[str, list[float]] = {}
             for name, (value, make) in zip(works, amounts, strict=True):
-                if found[name]["stopped"] is None:
+                if results[name]["stopped"] is None:
                     try:
                         steps[name] = make()
-                        times[name] = [self.warmed(steps[name])]  # no more of them if that is already too long
+                        times[name] = [self.warm_up(steps[name])]  # the only one if it exceeds the limit
                     except torch.OutOfMemoryError:
-                        found[name]["stopped"] = f"no memory left at {value:,}"
+                        results[name]["stopped"] = f"out of memory at {value:,}"
             for _ in range(self.repetitions):
-                for name, taken in times.items():
-                    if taken[0] <= self.limit_seconds:
-                        taken.append(self.seconds(steps[name]))
+                for name, measured in times.items():
+                    if measured[0] <= self.limit_seconds:
+                        measured.append(self.seconds(steps[name]))
             for name, (value, _) in zip(works, amounts, strict=True):
                 if name in times:
                     point = {"value": value, "seconds": statistics.median(times[name][1:] or times[name])}
@@ -89,11 +89,11 @@ class Meter:
                         f"{name:<12}{value:>12,}{point['seconds'] * 1e3:>10.2f} ms {point['bytes'] / 1e6:>9.1f} MB",
                         file=sys.stderr,
                     )
-                    found[name]["points"].append(point)
-                    found[name]["stopped"] = self.too_much(point)
-        for one in found.values():
+                    results[name]["points"].append(point)
+                    results[name]["stopped"] = self.too_much(point)
+        for one in results.values():
             one["exponent"] = {quantity: exponent_of(one["points"], quantity) for quantity in ("seconds", "bytes")}
-        return found
+        return results
 
     def too_much(self, point: Point) -> str | None:
         if point["seconds"] > self.limit_seconds:

@@ -1,22 +1,24 @@
-"""What scaling.py measured of whole models against the length of sentences, as a table of docs/results.md."""
+"""The table of training steps against sentence length in docs/results.md, from the results of scaling.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-def lengths_text(found: dict[str, Any]) -> str:
+def lengths_text(results: dict[str, Any]) -> str:
     return (
-        f"Milliseconds of a training step of {found['tokens']:,} tokens a side, dim {found['dim']}, vocabulary "
-        f"{found['vocab']:,}: twice the length is half the rows. Medians; the families took turns.\n"
+        f"Milliseconds per training step of {results['tokens']:,} tokens per side, dim {results['dim']}, vocabulary "
+        f"{results['vocab']:,}: twice the length is half the rows. Medians of alternating measurements.\n"
         "\n`python benchmarks/scaling.py --parts families`"
     )
 
 
-def lengths_table(found: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """The head, and a row for each family: the time at each length, and the last against the first."""
-    head = ["tokens of a sentence", *(str(length) for length in found["lengths"]), "last / first"]
-    return head, [row(name, kind["points"], len(found["lengths"])) for name, kind in found["kinds"].items() if kind["points"]]
+def lengths_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The header, and one row per family: the time at each length, and the ratio of the last to the first."""
+    head = ["tokens per sentence", *(str(length) for length in results["lengths"]), "last / first"]
+    return head, [
+        row(name, kind["points"], len(results["lengths"])) for name, kind in results["kinds"].items() if kind["points"]
+    ]
 
 
 def row(name: str, points: list[dict[str, float]], lengths: int) -> list[str]:

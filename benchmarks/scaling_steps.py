@@ -1,6 +1,6 @@
-"""What a training step costs against the length of the sequences, the size of the model and the rows of the batch.
+"""The cost of a training step against sequence length, model size and batch size.
 
-A step is forward and backward; how it is measured: scaling_meter.py.
+A step is a forward and a backward pass, measured by scaling_meter.py.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize, SequenceLayer
 
 
 class Shapes(NamedTuple):
-    """What is measured; a CPU gets less of the same."""
+    """The measured shapes; smaller on a CPU."""
 
     lengths: tuple[int, ...]
     layer: LayerSize
     layer_rows: int
     models: dict[str, TransformerConfig]
     vocab: int
-    rows: int  # while the model grows
-    time: int  # of rows for a whole model
+    rows: int  # in the part `size`
+    time: int  # tokens per row of a model
     batch_model: str
-    batches: tuple[int, ...]  # rows, while the batch grows
+    batches: tuple[int, ...]  # rows, in the part `batch`
 
 
 def powers(first: int, last: int) -> tuple[int, ...]:
@@ -79,21 +79,23 @@ SHAPES = {"cpu": CPU, "cuda": GPU, "quick": QUICK}
 
 
 def against_length(shapes: Shapes, meter: Meter) -> dict[str, Any]:
-    """Every kind of layer, causal."""
+    """All kinds of causal layers."""
     size = shapes.layer
     shorter, longer = shapes.lengths[-2:]
     kinds = {}
     for name, kind in SEQUENCE_LAYERS.items():
         print(f"length: {name}", file=sys.stderr)
         layer = kind(size).to(meter.device, meter.precision)
-        found = meter.grow((length, partial(layer_step, layer, shapes.layer_rows, length, meter)) for length in shapes.lengths)
+        results = meter.grow(
+            (length, partial(layer_step, layer, shapes.layer_rows, length, meter)) for length in shapes.lengths
+        )
         growth = kind.operations(size, longer) / kind.operations(size, shorter)
-        kinds[name] = {"cost": kind.cost, "expected_exponent": round(math.log(growth, longer / shorter), 2), **found}
+        kinds[name] = {"cost": kind.cost, "expected_exponent": round(math.log(growth, longer / shorter), 2), **results}
     return {"layer": size.model_dump(), "rows": shapes.layer_rows, "kinds": kinds}
 
 
 def layer_step(layer: SequenceLayer, rows: int, length: int, meter: Meter) -> Step:
-    """As in the middle of a network: the gradient comes from above and goes on below."""
+    """A step of an inner layer: it receives a gradient and computes that of its input."""
     x = torch.randn(rows, length, layer.size.dim, device=meter.device, dtype=meter.precision, requires_grad=True)
     gradient = torch.randn_like(x)
 
@@ -106,30 +108,32 @@ def layer_step(layer: SequenceLayer, rows: int, length: int, meter: Meter) -> St
 
 
 def against_size(shapes: Shapes, meter: Meter) -> dict[str, Any]:
-    """The Transformer, growing in width and depth, over the same tokens."""
+    """Transformers of growing width and depth with the same tokens."""
     print("size: weights outside the embeddings", file=sys.stderr)
-    found = meter.grow(
+    results = meter.grow(
         (weights_of(config, shapes.vocab), partial(model_step, config, shapes.vocab, (shapes.rows, shapes.time), meter))
         for config in shapes.models.values()
     )
-    for point in found["points"]:
+    for point in results["points"]:
         point["tokens_per_second"] = round(shapes.rows * shapes.time / point["seconds"], 1)
-    names = [*shapes.models][: len(found["points"])]
-    return {"names": names, "rows": shapes.rows, "time": shapes.time, "vocab": shapes.vocab, **found}
+    names = [*shapes.models][: len(results["points"])]
+    return {"names": names, "rows": shapes.rows, "time": shapes.time, "vocab": shapes.vocab, **results}
 
 
 def against_batch(shapes: Shapes, meter: Meter) -> dict[str, Any]:
-    """One Transformer, more and more rows."""
+    """One Transformer with a growing number of rows."""
     print(f"batch: rows of {shapes.time} tokens", file=sys.stderr)
     config = shapes.models[shapes.batch_model]
-    found = meter.grow((rows, partial(model_step, config, shapes.vocab, (rows, shapes.time), meter)) for rows in shapes.batches)
-    for point in found["points"]:
+    results = meter.grow(
+        (rows, partial(model_step, config, shapes.vocab, (rows, shapes.time), meter)) for rows in shapes.batches
+    )
+    for point in results["points"]:
         point["tokens_per_second"] = round(point["value"] * shapes.time / point["seconds"], 1)
-    return {"model": shapes.batch_model, "time": shapes.time, "vocab": shapes.vocab, **found}
+    return {"model": shapes.batch_model, "time": shapes.time, "vocab": shapes.vocab, **results}
 
 
 def weights_of(config: TransformerConfig, vocab: int) -> int:
-    """Embeddings are left out: they grow with the vocabulary and cost nothing but the last product."""
+    """Parameters without embeddings, which cost only the output projection."""
     with torch.device("meta"):
         model = Transformer(config, vocab, vocab)
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
@@ -137,15 +141,15 @@ def weights_of(config: TransformerConfig, vocab: int) -> int:
 
 
 def model_step(config: ModelConfig, vocab: int, shape: tuple[int, int], meter: Meter) -> Step:
-    """Of a whole model; shape: (rows, tokens of a row) on both sides."""
+    """A step of a complete model; shape: (rows, tokens per row) on both sides."""
     model = MODELS[config.family](config, vocab, vocab).to(meter.device)
     source, target = (torch.randint(4, vocab, shape, device=meter.device) for _ in range(2))
 
     def loss() -> Tensor:
         with torch.autocast(meter.device.type, meter.precision, enabled=meter.precision != torch.float32):
             hidden = model.step(target, model.start(source, None, room=0)).hidden
-            found, _ = cross_entropy(model.project(hidden.flatten(0, 1)), target.flatten(), padding=0, smoothing=0.1)
-        return found.total / found.count
+            summed, _ = cross_entropy(model.project(hidden.flatten(0, 1)), target.flatten(), padding=0, smoothing=0.1)
+        return summed.total / summed.count
 
     def step() -> None:
         loss().backward()  # type: ignore[no-untyped-call]

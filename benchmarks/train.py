@@ -1,10 +1,10 @@
-"""Training throughput on a GPU beside the peers: same shapes, same precision (bf16), same optimizer, one process.
+"""Training throughput on a GPU compared with peers: same shapes, same precision (bf16), same optimizer, one process.
 
     python benchmarks/train.py --peers hf,torch --sizes base,big,small
 
 Blocks of updates alternate between the systems; figures are the medians of the blocks and of their ratios. Target tokens
 per second count real tokens only. `small` runs on real Multi30k batches of 4096 tokens, from $HEED_DATA; the others on
-800 x 32 random tokens a side. A lone time says little; the ratios are the result.
+800 x 32 random tokens per side. The ratios are more reliable than the times.
 """
 
 from __future__ import annotations
@@ -39,35 +39,35 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def random_batches(size: Size, rows: int, time_: int) -> list[Batch]:
-    def one() -> Batch:
+    def make_batch() -> Batch:
         source, target = (torch.randint(4, size.vocab, (rows, time_)) for _ in range(2))
         target_in = torch.cat((torch.full((rows, 1), SPECIALS.start), target[:, :-1]), dim=1)
         return Batch(source, None, target_in, target, rows * time_).to(DEVICE)
 
-    return [one() for _ in range(4)]
+    return [make_batch() for _ in range(4)]
 
 
 def real_batches(size: Size, budget: int, pad_to_multiple_of: int, folder: str) -> tuple[list[Batch], list[Batch]]:
-    """Multi30k en-de as both sides see it: padded to the longest of the batch, and to the rungs of a ladder."""
+    """Multi30k en-de: padded to the longest row of each batch (for the peers), and to multiples (for ours)."""
     from heedful.data.batching import plan_epoch
     from heedful.data.pairs import pairs
     from heedful.data.sources import CorpusConfig
     from heedful.text.tokenizer import TokenizerConfig
     from heedful.text.train import train_tokenizer
 
-    found = list(pairs(CorpusConfig(folder=folder, languages=("en", "de"), split="train")))
-    tokenizer = train_tokenizer(TokenizerConfig(vocab=size.vocab), [t for pair in found for t in (pair.source, pair.target)])
-    source, target = (tokenizer.encode_many([getattr(pair, side) for pair in found]) for side in ("source", "target"))
+    corpus = list(pairs(CorpusConfig(folder=folder, languages=("en", "de"), split="train")))
+    tokenizer = train_tokenizer(TokenizerConfig(vocab=size.vocab), [t for pair in corpus for t in (pair.source, pair.target)])
+    source, target = (tokenizer.encode_many([getattr(pair, side) for pair in corpus]) for side in ("source", "target"))
     import numpy as np
 
     lengths = [np.array([len(row) for row in side], dtype=np.int32) for side in (source, target)]
 
     def batches(pad_to_multiple_of: int) -> list[Batch]:
         plan = plan_epoch(*lengths, budget=budget, seed=1, epoch=0, pad_to_multiple_of=pad_to_multiple_of)
-        made = [collate([source[i] for i in b], [target[i] for i in b], SPECIALS, SPECIALS) for b in plan]
+        collated = [collate([source[i] for i in b], [target[i] for i in b], SPECIALS, SPECIALS) for b in plan]
         return [
             (fill_up(b, budget, pad_to_multiple_of, SPECIALS, SPECIALS) if pad_to_multiple_of > 1 else b).to(DEVICE)
-            for b in made
+            for b in collated
         ]
 
     return batches(1), batches(pad_to_multiple_of)
@@ -132,13 +132,13 @@ def wait() -> None:
 def speed(update: Callable[[Batch], None], batches: Iterator[Batch], count: int) -> float:
     """Real target tokens per second over a block of updates."""
     wait()
-    began, tokens = time.perf_counter(), 0
+    started, tokens = time.perf_counter(), 0
     for _ in range(count):
         batch = next(batches)
         tokens += batch.tokens
         update(batch)
     wait()
-    return tokens / (time.perf_counter() - began)
+    return tokens / (time.perf_counter() - started)
 
 
 def peak() -> float:
@@ -149,18 +149,18 @@ def peak() -> float:
     for _ in range(3):
         a @ b
     wait()
-    began = time.perf_counter()
+    started = time.perf_counter()
     for _ in range(10):
         a @ b
     wait()
-    return 10 * 2 * 8192**3 / (time.perf_counter() - began)
+    return 10 * 2 * 8192**3 / (time.perf_counter() - started)
 
 
 def operations(size: Size, time_: int) -> float:
-    """FLOPs of an update for one target token: six for each weight that multiplies, and attention's own products."""
+    """FLOPs of an update for one target token: six for each weight of a matrix product, and the products of attention."""
     encoder = 4 * size.dim**2 + 2 * size.dim * size.hidden
     decoder = 8 * size.dim**2 + 2 * size.dim * size.hidden
-    attention = size.layers * 3 * 2 * time_ * size.dim  # encoder, decoder, across; scores and sums
+    attention = size.layers * 3 * 2 * time_ * size.dim  # encoder, decoder, cross; scores and weighted sums
     return 6 * (size.layers * (encoder + decoder) + size.dim * size.vocab) + 6 * attention
 
 
@@ -177,7 +177,7 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
     systems = {"heedful": ours(size, True)} | {peer: theirs(peer, size, quick[peer]) for peer in options.peers}
     memory, compiling, streams = {}, {}, {system: cycle(feed) for system, feed in feeds.items()}
     for system, update in systems.items():
-        began = time.perf_counter()
+        started = time.perf_counter()
         if DEVICE.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         shapes = (
@@ -187,7 +187,7 @@ def compare(name: str, options: argparse.Namespace) -> dict[str, Any]:
             for _ in range(3):
                 update(batch)
         wait()
-        compiling[system] = round(time.perf_counter() - began, 1)
+        compiling[system] = round(time.perf_counter() - started, 1)
         memory[system] = torch.cuda.max_memory_allocated() if DEVICE.type == "cuda" else 0
     blocks = [{s: speed(u, streams[s], options.updates) for s, u in systems.items()} for _ in range(options.blocks)]
     median = {s: statistics.median(block[s] for block in blocks) for s in systems}
@@ -222,7 +222,7 @@ def main() -> None:
         results.append(compare(name, options))
         print(json.dumps(results[-1]), flush=True)
         torch.compiler.reset()
-        found = {
+        output = {
             "results": results,
             "machine": torch.cuda.get_device_name() if DEVICE.type == "cuda" else f"{os.cpu_count()} CPU cores",
             "torch": torch.__version__,
@@ -230,7 +230,7 @@ def main() -> None:
             "date": date.today().isoformat(),
         }
         options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(json.dumps(found, indent=1) + "\n")
+        options.output.write_text(json.dumps(output, indent=1) + "\n")
 
 
 if __name__ == "__main__":

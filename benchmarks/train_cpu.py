@@ -1,11 +1,11 @@
-"""Training throughput on a CPU, beside Hugging Face's Marian: the same sizes, data, dropout and optimizer.
+"""Training throughput on a CPU compared with Hugging Face's Marian: the same sizes, data, dropout and optimizer.
 
     python benchmarks/train_cpu.py
     python benchmarks/train_cpu.py --precision bf16
 
-Each system lives in a process of its own, as its users run it; only one works at a time. Blocks of updates alternate between
-them; the figure is the median of the blocks' ratios, in target tokens per second.
-d256, 3 + 3 layers, vocabulary 8,000, 64 x 24 tokens a side, dropout 0.1, label smoothing 0.1, AdamW.
+Each system runs in its own process, and only one runs at a time. Blocks of updates alternate between them; the result is the
+median of the ratios of target tokens per second.
+d256, 3 + 3 layers, vocabulary 8,000, 64 x 24 tokens per side, dropout 0.1, label smoothing 0.1, AdamW.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import Any
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import torch
-from peers.apart import apart
-from peers.machine import about_here
+from peers.machine import machine_info
+from peers.processes import in_processes
 from torch import Tensor
 
 from heedful.models.transformer import Transformer, TransformerConfig
@@ -99,17 +99,17 @@ def finish(model: Any, optimizer: torch.optim.Optimizer) -> None:
 SYSTEMS = {"heedful": ours, "marian": marian}
 
 
-def trained(name: str, threads: int, half: bool) -> Callable[[int], float]:
-    """So many updates -> target tokens per second."""
+def make_system(name: str, threads: int, half: bool) -> Callable[[int], float]:
+    """Build a function: number of updates -> target tokens per second."""
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     update = SYSTEMS[name](lambda: torch.autocast("cpu", torch.bfloat16, enabled=half))
 
     def work(updates: int) -> float:
-        began = time.perf_counter()
+        started = time.perf_counter()
         for _ in range(updates):
             update()
-        return updates * ROWS * TIME / (time.perf_counter() - began)
+        return updates * ROWS * TIME / (time.perf_counter() - started)
 
     return work
 
@@ -117,13 +117,13 @@ def trained(name: str, threads: int, half: bool) -> Callable[[int], float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--blocks", type=int, default=7)
-    parser.add_argument("--updates", type=int, default=5, help="in a block")
+    parser.add_argument("--updates", type=int, default=5, help="updates per block")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="of both; bf16 is autocast")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="of both systems; bf16 uses autocast")
     parser.add_argument("--output", type=Path, help="default: results/train_cpu.json, or train_cpu_bf16.json")
     options = parser.parse_args()
     half = options.precision == "bf16"
-    with apart({name: partial(trained, name, options.threads, half) for name in SYSTEMS}) as systems:
+    with in_processes({name: partial(make_system, name, options.threads, half) for name in SYSTEMS}) as systems:
 
         def block(updates: int) -> dict[str, float]:
             return {name: work(updates) for name, work in systems.items()}
@@ -137,7 +137,7 @@ def main() -> None:
         "ratios": [round(ratio, 3) for ratio in ratios],
         "threads": options.threads,
         "precision": options.precision,
-        **about_here("transformers"),
+        **machine_info("transformers"),
     }
     output = options.output or RESULTS / ("train_cpu_bf16.json" if half else "train_cpu.json")
     output.parent.mkdir(parents=True, exist_ok=True)

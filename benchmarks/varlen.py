@@ -2,12 +2,12 @@
 
     python benchmarks/varlen.py --output FILE
 
-padded     torch's fused attention as training calls it: no mask where nothing is padded, else a mask
-by …       the same with one of its kernels, where that one takes the shapes
-whole      our kernel, one program for each row and head (heedful/nn/whole_attention.py)
-flat       the tokens of all rows behind each other without padding, and where each row begins (torch.nn.attention.varlen)
+padded     torch's fused attention as in training: without a mask if there is no padding, else with a mask
+by …       the same with one of its kernels, if it supports the shapes
+whole      our kernel, one program for each row and head (heedful/nn/short_sequence_attention.py)
+flat       the tokens of all rows concatenated without padding, and the offset of each row (torch.nn.attention.varlen)
 
-Rows are sentences: what is padded is a share of the tokens that the flat kernel never sees.
+Rows are sentences; the flat kernel does not process padding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from peers.machine import about_here
+from peers.machine import machine_info
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
@@ -39,7 +39,7 @@ CALLS, BLOCKS = 10, 7
 class Shape(NamedTuple):
     rows: int
     time: int
-    shortest: int  # lengths are even from here to `time`
+    shortest: int  # lengths are evenly spaced from here to `time`
     heads: int
     size: int  # of a head
 
@@ -54,7 +54,7 @@ SHAPES = (
 
 
 class Case(NamedTuple):
-    inputs: tuple[Tensor, Tensor, Tensor]  # query, key, value, each (rows, time, heads, size), as a projection gives it
+    inputs: tuple[Tensor, Tensor, Tensor]  # query, key, value, each (rows, time, heads, size), as returned by a projection
     lengths: Tensor  # (rows,)
 
     @property
@@ -64,12 +64,12 @@ class Case(NamedTuple):
 
     @property
     def mask(self) -> Tensor | None:
-        """(rows, 1, 1, time), if anything is padded"""
+        """(rows, 1, 1, time), or None without padding"""
         return None if bool(self.real.all()) else self.real[:, None, None, :]
 
 
-class Way(NamedTuple):
-    """A function of its inputs, whose gradients are asked for."""
+class Method(NamedTuple):
+    """A function and the inputs whose gradients are computed."""
 
     call: Callable[[], Tensor]
     inputs: Sequence[Tensor]
@@ -83,23 +83,23 @@ def make(shape: Shape, device: torch.device) -> Case:
 
 
 def by_head(inputs: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """(rows, heads, time, size). Where a graph is captured, this too must be a part of it: its backward pass is."""
+    """(rows, heads, time, size). It must be part of a captured graph, since its backward pass is."""
     query, key, value = (one.transpose(1, 2) for one in inputs)
     return query, key, value
 
 
-def padded(case: Case) -> Way:
+def padded(case: Case) -> Method:
     mask = case.mask
-    return Way(lambda: scaled_dot_product_attention(*by_head(case.inputs), mask), case.inputs)
+    return Method(lambda: scaled_dot_product_attention(*by_head(case.inputs), mask), case.inputs)
 
 
-def whole(case: Case) -> Way:
+def whole(case: Case) -> Method:
     mask = case.mask
-    assert fits_short_sequences(*by_head(case.inputs)), "the kernel is for shorter sequences"
-    return Way(lambda: short_sequence_attention(*by_head(case.inputs), mask, False), case.inputs)
+    assert fits_short_sequences(*by_head(case.inputs)), "the kernel supports only shorter sequences"
+    return Method(lambda: short_sequence_attention(*by_head(case.inputs), mask, False), case.inputs)
 
 
-def flat(case: Case) -> Way:
+def flat(case: Case) -> Method:
     from torch.nn.attention.varlen import varlen_attn
 
     query, key, value = (one.detach()[case.real].requires_grad_() for one in case.inputs)  # (tokens, heads, size)
@@ -107,22 +107,22 @@ def flat(case: Case) -> Way:
     longest = case.inputs[0].shape[1]
 
     def call() -> Tensor:
-        found = varlen_attn(query, key, value, begins, begins, longest, longest)
-        assert isinstance(found, Tensor)
-        return found
+        output = varlen_attn(query, key, value, begins, begins, longest, longest)
+        assert isinstance(output, Tensor)
+        return output
 
-    return Way(call, (query, key, value))
+    return Method(call, (query, key, value))
 
 
-def milliseconds(way: Way) -> float:
-    """Of a forward and a backward pass on the GPU's own clock, captured, so that starting kernels from Python is no part."""
-    pull = torch.ones_like(way.call())
+def milliseconds(method: Method) -> float:
+    """Milliseconds of a forward and backward pass by CUDA events, in a CUDA graph, so that kernel launches are not included."""
+    gradient = torch.ones_like(method.call())
 
     def both() -> None:
-        torch.autograd.grad(way.call(), way.inputs, pull)
+        torch.autograd.grad(method.call(), method.inputs, gradient)
 
-    aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    with torch.cuda.stream(aside):
+    side_stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    with torch.cuda.stream(side_stream):
         both()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
@@ -142,17 +142,21 @@ def milliseconds(way: Way) -> float:
 
 def measure(shape: Shape, device: torch.device) -> dict[str, float | str]:
     case = make(shape, device)
-    found = {"padded": tried(padded, case), "whole": tried(whole, case), "flat": tried(flat, case)}
+    results = {
+        "padded": measure_or_error(padded, case),
+        "whole": measure_or_error(whole, case),
+        "flat": measure_or_error(flat, case),
+    }
     for name, kernel in KERNELS.items():
         with sdpa_kernel(kernel):
-            found[f"by {name}"] = tried(padded, case)
-    return found
+            results[f"by {name}"] = measure_or_error(padded, case)
+    return results
 
 
-def tried(way: Callable[[Case], Way], case: Case) -> float | str:
-    """Milliseconds, or why there are none."""
+def measure_or_error(build: Callable[[Case], Method], case: Case) -> float | str:
+    """Milliseconds, or the error message."""
     try:
-        return milliseconds(way(case))
+        return milliseconds(build(case))
     except (RuntimeError, AssertionError) as error:
         return str(error).splitlines()[0]
 
@@ -160,14 +164,14 @@ def tried(way: Callable[[Case], Way], case: Case) -> float | str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True)
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     if not torch.cuda.is_available():
-        parser.error("flat attention needs a GPU, but torch sees none")
+        parser.error("flat attention needs a GPU, but torch finds none")
     rows: list[dict[str, Any]] = []
     for shape in SHAPES:
         rows.append({"shape": str(shape)} | measure(shape, torch.device("cuda")))
         print(rows[-1], flush=True)
-    given.output.write_text(json.dumps({"milliseconds": rows, **about_here()}, indent=1) + "\n")
+    args.output.write_text(json.dumps({"milliseconds": rows, **machine_info()}, indent=1) + "\n")
     return 0
 
 

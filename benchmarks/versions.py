@@ -183,7 +183,7 @@ def main() -> None:
     if options.serve:
         serve(options)
         return
-    from peers.machine import about_here
+    from peers.machine import machine_info
 
     with tempfile.TemporaryDirectory() as folder:
         write_data(Path(folder))
@@ -194,7 +194,7 @@ def main() -> None:
         for version in versions.values():
             version.process.terminate()
     sizes = {name: getattr(options, name) for name in ("dim", "layers", "rows", "updates", "sentences", "threads", "device")}
-    options.output.write_text(json.dumps(about_here() | sizes | found, indent=1) + "\n")
+    options.output.write_text(json.dumps(machine_info() | sizes | found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The alignment benchmark cuts text as its gold is cut, and its table has every layer of every system."""
+"""The alignment benchmark tokenizes text like its gold data, and its table has every layer of every system."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from alignment_rows import ALIGNMENT_HEAD, alignment_rows
-from hansards import cut
+from hansards import normalize
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,12 @@ from hansards import cut
         ("fr", "au-dessus des toits", "au - dessus de les toits"),
     ],
 )
-def test_text_is_cut_as_in_the_hansards(language: str, text: str, expected: str) -> None:
-    assert cut(text, language) == expected
-    assert cut(expected, language) == expected  # what is cut stays as it is
+def test_text_is_tokenized_as_in_the_hansards(language: str, text: str, expected: str) -> None:
+    assert normalize(text, language) == expected
+    assert normalize(expected, language) == expected  # normalizing twice changes nothing
 
 
-def test_the_table_has_a_row_for_every_layer_and_one_for_what_was_chosen() -> None:
+def test_the_table_has_a_row_for_every_layer_and_one_for_the_selected_aligner() -> None:
     layers: list[dict[str, Any]] = [
         {"layer": at, "heads": 8, "said": 0.4 + at / 10, "fed": 0.3, "chosen": 0.25} for at in (0, 1)
     ]

@@ -95,8 +95,8 @@ def explained(translator: Translator, line: str) -> object:
     heard = record_attention(
         translator.model, TokenPair(*collate_one(translator.system, ids, ids)), "decoder.1.cross_attention.weights"
     )
-    parts = {name: [inputs[0].tolist() for inputs, _ in calls] for name, calls in heard.around.items()}
-    return heard.weights.tolist(), len(heard.looking), parts
+    parts = {name: [inputs[0].tolist() for inputs, _ in calls] for name, calls in heard.part_calls.items()}
+    return heard.weights.tolist(), len(heard.core_calls), parts
 
 
 def weighed(translator: Translator, line: str) -> object:

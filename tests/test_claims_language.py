@@ -13,8 +13,8 @@ from claims.texts import (
     ANY,
     KINDS,
     QUESTION,
-    SAID,
-    Counted,
+    TEMPLATES,
+    NGram,
     known_words,
     labeled,
     lexicon,
@@ -30,31 +30,31 @@ LINES = "the cat sat on the mat\nthat is the hat\n"
 
 
 def test_a_word_has_one_kind_and_so_many_are_told() -> None:
-    known = lexicon(1, words=40, told=0.5)
+    known = lexicon(1, words=40, stated=0.5)
     words = [word for one in known.words.values() for word in one]
     assert len(words) == len(set(words)) == 40 * len(KINDS)
-    assert [sum(word in known.told for word in known.words[kind]) for kind in KINDS] == [20] * len(KINDS)
+    assert [sum(word in known.stated for word in known.words[kind]) for kind in KINDS] == [20] * len(KINDS)
 
 
 def test_a_word_of_a_class_stands_where_only_its_class_can() -> None:
-    known, draw = lexicon(2, told=0.5), random.Random(0)
+    known, draw = lexicon(2, stated=0.5), random.Random(0)
     kind_of = {word: kind for kind, words in known.words.items() for word in words}
     seen = {sentence(known, draw) for _ in range(2000)}
     common = {" ".join("_" if word in kind_of else word for word in one.split()): one.split() for one in seen}
-    for kind, templates in SAID.items():
+    for kind, templates in TEMPLATES.items():
         for template in templates:
             words = common[template.replace(f"{{{kind}}}", "_")]
             assert {kind_of[word] for word in words if word in kind_of} == {kind}
 
 
 def test_the_text_says_the_kind_of_told_words_only() -> None:
-    known, draw = lexicon(3, told=0.5), random.Random(0)
+    known, draw = lexicon(3, stated=0.5), random.Random(0)
     start = QUESTION.split("{thing}")[1]
     said = [one for one in (sentence(known, draw) for _ in range(2000)) if start in one]
     assert len(said) > 100
     for one in said:
         word, kind = one.split()[1], one.split()[-1]
-        assert word in known.told and word in known.words[kind]
+        assert word in known.stated and word in known.words[kind]
     untold, free = lexicon(3), random.Random(0)
     assert not any(start in sentence(untold, free) for _ in range(500))
 
@@ -68,29 +68,29 @@ def test_labels_are_the_kinds_of_the_words_and_no_sentence_comes_twice() -> None
 
 
 def test_questions_are_of_words_whose_kind_was_not_told() -> None:
-    known = lexicon(5, told=0.5)
+    known = lexicon(5, stated=0.5)
     asked = questions(known)
     assert len(asked) == 20 * len(KINDS)
-    assert all(prompt.split()[1] in known.words[kind] and prompt.split()[1] not in known.told for kind, prompt in asked)
+    assert all(prompt.split()[1] in known.words[kind] and prompt.split()[1] not in known.stated for kind, prompt in asked)
 
 
 @pytest.mark.parametrize("history", ["", "t", "th", "e ", "zz", "zt", "cat th"])
 @pytest.mark.parametrize("order", [0, 1, 2])
 def test_the_probabilities_of_the_n_gram_add_up_to_one(history: str, order: int) -> None:
-    model = Counted(LINES, order)
+    model = NGram(LINES, order)
     total = math.fsum(model.probability(one, history) for one in (*model.alphabet, "never seen"))
     assert total == pytest.approx(1.0, abs=1e-12)
 
 
 def test_witten_bell_by_hand() -> None:
     """abab: after a always b. Of the alphabet a, b and one more, p(b) = (2 + 2 / 3) / 6 and p(b | a) = (2 + p(b)) / 3."""
-    model = Counted("abab", 1)
+    model = NGram("abab", 1)
     assert model.probability("b", "") == pytest.approx((2 + 2 / 3) / 6)
     assert model.probability("b", "a") == pytest.approx((2 + (2 + 2 / 3) / 6) / 3)
 
 
 def test_the_bits_of_a_text_are_those_of_its_characters() -> None:
-    model, text = Counted(LINES, 2), "the"
+    model, text = NGram(LINES, 2), "the"
     logs = [math.log2(model.probability(one, before)) for one, before in (("t", "\n"), ("h", "\nt"), ("e", "th"))]
     assert model.bits(text) == pytest.approx(-sum(logs) / 3)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from claims.learning import Right, apart, percent, right, sources_of, targets_of
+from claims.learning import Right, hold_out, percent, right, sources_of, targets_of
 from claims.refining import name_of, with_names
 from claims.registry import CLAIMS
-from claims.toys import Pair, copy, dictionary, swapped, write
+from claims.toys import Pair, copy, dictionary, swap_adjectives, write
 from claims.translating import dictionary_pairs, sure
 
 from heedful.evaluation.word_alignment import alignment_error_rate
@@ -55,7 +55,7 @@ def test_links_lead_from_every_word_to_its_one_translation(pairs: list[Pair]) ->
     ],
 )
 def test_an_adjective_changes_places_with_the_word_on_its_right(source: str, order: list[int]) -> None:
-    assert swapped(source.split()) == order
+    assert swap_adjectives(source.split()) == order
 
 
 def test_the_same_seed_gives_the_same_sentences_and_another_seed_the_same_dictionary() -> None:
@@ -89,7 +89,7 @@ def test_no_sentence_that_is_tried_was_learned() -> None:
 
 
 def test_apart_leaves_out_what_both_have(pairs: list[Pair]) -> None:
-    assert apart(pairs[:200], pairs[100:]) == (pairs[:200], [pair for pair in pairs[200:] if pair not in pairs[:200]])
+    assert hold_out(pairs[:200], pairs[100:]) == (pairs[:200], [pair for pair in pairs[200:] if pair not in pairs[:200]])
 
 
 def test_a_table_has_a_line_for_each_pair(pairs: list[Pair], tmp_path: Path) -> None:
@@ -118,4 +118,4 @@ def test_a_share_is_told_to_a_tenth_of_a_percent() -> None:
 
 def test_every_claim_says_what_is_claimed_and_by_whom() -> None:
     assert {"fixed-vector", "bahdanau", "luong", "posunk", "convs2s", "bytenet", "ensemble", "gnmt-rl"} <= CLAIMS.keys()
-    assert all(claim.says and claim.of for claim in CLAIMS.values())
+    assert all(claim.statement and claim.source for claim in CLAIMS.values())

@@ -54,7 +54,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("families")
     output = folder / "out.json"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(families, "DRAWN", 100)
+        patch.setattr(families, "GENERATED", 100)
         known = {name: families.families()[name] for name in ("bahdanau", "luong")}
         patch.setattr(families, "families", lambda: known)
         options = ["--output", str(output), "--picture", str(folder / "lines.png"), "--set", *SMALL]

@@ -1,4 +1,4 @@
-"""What is told of heads that look at a neighbor: the best of each model, how many, and what it is worth beside all others."""
+"""The table of previous-token and next-token heads: the best of each model, their number, and the rank of the ablation loss."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from heads import brief
 
 def head(kind: str, layer: int, number: int, looks: str, share: float, ablation: float) -> dict[str, Any]:
     measures = [] if kind == "cross" else [{"role": "positional", "what": looks, "value": share}]
-    found = {"kind": kind, "layer": layer, "head": number, "confidence": 0.5, "ablation": ablation, "measures": measures}
-    return brief(found | {"roles": ["left out"]})
+    measured = {"kind": kind, "layer": layer, "head": number, "confidence": 0.5, "ablation": ablation, "measures": measures}
+    return brief(measured | {"roles": ["left out"]})
 
 
 HEADS = [
@@ -32,10 +32,10 @@ MODEL: dict[str, Any] = {
 }
 
 
-def test_a_row_tells_the_best_of_the_encoder_and_its_rank_among_all() -> None:
+def test_a_row_has_the_best_encoder_heads_and_the_rank_among_all_heads() -> None:
     (row,) = head_rows([MODEL | {"heads": HEADS}])
-    places = ["97% (layer 1, head 0)", "50% (layer 1, head 1)"]
-    assert row == ["a model", "`a=1 b=2`", "2 x 2", "40.0", *places, "2", "+0.030 (place 3 of 6)"]
+    best = ["97% (layer 1, head 0)", "50% (layer 1, head 1)"]
+    assert row == ["a model", "`a=1 b=2`", "2 x 2", "40.0", *best, "2", "+0.030 (rank 3 of 6)"]
     assert len(row) == len(HEAD)
 
 
@@ -44,11 +44,11 @@ def test_a_model_without_such_heads_has_none() -> None:
     assert row[4:] == ["none", "none", "0", ""]
 
 
-def test_a_model_of_another_recipe_says_so() -> None:
-    usual, other = head_rows([MODEL | {"heads": HEADS}, MODEL | {"heads": HEADS, "recipe": "another"}])
-    assert (usual[1], other[1]) == ("`a=1 b=2`", "`another a=1 b=2`")
+def test_another_recipe_is_named() -> None:
+    default, other = head_rows([MODEL | {"heads": HEADS}, MODEL | {"heads": HEADS, "recipe": "another"}])
+    assert (default[1], other[1]) == ("`a=1 b=2`", "`another a=1 b=2`")
 
 
-def test_the_text_names_recipe_and_days() -> None:
+def test_the_text_names_recipe_and_dates() -> None:
     text = heads_text([MODEL | {"date": "2026-11-16"}, MODEL | {"date": "2026-11-15"}])
-    assert "`a-recipe` where no other is named, 300 validation sentences, a machine, 2026-11-15 and 2026-11-16" in text
+    assert "`a-recipe` where no other is given, 300 validation sentences, a machine, 2026-11-15 and 2026-11-16" in text

@@ -140,7 +140,7 @@ def test_results_are_gathered_by_name_and_the_peer_is_chosen_by_validation(tmp_p
     assert row.name == "news-en-de" and len(row.seeds) == 2 and row.peer == files["news-en-de-hf2"]
     lines = measured(row, row.seeds)
     assert list(lines) == list(MEASURED)
-    assert lines["result"].startswith("11.00 BLEU, 12.00 lower-cased, mean of 2 seeds") and "7.00" in lines["result"]
+    assert lines["result"].startswith("11.00 BLEU, 12.00 lowercased, mean of 2 seeds") and "7.00" in lines["result"]
     assert (lines["minutes"], lines["options"]) == ("2.0", "a=b")
 
 
@@ -179,7 +179,7 @@ def test_what_runs_too_long_is_asked_to_stop_and_then_ended(tmp_path: Path, monk
     code, said = quality.call(["sleeper", "polite"], tmp_path / "log", quality.Clock(began + 1.5, began + 20))
     assert (code, said) == (75, "begun\n")
     now = time.monotonic()
-    with pytest.raises(quality.Failed, match="time was over"):
+    with pytest.raises(quality.Failed, match="time limit was reached"):
         quality.call(["sleeper", "stubborn"], tmp_path / "log", quality.Clock(now + 1, now + 2))
     assert time.monotonic() - began < 20
 

@@ -55,10 +55,10 @@ def test_memory_is_what_a_step_takes_each_time_anew() -> None:
 
 
 def test_the_peak_is_seen_after_it_has_gone() -> None:
-    before = memory.fresh()
+    before = memory.reset_peak()
     holding(50)()
     assert memory.peak() - before > 45 * MEGABYTE
-    assert memory.fresh() - before < 25 * MEGABYTE
+    assert memory.reset_peak() - before < 25 * MEGABYTE
 
 
 def test_work_grows_until_a_step_takes_too_much() -> None:
@@ -88,7 +88,7 @@ def test_work_stops_growing_where_there_is_no_memory_left() -> None:
 
     found = meter().grow([(1, lambda: holding(1)), (1024, full), (2048, full)])
     assert [point["value"] for point in found["points"]] == [1]
-    assert found["stopped"] == "no memory left at 1,024"
+    assert found["stopped"] == "out of memory at 1,024"
 
 
 def test_those_that_grow_together_take_turns_and_one_that_is_stopped_leaves_the_others_alone() -> None:
@@ -206,8 +206,8 @@ def test_what_was_too_little_to_be_measured_is_drawn_without(run: Path, tmp_path
     for part in (*found["length"]["kinds"].values(), found["size"], found["batch"]):
         part["points"] = [point | {"bytes": 0} for point in part["points"]]
         part["exponent"]["bytes"] = None
-    found["length"]["kinds"]["gru"] |= {"points": [], "stopped": "no memory left at 8"}
-    found["families"]["kinds"]["gnmt"] |= {"points": [], "stopped": "no memory left at 4"}
+    found["length"]["kinds"]["gru"] |= {"points": [], "stopped": "out of memory at 8"}
+    found["families"]["kinds"]["gnmt"] |= {"points": [], "stopped": "out of memory at 4"}
     assert len(list(pictures.draw(found, tmp_path))) == 5
 
 
@@ -222,12 +222,12 @@ def test_an_unknown_part_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 def test_names_at_line_ends_keep_apart_and_keep_their_order(heights: list[float], gap: float) -> None:
     drawing = pytest.importorskip("drawing")
     heights.sort()
-    moved = drawing.apart(heights, gap)
+    moved = drawing.spread_labels(heights, gap)
     assert len(moved) == len(heights)
     assert all(after - before >= gap - 1e-9 for before, after in pairwise(moved))
     if all(after - before >= gap for before, after in pairwise(heights)):
         assert moved == pytest.approx(heights)
-    pressed = drawing.under(0.9, moved, gap)
+    pressed = drawing.clamp(0.9, moved, gap)
     assert pressed[-1] <= 0.9 and all(after - before >= gap - 1e-9 for before, after in pairwise(pressed))
     assert all(after <= before for before, after in zip(moved, pressed, strict=True))
     assert pressed[0] in (moved[0], 0.9 - gap * (len(moved) - 1))

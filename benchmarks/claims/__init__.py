@@ -1,7 +1,7 @@
-"""What the papers claim of their systems, tried on generated data small enough for one CPU thread.
+"""Claims of papers, tested on generated data small enough for one CPU thread.
 
-A claim is a function that trains what it needs below a folder and gives what it found. `CLAIMS` lists them all;
-`python benchmarks/prove.py` tries them and writes benchmarks/results/claims.json.
+A claim has a function that trains the models it needs in a folder and returns its evidence. `CLAIMS` lists all of them;
+`python benchmarks/prove.py` tests them and writes benchmarks/results/claims.json.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Found(NamedTuple):
-    """Figures in words, in the order in which they are told, and whether the claim holds with them."""
+class Evidence(NamedTuple):
+    """Formatted figures in the order of the table, and whether the claim holds."""
 
     figures: dict[str, str]
     holds: bool
 
 
 class Claim(NamedTuple):
-    says: str  # in one sentence, with its threshold
-    of: str  # the paper
-    try_it: Callable[[Path], Found]  # a folder for its runs
+    statement: str  # one sentence, with its threshold
+    source: str  # the paper
+    run: Callable[[Path], Evidence]  # a folder for its runs

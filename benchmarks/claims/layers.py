@@ -1,6 +1,6 @@
-"""Claims of layers: which of them remember, and which can be stacked.
+"""Claims about layers: which of them have a long memory, and which can be stacked.
 
-echo      y_t = x_{t - 50}: attention, recurrence and convolution in one script; a convolution needs a field of 51
+echo      y_t = x_{t - 50}: attention, recurrence and convolution; a convolution needs a receptive field of 51
 highway   y = T(x) H(x) + (1 - T(x)) x or y = x + H(x) trains fifty layers deep, y = H(x) does not
           (Srivastava et al., 2015; He et al., 2016)
 """
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from claims import Found
+from claims import Evidence
 from heedful.nn.positions import frequencies, sinusoid
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
 
@@ -38,7 +38,7 @@ def learn(parameters: Iterable[nn.Parameter], loss: Callable[[], Tensor], *, ste
 
 
 class Stack(nn.Module):
-    """Layers of one kind, each added to what it reads."""
+    """Layers of one kind with residual connections."""
 
     def __init__(self, kind: str, sizes: list[LayerSize]) -> None:
         super().__init__()
@@ -49,8 +49,8 @@ class Stack(nn.Module):
 
     def forward(self, symbols: Tensor) -> Tensor:
         """(rows, time) -> logits (rows, time, SYMBOLS)."""
-        places = torch.arange(symbols.shape[1])
-        x = self.embedding(symbols) + sinusoid(places, frequencies(self.embedding.embedding_dim).float())
+        positions = torch.arange(symbols.shape[1])
+        x = self.embedding(symbols) + sinusoid(positions, frequencies(self.embedding.embedding_dim).float())
         for norm, layer in zip(self.norms, self.layers, strict=True):
             x = x + layer(norm(x))
         logits: Tensor = self.out(x)
@@ -58,32 +58,32 @@ class Stack(nn.Module):
 
 
 def field(sizes: list[LayerSize], *, dilated: bool) -> int:
-    """How many symbols a stack of convolutions sees, its own included."""
+    """The receptive field of a stack of convolutions, in symbols."""
     return 1 + sum((size.kernel - 1) * (size.dilation if dilated else 1) for size in sizes)
 
 
 def echoed(rows: int, delay: int, draws: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Symbols (rows, TIME), and what to say from step `delay` on (rows, TIME - delay)."""
+    """Symbols (rows, TIME), and the targets from step `delay` on (rows, TIME - delay)."""
     symbols = torch.randint(SYMBOLS, (rows, TIME), generator=draws)
     return symbols, symbols[:, : TIME - delay]
 
 
 def echoes(kind: str, sizes: list[LayerSize], *, delay: int = DELAY, steps: int = 500) -> float:
-    """The share of symbols said rightly in fresh sequences."""
+    """The accuracy on new sequences."""
     torch.manual_seed(1)
     draws, model = torch.Generator().manual_seed(1), Stack(kind, sizes)
 
     def loss() -> Tensor:
-        symbols, wanted = echoed(32, delay, draws)
-        return functional.cross_entropy(model(symbols)[:, delay:].flatten(0, 1), wanted.flatten())
+        symbols, target = echoed(32, delay, draws)
+        return functional.cross_entropy(model(symbols)[:, delay:].flatten(0, 1), target.flatten())
 
     learn(model.parameters(), loss, steps=steps, rate=3e-3)
     with torch.inference_mode():
-        symbols, wanted = echoed(200, delay, draws)
-        return float((model(symbols)[:, delay:].argmax(-1) == wanted).float().mean())
+        symbols, target = echoed(200, delay, draws)
+        return float((model(symbols)[:, delay:].argmax(-1) == target).float().mean())
 
 
-def echo(folder: Path) -> Found:
+def echo(folder: Path) -> Evidence:
     """Solved: 95%. At chance: within 3 points of it."""
     size = LayerSize(dim=64, heads=4, causal=True)
     solved, chance, figures, held = 0.95, 1 / SYMBOLS, {}, []
@@ -93,17 +93,17 @@ def echo(folder: Path) -> Found:
     }
     for kind, stacks in fields.items():
         for sizes in stacks:
-            seen, share = field(sizes, dilated=kind == "dilated"), echoes(kind, sizes)
-            figures[f"{kind}, field {seen}"] = f"{share:.1%}"
-            held.append(share >= solved if seen > DELAY else abs(share - chance) < 0.03)
+            reach, share = field(sizes, dilated=kind == "dilated"), echoes(kind, sizes)
+            figures[f"{kind}, field {reach}"] = f"{share:.1%}"
+            held.append(share >= solved if reach > DELAY else abs(share - chance) < 0.03)
     share = echoes("self-attention", [size] * 2)
     held.append(share >= solved)
     recurrent = {kind: f"{echoes(kind, [size]):.1%} ({echoes(kind, [size], delay=5):.1%} at 5)" for kind in ("lstm", "gru")}
-    return Found({"self-attention": f"{share:.1%}"} | figures | recurrent | {"chance": f"{chance:.1%}"}, all(held))
+    return Evidence({"self-attention": f"{share:.1%}"} | figures | recurrent | {"chance": f"{chance:.1%}"}, all(held))
 
 
 class Deep(nn.Module):
-    """Many maps of one width, H(x) = relu(W x), begun as He et al. (2015) do; what is added fifty times begins smaller."""
+    """Many layers of one width, H(x) = relu(W x), with He initialization (2015), scaled down for residual connections."""
 
     def __init__(self, join: str, *, layers: int, bias: float = -3.0, width: int = 50) -> None:
         super().__init__()
@@ -120,16 +120,16 @@ class Deep(nn.Module):
         """(rows, INPUTS) -> logits (rows, CLASSES)."""
         x = self.first(x)
         for at, one in enumerate(self.maps):
-            made = one(x).relu()
+            output = one(x).relu()
             if self.join == "highway":
-                made = torch.lerp(x, made, self.gates[at](x).sigmoid())
-            x = x + made if self.join == "residual" else made
+                output = torch.lerp(x, output, self.gates[at](x).sigmoid())
+            x = x + output if self.join == "residual" else output
         logits: Tensor = self.last(x)
         return logits
 
 
-def fitted(join: str, rate: float, *, steps: int = 600, **shape: Any) -> float:
-    """The loss on 512 points, labeled by the largest of random linear maps, after descent with momentum."""
+def fit(join: str, rate: float, *, steps: int = 600, **shape: Any) -> float:
+    """The training loss on 512 points, labeled by the argmax of random linear maps, after SGD with momentum."""
     torch.manual_seed(1)
     points, model = torch.randn(512, INPUTS), Deep(join, **shape)
     labels = (points @ torch.randn(INPUTS, CLASSES)).argmax(-1)
@@ -145,17 +145,17 @@ def fitted(join: str, rate: float, *, steps: int = 600, **shape: Any) -> float:
     return loss if math.isfinite(loss) else math.inf
 
 
-def highway(folder: Path) -> Found:
-    """Each at the best of four rates. Trained: a tenth of the loss of knowing nothing; not trained: more than half of it."""
-    asked: dict[str, dict[str, Any]] = {
+def highway(folder: Path) -> Evidence:
+    """Each with the best of four learning rates. Trained: loss below a tenth of a uniform guess's; not: above half of it."""
+    shapes: dict[str, dict[str, Any]] = {
         "highway": {"join": "highway", "layers": 50},
         "residual": {"join": "residual", "layers": 50},
         "plain": {"join": "plain", "layers": 50},
         "plain of 2 layers": {"join": "plain", "layers": 2},
-        "highway with gates begun at -2, not -3": {"join": "highway", "layers": 50, "bias": -2.0},
+        "highway with gate biases of -2, not -3": {"join": "highway", "layers": 50, "bias": -2.0},
     }
-    losses = {name: min(fitted(rate=rate, **one) for rate in (0.1, 0.03, 0.01, 0.003)) for name, one in asked.items()}
-    nothing = math.log(CLASSES)
-    trained = all(losses[name] < nothing / 10 for name in ("highway", "residual", "plain of 2 layers"))
+    losses = {name: min(fit(rate=rate, **one) for rate in (0.1, 0.03, 0.01, 0.003)) for name, one in shapes.items()}
+    uniform = math.log(CLASSES)
+    trained = all(losses[name] < uniform / 10 for name in ("highway", "residual", "plain of 2 layers"))
     figures = {f"loss of {name}": f"{loss:.4f}" for name, loss in losses.items()}
-    return Found(figures | {"of knowing nothing": f"{nothing:.4f}"}, trained and losses["plain"] > nothing / 2)
+    return Evidence(figures | {"loss of a uniform guess": f"{uniform:.4f}"}, trained and losses["plain"] > uniform / 2)

@@ -1,8 +1,8 @@
-"""A small translator learns generated pairs, and is asked for others.
+"""Train a small translation model on generated pairs, and evaluate it on others.
 
-train, test = apart(dictionary(20_000, lengths, seed=1), dictionary(500, lengths, seed=2))
+train, test = hold_out(dictionary(20_000, lengths, seed=1), dictionary(500, lengths, seed=2))
 translator = learn(folder / "run", train, {"family": "bahdanau", "dim": 64}, steps=600)
-told(translator, test).tokens
+evaluate(translator, test).tokens
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from heedful.config import read_run
 from heedful.running import train_config
 from heedful.settings.toml import write_value
 
-VALID = 100  # pairs that the run itself looks at when it ends
+VALID = 100  # pairs for the validation at the end of training
 COMMON: dict[str, Any] = {
     "data.batch_tokens": 512,  # about 64 sentences
     "data.max_length": 64,
@@ -51,12 +51,12 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def learn(folder: Path, pairs: Sequence[Pair], model: Mapping[str, Any], *, steps: int, **also: Any) -> Translator:
-    """The last pairs are for validation. More settings by their names, `__` for a point: training__schedule__rate=1e-3."""
+    """Train on all but the last pairs, which are for validation. More options with `__` for a dot: training__steps=100."""
     files = {"train": pairs[:-VALID], "valid": pairs[-VALID:]}
     tables = {f"data.{split}": {"tsv": str(write(some, folder / f"{split}.tsv"))} for split, some in files.items()}
     every = {f"training.{what}_every": steps for what in ("validate", "save", "report")}
-    given = {name.replace("__", "."): value for name, value in also.items()}
-    settings = COMMON | tables | every | {"training.steps": steps} | {f"model.{k}": v for k, v in model.items()} | given
+    overrides = {name.replace("__", "."): value for name, value in also.items()}
+    settings = COMMON | tables | every | {"training.steps": steps} | {f"model.{k}": v for k, v in model.items()} | overrides
     run = folder / "run"
     train_config(
         read_run(None, [f"{name}={write_value(value)}" for name, value in settings.items()]).config,
@@ -67,10 +67,10 @@ def learn(folder: Path, pairs: Sequence[Pair], model: Mapping[str, Any], *, step
     return load_translator(run, device="cpu")
 
 
-def apart(train: list[Pair], test: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
-    """Both, and nothing to be tried with that was learned."""
-    seen = {tuple(pair.source) for pair in train}
-    return train, [pair for pair in test if tuple(pair.source) not in seen]
+def hold_out(train: list[Pair], test: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """Remove the training sources from the test pairs."""
+    known = {tuple(pair.source) for pair in train}
+    return train, [pair for pair in test if tuple(pair.source) not in known]
 
 
 def sources_of(pairs: Sequence[Pair]) -> list[str]:
@@ -82,23 +82,23 @@ def targets_of(pairs: Sequence[Pair]) -> list[str]:
 
 
 class Right(NamedTuple):
-    """How much of what was said is right, from 0 to 1."""
+    """Accuracy from 0 to 1."""
 
     exact: float  # whole sentences
-    tokens: float  # words at their places
+    tokens: float  # words at the right positions
 
 
-def right(said: Sequence[Sequence[str]], wanted: Sequence[Sequence[str]]) -> Right:
-    """A word too few or too many is wrong like any other."""
-    exact = sum(list(one) == list(other) for one, other in zip(said, wanted, strict=True))
-    places = [both for one, other in zip(said, wanted, strict=True) for both in itertools.zip_longest(one, other)]
-    return Right(exact / len(wanted), sum(one == other for one, other in places) / len(places))
+def right(generated: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Right:
+    """Missing and additional words count as errors."""
+    exact = sum(list(one) == list(other) for one, other in zip(generated, references, strict=True))
+    positions = [both for one, other in zip(generated, references, strict=True) for both in itertools.zip_longest(one, other)]
+    return Right(exact / len(references), sum(one == other for one, other in positions) / len(positions))
 
 
-def told(translator: Translator, pairs: Sequence[Pair]) -> Right:
-    """Greedy search, every word after the model's own."""
-    said = translator.translate(sources_of(pairs))
-    return right([one.split() for one in said], [pair.target for pair in pairs])
+def evaluate(translator: Translator, pairs: Sequence[Pair]) -> Right:
+    """Accuracy of greedy search."""
+    generated = translator.translate(sources_of(pairs))
+    return right([one.split() for one in generated], [pair.target for pair in pairs])
 
 
 def percent(share: float) -> str:

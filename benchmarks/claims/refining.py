@@ -1,4 +1,4 @@
-"""What is done with trained translators: unknown words looked up, several made one, and refinement by whole sentences."""
+"""Claims about trained translation models: replacing unknown words, ensembles, and sequence-level training."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import torch
 
-from claims import Found
-from claims.learning import MODELS, learn, percent, sources_of, targets_of, told
+from claims import Evidence
+from claims.learning import MODELS, evaluate, learn, percent, sources_of, targets_of
 from claims.toys import Pair, dictionary
 from claims.translating import PAIRS, SHORT, TRIED, dictionary_pairs
 from heedful.build import Translator, load_ensemble
 from heedful.evaluation.gleu import gleu
 from heedful.tasks.batches import collate
 
-NAMES = 1_000_000  # so many that hardly one occurs twice
-COMMON_WORD = 5  # times that a word must occur to be known
-LOOKERS = ("bahdanau", "luong", "transformer", "convs2s")
+NAMES = 1_000_000  # so many that repetitions are rare
+COMMON_WORD = 5  # minimum frequency of a known word
+ATTENTION_FAMILIES = ("bahdanau", "luong", "transformer", "convs2s")
 
 
 def name_of(pair: Pair) -> str:
@@ -26,46 +26,46 @@ def name_of(pair: Pair) -> str:
 
 
 def with_names(learned: int = PAIRS) -> tuple[list[Pair], list[Pair]]:
-    """No name of the sentences to try is in those to learn."""
+    """Training and test pairs without common names."""
     train, test = (dictionary(count, SHORT, seed=seed, names=NAMES) for count, seed in ((learned, 1), (TRIED, 2)))
     known = {name_of(pair) for pair in train}
     return train, [pair for pair in test if name_of(pair) not in known]
 
 
 class Replaced(NamedTuple):
-    unknowns: int  # unknown words that were said
-    right: int  # of them, how many became the name of their sentence
-    placed: int  # sentences with the name where it belongs
+    unknowns: int  # unknown tokens that were generated
+    right: int  # of them, replaced by the right name
+    placed: int  # sentences with the name at the right position
 
 
-def replaced(translator: Translator, pairs: Sequence[Pair]) -> Replaced:
-    unknown, found = translator.system.target_tokenizer.specials.unk, Replaced(0, 0, 0)
+def count_replaced(translator: Translator, pairs: Sequence[Pair]) -> Replaced:
+    unknown, counts = translator.system.target_tokenizer.specials.unk, Replaced(0, 0, 0)
     answers = translator.translations(sources_of(pairs), replace_unknown=True)
     for pair, answer in zip(pairs, answers, strict=True):
         name, words = name_of(pair), answer.text.split()  # a word for every token
-        put = [word for word, token in zip(words, answer.candidates[0].tokens, strict=True) if token == unknown]
-        place = pair.target.index(name)
-        more = len(put), put.count(name), int(words[place : place + 1] == [name])
-        found = Replaced(*(one + other for one, other in zip(found, more, strict=True)))
-    return found
+        replacements = [word for word, token in zip(words, answer.candidates[0].tokens, strict=True) if token == unknown]
+        position = pair.target.index(name)
+        more = len(replacements), replacements.count(name), int(words[position : position + 1] == [name])
+        counts = Replaced(*(total + new for total, new in zip(counts, more, strict=True)))
+    return counts
 
 
-def posunk(folder: Path) -> Found:
+def posunk(folder: Path) -> Evidence:
     train, test = with_names()
     figures, worst = {}, 1.0
-    for family in LOOKERS:
+    for family in ATTENTION_FAMILIES:
         translator = learn(folder / family, train, MODELS[family], steps=2000, tokenizer__min_frequency=COMMON_WORD)
-        found = replaced(translator, test)
-        share = found.right / max(found.unknowns, 1)
+        counts = count_replaced(translator, test)
+        share = counts.right / max(counts.unknowns, 1)
         figures[family] = (
-            f"{percent(share)} of {found.unknowns} <unk>, name at its place in {percent(found.placed / len(test))}"
+            f"{percent(share)} of {counts.unknowns} <unk>, name at the right position in {percent(counts.placed / len(test))}"
         )
         worst = min(worst, share)
-    return Found(figures, worst >= 0.9)
+    return Evidence(figures, worst >= 0.9)
 
 
-def ensemble(folder: Path) -> Found:
-    """Stopped early, so that there is something to disagree about."""
+def ensemble(folder: Path) -> Evidence:
+    """Training stops early, so that the members differ."""
     train, test = dictionary_pairs()
     steps, runs = 200, [folder / f"seed-{seed}" for seed in (1, 2)]
     alone = [learn(run, train, MODELS["bahdanau"], steps=steps, seed=seed) for seed, run in enumerate(runs, start=1)]
@@ -74,17 +74,17 @@ def ensemble(folder: Path) -> Found:
     again, lines = likelihood(copies, test), sources_of(test)
     same = sum(one == other for one, other in zip(copies.translate(lines), alone[0].translate(lines), strict=True))
     figures = {
-        "nats a token of the members": f"{first:.4f}, {second:.4f}",
+        "nats per token of the members": f"{first:.4f}, {second:.4f}",
         "their mean": f"{(first + second) / 2:.4f}",
         "of the ensemble": f"{both:.4f}",
-        "of two copies, less the single model": f"{again - first:.1e}",
-        "translations of two copies that are the single model's": f"{same} of {len(test)}",
+        "of two copies, minus the single model": f"{again - first:.1e}",
+        "translations of two copies equal to the single model's": f"{same} of {len(test)}",
     }
-    return Found(figures, both <= (first + second) / 2 and abs(again - first) < 1e-6 and same == len(test))
+    return Evidence(figures, both <= (first + second) / 2 and abs(again - first) < 1e-6 and same == len(test))
 
 
 def likelihood(translator: Translator, pairs: Sequence[Pair]) -> float:
-    """The negative log-likelihood of a token, the end counted."""
+    """The negative log-likelihood per token, including the end token."""
     scored = [one for one in translator.score(sources_of(pairs), targets_of(pairs)) if one is not None]
     return -sum(one.log_probability for one in scored) / sum(one.tokens for one in scored)
 
@@ -92,25 +92,27 @@ def likelihood(translator: Translator, pairs: Sequence[Pair]) -> float:
 DRAWS = 15
 
 
-class Judged(NamedTuple):
+class Accuracy(NamedTuple):
     """From 0 to 1."""
 
-    drawn: float  # mean GLEU of sentences drawn from the model
-    greedy: float  # of those that greedy search finds
-    tokens: float  # words of the latter that are right
-    next_word: float  # right after the right words, the end counted
+    sampled: float  # mean GLEU of sampled translations
+    greedy: float  # mean GLEU of greedy search
+    tokens: float  # token accuracy of greedy search
+    next_word: float  # accuracy under teacher forcing, including the end token
 
 
-def judged(translator: Translator, pairs: Sequence[Pair]) -> Judged:
-    lines, wanted = sources_of(pairs), [pair.target for pair in pairs]
-    drawn = [
+def measure(translator: Translator, pairs: Sequence[Pair]) -> Accuracy:
+    lines, references = sources_of(pairs), [pair.target for pair in pairs]
+    sampled = [
         gleu(candidate.text.split(), target)
-        for one, target in zip(translator.translations(lines, method="sample", n_best=DRAWS), wanted, strict=True)
+        for one, target in zip(translator.translations(lines, method="sample", n_best=DRAWS), references, strict=True)
         for candidate in one.candidates
     ]
-    greedy = [gleu(said.split(), target) for said, target in zip(translator.translate(lines), wanted, strict=True)]
-    guessed = next_words(translator, pairs)
-    return Judged(sum(drawn) / len(drawn), sum(greedy) / len(greedy), told(translator, pairs).tokens, guessed)
+    greedy = [
+        gleu(predicted.split(), target) for predicted, target in zip(translator.translate(lines), references, strict=True)
+    ]
+    next_word = next_words(translator, pairs)
+    return Accuracy(sum(sampled) / len(sampled), sum(greedy) / len(greedy), evaluate(translator, pairs).tokens, next_word)
 
 
 @torch.inference_mode()
@@ -120,24 +122,26 @@ def next_words(translator: Translator, pairs: Sequence[Pair]) -> float:
     batch = collate(*ids, source.specials, target.specials)
     model = translator.model
     hidden = model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).hidden
-    said, real = model.project(hidden).argmax(-1), batch.target_out != target.specials.pad  # (rows, target time)
-    return float((said == batch.target_out)[real].float().mean())
+    predicted, real = model.project(hidden).argmax(-1), batch.target_out != target.specials.pad  # (rows, target time)
+    return float((predicted == batch.target_out)[real].float().mean())
 
 
-def gnmt_rl(folder: Path) -> Found:
-    """Refined, and for comparison taught by likelihood for as many steps more."""
+def gnmt_rl(folder: Path) -> Evidence:
+    """Sequence-level training, compared with likelihood training for as many steps."""
     train, test = dictionary_pairs()
     before = learn(folder / "likelihood", train, MODELS["gnmt"], steps=400)
     more = {
-        "training__init": str(folder / "likelihood" / "run"), "training__schedule__rate": 3e-4, "training__schedule__warmup": 10
-    }  # fmt: skip
+        "training__init": str(folder / "likelihood" / "run"),
+        "training__schedule__learning_rate": 3e-4,
+        "training__schedule__warmup": 10,
+    }
     after = learn(folder / "refined", train, MODELS["gnmt"], steps=300, task__sequence__method="reward", **more)
     longer = learn(folder / "longer", train, MODELS["gnmt"], steps=300, **more)
-    was, refined, went_on = (judged(one, test) for one in (before, after, longer))
-    words = ("mean GLEU of draws", "mean GLEU of greedy search", "tokens right", "next words right")
+    was, refined, went_on = (measure(one, test) for one in (before, after, longer))
+    words = ("mean GLEU of samples", "mean GLEU of greedy search", "tokens right", "next words right")
     figures = {
         what: f"{percent(one)} -> {percent(other)} (likelihood instead: {percent(third)})"
         for what, one, other, third in zip(words, was, refined, went_on, strict=True)
     }
     kept = refined.tokens >= was.tokens - 0.01 and refined.next_word >= was.next_word - 0.01
-    return Found(figures, refined.drawn > was.drawn and kept)
+    return Evidence(figures, refined.sampled > was.sampled and kept)

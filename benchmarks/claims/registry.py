@@ -1,4 +1,4 @@
-"""Every claim by its name. A new one is a function in a file of its own kind and a line here."""
+"""All claims by name. To add one, write a function in one of these modules and a line here."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ CLAIMS: dict[str, Claim] = {
     "convs2s": Claim("DICT: 95% of tokens right", "Gehring 2017", translating.convs2s),
     "bytenet": Claim("COPY of 3 to 8 symbols by characters: 95% exact", "Kalchbrenner 2016", translating.bytenet),
     "ensemble": Claim(
-        "the negative log-likelihood of two models together is at most the mean of theirs; two copies are the one model",
+        "the loss of an ensemble of two models is at most the mean of theirs; two copies equal the single model",
         "Sutskever 2014",
         refining.ensemble,
     ),
     "gnmt-rl": Claim(
-        "DICT: refinement by GLEU raises the mean GLEU of what is drawn, and tokens right fall by at most a point",
+        "DICT: refinement by GLEU raises the mean GLEU of samples, and token accuracy falls by at most a point",
         "Wu 2016",
         refining.gnmt_rl,
     ),
     "gpt1": Claim(
-        "a tiny GPT that has read a text beats the same model from scratch by 10 points with 100 labels",
+        "a pre-trained tiny GPT beats the same model from scratch by 10 points with 100 labels",
         "Radford 2018",
         language.gpt1,
     ),
     "gpt2-zero-shot": Claim(
-        "a language model answers by prompt what nobody trained it for, above chance", "Radford 2019", language.zero_shot
+        "a language model answers prompts it was not trained for, above chance", "Radford 2019", language.zero_shot
     ),
     "characters": Claim(
-        "a small model of characters needs fewer bits than an order-2 n-gram, and > 80% of what it writes are words",
+        "a small character model needs fewer bits than an order-2 n-gram, and > 80% of its generated words are words",
         "character language models",
         language.characters,
     ),
@@ -49,11 +49,13 @@ CLAIMS: dict[str, Claim] = {
         summarizing.summary,
     ),
     "echo": Claim(
-        "one script echoes the input 50 steps back with attention, and with a convolution iff its field is > 50",
+        "one script echoes the input 50 steps back with attention, and with a convolution iff its receptive field is > 50",
         "interchangeable layers",
         layers.echo,
     ),
     "highway": Claim(
-        "fifty layers train as a highway and with residuals, and do not train plain", "Srivastava 2015", layers.highway
+        "fifty layers train as a highway network and with residual connections, and do not train without",
+        "Srivastava 2015",
+        layers.highway,
     ),
 }

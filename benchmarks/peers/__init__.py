@@ -1,1 +1,1 @@
-"""Peers: other people's models of the same size, trained by the same few lines."""
+"""Peers: models of other libraries with the same size, trained by the same code."""

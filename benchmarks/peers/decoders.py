@@ -1,6 +1,6 @@
-"""Three ways to say what a Transformer of ours says: our search, Hugging Face's `generate`, CTranslate2.
+"""Three decoders for one of our Transformers: our search, Hugging Face's `generate`, CTranslate2.
 
-Each takes the model and gives a function from sources to hypotheses, all ids; the search is told by our own config.
+Each takes the model and returns a function from source ids to hypothesis ids; the search is configured by our SearchConfig.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from heedful.text.specials import Specials
 from peers.weights import for_ctranslate2, for_hugging_face
 
 Sources = Sequence[Sequence[int]]  # ids without the end
-Said = list[list[list[int]]]  # for each source its hypotheses, best first, as ids without the end
-Decoder = Callable[[Sources, SearchConfig], Said]
+Decoded = list[list[list[int]]]  # for each source its hypotheses, best first, as ids without the end
+Decoder = Callable[[Sources, SearchConfig], Decoded]
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def heedful(model: Transformer, specials: Specials, precision: str, device: torch.device) -> Decoder:
-    """All sources at once; on a GPU the steps are captured, and the next call of the same shape needs no capture."""
+    """Our search on all sources at once; on a GPU, CUDA graphs of the steps are reused for calls of the same shape."""
     ready = with_precision(model, precision, device)
     engines: Engines | None = {} if device.type == "cuda" else None
 
-    def decode(sources: Sources, config: SearchConfig) -> Said:
-        found = search_together(ready, specials, sources, config, device=device, engines=engines)
-        return [[one.tokens for one in hypotheses] for hypotheses in found]
+    def decode(sources: Sources, config: SearchConfig) -> Decoded:
+        results = search_together(ready, specials, sources, config, device=device, engines=engines)
+        return [[one.tokens for one in hypotheses] for hypotheses in results]
 
     return decode
 
@@ -51,10 +51,10 @@ def search_together(
     device: torch.device,
     engines: Engines | None = None,
 ) -> list[list[Hypothesis]]:
-    """All sources at once; steps are captured where there are engines to keep them."""
+    """Search for all sources at once, with CUDA graphs if there are engines to store them."""
     source, mask = source_tensors(sources, specials)
     if mask is None and engines is not None:
-        mask = torch.ones_like(source, dtype=torch.bool)  # the next sources may need one
+        mask = torch.ones_like(source, dtype=torch.bool)  # later sources may need one
     source, mask = source.to(device), None if mask is None else mask.to(device)
     lengths = torch.tensor([len(row) for row in sources])
     limits = limits_for(config, lengths, torch.zeros_like(lengths)).to(device)
@@ -62,8 +62,8 @@ def search_together(
     def start(slots: int) -> States:
         return model.start(source, mask, room=slots)
 
-    def blank(places: int, slots: int) -> States:
-        return model.start(source[:places], None if mask is None else mask[:places], room=slots)
+    def blank(rows: int, slots: int) -> States:
+        return model.start(source[:rows], None if mask is None else mask[:rows], room=slots)
 
     query = Query(
         step_function(model),
@@ -86,16 +86,16 @@ def hf(model: Transformer, specials: Specials, precision: str, device: torch.dev
     theirs: Any = for_hugging_face(model, specials).to(device, TYPES[precision])
 
     @torch.inference_mode()
-    def decode(sources: Sources, config: SearchConfig) -> Said:
+    def decode(sources: Sources, config: SearchConfig) -> Decoded:
         source, mask = source_tensors(sources, specials)
-        held = torch.ones_like(source) if mask is None else mask.long()
-        judged = {"length_penalty": alpha(config)} if config.method == "beam" else {}
-        how = GenerationConfig(
+        attention_mask = torch.ones_like(source) if mask is None else mask.long()
+        penalty = {"length_penalty": alpha(config)} if config.method == "beam" else {}
+        generation = GenerationConfig(
             num_beams=config.rows, num_return_sequences=config.n_best, max_new_tokens=config.max_length, do_sample=False,
-            pad_token_id=specials.pad, eos_token_id=specials.end, decoder_start_token_id=specials.start, **judged,
+            pad_token_id=specials.pad, eos_token_id=specials.end, decoder_start_token_id=specials.start, **penalty,
         )  # fmt: skip
-        said = theirs.generate(source.to(device), attention_mask=held.to(device), generation_config=how)
-        rows = [until_end(row[1:], specials.end) for row in said.tolist()]
+        output = theirs.generate(source.to(device), attention_mask=attention_mask.to(device), generation_config=generation)
+        rows = [until_end(row[1:], specials.end) for row in output.tolist()]
         return [rows[at : at + config.n_best] for at in range(0, len(rows), config.n_best)]
 
     return decode
@@ -106,7 +106,7 @@ def until_end(tokens: list[int], end: int) -> list[int]:
 
 
 def ct2(model: Transformer, specials: Specials, precision: str, device: torch.device) -> Decoder:
-    """With as many threads as torch has."""
+    """CTranslate2 with torch's number of threads."""
     from ctranslate2 import Translator
 
     kind = {"fp32": "float32", "int8": "int8"}[precision]
@@ -116,19 +116,19 @@ def ct2(model: Transformer, specials: Specials, precision: str, device: torch.de
             folder, device=device.type, compute_type=kind, intra_threads=torch.get_num_threads(), inter_threads=1
         )
 
-    def decode(sources: Sources, config: SearchConfig) -> Said:
-        found = theirs.translate_batch(
+    def decode(sources: Sources, config: SearchConfig) -> Decoded:
+        results = theirs.translate_batch(
             [[str(token) for token in (*row, specials.end)] for row in sources], beam_size=config.rows,
             num_hypotheses=config.n_best, length_penalty=alpha(config), min_decoding_length=0,
             max_decoding_length=config.max_length,
         )  # fmt: skip
-        return [[[int(token) for token in tokens] for tokens in one.hypotheses] for one in found]
+        return [[[int(token) for token in tokens] for tokens in one.hypotheses] for one in results]
 
     return decode
 
 
 def alpha(config: SearchConfig) -> float:
-    """Of length ^ alpha, by which the peers divide."""
+    """The exponent of the peers' length penalty, length ^ alpha."""
     if config.method == "beam" and config.penalty != "power":
         raise SystemExit(f"the peers have no length penalty {config.penalty!r}; expected 'power'")
     return config.length_penalty if config.method == "beam" else 0.0

@@ -11,7 +11,7 @@ from torch import nn
 from heedful.tasks.batches import source_tensors
 from heedful.text.tokenizer import Tokenizer
 
-ROWS = 250  # sentences to a batch
+ROWS = 250  # sentences per batch
 
 
 def decode(
@@ -29,14 +29,16 @@ def decode(
     for first in range(0, len(order), ROWS):
         chosen = order[first : first + ROWS]
         source, mask = source_tensors([encoded[i] for i in chosen], specials)
-        held = torch.ones_like(source) if mask is None else mask.long()
-        how = GenerationConfig(
+        attention_mask = torch.ones_like(source) if mask is None else mask.long()
+        generation = GenerationConfig(
             num_beams=beam, length_penalty=penalty, max_new_tokens=source.shape[1] + extra, do_sample=False,
             pad_token_id=specials.pad, eos_token_id=specials.end, forced_eos_token_id=specials.end,
             decoder_start_token_id=specials.start, bad_words_ids=[[specials.pad], [specials.start]],
         )  # fmt: skip
         with torch.inference_mode():
-            said = generating.generate(source.to(device), attention_mask=held.to(device), generation_config=how)
-        for i, text in zip(chosen, tokenizer.decode_many(said.tolist()), strict=True):  # (rows, time)
+            output = generating.generate(
+                source.to(device), attention_mask=attention_mask.to(device), generation_config=generation
+            )
+        for i, text in zip(chosen, tokenizer.decode_many(output.tolist()), strict=True):  # (rows, time)
             translations[i] = text
     return translations

@@ -1,7 +1,7 @@
-"""Systems side by side: blocks of calls in turn, so that whatever slows the machine down slows all of them down.
+"""Timing of several systems in alternating blocks of calls, so that slowdowns of the machine affect all of them.
 
-Every other block goes through them backwards, so that none always follows the same other one. A time is the median over the
-blocks, a ratio the median of the blocks' ratios. The first call warms up and is told apart.
+Every other block is in reverse order, so that no system always follows the same one. A time is the median over the blocks, a
+ratio the median of the blocks' ratios. The first call is a warm-up and reported separately.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 Answer = TypeVar("Answer")
-LEAST = 1.0  # seconds that a block lasts: quick systems are called more often in one
+LEAST = 1.0  # minimum seconds of a block: fast systems are called more often
 
 
 class Lap(NamedTuple, Generic[Answer]):
-    """One system's."""
+    """Timings of one system."""
 
     seconds: float  # of a call
     first: float  # seconds of the first call
-    ratios: dict[str, list[float]]  # in each block: how many times as fast it is as each other system
+    ratios: dict[str, list[float]]  # per block: speed-up over each other system
     answer: Answer  # of the last call
 
     @property
@@ -32,8 +32,8 @@ class Lap(NamedTuple, Generic[Answer]):
 def alternate(
     systems: Mapping[str, Callable[[], Answer]], *, blocks: int, least: float | None = None
 ) -> dict[str, Lap[Answer]]:
-    """A call ends with its answer on the host. With least = 0 a block is one call of each: they are compared pair by pair."""
-    began = {name: timed(call, 0.0)[0] for name, call in systems.items()}
+    """Time the systems; calls must return their answer on the host. With least = 0 a block is one call of each system."""
+    started = {name: timed(call, 0.0)[0] for name, call in systems.items()}
     answers: dict[str, Answer] = {}  # of the last block alone: they may be large
     spent: list[dict[str, float]] = []
     for block in range(blocks):
@@ -43,7 +43,7 @@ def alternate(
     return {
         name: Lap(
             statistics.median(lap[name] for lap in spent),
-            began[name],
+            started[name],
             {other: [lap[other] / lap[name] for lap in spent] for other in systems if other != name},
             answers[name],
         )
@@ -52,16 +52,16 @@ def alternate(
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Of the median, 95%: by how many of the values lie below it, which is binomial."""
+    """The 95% confidence interval of the median, from the binomial distribution of ranks."""
     ordered, count = sorted(values), len(values)
     rank = max(0, math.floor((count - 1.96 * math.sqrt(count)) / 2))
     return ordered[rank], ordered[-rank - 1]
 
 
 def timed(call: Callable[[], Answer], least: float) -> tuple[float, Answer]:
-    """Seconds of a call on average, and its last answer."""
-    began = time.perf_counter()
+    """Mean seconds per call, and the last answer."""
+    started = time.perf_counter()
     answer, count = call(), 1
-    while time.perf_counter() - began < least:
+    while time.perf_counter() - started < least:
         answer, count = call(), count + 1
-    return (time.perf_counter() - began) / count, answer
+    return (time.perf_counter() - started) / count, answer

@@ -1,4 +1,4 @@
-"""What every result notes of where it was measured."""
+"""Information about the machine, stored with every result."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from importlib.metadata import version
 import torch
 
 
-def about_here(*packages: str) -> dict[str, str]:
-    """The machine, torch and other packages, and the day."""
+def machine_info(*packages: str) -> dict[str, str]:
+    """The machine, the versions of torch and other packages, and the date."""
     cpu = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     return {
         "machine": torch.cuda.get_device_name() if torch.cuda.is_available() else cpu,

@@ -57,8 +57,8 @@ def marian_model(size: Size, pad: int = 0, start: int = 1, end: int = 2) -> nn.M
         activation_function="relu", pad_token_id=pad, decoder_start_token_id=start, eos_token_id=end, forced_eos_token_id=end,
         scale_embedding=True, max_position_embeddings=512,
     )  # fmt: skip
-    made: nn.Module = MarianMTModel(config)
-    return made
+    model: nn.Module = MarianMTModel(config)
+    return model
 
 
 def marian(size: Size, pad: int = 0) -> Peer:
@@ -72,7 +72,7 @@ def marian(size: Size, pad: int = 0) -> Peer:
 
 
 class TorchTransformer(nn.Module):
-    """nn.Transformer with tied embeddings and sinusoidal positions, as the paper's."""
+    """nn.Transformer with tied embeddings and sinusoidal positions, as in the paper."""
 
     waves: Tensor
 

@@ -1,13 +1,13 @@
-"""A Hugging Face Marian trained on a recipe's data for a given time, as one who knows that library would do it.
+"""A Hugging Face Marian model trained on a recipe's data for a given time, as an experienced user would.
 
     python -m peers.translation tatoeba-pt-en --seconds 240 --output peer.json
 
-The data, the tokenizer and the size are the recipe's. Around the model stand Adam, label smoothing 0.1, gradients cut at 1,
-batches of like length and bf16; the learning rate rises for a tenth of the time and then falls to nothing at its end, so that
-the whole of it is used. Of the weights with the best validation loss and the last ones those with the better validation BLEU
-are kept, the length penalty is chosen on the validation set, and the test set is translated once, with beam 5.
+The data, the tokenizer and the size are the recipe's. Training uses Adam, label smoothing 0.1, gradient clipping at 1, batches
+of similar length and bf16; the learning rate rises for a tenth of the time and then decays to 0. Of the weights with the best
+validation loss and the last weights, those with the better validation BLEU are kept, the length penalty is selected on the
+validation set, and the test set is translated once, with beam 5.
 
-The time counts updates and validation; reading the data and making the tokenizer come on top.
+The time includes updates and validation, but not data loading and tokenizer training.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from heedful.tasks.batches import Batch, collate
 from heedful.tasks.evaluate_translations import Examples
 from heedful.text.tokenizer import Tokenizer
 from peers.decoding import decode
-from peers.machine import about_here
+from peers.machine import machine_info
 from peers.models import Size, loss_of, marian_model
 
 WARMUP = 0.1  # of the time
 VALIDATIONS = 10  # in the time
-PENALTIES = (1.0, 0.6, 1.4)  # the first is used to choose the weights
-TUNING = 500  # validation sentences, or a few more, translated for each choice
-SYNCHRONIZE = 20  # updates that may be under way at once, so that the clock tells the truth
+PENALTIES = (1.0, 0.6, 1.4)  # the first is used to select the weights
+TUNING = 500  # validation sentences, or a few more, for each selection
+SYNCHRONIZE = 20  # synchronize every N updates, so that the time is accurate
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Options:
     seed: int
 
 
-def linear(gone: float) -> float:
-    return min(gone / WARMUP, (1 - gone) / (1 - WARMUP))
+def linear(elapsed: float) -> float:
+    return min(elapsed / WARMUP, (1 - elapsed) / (1 - WARMUP))
 
 
-def inverse_sqrt(gone: float) -> float:
-    return min(gone / WARMUP, math.sqrt(WARMUP / max(gone, WARMUP)))
+def inverse_sqrt(elapsed: float) -> float:
+    return min(elapsed / WARMUP, math.sqrt(WARMUP / max(elapsed, WARMUP)))
 
 
 SCHEDULES: dict[str, Callable[[float], float]] = {"linear": linear, "inverse_sqrt": inverse_sqrt}
@@ -86,29 +86,29 @@ class Trained(NamedTuple):
 
 
 def size_of(run: Run, vocab: int, dropout: float) -> Size:
-    """The recipe's size in Marian's terms."""
+    """The model size of the recipe."""
     model = run.model
     if not isinstance(model, TransformerConfig):
-        raise SystemExit(f"the peer is a transformer, the recipe a {model.family}")
+        raise SystemExit(f"the recipe has family {model.family!r}; expected 'transformer'")
     if not isinstance(model.heads, int) or (model.decoder_layers or model.layers) != model.layers:
-        raise SystemExit("the peer has as many layers on both sides and one number of heads")
+        raise SystemExit("the peer needs equal numbers of encoder and decoder layers and one number of heads")
     return Size(model.dim, model.layers, model.heads, model.feed_forward, vocab, dropout)
 
 
 def batches(store: JoinedStore, tokenizer: Tokenizer, options: Options, on_gpu: bool) -> Iterator[tuple[Batch, float]]:
-    """Batches without end, each padded to its own longest row, and how many epochs are gone after it."""
+    """Yield batches without end, each padded to its longest row, and the epochs completed after it."""
     epoch, lengths = 0, (store.source_lengths, store.target_lengths)
     while True:
         plan = plan_epoch(*lengths, budget=options.batch_tokens, seed=options.seed, epoch=epoch)
-        for place, rows in enumerate(plan, start=1):
+        for number, rows in enumerate(plan, start=1):
             sources, targets = ([side(i).tolist() for i in rows] for side in (store.source, store.target))
             batch = collate(sources, targets, tokenizer.specials, tokenizer.specials)
-            yield batch.pin() if on_gpu else batch, epoch + place / len(plan)
+            yield batch.pin() if on_gpu else batch, epoch + number / len(plan)
         epoch += 1
 
 
 class Peer:
-    """The model with what turns it into losses."""
+    """A model and its loss functions."""
 
     def __init__(self, model: nn.Module, pad: int, device: torch.device) -> None:
         self.model, self.pad, self.device = model.to(device), pad, device
@@ -117,10 +117,10 @@ class Peer:
         """(rows, target time, vocab)"""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             mask = torch.ones_like(batch.source) if batch.source_mask is None else batch.source_mask.long()
-            found: Tensor = self.model(
+            logits: Tensor = self.model(
                 input_ids=batch.source, attention_mask=mask, decoder_input_ids=batch.target_in, use_cache=False
             ).logits
-        return found
+        return logits
 
     def loss(self, batch: Batch) -> Tensor:
         batch = batch.to(self.device)
@@ -128,7 +128,7 @@ class Peer:
 
     @torch.no_grad()
     def validate(self, valid: Sequence[Batch]) -> float:
-        """The plain loss of a token."""
+        """The loss per token without label smoothing."""
         self.model.eval()
         total = torch.zeros((), dtype=torch.float64)
         for batch in valid:
@@ -144,19 +144,19 @@ class Peer:
 
 
 def train(peer: Peer, feed: Iterator[tuple[Batch, float]], valid: Sequence[Batch], options: Options) -> Trained:
-    """Updates until the time is over."""
+    """Train until the time limit."""
     on_gpu = peer.device.type == "cuda"
     optimizer = torch.optim.Adam(peer.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=on_gpu)
-    rise_and_fall = SCHEDULES[options.schedule]
+    schedule = SCHEDULES[options.schedule]
     peer.model.train()
     best: Weights | None = None
-    began, updates, tokens, epochs, judged = time.monotonic(), 0, 0, 0.0, 0
+    started, updates, tokens, epochs, validations = time.monotonic(), 0, 0, 0.0, 0
     for batch, epochs in feed:
-        gone = (time.monotonic() - began) / options.seconds
-        if gone >= 1:
+        elapsed = (time.monotonic() - started) / options.seconds
+        if elapsed >= 1:
             break
         for group in optimizer.param_groups:
-            group["lr"] = options.rate * rise_and_fall(gone)
+            group["lr"] = options.rate * schedule(elapsed)
         loss = peer.loss(batch)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(peer.model.parameters(), 1.0)
@@ -165,20 +165,20 @@ def train(peer: Peer, feed: Iterator[tuple[Batch, float]], valid: Sequence[Batch
         updates, tokens = updates + 1, tokens + batch.tokens
         if on_gpu and updates % SYNCHRONIZE == 0:
             torch.cuda.synchronize()
-        if gone * VALIDATIONS >= judged + 1:
-            judged = int(gone * VALIDATIONS)
+        if elapsed * VALIDATIONS >= validations + 1:
+            validations = int(elapsed * VALIDATIONS)
             now = peer.validate(valid)
-            print(f"update {updates}  epoch {epochs:.2f}  loss {loss.item():.3f}  valid {now:.4f}  {gone:.0%}", flush=True)
+            print(f"update {updates}  epoch {epochs:.2f}  loss {loss.item():.3f}  valid {now:.4f}  {elapsed:.0%}", flush=True)
             if best is None or now < best.loss:
                 best = peer.copy(now)
     last = peer.copy(peer.validate(valid))
     print(f"update {updates}  epoch {epochs:.2f}  valid {last.loss:.4f}  last", flush=True)
     candidates = {"last": last} if best is None or last.loss <= best.loss else {"best": best, "last": last}
-    return Trained(candidates, updates, tokens, epochs, time.monotonic() - began)
+    return Trained(candidates, updates, tokens, epochs, time.monotonic() - started)
 
 
 class Choice(NamedTuple):
-    bleu: float  # on the validation sentences that choices are made by
+    bleu: float  # on validation sentences
     weights: str
     penalty: float
 
@@ -186,17 +186,17 @@ class Choice(NamedTuple):
 def choose(
     peer: Peer, trained: Trained, translate: Callable[[list[str], float], list[str]], valid: Examples
 ) -> tuple[Choice, list[Choice]]:
-    """The weights and the length penalty with the best validation BLEU, loaded; and all that were tried."""
-    every = max(1, len(valid.sources) // TUNING)  # from the whole file: some are in alphabetical order
+    """Load the weights with the best validation BLEU; return them with their length penalty, and all choices."""
+    every = max(1, len(valid.sources) // TUNING)  # spread over the file, which may be sorted
     sources, references = valid.sources[::every], valid.references[::every]
 
-    def judge(name: str, penalty: float) -> Choice:
+    def score(name: str, penalty: float) -> Choice:
         peer.model.load_state_dict(trained.candidates[name].state)
         return Choice(METRICS["bleu"](translate(sources, penalty), references).value, name, penalty)
 
-    first = [judge(name, PENALTIES[0]) for name in trained.candidates]
+    first = [score(name, PENALTIES[0]) for name in trained.candidates]
     name = max(first).weights
-    tried = [*first, *(judge(name, penalty) for penalty in PENALTIES[1:])]
+    tried = [*first, *(score(name, penalty) for penalty in PENALTIES[1:])]
     chosen = max(tried)
     peer.model.load_state_dict(trained.candidates[chosen.weights].state)
     return chosen, tried
@@ -205,25 +205,25 @@ def choose(
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe")
-    parser.add_argument("overrides", nargs="*", help="of the recipe: model.dim=256 …")
+    parser.add_argument("overrides", nargs="*", help="overrides of the recipe: model.dim=256 …")
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--rate", type=float, default=5e-4, help="the highest learning rate")
+    parser.add_argument("--rate", type=float, default=5e-4, help="peak learning rate")
     parser.add_argument("--schedule", choices=sorted(SCHEDULES), default="linear")
     parser.add_argument("--dropout", type=float, default=0.3)
-    parser.add_argument("--batch-tokens", type=int, default=4096, help="rows x longest of either side")
+    parser.add_argument("--batch-tokens", type=int, default=4096, help="rows x longest row of either side")
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, required=True)
-    given = parser.parse_args(arguments)
-    options = Options(**{name: getattr(given, name) for name in Options.__dataclass_fields__})
-    run = read_run(find_recipe(given.recipe), given.overrides).config
-    found = {"recipe": given.recipe, "overrides": given.overrides, **measure(run, options)}
-    given.output.write_text(json.dumps(found, indent=1) + "\n")
+    args = parser.parse_args(arguments)
+    options = Options(**{name: getattr(args, name) for name in Options.__dataclass_fields__})
+    run = read_run(find_recipe(args.recipe), args.overrides).config
+    results = {"recipe": args.recipe, "overrides": args.overrides, **measure(run, options)}
+    args.output.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def measure(run: Run, options: Options) -> dict[str, Any]:
     if not run.tokenizer.shared:
-        raise SystemExit("the peer has one vocabulary for both sides")
+        raise SystemExit("the peer needs a shared vocabulary; expected tokenizer.shared = true")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(options.seed)
     torch.set_float32_matmul_precision("high")
@@ -266,12 +266,12 @@ def measure(run: Run, options: Options) -> dict[str, Any]:
         "target_tokens": trained.tokens,
         "epochs": round(trained.epochs, 2),
         "train_seconds": round(trained.seconds, 1),
-        **about_here("transformers"),
+        **machine_info("transformers"),
     }
 
 
 def encoded(examples: Examples, tokenizer: Tokenizer, budget: int) -> Iterator[Batch]:
-    """The validation pairs as batches of like length."""
+    """The validation pairs in batches of similar length."""
     rows = list(zip(*(tokenizer.encode_many(side) for side in examples), strict=True))
     rows.sort(key=lambda pair: max(map(len, pair)), reverse=True)
     while rows:

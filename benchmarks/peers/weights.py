@@ -1,9 +1,9 @@
-"""The weights of our Transformer in other people's models, so that each runs the same network.
+"""Our Transformer's weights in the models of other libraries, so that all systems run the same network.
 
-    for_hugging_face    Marian where we normalize after a block, Pegasus where before it: else the two are one program
-    for_ctranslate2     a model folder; its words are our ids, written out
+    for_hugging_face    Marian for post-norm models, Pegasus for pre-norm models; otherwise the two are the same
+    for_ctranslate2     a model folder; its vocabulary is our ids as strings
 
-Both take the positions as a table and have biases wherever we do. What they cannot be is refused.
+Both take positions as a table and have the same biases as ours. Models that they cannot represent raise an error.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from heedful.nn.blocks import FeedForward
 from heedful.nn.positions import Position
 from heedful.text.specials import Specials
 
-POSITIONS = 512  # of a scheme that has no end
+POSITIONS = 512  # for positional encodings without a limit
 
 
 class Part(NamedTuple):
-    """A matrix of ours, or one of the equal parts of its rows."""
+    """One of our matrices, or one of `parts` equal blocks of its rows."""
 
     name: str
-    place: int = 0
+    block: int = 0
     parts: int = 1
 
 
@@ -52,39 +52,39 @@ DECODER = ENCODER | {
 }
 
 
-def refuse_strangers(model: Transformer) -> None:
+def require_compatible(model: Transformer) -> None:
     config, blocks = model.config, [*model.encoder, *model.decoder]
     heads = {count for counts in config.head_counts for count in counts}
     wrong = [
         sentence
-        for sentence, found in {
+        for sentence, applies in {
             f"tie is {config.tie!r}, not 'all'": config.tie != "all",
             f"position is {config.position!r}, neither 'sinusoidal' nor 'learned'": config.position
             not in ("sinusoidal", "learned"),
-            "positions are not added": config.position_join != "sum",
-            "feed-forward layers are not two plain maps": any(type(block.feed_forward) is not FeedForward for block in blocks),
+            "positions are not added to the embeddings": config.position_join != "sum",
+            "feed-forward layers are not two linear maps": any(type(block.feed_forward) is not FeedForward for block in blocks),
             "layers differ in heads": len(heads) > 1,
-            "heads are not dim / heads wide": config.resolved_head_dim * max(heads) != config.dim,
+            "the head dimension is not dim / heads": config.resolved_head_dim * max(heads) != config.dim,
             "attention is restricted": config.window > 0,
         }.items()
-        if found
+        if applies
     ]
     if wrong:
-        raise SystemExit(f"the peers have no such model: {'; '.join(wrong)}")
+        raise SystemExit(f"the peers cannot represent this model: {'; '.join(wrong)}")
 
 
 def position_table(model: Transformer, position: Position) -> Tensor:
-    """(positions, dim): what each position adds."""
+    """The vector added at each position, (positions, dim)."""
     count = POSITIONS if position.limit is None else position.limit
     with torch.no_grad():
         return position.embed(torch.zeros(1, count, model.config.dim), torch.arange(count)[None])[0]
 
 
 def for_hugging_face(model: Transformer, specials: Specials) -> nn.Module:
-    """On the CPU, in single precision, for inference."""
+    """A Hugging Face model on the CPU, in fp32, for inference."""
     from transformers import MarianConfig, MarianMTModel, PegasusConfig, PegasusForConditionalGeneration
 
-    refuse_strangers(model)
+    require_compatible(model)
     model = on_cpu(model)
     config, weights = model.config, model.state_dict()
     sizes = {"attention_heads": config.head_counts[0][0], "ffn_dim": config.feed_forward}
@@ -101,30 +101,30 @@ def for_hugging_face(model: Transformer, specials: Specials) -> nn.Module:
         if config.norm == "post"
         else PegasusForConditionalGeneration(PegasusConfig(**options))
     )
-    given = dict(theirs.named_parameters())  # one matrix is both embeddings and the output
+    parameters = dict(theirs.named_parameters())  # embeddings and output projection are one matrix
 
-    def take(name: str, value: Tensor) -> None:
-        given.pop(name).data.copy_(value)
+    def copy_into(name: str, value: Tensor) -> None:
+        parameters.pop(name).data.copy_(value)
 
-    take("model.shared.weight", weights["target_embedding.weight"])
-    for side, places in (("encoder", ENCODER), ("decoder", DECODER)):
-        take(f"model.{side}.embed_positions.weight", tables[side])
+    copy_into("model.shared.weight", weights["target_embedding.weight"])
+    for side, mapping in (("encoder", ENCODER), ("decoder", DECODER)):
+        copy_into(f"model.{side}.embed_positions.weight", tables[side])
         for kind in ("weight", "bias"):
             if config.norm == "pre":
-                take(f"model.{side}.layer_norm.{kind}", weights[f"{side}_last.{kind}"])
+                copy_into(f"model.{side}.layer_norm.{kind}", weights[f"{side}_last.{kind}"])
             for layer in range(len(getattr(model, side))):
-                for name, part in places.items():
-                    whole = weights[f"{side}.{layer}.{part.name}.{kind}"]
-                    take(f"model.{side}.layers.{layer}.{name}.{kind}", whole.chunk(part.parts)[part.place])
-    assert not given, f"nothing was given to {', '.join(given)}"
+                for name, part in mapping.items():
+                    matrix = weights[f"{side}.{layer}.{part.name}.{kind}"]
+                    copy_into(f"model.{side}.layers.{layer}.{name}.{kind}", matrix.chunk(part.parts)[part.block])
+    assert not parameters, f"no values were copied to {', '.join(parameters)}"
     return theirs.eval()
 
 
 def for_ctranslate2(model: Transformer, specials: Specials, folder: Path) -> Path:
-    """Fill a folder that ctranslate2.Translator opens; what it computes in is chosen there."""
+    """Write a folder that ctranslate2.Translator opens; the compute type is chosen there."""
     from ctranslate2.specs import TransformerSpec, common_spec
 
-    refuse_strangers(model)
+    require_compatible(model)
     model = on_cpu(model)
     config = model.config
     activation = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}[config.activation]
@@ -138,7 +138,7 @@ def for_ctranslate2(model: Transformer, specials: Specials, folder: Path) -> Pat
         theirs.scale_embeddings = config.scale_embeddings
         theirs.position_encodings.encodings = position_table(model, getattr(model, f"{side}_position")).numpy()
         if config.norm == "pre":
-            give_norm(theirs.layer_norm, getattr(model, f"{side}_last"))
+            copy_norm(theirs.layer_norm, getattr(model, f"{side}_last"))
         for layer, block in zip(theirs.layer, getattr(model, side), strict=True):
             attention = [
                 ("self_attention", [block.self_attention.project, block.self_attention.out], block.self_attention_residual)
@@ -148,12 +148,12 @@ def for_ctranslate2(model: Transformer, specials: Specials, folder: Path) -> Pat
                 attention.append(("attention", [cross.query, cross.memory, cross.out], block.cross_attention_residual))
             for name, maps, residual in attention:
                 into = getattr(layer, name)
-                give_norm(into.layer_norm, residual.norm)
+                copy_norm(into.layer_norm, residual.norm)
                 for linear, ours in zip(into.linear, maps, strict=True):
-                    give_linear(linear, ours)
-            give_norm(layer.ffn.layer_norm, block.feed_forward_residual.norm)
-            give_linear(layer.ffn.linear_0, block.feed_forward.rise)
-            give_linear(layer.ffn.linear_1, block.feed_forward.fall)
+                    copy_linear(linear, ours)
+            copy_norm(layer.ffn.layer_norm, block.feed_forward_residual.norm)
+            copy_linear(layer.ffn.linear_0, block.feed_forward.rise)
+            copy_linear(layer.ffn.linear_1, block.feed_forward.fall)
     words = [str(index) for index in range(len(table))]
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
@@ -165,16 +165,16 @@ def for_ctranslate2(model: Transformer, specials: Specials, folder: Path) -> Pat
     return folder
 
 
-def give_linear(theirs: Any, ours: nn.Linear) -> None:
+def copy_linear(theirs: Any, ours: nn.Linear) -> None:
     theirs.weight, theirs.bias = ours.weight.detach().numpy(), ours.bias.detach().numpy()
 
 
-def give_norm(theirs: Any, ours: nn.LayerNorm) -> None:
+def copy_norm(theirs: Any, ours: nn.LayerNorm) -> None:
     theirs.gamma, theirs.beta = ours.weight.detach().numpy(), ours.bias.detach().numpy()
 
 
 def on_cpu(model: Transformer) -> Transformer:
-    """A copy of its own, in single precision."""
+    """A copy in fp32 on the CPU."""
     copy = Transformer(model.config, len(model.target_embedding.weight), len(model.target_embedding.weight))
     copy.load_state_dict(model.state_dict())
     return copy.eval()

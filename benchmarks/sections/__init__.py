@@ -1,5 +1,5 @@
-"""The sections of docs/results.md. Each is a function that reads files of benchmarks/results and gives Markdown, or nothing
-where nothing was measured."""
+"""The sections of docs/results.md. Each is a function that reads files of benchmarks/results and returns Markdown; empty
+without results."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def measured(name: str) -> bool:
 
 
 def read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / name).read_text())
-    return found
+    results: dict[str, Any] = json.loads((RESULTS / name).read_text())
+    return results
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

@@ -1,4 +1,4 @@
-"""Every family of models, on the built-in corpus and on real data."""
+"""Model families on the built-in corpus and on real data."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from sections import RESULTS, measured, read, table
 def families() -> str:
     if not measured("families.json"):
         return ""
-    found = read("families.json")
+    results = read("families.json")
     return (
-        f"## Families of models\n\n{families_text(found)}\n\n`python benchmarks/families.py`\n"
-        f"\n{table(families_head(found), families_rows(found))}\n\n![BLEU against length](pictures/families-length.png)\n"
+        f"## Model families\n\n{families_text(results)}\n\n`python benchmarks/families.py`\n"
+        f"\n{table(families_head(results), families_rows(results))}\n\n![BLEU against length](pictures/families-length.png)\n"
     )
 
 
 def directions() -> str:
-    found = gather(RESULTS / "families")
-    if not found:
+    by_family = gather(RESULTS / "families")
+    if not by_family:
         return ""
-    results = [one for several in found.values() for seeds in several.values() for one in seeds]
+    results = [result for several in by_family.values() for seeds in several.values() for result in seeds]
     options = sorted(
-        {" ".join(option for option in one["overrides"] if option.startswith("training.minutes")) for one in results}
+        {" ".join(option for option in result["overrides"] if option.startswith("training.minutes")) for result in results}
     )
-    shares = {one["percent_of_the_chip"] for one in results}
-    others = "; ".join(f"{family} with `{text}`" for family, text in overridden(found).items())
+    shares = {result["percent_of_the_chip"] for result in results}
+    others = "; ".join(f"{family} with `{text}`" for family, text in overridden(by_family).items())
     return (
-        "## Families on Multi30k\n\ntest2016, beam 5: lower-cased BLEU, the mean of the seeds, and in brackets cased and from "
-        "the worst seed to the best. What was chosen on the validation set is in docs/guides/families.md; all by their recipes"
+        "## Families on Multi30k\n\ntest2016, beam 5: lowercased BLEU, the mean of the seeds, and in brackets cased BLEU and "
+        "the range of the seeds. Settings selected on the validation set are in docs/guides/families.md; all with their recipes"
         f"{f' ({others})' if others else ''}, in the same time "
-        f"({' or '.join(options)}), on a GPU that several share, each on no more of it at a time than the table says"
+        f"({' or '.join(options)}), on a shared GPU, each with at most the share in the table"
         f"{'' if len(shares) == 1 else ': unequal shares favor the larger'}. "
         f"{results[0]['machine']}, torch {results[0]['torch']}, "
-        f"{max(one['date'] for one in results)}.\n\n`python benchmarks/quality.py --help`, `benchmarks/directions.py`\n"
-        f"\n{table(HEAD, direction_rows(found))}\n"
+        f"{max(result['date'] for result in results)}.\n\n`python benchmarks/quality.py --help`, `benchmarks/directions.py`\n"
+        f"\n{table(HEAD, direction_rows(by_family))}\n"
     )
 
 
 def claims() -> str:
     if not measured("claims.json"):
         return ""
-    found = read("claims.json")
+    results = read("claims.json")
     rows = [
         [
             name,
-            f"{one['says']} ({one['of']})",
-            "yes" if one["holds"] else "no",
-            "; ".join(f"{what}: {figure}" for what, figure in one["figures"].items()),
-            f"{one['seconds']}",
+            f"{result['says']} ({result['of']})",
+            "yes" if result["holds"] else "no",
+            "; ".join(f"{what}: {figure}" for what, figure in result["figures"].items()),
+            f"{result['seconds']}",
         ]
-        for name, one in found.items()
+        for name, result in results.items()
     ]
-    one = next(iter(found.values()))
+    result = next(iter(results.values()))
     return (
-        "## Claims, tried on generated data\n\nWhat is said of each system, with models of one or two layers of 64 numbers on "
-        "toy data whose right answers are known (benchmarks/claims); whether it held here, and with which figures. One seed "
-        f"unless said, one thread; seconds of the processor. {one['machine']}, torch {one['torch']}, "
-        f"{max(one['date'] for one in found.values())}.\n"
-        f"\n`python benchmarks/prove.py`\n\n{table(['', 'said', 'holds', 'found', 'seconds'], rows)}\n"
+        "## Claims of papers, tested on generated data\n\nModels with one or two layers of dimension 64 on toy data with known "
+        "answers (benchmarks/claims): whether each claim holds, and the figures. One seed "
+        f"unless stated otherwise, one thread; seconds of CPU time. {result['machine']}, torch {result['torch']}, "
+        f"{max(result['date'] for result in results.values())}.\n"
+        f"\n`python benchmarks/prove.py`\n\n{table(['', 'claim', 'holds', 'figures', 'seconds'], rows)}\n"
     )
 
 
@@ -72,7 +72,7 @@ def language() -> str:
         return ""
     return (
         "## Language models\n\nWeights were chosen on the validation data; seconds are those of the whole training, validation "
-        "included. Published beside it: nanoGPT's validation loss of 1.47 on tiny Shakespeare after three minutes of an A100; "
+        "included. For comparison: nanoGPT's validation loss of 1.47 on tiny Shakespeare after three minutes of an A100; "
         "AWD-LSTM's test perplexity of 65.8 on WikiText-2. The validation phrases of SST-2 are often parts of training "
         "phrases; its test sentences are not.\n\n`python benchmarks/language.py --help`\n"
         f"\n{table(LANGUAGE_HEAD, rows)}\n"

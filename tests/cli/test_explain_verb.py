@@ -1,4 +1,4 @@
-"""heed explain as a user types it."""
+"""The command `heed explain`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def told(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
+def explain_json(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
     capsys.readouterr()
     assert heed("explain", *arguments, "--json") == 0
     return json.loads(capsys.readouterr().out)
 
 
-def complaint(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+def error_of(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     capsys.readouterr()
     assert heed("explain", *arguments) == 2
     captured = capsys.readouterr()
@@ -37,13 +37,13 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str
     return captured.err
 
 
-def test_without_arguments_the_topics_are_listed_and_each_of_them_explains(capsys: pytest.CaptureFixture[str]) -> None:
-    topics = told(capsys)["topics"]
+def test_without_arguments_the_topics_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    topics = explain_json(capsys)["topics"]
     assert {
         "attention",
         "masked",
         "look-up",
-        "thinking",
+        "scaling",
         "positions",
         "loss",
         "batch",
@@ -57,79 +57,81 @@ def test_without_arguments_the_topics_are_listed_and_each_of_them_explains(capsy
     assert "-2.0015  -3.9898" in capsys.readouterr().out
 
 
-def test_a_page_is_written_where_it_is_wanted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_html_is_written_to_the_given_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("explain", "masked", "--html", tmp_path / "page.html") == 0
     captured = capsys.readouterr()
     assert captured.out == "" and "page.html" in captured.err
     assert "0.9995" in (tmp_path / "page.html").read_text(encoding="utf-8")
     page = tmp_path / "no" / "page.html"
-    assert f"{page} cannot be written" in complaint(capsys, "masked", "--html", page)
+    assert f"{page} cannot be written" in error_of(capsys, "masked", "--html", page)
 
 
-def test_a_run_is_explained_by_its_own_numbers(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    head = told(capsys, trained, SENTENCE, "--layer", "1", "--head", "1", "--kind", "encoder", "--token", "w1")
+def test_a_run_is_explained_with_its_own_numbers(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = explain_json(capsys, trained, SENTENCE, "--layer", "1", "--head", "1", "--kind", "encoder", "--token", "w1")
     checks = [check for stage in head["stages"] for check in stage["checks"]]
     assert len(checks) == 6 and all(check["holds"] for check in checks)
-    found = told(capsys, trained, SENTENCE, "--tree", "-s", "beam=3", "-s", "n_best=2")
+    tree = explain_json(capsys, trained, SENTENCE, "--tree", "-s", "beam=3", "-s", "n_best=2")
     (translation,) = load(trained).translations([SENTENCE], beam=3, n_best=2)
-    assert [row[0] for row in found["stages"][0]["matrices"][0]["cells"]] == [one.text for one in translation.candidates]
-    step = told(capsys, trained, SENTENCE, "--step", "--target", "w4 w1")
+    assert [row[0] for row in tree["stages"][0]["matrices"][0]["cells"]] == [one.text for one in translation.candidates]
+    step = explain_json(capsys, trained, SENTENCE, "--step", "--target", "w4 w1")
     assert step["stages"][3]["matrices"][0]["rows"] == ["all", "others", "words"]
-    batch = told(capsys, trained, SENTENCE, "w1 w2", "--batch")
+    batch = explain_json(capsys, trained, SENTENCE, "w1 w2", "--batch")
     assert batch["stages"][0]["matrices"][0]["rows"] == ["pair 1", "pair 2"]
 
 
-def test_rows_that_are_named_by_what_is_said_say_so_where_they_are_drawn(
+def test_rows_labeled_by_predicted_tokens_have_a_note(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = trained, SENTENCE, "--target", "w4 w1"
-    for kind, at, fed, said in (("decoder", "0", "<s>", "w4"), ("cross", "1", "w4", "w1")):
-        naming = f"the token that stands there is the one before it: {fed} where '{said}' is said."
-        stages = told(capsys, *given, "--kind", kind, "--token", at)["stages"]
-        drawn = [stage for stage in stages if any(len(matrix["rows"]) > 1 for matrix in stage["matrices"])]
-        named = {stage["title"] for stage in drawn if naming in stage["why"]}
-        assert named == {"What comes in", "Softmax"}
-        assert heed("explain", *given, "--kind", kind, "--token", at, "--html", tmp_path / "page.html") == 0
-        assert html.escape(naming) in (tmp_path / "page.html").read_text()
+    for kind, index, fed, predicted in (("decoder", "0", "<s>", "w4"), ("cross", "1", "w4", "w1")):
+        note = f"the decoder's input there is the previous token: {fed} where '{predicted}' is predicted."
+        stages = explain_json(capsys, *given, "--kind", kind, "--token", index)["stages"]
+        tables = [stage for stage in stages if any(len(matrix["rows"]) > 1 for matrix in stage["matrices"])]
+        noted = {stage["title"] for stage in tables if note in stage["why"]}
+        assert noted == {"Input", "Softmax"}
+        assert heed("explain", *given, "--kind", kind, "--token", index, "--html", tmp_path / "page.html") == 0
+        assert html.escape(note) in (tmp_path / "page.html").read_text()
         capsys.readouterr()
-        assert heed("explain", *given, "--kind", kind, "--token", at) == 0
-        shown = " ".join(capsys.readouterr().out.split())
-        assert naming in shown and "below it" not in shown
-    encoder = told(capsys, *given, "--kind", "encoder")["stages"]
-    assert encoder and not any("named by" in stage["why"] for stage in encoder)
+        assert heed("explain", *given, "--kind", kind, "--token", index) == 0
+        output = " ".join(capsys.readouterr().out.split())
+        assert note in output
+    encoder = explain_json(capsys, *given, "--kind", "encoder")["stages"]
+    assert encoder and not any("labeled by" in stage["why"] for stage in encoder)
 
 
-@pytest.mark.parametrize("way", ["--step", "--batch", "--json"])
-def test_words_that_the_model_does_not_know_are_named(trained: Path, capsys: pytest.CaptureFixture[str], way: str) -> None:
-    def talk(*arguments: str) -> str:
+@pytest.mark.parametrize("mode", ["--step", "--batch", "--json"])
+def test_unknown_words_are_reported(trained: Path, capsys: pytest.CaptureFixture[str], mode: str) -> None:
+    def warnings_of(*arguments: str) -> str:
         capsys.readouterr()
-        assert heed("explain", trained, *arguments, way) == 0
+        assert heed("explain", trained, *arguments, mode) == 0
         return capsys.readouterr().err
 
-    assert "vocabulary" not in talk(SENTENCE, "--target", "w4 w1")
-    known = "warning: not in the model's vocabulary: zebra, gnu, yak; the output for unknown words is unreliable\n"
-    assert talk("w3 zebra, gnu w1 zebra", "--target", "w4 yak gnu") == known
+    assert "does not know" not in warnings_of(SENTENCE, "--target", "w4 w1")
+    known = "the model does not know: zebra, gnu, yak; what it says of such words is a guess\n"
+    assert warnings_of("w3 zebra, gnu w1 zebra", "--target", "w4 yak gnu") == known
 
 
-def test_options_that_do_nothing_are_refused(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for way, option in product(("--step", "--tree", "--batch"), (("--layer", "1"), ("--token", "w3"), ("--kind", "encoder"))):
-        assert f"{option[0]} was given, which has no effect with {way}" in complaint(capsys, trained, SENTENCE, way, *option)
-    assert "--target was given, which has no effect" in complaint(capsys, trained, SENTENCE, "--tree", "--target", "w4")
-    assert "2 targets were given" in complaint(capsys, trained, SENTENCE, "--target", "w4", "--target", "w3")
+def test_options_without_effect_are_errors(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for mode, option in product(("--step", "--tree", "--batch"), (("--layer", "1"), ("--token", "w3"), ("--kind", "encoder"))):
+        assert f"{option[0]} was given, which has no effect with {mode}" in error_of(capsys, trained, SENTENCE, mode, *option)
+    assert "--target was given, which has no effect" in error_of(capsys, trained, SENTENCE, "--tree", "--target", "w4")
+    assert "2 targets were given" in error_of(capsys, trained, SENTENCE, "--target", "w4", "--target", "w3")
 
 
-def test_mistakes_get_one_sentence(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'atention' is neither a topic nor a run folder" in (said := complaint(capsys, "atention"))
-    assert "did you mean 'attention'?" in said
-    assert "takes no sentence" in complaint(capsys, "attention", "a sentence")
-    assert "layer or head" in complaint(capsys, "attention", "--layer", "1")
-    assert "a sentence is missing" in complaint(capsys, trained)
+def test_user_errors_are_one_sentence(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'atention' is neither a topic nor a run folder" in (error := error_of(capsys, "atention"))
+    assert "did you mean 'attention'?" in error
+    assert "takes no sentence" in error_of(capsys, "attention", "a sentence")
+    assert "layer or head" in error_of(capsys, "attention", "--layer", "1")
+    assert "a sentence is missing" in error_of(capsys, trained)
     for empty in ("", " "):
-        assert "an empty sentence was given; expected one that has words" in complaint(capsys, trained, empty)
-        assert "an empty sentence was given" in complaint(capsys, trained, empty, "--step")
-        for way in ([], ["--step"], ["--batch"]):
-            assert "an empty target was given; expected one" in complaint(capsys, trained, SENTENCE, "--target", empty, *way)
-    assert "expected one, in quotes" in complaint(capsys, trained, "w1", "w2")
-    assert "--step and --tree were given" in complaint(capsys, trained, "w1", "--step", "--tree")
-    assert "--head: given 7, expected 0 to 1" in complaint(capsys, trained, "w1", "--head", "7")
-    assert "has no tree" in complaint(capsys, trained, "w1", "--tree", "-s", "method=sample")
+        assert "an empty sentence was given; expected at least one word" in error_of(capsys, trained, empty)
+        assert "an empty sentence was given" in error_of(capsys, trained, empty, "--step")
+        for mode in ([], ["--step"], ["--batch"]):
+            assert "an empty target was given; expected at least one word" in error_of(
+                capsys, trained, SENTENCE, "--target", empty, *mode
+            )
+    assert "expected one, in quotes" in error_of(capsys, trained, "w1", "w2")
+    assert "--step and --tree were given" in error_of(capsys, trained, "w1", "--step", "--tree")
+    assert "--head: given 7, expected 0 to 1" in error_of(capsys, trained, "w1", "--head", "7")
+    assert "has no tree" in error_of(capsys, trained, "w1", "--tree", "-s", "method=sample")

@@ -1,4 +1,4 @@
-"""heed explain: attention and what stands around it, with real numbers; those of worked examples, or a trained model's own."""
+"""heed explain: attention, loss, search and more, step by step, with the numbers of an example or of a trained model."""
 
 from __future__ import annotations
 
@@ -29,106 +29,114 @@ if TYPE_CHECKING:
     from heedful.search import SearchConfig
     from heedful.studies.explain import HeadChoice
 
-What = Annotated[str | None, typer.Argument(help="A topic, or a run folder; without it the topics are listed.")]
-Sentences = Annotated[list[str] | None, typer.Argument(help="For a run: the sentence to explain it by.")]
+TopicOrRun = Annotated[str | None, typer.Argument(help="A topic or a run folder; default: list the topics.")]
+Sentences = Annotated[list[str] | None, typer.Argument(help="For a run: the input sentence.")]
 
 
 def explain(
-    what: What = None,
+    topic_or_run: TopicOrRun = None,
     sentences: Sentences = None,
-    target: Annotated[list[str] | None, typer.Option(help="Its translation; the model's own unless given.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Of attention: cross, encoder, decoder, reading, within.")] = None,
-    layer: Annotated[int, typer.Option(min=0, max=MAX_SMALL, help="Counted from 0.")] = 0,
-    head: Annotated[int, typer.Option(min=0, max=MAX_SMALL, help="Counted from 0.")] = 0,
-    token: Annotated[str | None, typer.Option(help="Whose look to show: a token, or its number from 0.")] = None,
-    step: Annotated[bool, typer.Option("--step", help="One training step on the sentence.")] = False,
-    tree: Annotated[bool, typer.Option("--tree", help="The search tree of its translation.")] = False,
-    batch: Annotated[bool, typer.Option("--batch", help="The sentences as a batch being prepared.")] = False,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Its reference translation; default: the model's own translation.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="Kind of attention: cross, encoder, decoder, reading, within.")] = None,
+    layer: Annotated[int, typer.Option(min=0, max=MAX_SMALL, help="Layer, counted from 0.")] = 0,
+    head: Annotated[int, typer.Option(min=0, max=MAX_SMALL, help="Head, counted from 0.")] = 0,
+    token: Annotated[str | None, typer.Option(help="The query: a token, or its index from 0.")] = None,
+    step: Annotated[bool, typer.Option("--step", help="Explain one training step on the sentence.")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Explain the search tree of its translation.")] = False,
+    batch: Annotated[bool, typer.Option("--batch", help="Explain how the sentences become a batch.")] = False,
     search: Search = None,
-    html: Annotated[Path | None, typer.Option(help="Write it as one HTML page.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the explanation as one HTML page.")] = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
     json: Json = False,
 ) -> None:
-    """Walk through attention, loss, search, …, with worked examples or with a trained model's own numbers."""
+    """Explain attention, loss, search and more, step by step, with an example or with a trained model's own numbers."""
     from heedful.errors import ConfigError
     from heedful.studies.explain import TOPICS, HeadChoice
 
-    if what is None:
-        listed = {name: about for name, (about, _) in TOPICS.items()}
-        print_json({"topics": listed}) if json else print_text(table([("topic", "about"), *listed.items()]))
+    if topic_or_run is None:
+        topics = {name: about for name, (about, _) in TOPICS.items()}
+        print_json({"topics": topics}) if json else print_text(table([("topic", "about"), *topics.items()]))
         return
-    ways = [name for name, wanted in (("step", step), ("tree", tree), ("batch", batch)) if wanted]
-    if len(ways) > 1:
-        raise ConfigError(f"--{ways[0]} and --{ways[1]} were given; expected one of them", hint="run the command once for each")
-    if what in TOPICS:
-        if sentences or ways or kind or layer or head or token or target or search:
+    modes = [name for name, enabled in (("step", step), ("tree", tree), ("batch", batch)) if enabled]
+    if len(modes) > 1:
+        raise ConfigError(
+            f"--{modes[0]} and --{modes[1]} were given; expected one of them", hint="run the command once for each"
+        )
+    if topic_or_run in TOPICS:
+        if sentences or modes or kind or layer or head or token or target or search:
             raise ConfigError(
-                f"{what!r} is a topic and takes no sentence, layer or head", hint="for a model, name its run first"
+                f"{topic_or_run!r} is a topic and takes no sentence, layer or head", hint="give a run folder to explain a model"
             )
-        show(TOPICS[what][1](), html, json)
+        print_explanation(TOPICS[topic_or_run][1](), html, json)
         return
-    if not Path(what).exists():
-        raise unknown(what, TOPICS)
+    if not Path(topic_or_run).exists():
+        raise unknown_topic_error(topic_or_run, TOPICS)
     if not sentences:
-        raise ConfigError(f"a sentence is missing; expected heed explain {what} SENTENCE")
+        raise ConfigError(f"a sentence is missing; expected heed explain {topic_or_run} SENTENCE")
     if not all(sentence.strip() for sentence in sentences):
-        raise ConfigError("an empty sentence was given; expected one that has words")
-    if not all(one.strip() for one in target or []):
-        raise ConfigError("an empty target was given; expected one that has words, or no --target for the model's own")
-    way, choice = ways[0] if ways else "head", HeadChoice(kind, layer, head, token)
-    refuse_idle(way, choice, target or [])
-    if way != "batch" and len(sentences) > 1:
-        raise ConfigError(f"{len(sentences)} sentences were given; expected one, in quotes", hint="only --batch takes several")
+        raise ConfigError("an empty sentence was given; expected at least one word")
+    if not all(text.strip() for text in target or []):
+        raise ConfigError(
+            "an empty target was given; expected at least one word", hint="omit --target to use the model's own translation"
+        )
+    mode, choice = modes[0] if modes else "head", HeadChoice(kind, layer, head, token)
+    reject_unused_options(mode, choice, target or [])
+    if mode != "batch" and len(sentences) > 1:
+        raise ConfigError(
+            f"{len(sentences)} sentences were given; expected one, in quotes", hint="use --batch for several sentences"
+        )
     from heedful.build import load
 
-    worker = load(what, checkpoint, device)
-    explanation = explained(worker, way, sentences, target, choice, worker.search(search or [], origin=COMMAND_LINE))
-    read, write = worker.system.source_tokenizer, worker.system.target_tokenizer
-    strange = [word for text in sentences for word in read.unknown_words(text)]
-    strange += [word for text in target or [] for word in write.unknown_words(text)]
-    warn_of_unknown(list(dict.fromkeys(strange)))
-    show(explanation, html, json)
+    worker = load(topic_or_run, checkpoint, device)
+    explanation = explain_run(worker, mode, sentences, target, choice, worker.search(search or [], origin=COMMAND_LINE))
+    source_tokenizer, target_tokenizer = worker.system.source_tokenizer, worker.system.target_tokenizer
+    unknown = [word for text in sentences for word in source_tokenizer.unknown_words(text)]
+    unknown += [word for text in target or [] for word in target_tokenizer.unknown_words(text)]
+    warn_of_unknown(list(dict.fromkeys(unknown)))
+    print_explanation(explanation, html, json)
 
 
-def refuse_idle(way: str, choice: HeadChoice, targets: list[str]) -> None:
-    """What is said of a head says nothing of a step, a search or a batch."""
+def reject_unused_options(mode: str, choice: HeadChoice, targets: list[str]) -> None:
+    """Raise an error for options that have no effect in this mode."""
     from heedful.errors import ConfigError
 
-    idle = [f"--{name}" for name, value in choice._asdict().items() if value] if way != "head" else []
-    idle += ["--target"] if way == "tree" and targets else []
-    if idle:
-        raise ConfigError(f"{idle[0]} was given, which has no effect with --{way}", hint="leave one of them out")
-    if len(targets) > 1 and way != "batch":
-        raise ConfigError(f"{len(targets)} targets were given; expected one", hint="only --batch takes several")
+    unused = [f"--{name}" for name, value in choice._asdict().items() if value] if mode != "head" else []
+    unused += ["--target"] if mode == "tree" and targets else []
+    if unused:
+        raise ConfigError(f"{unused[0]} was given, which has no effect with --{mode}", hint="remove one of them")
+    if len(targets) > 1 and mode != "batch":
+        raise ConfigError(f"{len(targets)} targets were given; expected one", hint="use --batch for several sentences")
 
 
-def explained(
-    worker: Any, way: str, sentences: list[str], targets: list[str] | None, choice: HeadChoice, config: SearchConfig
+def explain_run(
+    worker: Any, mode: str, sentences: list[str], targets: list[str] | None, choice: HeadChoice, config: SearchConfig
 ) -> Explanation:
-    """What a trained model does with a sentence."""
+    """Explain a trained model on one sentence, or on several with --batch."""
     from heedful.errors import ConfigError
     from heedful.studies import explain
-    from heedful.studies.explain_step import explain_step, smoothing_of
+    from heedful.studies.explain_step import explain_step, smoothing_config
 
     system, task, target = worker.system, worker.run.task, targets[0] if targets else None
-    if task.name == "language" and way == "head" and targets is None:
+    if task.name == "language" and mode == "head" and targets is None:
         return explain.explain_head_alone(system, sentences[0], choice)
     if task.name != "translation":
         raise ConfigError(
-            f"this is a run of task {task.name!r}; expected one of 'translation'",
-            hint="of a language model a head can be explained, without --target" if task.name == "language" else None,
+            f"this is a run of task {task.name!r}; expected task 'translation'",
+            hint="explain a head of a language model by one sentence, without --target" if task.name == "language" else None,
         )
-    if way == "step":
-        return explain_step(system, sentences[0], smoothing_of(task), config, target)
-    if way == "tree":
+    if mode == "step":
+        return explain_step(system, sentences[0], smoothing_config(task), config, target)
+    if mode == "tree":
         return explain.explain_search(system, sentences[0], config)
-    if way == "batch":
+    if mode == "batch":
         return explain.explain_batch(system, sentences, config, targets)
     return explain.explain_head(system, sentences[0], choice, config, target)
 
 
-def show(explanation: Explanation, html: Path | None, json: bool) -> None:
+def print_explanation(explanation: Explanation, html: Path | None, json: bool) -> None:
     from heedful.inspection.explaining import stages, text
     from heedful.inspection.explaining.html import render
 
@@ -142,12 +150,12 @@ def show(explanation: Explanation, html: Path | None, json: bool) -> None:
         print_text(text.render(explanation))
 
 
-def unknown(what: str, topics: Mapping[str, Any]) -> ConfigError:
-    """Neither a topic nor a folder."""
+def unknown_topic_error(given: str, topics: Mapping[str, Any]) -> ConfigError:
+    """The error for an argument that is neither a topic nor a folder."""
     from heedful.errors import ConfigError, nearest
 
-    close = nearest(what, topics)
+    close = nearest(given, topics)
     return ConfigError(
-        f"{what!r} is neither a topic nor a run folder; the topics are: {', '.join(topics)}",
+        f"{given!r} is neither a topic nor a run folder; the topics are: {', '.join(topics)}",
         hint=f"did you mean {close!r}?" if close else None,
     )

@@ -1,6 +1,6 @@
-"""Explaining a trained model by its own numbers: a head, a training step, a search, a batch; and the topics that need none.
+"""Explanations of a trained model with its own numbers (a head, a search, a batch), and topics that need no model.
 
-explain_head(system, "the cat sees the dog", Choice("cross", layer=1, head=2), SearchConfig()) -> Explanation
+explain_head(system, "the cat sees the dog", HeadChoice("cross", layer=1, head=2), SearchConfig()) -> Explanation
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from heedful.errors import ConfigError, lookup
 from heedful.inspection.attention_maps import AttentionMap
 from heedful.inspection.explaining import decoding, examples, losses, positions
 from heedful.inspection.explaining import lookup as lookup_example
-from heedful.inspection.explaining.attention_stages import View, head_stages, scored_stages
-from heedful.inspection.explaining.batches import Prepared, preparation
-from heedful.inspection.explaining.heads import head_of
+from heedful.inspection.explaining.attention_stages import QueryView, head_stages, source_attention_stages
+from heedful.inspection.explaining.batches import PreparedBatch, explain_preparation
+from heedful.inspection.explaining.heads import trace_head
 from heedful.inspection.explaining.recording import TokenPair, record_attention
-from heedful.inspection.explaining.recurrent import scored
+from heedful.inspection.explaining.source_attention import trace_source_attention
 from heedful.inspection.explaining.stages import Cell, Check, Explanation, Matrix, Stage
-from heedful.inspection.explaining.tree import Say, Tree, grow, hypothesis
+from heedful.inspection.explaining.tree import NextTokenFn, Tree, grow_tree, make_hypothesis
 from heedful.nn.scores import SourceAttention
 from heedful.search import SearchConfig, limits_for
 from heedful.studies.trace import NEXT_TOKEN, Trace, sequences, tokens_of, trace_text, trace_translation
@@ -31,12 +31,12 @@ from heedful.text.specials import Specials
 
 
 class HeadChoice(NamedTuple):
-    """Which head, and whose look; layers and heads are counted from 0, as taps are."""
+    """Which head and query to explain; layers and heads are counted from 0, as in hook points."""
 
-    kind: str | None = None  # cross where there is such a kind
+    kind: str | None = None  # default: cross if the model has cross-attention, else the last kind
     layer: int = 0
     head: int = 0
-    token: str | None = None  # as it is spelled, or its number from 0; see `telling` for what is shown unless said
+    token: str | None = None  # the query token or its index from 0; default: see `choose_query`
 
 
 def explain_head(
@@ -46,137 +46,151 @@ def explain_head(
 
 
 def explain_head_alone(system: System, text: str, choice: HeadChoice) -> Explanation:
-    """Of a language model, which only reads."""
+    """Explain a head of a language model on one text."""
     return explain_trace(system, trace_text(system, text), choice)
 
 
 def explain_trace(system: System, trace: Trace, choice: HeadChoice) -> Explanation:
-    one = chosen(trace.maps, choice)
-    recorded = record_attention(system.models[0], TokenPair(*sequences(system, trace.source, trace.target)), one.name)
-    queries, keys = trace.queries(one), trace.keys(one)
-    marks = {trace.start, trace.end, NEXT_TOKEN}
-    at = telling(queries, keys, one.weights[choice.head], marks) if choice.token is None else place_of(queries, choice.token)
-    view = View(queries, keys, at, trace.input_tokens(one))
-    name = f"{one.kind.name} attention, layer {one.layer}, head {choice.head}"
-    if isinstance(recorded.owner, SourceAttention):
-        stages = scored_stages(scored(recorded), view)
+    attention = select_map(trace.maps, choice)
+    recorded = record_attention(system.models[0], TokenPair(*sequences(system, trace.source, trace.target)), attention.name)
+    queries, keys = trace.queries(attention), trace.keys(attention)
+    if choice.token is None:
+        specials = {trace.start, trace.end, NEXT_TOKEN}
+        index = choose_query(queries, keys, attention.weights[choice.head], specials)
     else:
-        stages = head_stages(head_of(recorded, choice.head), view, choice.head)
-    read = "" if trace.source is None else f"'{trace.source.text}' -> "
-    opening = f"{read}'{trace.target.text}'. Shown is how '{view.query[0]}' looks; --token chooses another."
-    return Explanation(f"How {name} looked", opening, stages)
+        index = find_token(queries, choice.token)
+    view = QueryView(queries, keys, index, trace.input_tokens(attention))
+    if isinstance(recorded.owner, SourceAttention):
+        stages = source_attention_stages(trace_source_attention(recorded), view)
+    else:
+        stages = head_stages(trace_head(recorded, choice.head), view, choice.head)
+    source = "" if trace.source is None else f"'{trace.source.text}' -> "
+    opening = f"{source}'{trace.target.text}'. The query is '{view.query[0]}'; choose another one with --token."
+    return Explanation(f"{KIND_NAMES[attention.kind.name]}, layer {attention.layer}, head {choice.head}", opening, stages)
 
 
-def chosen(maps: Sequence[AttentionMap], choice: HeadChoice) -> AttentionMap:
+KIND_NAMES = {
+    "encoder": "Encoder self-attention",
+    "decoder": "Decoder self-attention",
+    "cross": "Cross-attention",
+    "reading": "Self-attention within the source",
+    "within": "Self-attention",
+}
+
+
+def select_map(maps: Sequence[AttentionMap], choice: HeadChoice) -> AttentionMap:
     if not maps:
         raise ConfigError(
-            "this model does not attend, so there is no head to explain", hint="--step, --tree and --batch explain any model"
+            "this model has no attention, so there is no head to explain",
+            hint="use --step, --tree or --batch, which explain any model",
         )
-    kinds = list(dict.fromkeys(one.kind.name for one in maps))
+    kinds = list(dict.fromkeys(attention.kind.name for attention in maps))
     kind = choice.kind or ("cross" if "cross" in kinds else kinds[-1])
     lookup(kind, dict.fromkeys(kinds), "kind of attention")
-    layers = {one.layer: one for one in maps if one.kind.name == kind}
+    layers = {attention.layer: attention for attention in maps if attention.kind.name == kind}
     if choice.layer not in layers:
         raise ConfigError(f"--layer: given {choice.layer}, expected one of: {', '.join(map(str, layers))} ({kind} attention)")
-    one = layers[choice.layer]
-    heads = one.weights.shape[0]
+    attention = layers[choice.layer]
+    heads = attention.weights.shape[0]
     if not heads:
-        raise ConfigError(f"no head is left in layer {one.layer} of {kind} attention; expected a layer that has some")
+        raise ConfigError(f"layer {attention.layer} of {kind} attention has no heads left; expected a layer with heads")
     if not 0 <= choice.head < heads:
         expected = "0" if heads == 1 else f"0 to {heads - 1}"
-        raise ConfigError(f"--head: given {choice.head}, expected {expected} ({kind} attention, layer {one.layer})")
-    return one
+        raise ConfigError(f"--head: given {choice.head}, expected {expected} ({kind} attention, layer {attention.layer})")
+    return attention
 
 
-def telling(queries: Sequence[str], keys: Sequence[str], weights: Tensor, marks: Set[str]) -> int:
-    """Whose look to show: of the words that look most at a word, the one nearest the middle; the middle one if none does.
+def choose_query(queries: Sequence[str], keys: Sequence[str], weights: Tensor, specials: Set[str]) -> int:
+    """The index of an informative query: the most central word whose largest weight is on a word; else the middle word.
 
-    weights (query, key); marks: the tokens that are no words."""
-    words = [at for at, token in enumerate(queries) if token not in marks] or list(range(len(queries)))
-    at_words = [at for at in words if keys[int(weights[at].argmax())] not in marks]
+    weights (query, key); specials: the start and end tokens."""
+    words = [i for i, token in enumerate(queries) if token not in specials] or list(range(len(queries)))
+    attend_to_words = [i for i in words if keys[int(weights[i].argmax())] not in specials]
     middle = words[len(words) // 2]
-    return min(at_words or words, key=lambda at: abs(at - middle))
+    return min(attend_to_words or words, key=lambda i: abs(i - middle))
 
 
-def place_of(tokens: Sequence[str], wanted: str) -> int:
-    """Where a token stands, by its spelling or by its number."""
+def find_token(tokens: Sequence[str], given: str) -> int:
+    """The index of a token, given by its text or by its index."""
     plain = [token.strip("▁") for token in tokens]
-    if wanted in plain or wanted in tokens:
-        return plain.index(wanted) if wanted in plain else list(tokens).index(wanted)
-    if wanted.isdecimal() and int(wanted) < len(tokens):
-        return int(wanted)
-    raise ConfigError(f"--token: given {wanted!r}, expected one of: {' '.join(tokens)}; or its number, 0 to {len(tokens) - 1}")
+    if given in plain or given in tokens:
+        return plain.index(given) if given in plain else list(tokens).index(given)
+    if given.isdecimal() and int(given) < len(tokens):
+        return int(given)
+    raise ConfigError(f"--token: given {given!r}, expected one of: {' '.join(tokens)}; or its index, 0 to {len(tokens) - 1}")
 
 
 def explain_search(system: System, source: str, config: SearchConfig) -> Explanation:
-    """The tree of the search, grown again without caches, and whether it found what the search finds."""
-    read = tokens_of(system, source, "source")
-    if not read.ids:
-        raise ConfigError("an empty sentence was given; expected one that has words to search a translation for")
+    """The search tree, recomputed without caches and compared with the result of the actual search."""
+    tokens = tokens_of(system, source, "source")
+    if not tokens.ids:
+        raise ConfigError("an empty sentence was given; expected at least one word to translate")
     specials = system.target_tokenizer.specials
-    limits = limits_for(config, torch.tensor([len(read.ids)]), torch.tensor([0]))
+    limits = limits_for(config, torch.tensor([len(tokens.ids)]), torch.tensor([0]))
     limit = min([int(limits[0]), *(model.longest for model in system.models if model.longest is not None)])
     with torch.inference_mode():
-        nodes, best = grow(says(system, read.ids), config, limit, start=specials.start, end=specials.end)
-        ((_, real),) = search_pieces(system, [Piece(0, read.ids, [], source)], config)
-    ours = [hypothesis(nodes, at) for at in best]
+        nodes, best = grow_tree(next_token_function(system, tokens.ids), config, limit, start=specials.start, end=specials.end)
+        ((_, real),) = search_pieces(system, [Piece(0, tokens.ids, [], source)], config)
+    ours = [make_hypothesis(nodes, at) for at in best]
     same = [one.tokens for one in ours] == [one.tokens for one in real]
-    apart = max(abs(one.score - other.score) for one, other in zip(ours, real, strict=True)) if same else float("inf")
-    agrees = Check("each hypothesis with its score", apart, max(abs(one.score) for one in real), 1e-5)
+    difference = max(abs(one.score - other.score) for one, other in zip(ours, real, strict=True)) if same else float("inf")
+    check = Check("each hypothesis and its score", difference, max(abs(one.score) for one in real), 1e-5)
     words = system.target_tokenizer.pieces([node.token for node in nodes])
     rows: list[list[Cell]] = [[system.target_tokenizer.decode(one.tokens), one.log_probability, one.score] for one in ours]
     names = [f"hypothesis {rank}" for rank in range(1, len(ours) + 1)]
-    width = "greedy" if config.method == "greedy" else f"a beam of {config.beam}"
+    method = "Greedy search" if config.method == "greedy" else f"Beam search, beam size {config.beam}"
     stage = Stage(
-        f"Search with {width}",
-        f"log P = sum_t ln p_t , score = {score_of(config)}",
-        [Matrix("found", names, ["sentence", "log P", "score"], rows)],
-        "At each step the beginnings that live are continued; the best continuations are kept, as many as the beam has places. "
-        "p is the probability of a token after its beginning, log P that of all tokens so far.",
-        checks=[agrees],
+        method,
+        f"log P = sum_t ln p_t , score = {score_formula(config)}",
+        [Matrix("result", names, ["sentence", "log P", "score"], rows)],
+        "At each step all kept prefixes are expanded by one token, and the best expansions are kept, as many as the beam has "
+        "free slots. p is the probability of a token given its prefix, log P the log-probability of all tokens so far.",
+        checks=[check],
         tree=Tree(nodes, words, best),
     )
-    return Explanation(f"How '{source}' was searched", f"At most {limit} tokens, the end counted.", [stage])
+    return Explanation(
+        f"The search for a translation of '{source}'", f"At most {limit} tokens, including the end token.", [stage]
+    )
 
 
 PENALTY = {"wu": "frac(log P, ((5 + n) / 6)^alpha)", "power": "frac(log P, n^alpha)"}
 
 
-def score_of(config: SearchConfig) -> str:
-    """As a formula; what a penalty of 0 divides by is 1."""
+def score_formula(config: SearchConfig) -> str:
+    """The score as a formula; a length penalty of 0 divides by 1."""
     if config.method != "beam" or not config.length_penalty:
         return "log P"
     return f"{PENALTY[config.penalty]} , alpha = {config.length_penalty:g}"
 
 
-def says(system: System, ids: list[int]) -> Say:
-    """What comes next, by reading source and beginning anew; an ensemble's is the mean probability."""
+def next_token_function(system: System, ids: list[int]) -> NextTokenFn:
+    """Log-probabilities of the next token, computed from source and prefix without a cache; ensembles average probabilities."""
     source, _ = source_tensors([ids], system.source_tokenizer.specials)
     source = source.to(system.device)
 
-    def say(beginnings: list[list[int]]) -> Tensor:
-        tokens = torch.tensor(beginnings, device=system.device)
+    def next_token(prefixes: list[list[int]]) -> Tensor:
+        tokens = torch.tensor(prefixes, device=system.device)
         logs = []
         for model in system.models:
             state = model.start(source.expand(len(tokens), -1), None, room=0)
             logs.append(model.project(model.step(tokens, state).hidden[:, -1]).double().log_softmax(-1))
         return torch.stack(logs).exp().mean(0).log()  # (rows, vocab)
 
-    return say
+    return next_token
 
 
 def explain_batch(system: System, sources: Sequence[str], config: SearchConfig, targets: Sequence[str] | None) -> Explanation:
-    """targets: what the sources should become; what the model makes of them unless given."""
-    said = [one.text for one in translate(system, sources, config)] if targets is None else list(targets)
+    """targets: the reference translations; default: the model's own translations."""
+    translations = [one.text for one in translate(system, sources, config)] if targets is None else list(targets)
     if not all(source.strip() for source in sources):
-        raise ConfigError("an empty sentence was given; expected some that have words")
-    if len(said) != len(sources):
-        raise ConfigError(f"{len(said)} targets were given for {len(sources)} sentences; expected one for each")
-    read, write = system.source_tokenizer, system.target_tokenizer
-    ids = [(read.encode(source), write.encode(target)) for source, target in zip(sources, said, strict=True)]
-    pieces = [(read.pieces(source), write.pieces(target)) for source, target in ids]
-    batch = prepared(list(zip(sources, said, strict=True)), pieces, ids, (read.specials, write.specials))
-    return preparation(batch, "A batch being prepared", "By the tokenizers of this run.")
+        raise ConfigError("an empty sentence was given; expected at least one word in each sentence")
+    if len(translations) != len(sources):
+        raise ConfigError(f"{len(translations)} targets were given for {len(sources)} sentences; expected one for each")
+    reader, writer = system.source_tokenizer, system.target_tokenizer
+    ids = [(reader.encode(source), writer.encode(target)) for source, target in zip(sources, translations, strict=True)]
+    pieces = [(reader.pieces(source), writer.pieces(target)) for source, target in ids]
+    batch = prepare_batch(list(zip(sources, translations, strict=True)), pieces, ids, (reader.specials, writer.specials))
+    return explain_preparation(batch, "Preparing a batch", "With the tokenizers of this run.")
 
 
 Texts = Sequence[tuple[str, str]]
@@ -184,10 +198,10 @@ Sides = Sequence[tuple[list[str], list[str]]]
 Ids = Sequence[tuple[list[int], list[int]]]
 
 
-def prepared(texts: Texts, pieces: Sides, ids: Ids, specials: tuple[Specials, Specials]) -> Prepared:
+def prepare_batch(texts: Texts, pieces: Sides, ids: Ids, specials: tuple[Specials, Specials]) -> PreparedBatch:
     batch = collate([source for source, _ in ids], [target for _, target in ids], *specials)
     mask = torch.ones_like(batch.source, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
-    return Prepared(texts, pieces, ids, batch.source, mask, batch.target_in, batch.target_out, specials[1]._asdict())
+    return PreparedBatch(texts, pieces, ids, batch.source, mask, batch.target_in, batch.target_out, specials[1]._asdict())
 
 
 VOCABULARY = {"<sos>": 0, "<unk>": 1, "<pad>": 3, "il": 5, "gatto": 8, "è": 12, "is": 16, "qui": 20, "cat": 23, "here": 31}
@@ -196,24 +210,24 @@ PAIRS = [("the cat is here", "il gatto è qui"), ("the zebra is black", "la zebr
 
 
 def batch() -> Explanation:
-    """By a vocabulary whose padding is not 0."""
+    """An example with a vocabulary whose padding id is not 0."""
     specials = Specials(pad=3, start=0, end=99, unk=1)
     pieces = [(source.split(), target.split()) for source, target in PAIRS]
     ids = [tuple([VOCABULARY.get(word, specials.unk) for word in side] for side in pair) for pair in pieces]
-    opening = "Three pairs, and a vocabulary that knows neither zebras nor feminine words."
-    made = prepared(PAIRS, pieces, [(source, target) for source, target in ids], (specials, specials))
-    return preparation(made, "A batch being prepared", opening)
+    opening = "Three sentence pairs and a small vocabulary that lacks 'zebra', 'la' and 'nera'."
+    prepared = prepare_batch(PAIRS, pieces, [(source, target) for source, target in ids], (specials, specials))
+    return explain_preparation(prepared, "Preparing a batch", opening)
 
 
 TOPICS: dict[str, tuple[str, Callable[[], Explanation]]] = {
-    "look-up": ("attention as a table that answers softly", lookup_example.look_up),
-    "attention": ("queries, keys and values to scores, shares and a weighted sum", examples.attention),
-    "masked": ("self-attention in which nobody looks ahead", examples.masked),
-    "thinking": ("a head of 64 numbers: what the scale is for", lookup_example.thinking),
-    "positions": ("sines, cosines and the rotation that shifts them", positions.positions),
-    "batch": ("sentences on their way into a model, in order", batch),
-    "loss": ("one training step: targets, outputs, loss, smoothing", losses.loss),
-    "schedule": ("the learning rate, step by step", losses.schedule),
-    "sampling": ("temperature, top-k, top-p", decoding.sampling),
-    "search": ("beam search as a tree: what was kept, what was dropped and why", decoding.search),
+    "look-up": ("attention as a soft lookup in a table of keys and values", lookup_example.look_up),
+    "attention": ("queries, keys and values, scores, softmax and weighted sum", examples.attention),
+    "masked": ("self-attention with a causal mask", examples.masked),
+    "scaling": ("why scores are divided by the square root of the head dimension", lookup_example.scaling),
+    "positions": ("sinusoidal positional encoding", positions.positions),
+    "batch": ("from sentences to padded tensors and masks", batch),
+    "loss": ("teacher forcing, cross-entropy, perplexity and label smoothing", losses.loss),
+    "schedule": ("learning rate schedule: warm-up and decay", losses.schedule),
+    "sampling": ("temperature, top-k and top-p", decoding.sampling),
+    "search": ("greedy search, beam search as a tree, and length penalty", decoding.search),
 }

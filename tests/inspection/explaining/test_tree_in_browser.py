@@ -1,4 +1,4 @@
-"""The page of a search tree in a real browser: on a desk its outcomes are in sight, on a telephone the page keeps its width."""
+"""The page of a search tree in a browser: the tree is visible on a desktop screen and scrolls on a phone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from heedful.studies.explain import TOPICS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
 HIDDEN = """() => [...document.querySelectorAll('svg text')].filter(text => {
     const [one, card] = [text, text.closest('.scroll')].map(part => part.getBoundingClientRect());
     return one.right > card.right + 1 || one.right > innerWidth; }).length"""
@@ -31,10 +31,10 @@ def browser() -> Iterator[Any]:
 
 
 def straight(words: int) -> Explanation:
-    """A search that found a sentence of so many words and looked at nothing else."""
-    nodes = [Node(at, at - 1, at, 0.5, -at, -at, 1, "ended" if at == words else "kept") for at in range(words + 1)]
+    """A search tree without branches."""
+    nodes = [Node(at, at - 1, at, 0.5, -at, -at, 1, "finished" if at == words else "kept") for at in range(words + 1)]
     tree = Tree(nodes, [f"word {at}" for at in range(words + 1)], [words])
-    return Explanation("a tree", "It is straight.", [Stage("search", "", [], "There is nothing else.", tree=tree)])
+    return Explanation("a tree", "It has no branches.", [Stage("search", "", [], "One hypothesis.", tree=tree)])
 
 
 LONG = ["▁miteinander", "▁Donaudampfschifffahrt", "▁Mammogramm", "▁会議室で話し合う人々", "▁a"]
@@ -45,8 +45,8 @@ OVERPRINTED = """() => {
         .map(([other]) => [one, other])); }"""
 
 
-def found(browser: Any, page: str, path: Path, width: int) -> tuple[int, int]:
-    """How many texts of trees are out of sight, and how wide the page is."""
+def measure(browser: Any, page: str, path: Path, width: int) -> tuple[int, int]:
+    """The number of hidden texts in trees, and the width of the page."""
     path.write_text(page, encoding="utf-8")
     opened = browser.new_page(viewport={"width": width, "height": 900})
     opened.goto(path.as_uri())
@@ -57,16 +57,16 @@ def found(browser: Any, page: str, path: Path, width: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("width", [1200, 1280])
-def test_the_toy_fits_a_desk(browser: Any, tmp_path: Path, width: int) -> None:
-    assert found(browser, render(TOPICS["search"][1]()), tmp_path / "page.html", width) == (0, width)
+def test_the_example_fits_a_desktop_screen(browser: Any, tmp_path: Path, width: int) -> None:
+    assert measure(browser, render(TOPICS["search"][1]()), tmp_path / "page.html", width) == (0, width)
 
 
 @pytest.mark.parametrize(("words", "width"), [(7, 1280), (11, 1900)])
-def test_the_end_of_a_longer_sentence_is_in_sight(browser: Any, tmp_path: Path, words: int, width: int) -> None:
-    assert found(browser, render(straight(words)), tmp_path / "page.html", width) == (0, width)
+def test_the_end_of_a_longer_sentence_is_visible(browser: Any, tmp_path: Path, words: int, width: int) -> None:
+    assert measure(browser, render(straight(words)), tmp_path / "page.html", width) == (0, width)
 
 
-def test_no_word_of_a_tree_stands_on_what_is_beside_it(browser: Any, tmp_path: Path) -> None:
+def test_texts_of_a_tree_do_not_overlap(browser: Any, tmp_path: Path) -> None:
     explanation = straight(len(LONG))
     tree = explanation.stages[0].tree
     assert tree is not None
@@ -79,7 +79,7 @@ def test_no_word_of_a_tree_stands_on_what_is_beside_it(browser: Any, tmp_path: P
     assert count == 1 + 3 * len(LONG) and overprinted == []
 
 
-def test_a_long_row_goes_on_below_and_nothing_of_it_is_out_of_sight(browser: Any, tmp_path: Path) -> None:
+def test_a_long_row_is_folded_and_completely_visible(browser: Any, tmp_path: Path) -> None:
     words = [f"▁word{at}" for at in range(24)]
     stage = Stage("scores", "", [Matrix("S", ["▁query"], words, [[-10.5] * len(words)])], "")
     (tmp_path / "page.html").write_text(render(Explanation("rows", "", [stage])), encoding="utf-8")
@@ -90,14 +90,12 @@ def test_a_long_row_goes_on_below_and_nothing_of_it_is_out_of_sight(browser: Any
     assert cut == [False] * 3
 
 
-def test_on_a_telephone_the_tree_scrolls_and_the_page_does_not(browser: Any, tmp_path: Path) -> None:
-    hidden, wide = found(browser, render(straight(7)), tmp_path / "page.html", 390)
+def test_on_a_phone_the_tree_scrolls_and_the_page_does_not(browser: Any, tmp_path: Path) -> None:
+    hidden, wide = measure(browser, render(straight(7)), tmp_path / "page.html", 390)
     assert hidden > 0 and wide == 390
 
 
-def test_a_table_that_is_cut_off_is_shaded_at_its_edge_under_a_cover_that_scrolls_with_its_end(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_a_table_that_scrolls_has_a_shaded_edge(browser: Any, tmp_path: Path) -> None:
     words = [f"word{at}" for at in range(24)]
     scores = Matrix("S", ["query", "another"], words, [[0.5] * len(words)] * 2)
     stage = Stage("scores", "", [scores], "", [Mistake("it", [scores], "It is.")])

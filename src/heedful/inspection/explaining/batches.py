@@ -1,6 +1,6 @@
-"""A batch being prepared, in the order in which it must happen.
+"""How a batch is prepared, step by step.
 
-pairs -> tokens -> ids (unknown -> unk) -> + start and end -> lengths -> padding -> masks
+sentence pairs -> tokens -> ids (unknown -> unk) -> + start and end -> lengths -> padding -> masks
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from torch import Tensor
 from heedful.inspection.explaining.stages import Cell, Explanation, Matrix, Mistake, Stage
 
 
-class Prepared(NamedTuple):
-    """A batch, with what it was made of; one entry a pair."""
+class PreparedBatch(NamedTuple):
+    """A batch and the sentence pairs it was built from."""
 
     texts: Sequence[tuple[str, str]]
-    pieces: Sequence[tuple[Sequence[str], Sequence[str]]]  # tokens of both sides, readable
+    pieces: Sequence[tuple[Sequence[str], Sequence[str]]]  # readable tokens of source and target
     ids: Sequence[tuple[Sequence[int], Sequence[int]]]
     source: Tensor  # (pairs, source time)
     source_mask: Tensor  # (pairs, source time)
@@ -26,97 +26,107 @@ class Prepared(NamedTuple):
     special: dict[str, int]  # pad, start, end, unk
 
 
-def preparation(batch: Prepared, title: str, opening: str) -> Explanation:
+def explain_preparation(batch: PreparedBatch, title: str, opening: str) -> Explanation:
     names = [f"pair {number}" for number in range(1, len(batch.texts) + 1)]
     lengths = [[len(source) + 1, len(target) + 1] for source, target in batch.ids]
     special, target_time = batch.special, batch.target_in.shape[1]
     stages = [
         Stage(
-            "Draw pairs",
+            "Select sentence pairs",
             "",
             [Matrix("batch", names, ["source", "target"], batch.texts)],
-            "Pairs of like length are drawn together, so that little is padded.",
+            "Pairs of similar length are batched together to reduce padding.",
         ),
-        Stage("Cut into tokens", "", sides(names, batch.pieces), "A model reads tokens, not text."),
+        Stage("Tokenize", "", source_and_target(names, batch.pieces), "A model reads tokens, not text."),
         Stage(
-            "Look up ids",
+            "Convert tokens to ids",
             "",
-            [Matrix("special", ["id"], list(special), [list(special.values())]), *sides(names, batch.ids)],
-            "Each token has its number in the vocabulary; one that is not there becomes the unknown token, here and now: later "
-            "there is no text left to look at.",
+            [Matrix("special", ["id"], list(special), [list(special.values())]), *source_and_target(names, batch.ids)],
+            "Each token is replaced by its id in the vocabulary. A token that is not in the vocabulary gets the id of the "
+            "unknown token (unk).",
         ),
         Stage(
-            "Add start and end",
+            "Add start and end tokens",
             "source + end , start + target , target + end",
             [
-                cells("source", names, [[*source, special["end"]] for source, _ in batch.ids]),
-                cells("target_in", names, [[special["start"], *target] for _, target in batch.ids]),
-                cells("target_out", names, [[*target, special["end"]] for _, target in batch.ids]),
+                ragged_matrix("source", names, [[*source, special["end"]] for source, _ in batch.ids]),
+                ragged_matrix("target_in", names, [[special["start"], *target] for _, target in batch.ids]),
+                ragged_matrix("target_out", names, [[*target, special["end"]] for _, target in batch.ids]),
             ],
-            "The decoder is fed the target shifted by one: at each place it sees what came before and should say what comes "
-            "next. Both are one token longer than the target.",
+            "Teacher forcing: the decoder's input is the reference target shifted right by one. At each position it receives "
+            "the previous tokens and is trained to predict the next one. Both sequences are one token longer than the target.",
         ),
         Stage(
-            "Note the lengths",
+            "Store the lengths",
             "",
             [Matrix("length", names, ["source", "target"], lengths)],
-            "They are noted before anything is padded, because afterwards all rows are equally long.",
+            "Lengths are stored before padding; after padding all rows have the same length.",
         ),
         Stage(
             "Pad",
             "",
             [
-                cells("source", names, batch.source.tolist()),
-                cells("target_in", names, batch.target_in.tolist()),
-                cells("target_out", names, batch.target_out.tolist()),
+                ragged_matrix("source", names, batch.source.tolist()),
+                ragged_matrix("target_in", names, batch.target_in.tolist()),
+                ragged_matrix("target_out", names, batch.target_out.tolist()),
             ],
-            f"Each side is filled up to its longest row with the padding id, which is {special['pad']} here: it is whatever "
-            "the vocabulary says, and 0 may be something else.",
+            f"Each side is padded to the length of its longest row with the padding id, {special['pad']} here. The vocabulary "
+            "defines this id; it need not be 0.",
         ),
         Stage(
-            "Make the masks",
+            "Build the masks",
             "mask_(i j) = (j < length_i)",
             [
-                cells("source mask", names, batch.source_mask.tolist()),
-                cells("loss counts", names, [[place < length for place in range(target_time)] for _, length in lengths]),
+                ragged_matrix("source mask", names, batch.source_mask.tolist()),
+                ragged_matrix(
+                    "loss mask", names, [[position < length for position in range(target_time)] for _, length in lengths]
+                ),
             ],
-            "Nobody looks at padding, and padding costs nothing. Masks come from lengths, not from ids.",
-            usual_mistakes(batch),
+            "No token attends to padding, and padding adds nothing to the loss. Masks are computed from lengths, not from ids.",
+            common_mistakes(batch),
         ),
     ]
     return Explanation(title, opening, stages)
 
 
-def sides(names: Sequence[str], rows: Sequence[tuple[Sequence[Cell], Sequence[Cell]]]) -> list[Matrix]:
-    return [cells("source", names, [row[0] for row in rows]), cells("target", names, [row[1] for row in rows])]
+def source_and_target(names: Sequence[str], rows: Sequence[tuple[Sequence[Cell], Sequence[Cell]]]) -> list[Matrix]:
+    return [
+        ragged_matrix("source", names, [row[0] for row in rows]),
+        ragged_matrix("target", names, [row[1] for row in rows]),
+    ]
 
 
-def cells(name: str, names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Matrix:
-    """Rows of different lengths, with nothing behind the shorter ones."""
+def ragged_matrix(name: str, names: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Matrix:
+    """A matrix of rows with different lengths; the cells after a shorter row are empty."""
     longest = max(map(len, rows), default=0)
     filled = [[*row, *[None] * (longest - len(row))] for row in rows]
-    return Matrix(name, names, [str(place) for place in range(longest)], filled)
+    return Matrix(name, names, [str(position) for position in range(longest)], filled)
 
 
-def usual_mistakes(batch: Prepared) -> list[Mistake]:
+def common_mistakes(batch: PreparedBatch) -> list[Mistake]:
     names = [f"pair {number}" for number in range(1, len(batch.texts) + 1)]
-    zero = next((f"the {name}" for name, id in batch.special.items() if id == 0), "a word")
-    assumed = Mistake(
-        "taking every id that is not 0 for real",
+    zero = next((f"the {name} token" for name, id in batch.special.items() if id == 0), "a word")
+    assumed_zero = Mistake(
+        "treating every id other than 0 as a real token",
         [
-            cells("source mask", names, (batch.source != 0).tolist()),
-            cells("target_in mask", names, (batch.target_in != 0).tolist()),
+            ragged_matrix("source mask", names, (batch.source != 0).tolist()),
+            ragged_matrix("target_in mask", names, (batch.target_in != 0).tolist()),
         ],
-        f"0 is not the padding here, but {zero}: it would be hidden, and the padding, {batch.special['pad']}, looked at.",
+        f"0 is not the padding id here but {zero}: it would be masked, and the padding, {batch.special['pad']}, attended to.",
     )
     late = Mistake(
-        "noting the lengths after padding",
+        "computing the lengths after padding",
         [Matrix("length", names, ["source"], [[batch.source.shape[1]] for _ in names])],
-        "all rows are equally long then, every mask is full, and what a sentence means depends on its neighbors.",
+        "all rows then have the same length, nothing is masked, and the output for a sentence depends on the other sentences "
+        "of its batch.",
     )
     unshifted = Mistake(
-        "feeding the decoder what it should say, without the shift",
-        [cells("fed", names, batch.target_out.tolist()), cells("to say", names, batch.target_out.tolist())],
-        "every answer stands in the question: the loss falls to 0 and nothing has been learned.",
+        "feeding the decoder the tokens that it should predict, without the shift",
+        [
+            ragged_matrix("decoder input", names, batch.target_out.tolist()),
+            ragged_matrix("target", names, batch.target_out.tolist()),
+        ],
+        "the input at each position is the correct output: the decoder learns to copy it, the loss falls to 0, and the model "
+        "cannot generate.",
     )
-    return [assumed, late, unshifted] if batch.special["pad"] else [late, unshifted]
+    return [assumed_zero, late, unshifted] if batch.special["pad"] else [late, unshifted]

@@ -1,4 +1,4 @@
-"""Saying by hand: drawing a word at a temperature, and searching for a sentence with a beam.
+"""Decoding by hand: sampling at a temperature, and beam search.
 
 p_T(w) = softmax(ln p(w) / T)              score = log P(y) / ((5 + |y|) / 6)^alpha
 """
@@ -12,100 +12,101 @@ from torch import Tensor
 
 from heedful.inspection.explaining.losses import OUTPUTS, TARGETS, WORDS
 from heedful.inspection.explaining.stages import Cell, Explanation, Matrix, Mistake, Stage, matrix
-from heedful.inspection.explaining.tree import Node, Tree, grow, hypothesis, tokens_of
+from heedful.inspection.explaining.tree import Node, Tree, grow_tree, make_hypothesis, prefix_of
 from heedful.search.expand import draw_tokens
 from heedful.search.hypothesis import SearchConfig, wu
 
 FOOD = ["hot dogs", "pancakes"]
-CHANCES = torch.tensor([0.8, 0.2], dtype=torch.float64)
-DRAWS = 10_000
+PROBABILITIES = torch.tensor([0.8, 0.2], dtype=torch.float64)
+SAMPLES = 10_000
 
 
 def sampling() -> Explanation:
+    temperatures = torch.stack([apply_temperature(t) for t in (0.5, 1.0, 2.0)])
     stages = [
         Stage(
             "Temperature",
             "p_T = softmax(frac(ln p, T))",
-            [matrix("T", ["0.5", "1", "2"], FOOD, torch.stack([warm(t) for t in (0.5, 1.0, 2.0)]), shaded=True)],
-            "Below 1 the likely becomes likelier, above 1 all become more alike, and at 1 nothing changes. Towards 0 it is "
-            "greedy: the likeliest, always.",
-            [dividing_chances(), other_way()],
+            [matrix("T", ["0.5", "1", "2"], FOOD, temperatures, shaded=True)],
+            "T < 1 sharpens the distribution, T > 1 flattens it, and T = 1 leaves it unchanged. As T approaches 0, sampling "
+            "becomes greedy decoding: the most probable token is always chosen.",
+            [divide_probabilities(), multiply_by_temperature()],
         ),
         Stage(
-            "Draw",
+            "Sample",
             "w ~ p_T",
-            [drawn()],
-            f"{DRAWS:,} draws at T = 1: the shares come near the probabilities, within about 0.01.",
+            [count_samples()],
+            f"{SAMPLES:,} samples at T = 1: the relative frequencies are within about 0.01 of the probabilities.",
         ),
         Stage(
-            "Leave the unlikely out",
+            "Top-k and top-p",
             "p'_w = frac(p_w, sum_(v in kept) p_v)",
-            cut_down(),
-            "top-k keeps the k likeliest words, top-p the likeliest that together reach a probability. What is kept is divided "
-            "by its sum, so that it adds up to 1 again.",
-            [Mistake("not dividing by the sum of what is kept", [short()], "a draw could then come out as nothing at all.")],
+            truncate(),
+            "Top-k sampling keeps the k most probable tokens. Top-p (nucleus) sampling keeps the smallest set of most probable "
+            "tokens whose total probability reaches p. The probabilities of the kept tokens are renormalized to sum to 1.",
+            [Mistake("not renormalizing after truncation", [unnormalized()], "with probability 0.2 no token is drawn.")],
         ),
         Stage(
-            "Iterate",
+            "Generate token by token",
             "y_t = draw from p(y_t given y_(<t), x)",
-            [trace()],
-            "The source is read once. Then each word that is said becomes the last of what the next step reads, until the end "
-            "is said: one step more than the sentence has words.",
+            [greedy_steps()],
+            "The source is encoded once. Then each generated token is appended to the decoder's input for the next step, until "
+            "the end token is generated: one step more than the sentence has words.",
         ),
     ]
-    return Explanation("Sampling: draw, append, go on", "How does 'I like to eat …' go on?", stages)
+    return Explanation("Sampling: draw a token, append it, repeat", "Sampling the continuation of 'I like to eat …'.", stages)
 
 
-def warm(temperature: float) -> Tensor:
-    return (CHANCES.log() / temperature).softmax(-1)
+def apply_temperature(temperature: float) -> Tensor:
+    return (PROBABILITIES.log() / temperature).softmax(-1)
 
 
-def dividing_chances() -> Mistake:
-    divided = CHANCES / 2
+def divide_probabilities() -> Mistake:
+    divided = PROBABILITIES / 2
     return Mistake(
         "dividing the probabilities by T instead of their logarithms",
-        [matrix("p / 2, divided by its sum", ["T = 2"], FOOD, (divided / divided.sum())[None], shaded=True)],
-        "dividing by the sum undoes it: the temperature would have no effect at all.",
+        [matrix("p / 2, renormalized", ["T = 2"], FOOD, (divided / divided.sum())[None], shaded=True)],
+        "normalization cancels the division: the temperature has no effect.",
     )
 
 
-def other_way() -> Mistake:
+def multiply_by_temperature() -> Mistake:
     return Mistake(
-        "multiplying the logarithms by T",
-        [matrix("softmax(2 ln p)", ["T = 2"], FOOD, warm(0.5)[None], shaded=True)],
-        "the dial works backwards: hot is cold.",
+        "multiplying the log-probabilities by T",
+        [matrix("softmax(2 ln p)", ["T = 2"], FOOD, apply_temperature(0.5)[None], shaded=True)],
+        "the effect is reversed: a high temperature sharpens the distribution.",
     )
 
 
-def drawn() -> Matrix:
-    """By the function that search draws with."""
-    chance = torch.rand(DRAWS, generator=torch.Generator().manual_seed(0))
-    ids = draw_tokens(CHANCES.log().float().expand(DRAWS, -1), chance, 0, 1.0)
+def count_samples() -> Matrix:
+    """Samples drawn by the function that the search uses."""
+    uniform = torch.rand(SAMPLES, generator=torch.Generator().manual_seed(0))
+    ids = draw_tokens(PROBABILITIES.log().float().expand(SAMPLES, -1), uniform, 0, 1.0)
     counts = torch.bincount(ids, minlength=2)
-    return Matrix("drawn", ["times", "share"], FOOD, [counts.tolist(), (counts / DRAWS).tolist()])
+    return Matrix("samples", ["count", "frequency"], FOOD, [counts.tolist(), (counts / SAMPLES).tolist()])
 
 
-def cut_down() -> list[Matrix]:
-    given = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
-    kept = [given, given * (given >= 0.3), given * (given >= 0.15)]  # all; the two likeliest; those that reach 0.9
-    rows = torch.stack([one / one.sum() for one in kept])
+def truncate() -> list[Matrix]:
+    p = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
+    kept = [p, p * (p >= 0.3), p * (p >= 0.15)]  # all; the top two; those that together reach 0.9
+    rows = torch.stack([row / row.sum() for row in kept])
     return [matrix("kept", ["all", "top-k 2", "top-p 0.9"], ["a", "b", "c", "d"], rows, shaded=True)]
 
 
-def short() -> Matrix:
+def unnormalized() -> Matrix:
     return Matrix("top-k 2", ["p"], ["a", "b", "c", "d", "sum"], [[0.5, 0.3, 0.0, 0.0, 0.8]])
 
 
-def trace() -> Matrix:
-    """Greedy, by the probabilities of the topic 'loss'."""
-    said = [WORDS[int(word)] for word in OUTPUTS.argmax(-1)]
+def greedy_steps() -> Matrix:
+    """Greedy decoding with the probabilities of the topic 'loss'."""
+    tokens = [WORDS[int(word)] for word in OUTPUTS.argmax(-1)]
     rows: list[list[Cell]] = [
-        [" ".join(["<start>", *said[:t]]), said[t], float(OUTPUTS[t, TARGETS[t]])] for t in range(len(said))
+        [" ".join(["<start>", *tokens[:t]]), tokens[t], float(OUTPUTS[t, TARGETS[t]])] for t in range(len(tokens))
     ]
-    return Matrix("step", [str(t + 1) for t in range(len(said))], ["the decoder reads", "says", "p"], rows)
+    return Matrix("step", [str(t + 1) for t in range(len(tokens))], ["decoder input", "next token", "p"], rows)
 
 
-# A model of six words, written down, in which the likeliest first word leads astray.
+# A model with a vocabulary of six tokens and fixed probabilities, in which the most probable first word misleads greedy search.
 
 ITALIAN = ["<s>", "</s>", "io", "sono", "moda", "alla"]
 START, END = 0, 1
@@ -119,86 +120,87 @@ NEXT: dict[str, dict[str, float]] = {
     "<s> sono alla moda": {"</s>": 0.9, "alla": 0.1},
     "<s> io sono alla moda": {"</s>": 0.9, "alla": 0.1},
 }
-ELSE = {"</s>": 0.6, "moda": 0.4}
-LIMIT = 5  # tokens, the end counted
+DEFAULT_NEXT = {"</s>": 0.6, "moda": 0.4}  # after any other prefix
+LIMIT = 5  # tokens, including the end
 
 
-def say(beginnings: list[list[int]]) -> Tensor:
-    """(rows, 6) log-probabilities."""
+def next_log_probabilities(prefixes: list[list[int]]) -> Tensor:
+    """(rows, 6) log-probabilities of the next token."""
     rows = []
-    for beginning in beginnings:
-        after = NEXT.get(" ".join(ITALIAN[token] for token in beginning), ELSE)
-        rows.append([math.log(after[word]) if word in after else -math.inf for word in ITALIAN])
+    for prefix in prefixes:
+        p = NEXT.get(" ".join(ITALIAN[token] for token in prefix), DEFAULT_NEXT)
+        rows.append([math.log(p[word]) if word in p else -math.inf for word in ITALIAN])
     return torch.tensor(rows, dtype=torch.float64)
 
 
 def search() -> Explanation:
     config = SearchConfig(beam=2, n_best=2, length_penalty=0.6)
-    nodes, best = grow(say, config, LIMIT, start=START, end=END)
-    greedy, straight = grow(say, SearchConfig(method="greedy"), LIMIT, start=START, end=END)
+    nodes, best = grow_tree(next_log_probabilities, config, LIMIT, start=START, end=END)
+    greedy, greedy_best = grow_tree(next_log_probabilities, SearchConfig(method="greedy"), LIMIT, start=START, end=END)
     stages = [
         Stage(
-            "Always the likeliest word",
+            "Greedy search",
             "y_t = argmax p(y_t given y_(<t), x)",
-            [found([("greedy", greedy, straight[0])])],
-            "Greedy search takes the likeliest word at every step and never comes back.",
-            tree=labeled(greedy, straight),
+            [hypothesis_table([("greedy", greedy, greedy_best[0])])],
+            "Greedy search chooses the most probable token at every step and never revises a choice.",
+            tree=label_tree(greedy, greedy_best),
         ),
         Stage(
-            "A beam of two",
+            "Beam search, beam size 2",
             "log P = sum_t ln p_t , score = frac(log P, lp) , lp = (frac(5 + n, 6))^alpha , alpha = 0.6",
-            [found([(f"beam 2, number {rank}", nodes, at) for rank, at in enumerate(best, start=1)])],
-            "Two beginnings are kept at every step, so a word that looks worse at first gets its chance: the sentence that "
-            "begins with 'sono' is likelier as a whole. p is the probability of the last token, log P that of all so far.",
-            [greedy_is_not_best(greedy, straight[0], nodes, best[0])],
-            tree=labeled(nodes, best),
+            [hypothesis_table([(f"beam 2, rank {rank}", nodes, at) for rank, at in enumerate(best, start=1)])],
+            "Two prefixes are kept at every step, so a less probable first word can still win: the sentence that begins with "
+            "'sono' is more probable as a whole. p is the probability of the last token, log P the log-probability of all "
+            "tokens so far.",
+            [greedy_is_not_best(greedy, greedy_best[0], nodes, best[0])],
+            tree=label_tree(nodes, best),
         ),
         Stage(
-            "Length",
+            "Length penalty",
             "lp(n) = (frac(5 + n, 6))^alpha",
             [Matrix("lp(n)", ["α = 0.2", "α = 0.6"], LENGTHS, [[wu(a)(int(n)) for n in LENGTHS] for a in (0.2, 0.6)])],
-            "Every further word makes a sentence less probable. Dividing by a penalty that grows with the length n, the end "
-            "counted, lets longer ones compete (Wu et al., 2016).",
+            "Every additional token lowers the probability of a sentence. Dividing log P by a penalty that grows with the "
+            "length n, the end token included, lets longer hypotheses compete (Wu et al., 2016).",
             [no_penalty()],
         ),
     ]
-    opening = "A model of six words, whose probabilities are written down, says 'I am trendy' in Italian."
+    opening = "A model with six tokens and fixed probabilities translates 'I am trendy' into Italian."
     return Explanation("Beam search as a tree", opening, stages)
 
 
 LENGTHS = ["1", "5", "10", "20"]
 
 
-def labeled(nodes: list[Node], best: list[int]) -> Tree:
+def label_tree(nodes: list[Node], best: list[int]) -> Tree:
     return Tree(nodes, [ITALIAN[node.token] for node in nodes], best)
 
 
-def found(rows: list[tuple[str, list[Node], int]]) -> Matrix:
+def hypothesis_table(rows: list[tuple[str, list[Node], int]]) -> Matrix:
     cells: list[list[Cell]] = []
     for _, nodes, at in rows:
-        words = " ".join(ITALIAN[token] for token in tokens_of(nodes, at)[1:])
-        one = hypothesis(nodes, at)
-        cells.append([words, math.exp(one.log_probability), one.log_probability, one.score])
-    return Matrix("found", [name for name, _, _ in rows], ["sentence", "P", "log P", "score"], cells)
+        words = " ".join(ITALIAN[token] for token in prefix_of(nodes, at)[1:])
+        hypothesis = make_hypothesis(nodes, at)
+        cells.append([words, math.exp(hypothesis.log_probability), hypothesis.log_probability, hypothesis.score])
+    return Matrix("hypothesis", [name for name, _, _ in rows], ["sentence", "P", "log P", "score"], cells)
 
 
-def greedy_is_not_best(greedy: list[Node], straight: int, nodes: list[Node], best: int) -> Mistake:
-    chances = [[math.exp(greedy[straight].total)], [math.exp(nodes[best].total)]]
+def greedy_is_not_best(greedy: list[Node], greedy_best: int, nodes: list[Node], best: int) -> Mistake:
+    probabilities = [[math.exp(greedy[greedy_best].total)], [math.exp(nodes[best].total)]]
     return Mistake(
-        "taking the likeliest word at each step for the likeliest sentence",
-        [Matrix("P", ["greedy", "beam 2"], ["of the sentence"], chances)],
-        "a product of largest factors is not the largest product, because the later factors depend on the earlier choices. "
-        "(Nor does a beam always find the largest.)",
+        "assuming that the most probable token at each step gives the most probable sentence",
+        [Matrix("P", ["greedy", "beam 2"], ["of the sentence"], probabilities)],
+        "later probabilities depend on earlier choices, so the product of the largest factors need not be the largest product. "
+        "(Beam search does not guarantee the best sentence, either.)",
     )
 
 
 def no_penalty() -> Mistake:
-    """Two hypotheses whose order the penalty turns round."""
+    """Two hypotheses whose order the length penalty reverses."""
     short, long = -2.0, -2.3
     rows = [[short, short / wu(0.6)(4), short / 4], [long, long / wu(0.6)(8), long / 8]]
     return Mistake(
-        "comparing sentences of different lengths by their plain log-probability",
+        "comparing hypotheses of different lengths by their log-probability",
         [Matrix("finished", ["4 tokens", "8 tokens"], ["log P", "score, α = 0.6", "log P / n"], rows)],
-        "the short sentence wins only because it is short; per token the long one is much surer. Dividing by n itself goes to "
-        "the other end and favors the long.",
+        "the short sentence wins only because it is short; per token the long one is much more probable. Dividing by n itself "
+        "goes too far the other way and favors long sentences.",
     )

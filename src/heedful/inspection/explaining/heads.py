@@ -1,8 +1,8 @@
-"""One head of a trained model computed again, in double precision, from x on.
+"""One attention head of a trained model, recomputed in double precision from the layer's input x.
 
     q = x W_Q + b,  k and v likewise      S = q k^T / sqrt(head_dim) + bias      A = softmax(S, masked)      out = A v
 
-and out W_O, this head's share of what the layer says. Every stage is compared with what the model had there.
+and out W_O, the head's contribution to the layer's output. Every stage is compared with the model's own values.
 """
 
 from __future__ import annotations
@@ -21,103 +21,117 @@ from heedful.nn.positions import frequencies
 
 
 class HeadTrace(NamedTuple):
-    """(query, …) and (key, …), all in double precision."""
+    """Intermediate results of one head, in double precision."""
 
-    x: Tensor | None  # (query, dim) what the queries are made of, where they are a linear map of something
+    x: Tensor | None  # (query, dim) the input of the query projection, if there is one
     query: Tensor  # (query, head_dim)
     key: Tensor  # (key, head_dim)
     value: Tensor  # (key, head_dim)
-    turned: bool  # queries and keys, by their positions
+    rotary: bool  # queries and keys are rotated by their positions
     scores: Tensor  # (query, key)
-    bias: Tensor | None  # (query, key), of a position scheme
-    seen: Tensor  # (query, key) scaled, biased, and -inf where nobody may look
+    bias: Tensor | None  # (query, key), positional
+    masked_scores: Tensor  # (query, key) scaled, biased, and -inf where masked
     weights: Tensor  # (query, key)
-    mixed: Tensor | None  # (query, head_dim), what a position scheme adds to what was found
-    found: Tensor  # (query, head_dim)
-    shares: Tensor | None  # (heads, query, dim): what W_O makes of each head
+    position_context: Tensor | None  # (query, head_dim), added to the context by relative positions
+    context: Tensor  # (query, head_dim)
+    contributions: Tensor | None  # (heads, query, dim): each head's context times its rows of W_O
     checks: dict[str, list[Check]]  # by stage
 
 
 @torch.no_grad()
-def head_of(recorded: RecordedAttention, head: int) -> HeadTrace:
-    query, key, value, attention_bias = recorded.looking[-1][0]
+def trace_head(recorded: RecordedAttention, head: int) -> HeadTrace:
+    query, key, value, attention_bias = recorded.core_calls[-1][0]
     parts = {name: x[0, head].double() for name, x in (("query", query), ("key", key), ("value", value))}
-    inputs = inputs_of(recorded)
-    checks: dict[str, list[Check]] = {"projected": []}
+    inputs = projection_inputs(recorded)
+    checks: dict[str, list[Check]] = {"projections": []}
     for name, x in inputs.items():
         ours = project(recorded.owner, name, x, head, query.shape[1])  # (new, head_dim)
-        before = len(parts[name]) - len(ours)  # keys of what was read before this pass, which are remembered
+        before = len(parts[name]) - len(ours)  # keys that the cache already holds
         if recorded.rotary and name != "value":
-            ours = turn(ours, first=len(parts["key"]) - len(ours))
-        checks["projected"].append(check(name, ours, parts[name][before:]))
+            ours = rotate(ours, first=len(parts["key"]) - len(ours))
+        checks["projections"].append(check(name, ours, parts[name][before:]))
         parts[name] = torch.cat((parts[name][:before], ours))
     scores = parts["query"] @ parts["key"].T
     scaled = scores / math.sqrt(query.shape[-1])
     bias = None if attention_bias.bias is None else attention_bias.bias[0, head].double()
     scaled = scaled if bias is None else scaled + bias
-    mask = mask_of(attention_bias, scaled)
-    seen = scaled if mask is None else scaled.masked_fill(~mask, -math.inf)
-    weights = seen.softmax(-1).nan_to_num(0.0)  # who may look nowhere takes nothing
-    mixed = None if attention_bias.mix is None else attention_bias.mix(recorded.weights)[0, head].double()
-    found = weights @ parts["value"]
-    found = found if mixed is None else found + mixed
+    mask = build_mask(attention_bias, scaled)
+    masked_scores = scaled if mask is None else scaled.masked_fill(~mask, -math.inf)
+    weights = masked_scores.softmax(-1).nan_to_num(0.0)  # a query without any key has weights of 0
+    position_context = None if attention_bias.mix is None else attention_bias.mix(recorded.weights)[0, head].double()
+    context = weights @ parts["value"]
+    context = context if position_context is None else context + position_context
     checks["weights"] = [check_softmax("A", weights, recorded.weights[0, head], scaled)]
-    checks["found"] = [check("out", found, recorded.found[0, head])]
-    shares = None
+    checks["context"] = [check("out", context, recorded.context[0, head])]
+    contributions = None
     if inputs:
-        shares, together = through_output(recorded.owner, recorded.found[0].double())
-        said = recorded.around["out"][0 if recorded.reads else -1][1][0]
-        checks["shares"] = [check("the sum of all heads' shares and the bias", together, said)]
-    q, k, v = parts.values()
-    return HeadTrace(inputs.get("query"), q, k, v, recorded.rotary, scores, bias, seen, weights, mixed, found, shares, checks)
+        contributions, output = project_heads(recorded.owner, recorded.context[0].double())
+        expected = recorded.part_calls["out"][0 if recorded.encodes_source else -1][1][0]
+        checks["contributions"] = [check("the sum of all heads' contributions and the bias", output, expected)]
+    return HeadTrace(
+        inputs.get("query"),
+        parts["query"],
+        parts["key"],
+        parts["value"],
+        recorded.rotary,
+        scores,
+        bias,
+        masked_scores,
+        weights,
+        position_context,
+        context,
+        contributions,
+        checks,
+    )
 
 
-def inputs_of(recorded: RecordedAttention) -> dict[str, Tensor]:
-    """What queries, keys and values are linear maps of, (time, dim) each; nothing where they are something else."""
+def projection_inputs(recorded: RecordedAttention) -> dict[str, Tensor]:
+    """The inputs of the query, key and value projections, (time, dim) each; empty where there are no projections."""
 
-    def into(part: str) -> Tensor:
-        given: Tensor = recorded.around[part][0 if recorded.reads else -1][0][0]
-        return given[0].double()
+    def input_of(part: str) -> Tensor:
+        x: Tensor = recorded.part_calls[part][0 if recorded.encodes_source else -1][0][0]
+        return x[0].double()
 
     if isinstance(recorded.owner, SelfAttention):
-        return dict.fromkeys(("query", "key", "value"), into("project"))
+        return dict.fromkeys(("query", "key", "value"), input_of("project"))
     if isinstance(recorded.owner, CrossAttention):
-        return {"query": into("query")} | dict.fromkeys(("key", "value"), into("memory"))
+        return {"query": input_of("query")} | dict.fromkeys(("key", "value"), input_of("memory"))
     return {}
 
 
 def project(owner: nn.Module, name: str, x: Tensor, head: int, heads: int) -> Tensor:
-    """x (time, dim) -> x W^T + b of one head, (time, head_dim)."""
+    """Apply one head's projection: x (time, dim) -> x W^T + b, (time, head_dim)."""
     if isinstance(owner, CrossAttention):
         linear = owner.query if name == "query" else owner.memory
         block = 1 if name == "value" else 0  # memory holds keys, then values
     else:
-        assert isinstance(owner, SelfAttention), "only these project"
+        assert isinstance(owner, SelfAttention), "only these have projections"
         linear, block = owner.project, ("query", "key", "value").index(name)
     size = owner.out.weight.shape[1] // heads
     rows = slice((block * heads + head) * size, (block * heads + head + 1) * size)
     return x @ linear.weight[rows].double().T + linear.bias[rows].double()
 
 
-def turn(x: Tensor, first: int) -> Tensor:
-    """Each pair of numbers is a point on a plane; position p turns it by p w_k (Su et al., 2021). x (time, head_dim)."""
+def rotate(x: Tensor, first: int) -> Tensor:
+    """Rotate each pair of dimensions, a point in the plane, by p w_k at position p (Su et al., 2021). x (time, head_dim)."""
     angles = torch.arange(first, first + len(x), device=x.device)[:, None] * frequencies(x.shape[-1]).to(x.device)
     points = torch.view_as_complex(x.reshape(len(x), -1, 2))  # (time, head_dim / 2)
     return torch.view_as_real(points * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
 
 
-def mask_of(attention_bias: AttentionBias, scores: Tensor) -> Tensor | None:
-    """(query, key), or None where all may be seen."""
+def build_mask(attention_bias: AttentionBias, scores: Tensor) -> Tensor | None:
+    """(query, key), True where attention is allowed; None if it is allowed everywhere."""
     if attention_bias.causal:
         return torch.ones_like(scores, dtype=torch.bool).tril()
     return None if attention_bias.mask is None else attention_bias.mask[0, 0].expand_as(scores)
 
 
-def through_output(owner: nn.Module, found: Tensor) -> tuple[Tensor, Tensor]:
-    """found (heads, query, head_dim) -> each head's share of the output, and the output (query, dim)."""
-    assert isinstance(owner, SelfAttention | CrossAttention), "only these have an output map"
-    out = deepcopy(owner.out).double().eval()  # gates of heads, where it has any, are part of it and are not drawn
-    alone = torch.eye(len(found), device=found.device, dtype=found.dtype)[:, :, None, None] * found  # (heads, heads, query, …)
-    bias = out(torch.zeros_like(join_heads(found[None])))  # (1, query, dim)
-    shares = out(join_heads(alone)) - bias  # (heads, query, dim)
-    return shares, shares.sum(0) + bias[0]
+def project_heads(owner: nn.Module, context: Tensor) -> tuple[Tensor, Tensor]:
+    """context (heads, query, head_dim) -> each head's contribution (heads, query, dim), and the layer's output (query, dim)."""
+    assert isinstance(owner, SelfAttention | CrossAttention), "only these have an output projection"
+    out = deepcopy(owner.out).double().eval()  # includes head gates, which are deterministic in eval mode
+    identity = torch.eye(len(context), device=context.device, dtype=context.dtype)
+    isolated = identity[:, :, None, None] * context  # (heads, heads, query, head_dim), one head not zero in each
+    bias = out(torch.zeros_like(join_heads(context[None])))  # (1, query, dim)
+    contributions = out(join_heads(isolated)) - bias  # (heads, query, dim)
+    return contributions, contributions.sum(0) + bias[0]

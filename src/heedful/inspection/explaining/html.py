@@ -1,4 +1,4 @@
-"""An explanation as one HTML page that needs nothing else: no network, no scripts, the reader's own fonts, light or dark."""
+"""An explanation as one self-contained HTML page: no network, no scripts, system fonts, light or dark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from heedful.inspection.explaining.drawing import draw_tree
 from heedful.inspection.explaining.formulas import as_mathml
 from heedful.inspection.explaining.stages import SUM, Cell, Check, Explanation, Matrix, Mistake, Stage
-from heedful.inspection.explaining.text import said, shown
+from heedful.inspection.explaining.text import format_cell, format_check
 from heedful.inspection.markup import escape
 
 STYLE = """
@@ -36,7 +36,7 @@ math { font-size: 1.1rem; margin: 0; width: auto; padding: .15rem 0; }
 .matrices { display: flex; flex-wrap: wrap; gap: 1rem 2rem; margin: .75rem 0; }
 .scroll { overflow-x: auto; max-width: 100%;
           background: linear-gradient(to left, var(--ground) 1.5rem, transparent) right / 3rem 100% no-repeat local,
-                      linear-gradient(to left, var(--shade), transparent) right / 1.5rem 100% no-repeat; } /* it scrolls */
+                      linear-gradient(to left, var(--shade), transparent) right / 1.5rem 100% no-repeat; } /* scrollable */
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .55rem; text-align: right; white-space: nowrap; }
 thead th { border-bottom: 1px solid var(--line); font-weight: 600; }
@@ -54,20 +54,20 @@ svg text, svg tspan.word { fill: var(--ink); } svg .soft { fill: var(--soft); } 
 svg path { fill: none; stroke: var(--line); stroke-width: 1.5; } svg path.alive { stroke: var(--accent); }
 svg path.trunk { stroke: var(--accent); stroke-width: 3.5; } svg path.dead { stroke-dasharray: 4 3; stroke: var(--soft); }
 svg circle { fill: var(--card); stroke: var(--soft); stroke-width: 1.5; }
-svg .alive circle, svg .trunk circle { stroke: var(--accent); } svg .ended circle { fill: var(--accent); }
-svg .dead text { fill: var(--soft); font-weight: 400; } svg tspan.why { fill: var(--wrong); }
+svg .alive circle, svg .trunk circle { stroke: var(--accent); } svg .finished circle { fill: var(--accent); }
+svg .dead text { fill: var(--soft); font-weight: 400; } svg tspan.status { fill: var(--wrong); }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem .8rem; font-size: .85rem; color: var(--soft); }
 dt { font-weight: 600; } dd { margin: 0; }
 @media (max-width: 40rem) { main { padding: 1.1rem .7rem 3rem; } section { padding: .8rem .8rem; } h1 { font-size: 1.4rem; } }
 """
 
 WORD = ' class="word"'
-ABREAST = 8  # columns of a single row that stand beside each other; what follows goes below where the page is narrow
+MAX_COLUMNS = 8  # of a single row; a longer row is folded so that it fits a narrow page
 
 
 def render(explanation: Explanation) -> str:
     title = escape(explanation.title)
-    stages = "".join(stage(one, number) for number, one in enumerate(explanation.stages, start=1))
+    stages = "".join(render_stage(stage, number) for number, stage in enumerate(explanation.stages, start=1))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -76,56 +76,57 @@ def render(explanation: Explanation) -> str:
     )
 
 
-def stage(one: Stage, number: int) -> str:
-    formula = f'<div class="formula">{as_mathml(one.formula)}</div>' if one.formula else ""
+def render_stage(stage: Stage, number: int) -> str:
+    formula = f'<div class="formula">{as_mathml(stage.formula)}</div>' if stage.formula else ""
     return (
-        f"\n<section><header><h2>{number}. {escape(one.title)}</h2>{formula}</header><p>{escape(one.why)}</p>"
-        f"{matrices(one.matrices)}{'' if one.tree is None else draw_tree(one.tree)}"
-        f"{''.join(map(checked, one.checks))}{''.join(map(mistake, one.mistakes))}</section>"
+        f"\n<section><header><h2>{number}. {escape(stage.title)}</h2>{formula}</header><p>{escape(stage.why)}</p>"
+        f"{render_matrices(stage.matrices)}{'' if stage.tree is None else draw_tree(stage.tree)}"
+        f"{''.join(map(render_check, stage.checks))}{''.join(map(render_mistake, stage.mistakes))}</section>"
     )
 
 
-def mistake(one: Mistake) -> str:
+def render_mistake(mistake: Mistake) -> str:
     return (
-        f"<aside><h3>Mistake: {escape(one.what)}</h3><p><b>Why it is wrong:</b> {escape(one.why)}</p>"
-        f"{matrices(one.matrices)}</aside>"
+        f"<aside><h3>Mistake: {escape(mistake.what)}</h3><p><b>Why it is wrong:</b> {escape(mistake.why)}</p>"
+        f"{render_matrices(mistake.matrices)}</aside>"
     )
 
 
-def checked(one: Check) -> str:
-    return f'<p class="check{"" if one.holds else " off"}">{escape(said(one))}</p>'
+def render_check(check: Check) -> str:
+    return f'<p class="check{"" if check.holds else " off"}">{escape(format_check(check))}</p>'
 
 
-def matrices(given: Iterable[Matrix]) -> str:
-    tables = "".join(f'<div class="scroll">{table(piece)}</div>' for one in given for piece in folded(one))
+def render_matrices(matrices: Iterable[Matrix]) -> str:
+    tables = "".join(f'<div class="scroll">{render_table(piece)}</div>' for matrix in matrices for piece in fold(matrix))
     return f'<div class="matrices">{tables}</div>' if tables else ""
 
 
-def folded(one: Matrix) -> list[Matrix]:
-    """A long single row in pieces of about one length, each with its label; what has more rows scrolls."""
-    count = len(one.columns)
-    if len(one.rows) != 1 or count <= ABREAST:
-        return [one]
-    size = math.ceil(count / math.ceil(count / ABREAST))
+def fold(matrix: Matrix) -> list[Matrix]:
+    """Split a long single row into pieces of similar length, each with its label; matrices with more rows scroll."""
+    count = len(matrix.columns)
+    if len(matrix.rows) != 1 or count <= MAX_COLUMNS:
+        return [matrix]
+    size = math.ceil(count / math.ceil(count / MAX_COLUMNS))
     starts = range(0, count, size)
-    (row,) = one.cells
-    return [one._replace(columns=one.columns[at : at + size], cells=[row[at : at + size]]) for at in starts]
+    (row,) = matrix.cells
+    return [matrix._replace(columns=matrix.columns[at : at + size], cells=[row[at : at + size]]) for at in starts]
 
 
-def table(one: Matrix) -> str:
-    wordy = [any(isinstance(row[c], str) for row in one.cells) for c in range(len(one.columns))]
-    head = f'<th scope="col">{escape(one.name)}</th>' + "".join(
-        f'<th scope="col"{WORD if word else ""}>{escape(label)}</th>' for label, word in zip(one.columns, wordy, strict=True)
+def render_table(matrix: Matrix) -> str:
+    is_text = [any(isinstance(row[c], str) for row in matrix.cells) for c in range(len(matrix.columns))]
+    head = f'<th scope="col">{escape(matrix.name)}</th>' + "".join(
+        f'<th scope="col"{WORD if text else ""}>{escape(label)}</th>'
+        for label, text in zip(matrix.columns, is_text, strict=True)
     )
     body = "".join(
-        f'<tr><th scope="row">{escape(label)}</th>{"".join(cell(value, one, at) for at, value in enumerate(row))}</tr>'
-        for label, row in zip(one.rows, one.cells, strict=True)
+        f'<tr><th scope="row">{escape(label)}</th>{"".join(render_cell(value, matrix, c) for c, value in enumerate(row))}</tr>'
+        for label, row in zip(matrix.rows, matrix.cells, strict=True)
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def cell(value: Cell, of: Matrix, column: int) -> str:
+def render_cell(value: Cell, matrix: Matrix, column: int) -> str:
     kind = WORD if isinstance(value, str) else ""
-    if of.shaded and isinstance(value, float) and of.columns[column] != SUM:
+    if matrix.shaded and isinstance(value, float) and matrix.columns[column] != SUM:
         kind = f' style="background: rgba(var(--share), {0.55 * min(max(value, 0.0), 1.0):.3f})"'
-    return f"<td{kind}>{escape(shown(value, of.form))}</td>"
+    return f"<td{kind}>{escape(format_cell(value, matrix.form))}</td>"

@@ -1,4 +1,4 @@
-"""Look-ups by hand: attention as a table that answers softly, what scores there are, and what the scale is for."""
+"""Attention as a soft lookup, other score functions, and why scores are scaled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DRAWS = 20_000  # pairs of random queries and keys
 def look_up() -> Explanation:
     query, value = QUERY[:1], KEY  # (1, 2), (3, 2)
     scores = query @ KEY.T / math.sqrt(2)  # (1, 3)
-    soft, hard, even = scores.softmax(-1), (1000 * scores).softmax(-1), (0 * scores).softmax(-1)
+    soft, hard, uniform = scores.softmax(-1), (1000 * scores).softmax(-1), (0 * scores).softmax(-1)
     stages = [
         Stage(
             "A table of keys and values",
@@ -31,40 +31,41 @@ def look_up() -> Explanation:
                 matrix("value", ENGLISH, PAIR, value),
                 matrix("score", DIE, ENGLISH, scores),
             ],
-            "An ordinary table returns the value of the one key that equals the query. No key equals this one, but some fit "
-            "it better than others.",
+            "A dictionary returns the value whose key equals the query. Here no key equals the query, but some are more "
+            "similar to it than others; the score measures the similarity.",
         ),
         Stage(
-            "The soft answer",
+            "Soft lookup",
             "out = sum_j alpha_j v_j , alpha = softmax(score)",
             [matrix("α", DIE, ENGLISH, soft, shaded=True), matrix("out", DIE, PAIR, soft @ value)],
-            "Every value answers by its share. The shares are smooth in query and keys, so that both can be learned by slopes; "
-            "which key is the nearest is not.",
-            [taking_scores(scores, value)],
+            "The output is the mean of all values, weighted by the attention weights α. The weights are differentiable in "
+            "query and keys, so both can be learned by gradient descent; choosing the single best key is not differentiable.",
+            [normalize_by_sum(scores, value)],
         ),
         Stage(
-            "The hard answer is a limit of it",
+            "Hard lookup as a limit",
             "alpha = softmax(1000 score)",
             [matrix("α", DIE, ENGLISH, hard, shaded=True), matrix("out", DIE, PAIR, hard @ value)],
-            "Scores a thousand times as large leave everything to the best key: the ordinary table is back.",
+            "With scores a thousand times as large the best key gets all the weight: an ordinary dictionary lookup.",
         ),
         Stage(
-            "And so is the mean",
+            "The mean as a limit",
             "alpha = softmax(0 score)",
-            [matrix("α", DIE, ENGLISH, even, shaded=True), matrix("out", DIE, PAIR, even @ value)],
-            "Where all scores are equal nobody is preferred, and the answer is the mean of the values.",
+            [matrix("α", DIE, ENGLISH, uniform, shaded=True), matrix("out", DIE, PAIR, uniform @ value)],
+            "With equal scores the attention weights are uniform, and the output is the mean of the values.",
         ),
         other_scores(query[0]),
     ]
-    return Explanation("Attention is a soft look-up", "The word 'die' looks something up among three English words.", stages)
+    opening = "The query of 'die' is compared with the keys of three English words."
+    return Explanation("Attention is a soft lookup", opening, stages)
 
 
-def taking_scores(scores: Tensor, value: Tensor) -> Mistake:
-    shares = scores / scores.sum(-1, keepdim=True)
+def normalize_by_sum(scores: Tensor, value: Tensor) -> Mistake:
+    weights = scores / scores.sum(-1, keepdim=True)
     return Mistake(
         "dividing the scores by their sum instead of taking their softmax",
-        [matrix("shares", DIE, ENGLISH, shares, shaded=True), matrix("out", DIE, PAIR, shares @ value)],
-        "scores may be negative or add up to 0: shares below 0 or above 1 put the answer outside all values.",
+        [matrix("weights", DIE, ENGLISH, weights, shaded=True), matrix("out", DIE, PAIR, weights @ value)],
+        "scores may be negative or sum to 0: weights below 0 or above 1 put the output outside the range of the values.",
     )
 
 
@@ -78,15 +79,16 @@ def other_scores(query: Tensor) -> Stage:
     )  # (3, keys)
     names = ["dot", "general", "concat"]
     return Stage(
-        "Other ways to score",
+        "Other score functions",
         "dot = q * k , general = q * W k , concat = v * tanh(W_1 [q; k])",
         [matrix("score", names, ENGLISH, scores), matrix("softmax", names, ENGLISH, scores.softmax(-1), shaded=True)],
-        "The score may be learned, too: a matrix between the two (Luong et al., 2015), or one hidden layer (Bahdanau et al., "
-        "2015). Here W swaps the two numbers, W₁ is 0.1 [I I] and v is [1 1]. The rest stays as it is.",
+        "The score function can have parameters, too: a matrix between query and key (Luong et al., 2015), or one hidden layer "
+        "(Bahdanau et al., 2015). Here W swaps the two dimensions, W₁ is 0.1 [I I] and v is [1 1]. Softmax and weighted sum "
+        "are the same for all of them.",
     )
 
 
-def thinking() -> Explanation:
+def scaling() -> Explanation:
     words = ["Thinking", "Machines"]
     scores = torch.tensor([[112.0, 96.0], [32.0, 64.0]], dtype=torch.float64)  # q . k
     scaled = scores / math.sqrt(64)
@@ -95,59 +97,60 @@ def thinking() -> Explanation:
             "Scores",
             "S = Q K^T , d_k = 64",
             [matrix("S", words, words, scores)],
-            "Queries and keys have 64 numbers each, a usual size of a head; every score is a sum of 64 products.",
+            "Queries and keys have 64 dimensions, a common head dimension; every score is a sum of 64 products.",
         ),
         Stage(
             "Scale",
             "S' = frac(S, sqrt(d_k)) = frac(S, 8)",
             [matrix("S'", words, words, scaled)],
-            "The root of 64 is 8. It is the size of a head that counts, for that is what was summed over.",
+            "The square root of 64 is 8. The head dimension counts, because the dot product sums over it.",
         ),
         Stage(
             "Softmax",
             "A = softmax(S')",
             [matrix("A", words, words, scaled.softmax(-1), shaded=True)],
-            "Both rows are computed: every word has its own query.",
+            "Each word has its own query, so each row is normalized by itself.",
             [
                 Mistake(
-                    "dividing by the root of the model's size, 512, instead of the head's, 64",
+                    "dividing by the square root of the model dimension, 512, instead of the head dimension, 64",
                     [matrix("A", words, words, (scores / math.sqrt(512)).softmax(-1), shaded=True)],
-                    "eight heads of 64 make 512, but no score is a sum over more than one head. The shares are too flat.",
+                    "eight heads of 64 make 512, but a score sums over one head only. The weights are too flat.",
                 ),
                 Mistake(
                     "not dividing at all",
                     [matrix("A", words, words, scores.softmax(-1), shaded=True)],
-                    "one word takes everything, and where a softmax is 0 or 1 its slope is 0: nothing is learned from it.",
+                    "one word gets all the weight, and where a softmax is 0 or 1 its gradient is 0: nothing is learned.",
                 ),
             ],
         ),
         variances(),
     ]
-    return Explanation("A head of 64: what the scale is for", "'Thinking' and 'Machines' look at each other.", stages)
+    opening = "'Thinking' and 'Machines' attend to each other."
+    return Explanation("Why scores are scaled: a head of dimension 64", opening, stages)
 
 
 def variances() -> Stage:
     """Simulated: entries of mean 0 and variance 1."""
     sizes = [16, 64, 512]
-    draws = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     cells = []
     for size in sizes:
-        query, key = (torch.randn(DRAWS, size, generator=draws) for _ in range(2))
+        query, key = (torch.randn(DRAWS, size, generator=generator) for _ in range(2))
         scores = (query * key).sum(-1)  # (draws,)
-        cells.append([float(scores.var()), float((scores / math.sqrt(size)).var()), *slopes(scores.view(-1, 4), size)])
-    columns = ["var(q·k)", "var(q·k/√d_k)", "slope, unscaled", "slope, scaled"]
+        cells.append([float(scores.var()), float((scores / math.sqrt(size)).var()), *mean_gradients(scores.view(-1, 4), size)])
+    columns = ["var(q·k)", "var(q·k/√d_k)", "gradient, unscaled", "gradient, scaled"]
     return Stage(
-        "Why the root",
+        "Why the square root",
         "var(q * k) = d_k",
         [matrix("d_k", [str(size) for size in sizes], columns, torch.tensor(cells))],
-        f"{DRAWS:,} random pairs whose numbers have mean 0 and variance 1: the variance of the scores is the size of the "
-        "head, and 1 after scaling. The slope is what a share a of the softmax over four keys passes on, a (1 - a), on "
-        "average: without the scale it shrinks as heads grow.",
+        f"{DRAWS:,} random pairs of vectors whose entries have mean 0 and variance 1: the variance of the scores equals the "
+        "head dimension, and is 1 after scaling. The gradient is the derivative a (1 - a) of a weight a with respect to its "
+        "own score, averaged over a softmax of four keys: without scaling it shrinks as the head dimension grows.",
     )
 
 
-def slopes(scores: Tensor, size: int) -> tuple[float, float]:
-    """scores (draws, 4) -> the mean of a (1 - a), without and with the scale."""
-    shares = scores.softmax(-1), (scores / math.sqrt(size)).softmax(-1)
-    unscaled, scaled = (float((share * (1 - share)).mean()) for share in shares)
+def mean_gradients(scores: Tensor, size: int) -> tuple[float, float]:
+    """The mean of a (1 - a), without and with scaling. scores (draws, 4)."""
+    weights = scores.softmax(-1), (scores / math.sqrt(size)).softmax(-1)
+    unscaled, scaled = (float((weight * (1 - weight)).mean()) for weight in weights)
     return unscaled, scaled

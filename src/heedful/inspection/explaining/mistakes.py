@@ -1,4 +1,4 @@
-"""What people compute instead of attention, with the numbers it gives and why it is wrong."""
+"""Common mistakes in computing attention, the numbers they give and why they are wrong."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from torch import Tensor
 from heedful.inspection.explaining.stages import Matrix, Mistake, matrix, with_sum
 
 Words = Sequence[str]
-PAIR = ["1", "2"]  # the two numbers of a word
+PAIR = ["1", "2"]  # the two dimensions of a word
 GROWS = (
-    "scores grow with the size of a key, not with the length of the sentence; so the same two words would be judged "
-    "differently in a longer sentence."
+    "the variance of the scores grows with the key dimension, not with the number of keys; the same two words would get a "
+    "different score in a longer sentence."
 )
 
 
 def scaled_by_keys(scores: Tensor, queries: Words, keys: Words) -> Mistake:
-    what = f"dividing by the number of keys, {len(keys)}, instead of the root of their size"
+    what = f"dividing by the number of keys, {len(keys)}, instead of the square root of their dimension"
     return Mistake(what, [matrix(f"S / {len(keys)}", queries, keys, scores / len(keys))], GROWS)
 
 
 def unscaled(scores: Tensor, value: Tensor, queries: Words, keys: Words) -> Mistake:
     return Mistake(
-        "taking the softmax of the scores and forgetting the scaled ones",
-        shares_and_sum(scores.softmax(-1), value, queries, keys),
-        "the shares are nearer to 0 and 1 than they should be. With two numbers a key the error is small; with 64 or 512 "
-        "nothing is left between 0 and 1, the slope of the softmax vanishes, and nothing is learned.",
+        "taking the softmax of the unscaled scores",
+        weights_and_output(scores.softmax(-1), value, queries, keys),
+        "the weights are closer to 0 and 1 than they should be. With two dimensions the error is small; with 64 or 512 the "
+        "softmax saturates, its gradient vanishes, and nothing is learned.",
     )
 
 
@@ -36,8 +36,8 @@ def weights_by_keys(scores: Tensor, value: Tensor, queries: Words, keys: Words) 
     count = len(keys)
     return Mistake(
         f"taking the softmax of scores divided by the number of keys, {count}",
-        shares_and_sum((scores / count).softmax(-1), value, queries, keys),
-        "the shares are flatter by accident, flatter still in a longer sentence, and let in some of every other word.",
+        weights_and_output((scores / count).softmax(-1), value, queries, keys),
+        "the weights are too flat, flatter still in a longer sentence, and mix in some of every other word.",
     )
 
 
@@ -46,26 +46,31 @@ def over_queries(scaled: Tensor, queries: Words, keys: Words) -> Mistake:
     return Mistake(
         "taking the softmax over the queries, down the columns",
         [with_sum(matrix("wrong axis", queries, keys, weights, shaded=True))],
-        "then keys choose queries; the shares of a query do not add up to 1, and what it receives is no mean of the values.",
+        "the columns sum to 1 instead of the rows: the weights of a query do not sum to 1, so its output is not a mean of the "
+        "values.",
     )
 
 
 def mixed_columns(weights: Tensor, value: Tensor, queries: Words) -> Mistake:
-    """Row i of the weights meets column i of the values, and that for every row of the result."""
+    """Row i of the weights times column i of the values, repeated for every row of the result."""
     diagonal = torch.einsum("ij,ji->i", weights, value)  # (2,)
     return Mistake(
         "pairing the first row of A with the first column of V and the second with the second",
         [matrix("out", queries, PAIR, diagonal.expand(len(queries), -1))],
-        "each row of A belongs to one query and meets every column of V; mixed so, all queries receive the same vector.",
+        "in a matrix product each row of A is multiplied with every column of V; paired this way, all queries get the same "
+        "output.",
     )
 
 
-def cut_weights(weights: Tensor, value: Tensor, queries: Words, keys: Words) -> Mistake:
-    cut = (weights * 100).floor() / 100
+def truncated_weights(weights: Tensor, value: Tensor, queries: Words, keys: Words) -> Mistake:
+    truncated = (weights * 100).floor() / 100
     return Mistake(
-        "cutting the shares off after two digits before the sum",
-        [with_sum(matrix("A cut", queries, keys, cut, shaded=True)), matrix("out", queries, PAIR, cut @ value)],
-        "0.99999 becomes 0.99: the shares no longer add up to 1 and the result shrinks. Round what is printed, not what is "
+        "truncating the weights to two digits before the sum",
+        [
+            with_sum(matrix("A truncated", queries, keys, truncated, shaded=True)),
+            matrix("out", queries, PAIR, truncated @ value),
+        ],
+        "0.99999 becomes 0.99: the weights no longer sum to 1 and the output shrinks. Round what is printed, not what is "
         "computed with.",
     )
 
@@ -73,57 +78,57 @@ def cut_weights(weights: Tensor, value: Tensor, queries: Words, keys: Words) -> 
 def masked_late(scaled: Tensor, mask: Tensor, words: Words) -> Mistake:
     late = scaled.softmax(-1) * mask
     return Mistake(
-        "masking after the softmax, by zeros",
+        "setting masked weights to zero after the softmax",
         [with_sum(matrix("A · mask", words, words, late, shaded=True))],
-        "the words ahead have taken their share already: the rows no longer add up to 1, and how much is missing tells "
-        "what is hidden.",
+        "the later words are part of the softmax's denominator: the rows no longer sum to 1, and the missing part leaks "
+        "information about the masked words.",
     )
 
 
 def masked_unscaled(scores: Tensor, mask: Tensor, value: Tensor, words: Words) -> Mistake:
     return Mistake(
-        "masking and weighing the unscaled scores",
-        shares_and_sum(softmax_seen(scores, mask), value, words, words),
-        "as without a mask, the shares are too near to 0 and 1: every word keeps more of itself than it should.",
+        "taking the masked softmax of the unscaled scores",
+        weights_and_output(masked_softmax(scores, mask), value, words, words),
+        "as without a mask, the weights are too close to 0 and 1: every word attends to itself more than it should.",
     )
 
 
 def masked_by_keys(scores: Tensor, mask: Tensor, value: Tensor, words: Words) -> Mistake:
     count = len(words)
-    shares = shares_and_sum(softmax_seen(scores / count, mask), value, words, words)
-    return Mistake(f"dividing by the number of words, {count}", shares, GROWS)
+    matrices = weights_and_output(masked_softmax(scores / count, mask), value, words, words)
+    return Mistake(f"dividing by the number of words, {count}", matrices, GROWS)
 
 
 def unmasked(scores: Tensor, value: Tensor, words: Words) -> Mistake:
     weights = scores.softmax(-1)
     return Mistake(
-        "leaving out both the mask and the scale",
+        "omitting both the mask and the scale",
         [matrix("W", words, words, weights, shaded=True), matrix("Y = W X", words, PAIR, weights @ value)],
-        "<s> takes 0.9929 from 'Katze', a word that has not been said yet: in training the answer is read off, and in "
-        "generation, where it is not there, nothing has been learned. (Without either this is self-attention with no "
-        "parameters at all, and right where a whole sentence may be seen.)",
+        "<s> attends to 'Katze', which has not been generated yet, with weight 0.9929: in training the decoder copies the "
+        "answer from later positions, and in generation, where they do not exist, it fails. (Without mask and scale this is "
+        "parameter-free self-attention, which is correct where the whole sentence is available.)",
     )
 
 
 def large_number() -> Mistake:
     half = torch.tensor([-1e9]).to(torch.float16)
-    nothing = torch.full((3,), -math.inf).softmax(-1).tolist()
-    alike = torch.full((3,), -1e9).softmax(-1).tolist()
+    infinite = torch.full((3,), -math.inf).softmax(-1).tolist()
+    finite = torch.full((3,), -1e9).softmax(-1).tolist()
     return Mistake(
-        "masking by adding -1e9 in half precision, or leaving a row without any key",
+        "masking by adding -1e9 in half precision, or masking every key of a row",
         [
             Matrix("float16", ["-1e9"], ["becomes"], [[float(half)]]),
-            Matrix("all masked", ["by -inf", "by -1e9"], ["1", "2", "3"], [nothing, alike]),
+            Matrix("all masked", ["by -inf", "by -1e9"], ["1", "2", "3"], [infinite, finite]),
         ],
-        "half precision ends at 65504, so -1e9 is -inf there already. A row with no key at all becomes nan, or an even mean "
-        "of what is forbidden; it is defined as zeros here.",
+        "the largest finite float16 is 65504, so -1e9 becomes -inf. A row in which every key is masked becomes NaN, or with "
+        "-1e9 a uniform mean over the masked keys; in this library its output is defined as zeros.",
     )
 
 
-def shares_and_sum(weights: Tensor, value: Tensor, queries: Words, keys: Words) -> list[Matrix]:
-    """What each query takes of each key, and what it receives."""
+def weights_and_output(weights: Tensor, value: Tensor, queries: Words, keys: Words) -> list[Matrix]:
+    """The attention weights and the weighted sum of the values. weights (query, key), value (key, 2)."""
     return [matrix("A", queries, keys, weights, shaded=True), matrix("out", queries, PAIR, weights @ value)]
 
 
-def softmax_seen(scores: Tensor, mask: Tensor) -> Tensor:
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     return scores.masked_fill(~mask, -math.inf).softmax(-1)

@@ -1,7 +1,7 @@
-"""What one layer's attention was given and what it gave, in one forced pass over a sentence and its translation.
+"""Inputs and outputs of one attention layer, recorded in one teacher-forced pass over a sentence and its translation.
 
-Queries, keys, values and who may look where are heard at the module that looks, whatever family it belongs to; x at the
-linear maps before it, and what becomes of it at the map behind it.
+Forward hooks record queries, keys, values and masks at the module that computes attention, in any model family; x at the
+linear projections before it, and the layer's output at the output projection.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Calls = list[tuple[tuple[Any, ...], Any]]  # (inputs, output) of every call of a
 
 
 class TokenPair(NamedTuple):
-    """A sentence and what was made of it."""
+    """A source sentence and the decoder's input."""
 
     source: Tensor  # (1, source time)
     target_in: Tensor  # (1, target time)
 
 
 class RecordedAttention(NamedTuple):
-    owner: nn.Module  # the attention, with the maps before and behind its look-up
-    looking: Calls  # of the look-up itself
-    around: dict[str, Calls]  # of the owner's parts, by name
-    weights: Tensor  # (1, heads, query, key), from the tap
-    found: Tensor  # (1, heads, query, head_dim), from the tap
-    reads: bool  # heard while the source was read, not while the target was said
-    rotary: bool  # whether positions turn queries and keys where a sequence looks at itself
+    owner: nn.Module  # the attention module, with its projections
+    core_calls: Calls  # of the module that computes attention from queries, keys and values
+    part_calls: dict[str, Calls]  # of the owner's submodules, by name
+    weights: Tensor  # (1, heads, query, key), from the hook point
+    context: Tensor  # (1, heads, query, head_dim), from the hook point
+    encodes_source: bool  # recorded while the source was encoded, not while the target was decoded
+    rotary: bool  # whether rotary positions rotate the queries and keys of self-attention
 
 
 PARTS: dict[type[nn.Module], tuple[str, ...]] = {
@@ -47,41 +47,41 @@ PARTS: dict[type[nn.Module], tuple[str, ...]] = {
 }
 
 
-def record_attention(model: StepModel, pair: TokenPair, tap: str) -> RecordedAttention:
-    """tap: the one that hears the weights of the layer."""
+def record_attention(model: StepModel, pair: TokenPair, hook_point: str) -> RecordedAttention:
+    """Record one layer. hook_point: the one of its attention weights, such as `decoder.0.cross_attention.weights`."""
     model = copy_with_shared_weights(model)
     assert isinstance(model, nn.Module), "models are modules"
-    looking, owner_name = core_of(model, tap), tap.removesuffix(".weights")
-    reads = owner_name.endswith(".reading")  # the source, by a look-up that shares the maps of the target's
-    if reads:
+    core, owner_name = core_of(model, hook_point), hook_point.removesuffix(".weights")
+    encodes_source = owner_name.endswith(".reading")  # attention within the source, which shares the target's projections
+    if encodes_source:
         owner_name = f"{owner_name.removesuffix('.reading')}.self_attention"
     owner = model.get_submodule(owner_name)
-    refuse_summaries(model.get_submodule(owner_name.rpartition(".")[0]))
+    require_full_attention(model.get_submodule(owner_name.rpartition(".")[0]))
     parts = [name for name in PARTS.get(type(owner), ()) if getattr(owner, name) is not None]
-    calls: dict[str, Calls] = {name: [] for name in [looking, *(f"{owner_name}.{part}" for part in parts)]}
+    calls: dict[str, Calls] = {name: [] for name in [core, *(f"{owner_name}.{part}" for part in parts)]}
 
     def keep(name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         calls[name].append((inputs, output))
 
+    context_point = f"{hook_point.removesuffix('weights')}context"
     with ExitStack() as stack:
         for name in calls:
             stack.callback(model.get_submodule(name).register_forward_hook(partial(keep, name)).remove)
         stack.enter_context(inference_context(model))
-        seen = stack.enter_context(record(model, tap, f"{tap.removesuffix('weights')}context"))
+        recorded = stack.enter_context(record(model, hook_point, context_point))
         model.step(pair.target_in, model.start(pair.source, None, room=0))
     rotary = isinstance(owner, SelfAttention) and any(isinstance(module, Rotary) for module in model.modules())
-    around = {part: calls[f"{owner_name}.{part}"] for part in parts}
-    return RecordedAttention(
-        owner, calls[looking], around, seen[tap], seen[f"{tap.removesuffix('weights')}context"], reads, rotary
-    )
+    part_calls = {part: calls[f"{owner_name}.{part}"] for part in parts}
+    weights, context = recorded[hook_point], recorded[context_point]
+    return RecordedAttention(owner, calls[core], part_calls, weights, context, encodes_source, rotary)
 
 
-def refuse_summaries(layer: nn.Module) -> None:
-    """Keys that are not made of one token each cannot be shown beside the tokens."""
+def require_full_attention(layer: nn.Module) -> None:
+    """Raise an error for sparse patterns: keys that combine several tokens cannot be labeled by tokens."""
     reach = getattr(layer, "reach", None)
     if reach is not None and type(reach) is not FullPattern:
         kind = type(reach).__name__.lower()
         raise ConfigError(
-            f"this layer has reach {kind!r} and looks at blocks or summaries of tokens; expected a layer with reach 'full'",
+            f"this layer has reach {kind!r} and attends to blocks or summaries of tokens; expected a layer with reach 'full'",
             hint="choose another one with --layer",
         )

@@ -1,8 +1,8 @@
-"""An explanation: stages in order, each with its formula, its matrices, why it is done, and what mistakes would give.
+"""An explanation: stages in order, each with a formula, matrices, a text, and common mistakes with their results.
 
-    Stage("Scores", "S = Q K^T", [Matrix("S", words, others, numbers)], "Each query asks every key …")
+    Stage("Scores", "S = Q K^T", [Matrix("S", queries, keys, cells)], "The dot product of …")
 
-Whoever computes makes stages and knows nothing of how they are shown; `text`, `html` and `as_json` show the same numbers.
+Stages are independent of the output format; `text`, `html` and `as_json` render the same numbers.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from torch import Tensor
 
 from heedful.inspection.explaining.tree import Tree
 
-Cell = float | int | bool | str | None  # None: nothing stands here
-WITHIN = 1e-6  # how near a recomputed number must be to the model's, measured on the larger of 1 and the largest number
-
-SUM = "sum"  # a column that is no share
+Cell = float | int | bool | str | None  # None: an empty cell
+TOLERANCE = 1e-6  # of recomputed numbers, relative to the largest of the model's numbers if that exceeds 1
+SUM = "sum"  # the label of a column that is not shaded
 
 
 class Matrix(NamedTuple):
@@ -28,12 +27,12 @@ class Matrix(NamedTuple):
     rows: Sequence[str]
     columns: Sequence[str]
     cells: Sequence[Sequence[Cell]]
-    shaded: bool = False  # shares of a whole: the larger, the darker
-    form: str = ".4f"  # of numbers
+    shaded: bool = False  # weights or probabilities: the larger, the darker
+    form: str = ".4f"  # format of numbers
 
 
 class Mistake(NamedTuple):
-    """What people do instead, what it gives, and why it is wrong."""
+    """A common mistake, its result, and why it is wrong."""
 
     what: str
     matrices: Sequence[Matrix]
@@ -41,12 +40,12 @@ class Mistake(NamedTuple):
 
 
 class Check(NamedTuple):
-    """How far a stage, computed by itself, is from what the model computed."""
+    """The difference between a recomputed stage and the model's own values."""
 
     what: str
-    difference: float  # the largest
-    size: float  # the largest of the model's numbers, or of those that a softmax made them of
-    within: float = WITHIN
+    difference: float  # the largest absolute difference
+    size: float  # the largest absolute value of the model, or of the logits of a softmax
+    within: float = TOLERANCE
     size_of: str = "number"
 
     @property
@@ -71,39 +70,39 @@ class Explanation(NamedTuple):
 
 
 def matrix(name: str, rows: Sequence[str], columns: Sequence[str], values: Tensor, *, shaded: bool = False) -> Matrix:
-    """values (rows, columns)."""
+    """Label a tensor. values (rows, columns)."""
     assert values.shape == (len(rows), len(columns)), f"{name}: {tuple(values.shape)} with {len(rows)} x {len(columns)} labels"
     return Matrix(name, rows, columns, values.tolist(), shaded)
 
 
-def with_sum(one: Matrix) -> Matrix:
-    """With a last column that adds up each row."""
-    cells = [[*row, sum(cell for cell in row if isinstance(cell, float))] for row in one.cells]
-    return one._replace(columns=[*one.columns, SUM], cells=cells)
+def with_sum(values: Matrix) -> Matrix:
+    """Append a column with the sum of each row."""
+    cells = [[*row, sum(cell for cell in row if isinstance(cell, float))] for row in values.cells]
+    return values._replace(columns=[*values.columns, SUM], cells=cells)
 
 
 def check(what: str, ours: Tensor, models: Tensor) -> Check:
-    """Compare what was recomputed with what the model had."""
+    """Compare recomputed values with the model's."""
     return Check(what, float((ours.double() - models.double()).abs().max()), float(models.abs().max()))
 
 
 def check_softmax(what: str, ours: Tensor, models: Tensor, logits: Tensor) -> Check:
-    """As `check`, of what a softmax made of logits: small as it may be, it is no more exact than they are."""
+    """As `check`, for the output of a softmax, whose error is proportional to the size of its logits."""
     size = float(logits[logits.isfinite()].abs().max())
     return check(what, ours, models)._replace(size=size, size_of="logit")
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
-    found: dict[str, Any] = plain(explanation)
-    return found
+    fields: dict[str, Any] = to_plain(explanation)
+    return fields
 
 
-def plain(value: Any) -> Any:
-    """Nested dicts and lists; what JSON has no number for becomes a word."""
+def to_plain(value: Any) -> Any:
+    """Convert to nested dicts and lists; non-finite numbers, which JSON lacks, become strings."""
     if isinstance(value, Check):
         return value._asdict() | {"holds": value.holds}
     if hasattr(value, "_asdict"):
-        return {name: plain(item) for name, item in value._asdict().items()}
+        return {name: to_plain(item) for name, item in value._asdict().items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

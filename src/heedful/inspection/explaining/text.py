@@ -1,4 +1,4 @@
-"""An explanation as text: aligned matrices, as many side by side as fit, readable in a terminal and in a pipe."""
+"""An explanation as plain text with aligned matrices, side by side where they fit."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from heedful.inspection.explaining.formulas import as_text
 from heedful.inspection.explaining.stages import Cell, Check, Explanation, Matrix, Mistake, Stage
-from heedful.inspection.explaining.tree import FATES, Tree
+from heedful.inspection.explaining.tree import STATUSES, Tree
 
 WIDTH = 100
-GAP = 4  # columns between matrices that stand side by side
+GAP = 4  # columns between adjacent matrices
 
 
 def render(explanation: Explanation) -> str:
-    lines = [explanation.title, "=" * wide(explanation.title), *wrapped(explanation.opening), ""]
+    lines = [explanation.title, "=" * display_width(explanation.title), *wrap(explanation.opening), ""]
     for number, stage in enumerate(explanation.stages, start=1):
         lines += [*stage_lines(stage, number), ""]
     return "\n".join(line.rstrip() for line in lines[:-1])
@@ -25,64 +25,65 @@ def render(explanation: Explanation) -> str:
 
 def stage_lines(stage: Stage, number: int) -> Iterator[str]:
     title, formula = f"{number}. {stage.title}", as_text(stage.formula) if stage.formula else ""
-    room = WIDTH - wide(title) - wide(formula)
+    room = WIDTH - display_width(title) - display_width(formula)
     if room >= 3:
         yield title + " " * room + formula
     else:
         yield from (title, formula.rjust(WIDTH))
     yield "-" * WIDTH
-    yield from wrapped(stage.why)
-    yield from beside(stage.matrices, indent=2)
+    yield from wrap(stage.why)
+    yield from side_by_side(stage.matrices, indent=2)
     if stage.tree is not None:
         yield from ("", *tree_lines(stage.tree))
-    for one in stage.checks:
-        yield from wrapped(said(one), indent=2, hanging=2)
+    for check in stage.checks:
+        yield from wrap(format_check(check), indent=2, hanging=2)
     for mistake in stage.mistakes:
         yield from mistake_lines(mistake)
 
 
 def mistake_lines(mistake: Mistake) -> Iterator[str]:
     yield ""
-    yield from wrapped(f"x  Mistake: {mistake.what}", indent=2, hanging=3)
-    yield from wrapped(f"Why it is wrong: {mistake.why}", indent=5)
-    yield from beside(mistake.matrices, indent=5)
+    yield from wrap(f"x  Mistake: {mistake.what}", indent=2, hanging=3)
+    yield from wrap(f"Why it is wrong: {mistake.why}", indent=5)
+    yield from side_by_side(mistake.matrices, indent=5)
 
 
-def said(one: Check) -> str:
-    """The difference is measured on the largest number, where that is more than 1."""
-    if one.holds:
-        within = f"{one.within:.0e}".replace("e-0", "e-")
-        size = f" of its largest {one.size_of}, {one.size:.3g}" if one.size > 1 else ""
-        return f"= {one.what} equals the model's within {within}{size} (largest difference {one.difference:.1e})"
-    return f"! {one.what} differs from the model's by up to {one.difference:.1e}, of {one.size_of}s up to {one.size:.3g}"
+def format_check(check: Check) -> str:
+    """The tolerance is relative to the largest number if that exceeds 1."""
+    if check.holds:
+        tolerance = f"{check.within:.0e}".replace("e-0", "e-")
+        size = f" times the largest {check.size_of}, {check.size:.3g}" if check.size > 1 else ""
+        return f"= {check.what} matches the model's within {tolerance}{size} (largest difference {check.difference:.1e})"
+    largest = f"the largest {check.size_of} is {check.size:.3g}"
+    return f"! {check.what} differs from the model's by up to {check.difference:.1e} ({largest})"
 
 
-def wrapped(text: str, indent: int = 0, hanging: int = 0) -> list[str]:
+def wrap(text: str, indent: int = 0, hanging: int = 0) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + hanging))
 
 
-def beside(matrices: Iterable[Matrix], indent: int) -> Iterator[str]:
-    """Matrices next to each other while they fit into a line, an empty line above each such row of them."""
-    blocks = [block for matrix in matrices for block in cut(matrix, WIDTH - indent)]
+def side_by_side(matrices: Iterable[Matrix], indent: int) -> Iterator[str]:
+    """Place as many matrices in a row as fit the width, with an empty line above each row."""
+    blocks = [block for matrix in matrices for block in split_matrix(matrix, WIDTH - indent)]
     while blocks:
-        taken, width = 1, indent + wide(blocks[0][0])
-        while taken < len(blocks) and width + GAP + wide(blocks[taken][0]) <= WIDTH:
-            width += GAP + wide(blocks[taken][0])
-            taken += 1
+        count, width = 1, indent + display_width(blocks[0][0])
+        while count < len(blocks) and width + GAP + display_width(blocks[count][0]) <= WIDTH:
+            width += GAP + display_width(blocks[count][0])
+            count += 1
         yield ""
-        for i in range(max(map(len, blocks[:taken]))):
-            cells = [block[i] if i < len(block) else " " * wide(block[0]) for block in blocks[:taken]]
+        for i in range(max(map(len, blocks[:count]))):
+            cells = [block[i] if i < len(block) else " " * display_width(block[0]) for block in blocks[:count]]
             yield " " * indent + (" " * GAP).join(cells)
-        blocks = blocks[taken:]
+        blocks = blocks[count:]
 
 
-def cut(matrix: Matrix, room: int) -> list[list[str]]:
-    """A matrix as lines of one width; where it is too wide, in several pieces that each have its row labels."""
-    left = max([wide(matrix.name), *map(wide, matrix.rows)])
+def split_matrix(matrix: Matrix, room: int) -> list[list[str]]:
+    """Format a matrix as lines of equal width; a wide one as several pieces, each with the row labels."""
+    left = max([display_width(matrix.name), *map(display_width, matrix.rows)])
     columns = [
-        [label, *(shown(row[c], matrix.form) for row in matrix.cells)] for c, label in enumerate(matrix.columns)
+        [label, *(format_cell(row[c], matrix.form) for row in matrix.cells)] for c, label in enumerate(matrix.columns)
     ]  # each a column of text, its label first
-    widths = [max(map(wide, column)) for column in columns]
+    widths = [max(map(display_width, column)) for column in columns]
     pieces, at = [], 0
     while at < len(columns):
         end, width = at + 1, left + 2 + widths[at]
@@ -92,7 +93,7 @@ def cut(matrix: Matrix, room: int) -> list[list[str]]:
         labels = [matrix.name, *matrix.rows]
         pieces.append(
             [
-                "  ".join([ljust(label, left), *(place(columns[c], i, widths[c]) for c in range(at, end))])
+                "  ".join([ljust(label, left), *(align(columns[c], i, widths[c]) for c in range(at, end))])
                 for i, label in enumerate(labels)
             ]
         )
@@ -100,14 +101,14 @@ def cut(matrix: Matrix, room: int) -> list[list[str]]:
     return pieces
 
 
-def place(column: Sequence[str], i: int, width: int) -> str:
-    """Numbers stand right, words left."""
+def align(column: Sequence[str], i: int, width: int) -> str:
+    """Align numbers right and words left."""
     numeric = all(cell == "" or cell[-1:].isdigit() or cell in ("−∞", "∞", "·", "nan") for cell in column[1:])
-    return " " * (width - wide(column[i])) + column[i] if numeric else ljust(column[i], width)
+    return " " * (width - display_width(column[i])) + column[i] if numeric else ljust(column[i], width)
 
 
-def shown(cell: Cell, form: str) -> str:
-    """As people write it: nothing, 1 or ·, a word, a number; a zero that is exact has no digits."""
+def format_cell(cell: Cell, form: str) -> str:
+    """Format a cell: None is empty, booleans are 1 or ·, and an exact zero has no decimals."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
@@ -119,53 +120,53 @@ def shown(cell: Cell, form: str) -> str:
     return f"{cell:{form}}" if cell else "0"
 
 
-def wide(text: str) -> int:
-    """Columns of a terminal that a text takes."""
+def display_width(text: str) -> int:
+    """The number of terminal columns of a text."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def ljust(text: str, width: int) -> str:
-    return text + " " * (width - wide(text))
+    return text + " " * (width - display_width(text))
 
 
-# Trees: the way to the best hypothesis goes straight down, all else branches off it.
+# Trees: the best hypothesis is the left edge, read downwards; everything else branches off it.
 
 
 def tree_lines(tree: Tree) -> list[str]:
-    rows = list(branch(tree, 0, ""))
-    left = max(wide(row[0]) for row in rows)
-    lines = wrapped(
-        "├─ branches off the node above it. The last continuation of a node stands straight below it, after the "
-        "branches and in its own column: the left edge, read downwards, is the best hypothesis.",
+    rows = list(branch_rows(tree, 0, ""))
+    left = max(display_width(row[0]) for row in rows)
+    lines = wrap(
+        "├─ marks a branch of the node above it. The last continuation of a node follows its branches, in the node's own "
+        "column: the left edge, read downwards, is the best hypothesis.",
         indent=2,
     )
-    lines += ["", f"  {ljust('token', left)}  {'p':>7}  {'log P':>9}  {'score':>9}  fate"]
+    lines += ["", f"  {ljust('token', left)}  {'p':>7}  {'log P':>9}  {'score':>9}  status"]
     lines += [f"  {ljust(row[0], left)}  {row[1]}" for row in rows]
-    used = {node.fate for node in tree.nodes}
-    fates = [wrapped(f"{fate:<10}{why}", indent=2, hanging=10) for fate, why in FATES.items() if fate in used]
-    return [*lines, "", *itertools.chain.from_iterable(fates)]
+    statuses = {node.status for node in tree.nodes}
+    legend = [wrap(f"{status:<10}{why}", indent=2, hanging=10) for status, why in STATUSES.items() if status in statuses]
+    return [*lines, "", *itertools.chain.from_iterable(legend)]
 
 
-def branch(tree: Tree, at: int, indent: str) -> Iterator[tuple[str, str]]:
-    """(what stands left, what stands right) for a node and all below it; the likeliest way on comes last, straight below."""
+def branch_rows(tree: Tree, at: int, indent: str) -> Iterator[tuple[str, str]]:
+    """Yield (left text, right text) of a node and its descendants; the main continuation comes last, in the same column."""
     node, children = tree.nodes[at], tree.children(at)
     if at == 0:
         right = ""
     else:
         best = f"  hypothesis {tree.best.index(at) + 1}" if at in tree.best else ""
-        rank = f" {node.rank}" if node.fate == "rank" else ""
-        right = f"{node.probability:7.4f}  {node.total:9.4f}  {node.score:9.4f}  {node.fate}{rank}{best}"
-    yield indent + ("● " if node.fate in ("kept", "ended") else "○ ") + tree.words[at], right
+        rank = f" {node.rank}" if node.status == "rank" else ""
+        right = f"{node.probability:7.4f}  {node.total:9.4f}  {node.score:9.4f}  {node.status}{rank}{best}"
+    yield indent + ("● " if node.status in ("kept", "finished") else "○ ") + tree.words[at], right
     if not children:
         return
-    straight = max(children, key=lambda i: (i in tree.trunk, depth(tree, i), tree.nodes[i].total))
-    for child in (i for i in children if i != straight):
-        inside = list(branch(tree, child, ""))
-        for number, (left, said) in enumerate(inside):
-            yield indent + ("├─" if number == 0 else "│ ") + left, said
-    yield from branch(tree, straight, indent)
+    main = max(children, key=lambda i: (i in tree.trunk, depth(tree, i), tree.nodes[i].total))
+    for child in (i for i in children if i != main):
+        rows = list(branch_rows(tree, child, ""))
+        for number, (left, right) in enumerate(rows):
+            yield indent + ("├─" if number == 0 else "│ ") + left, right
+    yield from branch_rows(tree, main, indent)
 
 
 def depth(tree: Tree, at: int) -> int:
-    """How far a node was followed."""
+    """The length of the longest prefix below a node."""
     return max((depth(tree, child) for child in tree.children(at)), default=tree.nodes[at].length)

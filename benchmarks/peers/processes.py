@@ -1,7 +1,7 @@
-"""A system in a process of its own, as its users run it: in one process several were seen to slow each other down.
+"""Systems in separate processes: in one process they slow each other down.
 
 with apart({"ours": partial(make_ours, 2), "theirs": partial(make_theirs, 2)}) as systems:
-    systems["ours"](5)          # calls there what make_ours(2) gave, with 5, and gives back the answer
+    systems["ours"](5)          # calls make_ours(2)(5) in its process and returns the result
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
-Made = Callable[..., Any]
+System = Callable[..., Any]
 
 
 @contextmanager
-def apart(makers: Mapping[str, Callable[[], Made]]) -> Iterator[dict[str, Made]]:
-    """Functions of the same names that answer from there; what a maker makes stays there. Makers must be picklable."""
-    spawn = multiprocessing.get_context("spawn")  # each with an allocator and threads of its own
+def in_processes(makers: Mapping[str, Callable[[], System]]) -> Iterator[dict[str, System]]:
+    """Yield functions that call the systems in their processes. Makers must be picklable."""
+    spawn = multiprocessing.get_context("spawn")  # each with its own allocator and threads
     lines, processes = {}, []
     for name, make in makers.items():
         lines[name], theirs = spawn.Pipe()
@@ -34,24 +34,24 @@ def apart(makers: Mapping[str, Callable[[], Made]]) -> Iterator[dict[str, Made]]
             process.join()
 
 
-def serve(make: Callable[[], Made], line: Connection) -> None:
-    """Answer until nobody asks any more; an error is an answer, too."""
-    made = None
+def serve(make: Callable[[], System], line: Connection) -> None:
+    """Answer calls until the pipe is closed; errors are returned as messages."""
+    system = None
     while True:
         try:
-            given = line.recv()
+            args = line.recv()
         except EOFError:
             return
         try:
-            made = made or make()
-            line.send((made(*given), None))
+            system = system or make()
+            line.send((system(*args), None))
         except (Exception, SystemExit) as error:
             line.send((None, f"{type(error).__name__}: {error}"))
 
 
-def caller(name: str, line: Connection) -> Made:
-    def call(*given: Any) -> Any:
-        line.send(given)
+def caller(name: str, line: Connection) -> System:
+    def call(*args: Any) -> Any:
+        line.send(args)
         answer, error = line.recv()
         if error is not None:
             raise SystemExit(f"{name}: {error}")
