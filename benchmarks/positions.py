@@ -84,7 +84,7 @@ def train(model: Transformer, given: argparse.Namespace) -> float:
 def exact(model: Transformer, length: int, toy: str) -> float:
     """The share of sequences of this length that come out right."""
     source, wanted = asked(length, toy)
-    most = length + 2 if model.longest is None else min(length + 2, model.longest)
+    most = length + 2 if model.max_length is None else min(length + 2, model.max_length)
     room = torch.full((ASKED,), most)
     group = Group(model.start(source, None, room=most), room, list(range(ASKED)), [[]] * ASKED)
     found = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)

@@ -85,7 +85,7 @@ def test_kinds_can_be_chosen_and_nothing_stays_behind(pairs: Pairs) -> None:
     assert [(one.map.kind.name, one.map.layer) for one in found] == [("cross", 0), ("cross", 1)]
     assert attention_norms(model, pairs.source[:1], pairs.target[:1], "within") == []
     assert not any(module._forward_pre_hooks for module in model.modules())
-    assert not any(tap.wanted for tap in hook_points(model).values())
+    assert not any(tap.has_hooks for tap in hook_points(model).values())
 
 
 def test_entropy_is_nothing_for_one_token_and_the_logarithm_of_how_many_alike() -> None:

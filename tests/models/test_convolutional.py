@@ -122,7 +122,7 @@ def test_a_causal_stack_of_bytenet_sees_as_far_as_its_dilations_reach(sets: int,
     x = torch.randn(1, field + 6, 16, requires_grad=True)
     seen = x
     for block in model.decoder:
-        seen, _ = block(seen, block.across.beginning(1, x), None)
+        seen, _ = block(seen, block.across.initial_state(1, x), None)
     (slope,) = torch.autograd.grad(seen[0, -1].sum(), x)
     assert slope[0].any(-1).nonzero().flatten().tolist() == list(range(6, field + 6))
 
@@ -167,7 +167,7 @@ def test_what_does_not_fit_is_refused() -> None:
         "out_dim": "given 8, but a tied output has dim, which is 16"
     }
     (short,) = ConvS2SConfig(max_positions=10).problems_with(shared=True, source=10, target=11)
-    assert short.sentence == "given 10, expected at least 11, the tokens of the longest sequence"
+    assert short.sentence == "given 10, expected at least 11, the maximum sequence length"
     for config in (ConvS2SConfig(tie="all"), ByteNetConfig(tie="all")):
         (apart,) = config.problems_with(shared=False, source=5, target=5)
         assert apart.path == "tie"

@@ -192,26 +192,26 @@ def test_a_text_longer_than_the_learned_positions_is_refused_whichever_way_it_co
     state = model.step(tokens[:, :4], model.start(tokens[:, :4], None, room=20)).state
     with pytest.raises(HeedfulError, match="9 tokens"):
         model.step(tokens[:, :1], state)
-    assert model.longest == 4
+    assert model.max_length == 4
 
 
 def test_a_second_step_needs_room() -> None:
     model, pairs = small(), make_pairs()
     state = model.step(pairs.target, model.start(pairs.source, pairs.mask, room=0)).state
-    with pytest.raises(AssertionError, match="a second step needs room"):
+    with pytest.raises(AssertionError, match="decoding by steps requires `room`"):
         model.step(pairs.target, state)
 
 
 def test_what_cannot_be_is_refused_in_one_go() -> None:
     found = refused(GPTConfig, dim=15, heads=2, layers=3, reach=["local", "full"], stride=2, relative_clip=4)
     assert found == {
-        "reach": "given ['local', 'full'], expected one word or one for each of 3 layers",
+        "reach": "given ['local', 'full'], expected one pattern or one for each of 3 layers",
         "heads": "given 2, which does not divide dim 15; or set model.head_dim",
         "relative_clip": "given 4, but has no effect because only relative positions are clipped, not 'learned'; remove it",
         "stride": "given 2, but has no effect because no layer has reach 'compressed'; remove it",
     }
     assert "compresses nothing" in refused(GPTConfig, reach="compressed", stride=1)["stride"]
-    assert "even head size" in refused(GPTConfig, dim=6, heads=2, position="rotary")["position"]
+    assert "even head_dim" in refused(GPTConfig, dim=6, heads=2, position="rotary")["position"]
 
 
 def test_what_does_not_fit_a_run_is_said() -> None:

@@ -73,7 +73,7 @@ def test_every_family_of_the_matrix_learns_ten_pairs_by_heart(encoder: str, deco
 @pytest.mark.parametrize("chunk", [1, 7])
 def test_stepping_equals_teacher_forcing_beyond_every_window(kind: str, bridge: str, chunk: int) -> None:
     """Forty tokens: several blocks of a window, and more than two layers of convolutions reach."""
-    told = {name: value for name, value in {"window": 5, "dilation": 3}.items() if name in SEQUENCE_LAYERS[kind].takes}
+    told = {name: value for name, value in {"window": 5, "dilation": 3}.items() if name in SEQUENCE_LAYERS[kind].options}
     model = make("self-attention", kind, kind, bridge=bridge, **told)
     source, target = torch.randint(WORDS.start, WORDS.stop, (2, 3, 40))
     with torch.inference_mode():
@@ -194,7 +194,11 @@ def test_every_kind_can_be_named() -> None:
         ({"decoder": ["convolution"], "dilation": 4}, "dilation", "has no effect because no layer is 'dilated'"),
         ({"max_positions": 9}, "max_positions", "only learned positions have a limit, not 'sinusoidal'"),
         ({"encoder": []}, "encoder", "at least 1 item"),
-        ({"encoder": ["lstm"], "decoder": ["gru"], "bridge": "vector", "heads": 2}, "heads", "nothing attends"),
+        (
+            {"encoder": ["lstm"], "decoder": ["gru"], "bridge": "vector", "heads": 2},
+            "heads",
+            "neither a layer nor the bridge is attention",
+        ),
         ({"decoder": ["lstm", "transformer"]}, "decoder.1", "'self-attention', 'restricted', 'parameter-free', 'lstm'"),
         ({"bridge": "bridge"}, "bridge", "'attention' or 'vector'"),
         ({"position": "rotary"}, "position", "'none', 'sinusoidal' or 'learned'"),

@@ -177,9 +177,9 @@ def test_separate_vocabularies_may_differ_in_size(family: str, pairs: Pairs) -> 
     ("config", "given", "name", "sentence"),
     [
         (SutskeverConfig, {"dim": 16, "embedding": 8, "tie": "output"}, "tie", "embeddings have 8 numbers"),
-        (BahdanauConfig, {"tie": "all"}, "tie", "embeddings have 620 numbers and what is said has 500"),
-        (LuongConfig, {"radius": 3}, "radius", "global attention sees everything"),
-        (LuongConfig, {"places": 3}, "places", "a score 'general' knows no places"),
+        (BahdanauConfig, {"tie": "all"}, "tie", "embeddings have size 620 and the output layer 500"),
+        (LuongConfig, {"radius": 3}, "radius", "model.scope is 'global', which has no window"),
+        (LuongConfig, {"places": 3}, "places", "model.score is 'general', which does not depend on source positions"),
         (LuongConfig, {"score": "additive"}, "score", "Input should be"),
         (GNMTConfig, {"heads": 3}, "heads", "Extra inputs"),
     ],

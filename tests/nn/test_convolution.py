@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
-from heedful.nn.convolution import Convolution, normed
+from heedful.nn.convolution import Convolution, with_weight_norm
 from heedful.nn.linear import linear
 from heedful.nn.pack_left import pack_left_order
 
@@ -32,9 +32,9 @@ def torchs(x: Tensor, weight: Tensor, convolution: Convolution, before: int) -> 
 @pytest.mark.parametrize(("kernel", "dilation"), WINDOWS)
 def test_both_ways_equal_torchs_convolution(kernel: int, dilation: int) -> None:
     convolution, weight, x = made(kernel, dilation)
-    assert_close(convolution.around(x), torchs(x, weight, convolution, convolution.reach // 2))
+    assert_close(convolution.centered(x), torchs(x, weight, convolution, convolution.reach // 2))
     assert_close(
-        convolution.follow(x, convolution.beginning(ROWS, x), None)[0], torchs(x, weight, convolution, convolution.reach)
+        convolution.causal(x, convolution.initial_state(ROWS, x), None)[0], torchs(x, weight, convolution, convolution.reach)
     )
 
 
@@ -42,21 +42,21 @@ def test_both_ways_equal_torchs_convolution(kernel: int, dilation: int) -> None:
 @pytest.mark.parametrize(("kernel", "dilation"), WINDOWS)
 def test_following_in_chunks_is_following_at_once(kernel: int, dilation: int, chunk: int) -> None:
     convolution, _, x = made(kernel, dilation)
-    row_state, said = convolution.beginning(ROWS, x), []
+    row_state, said = convolution.initial_state(ROWS, x), []
     for part in torch.split(x, chunk, dim=1):
-        found, row_state = convolution.follow(part, row_state, None)
+        found, row_state = convolution.causal(part, row_state, None)
         said.append(found)
     assert row_state.shape == (ROWS, (kernel - 1) * dilation, INPUTS)
-    assert_close(torch.cat(said, dim=1), convolution.follow(x, convolution.beginning(ROWS, x), None)[0])
+    assert_close(torch.cat(said, dim=1), convolution.causal(x, convolution.initial_state(ROWS, x), None)[0])
 
 
 @pytest.mark.parametrize(("kernel", "dilation"), WINDOWS)
 def test_only_what_counts_enters_the_past(kernel: int, dilation: int) -> None:
     convolution, _, x = made(kernel, dilation)
     count = torch.tensor([6, 2])
-    _, row_state = convolution.follow(x, convolution.beginning(ROWS, x), count)
+    _, row_state = convolution.causal(x, convolution.initial_state(ROWS, x), count)
     for row, real in enumerate(count.tolist()):
-        _, alone = convolution.follow(x[row : row + 1, :real], convolution.beginning(1, x), None)
+        _, alone = convolution.causal(x[row : row + 1, :real], convolution.initial_state(1, x), None)
         assert torch.equal(row_state[row], alone[0])
 
 
@@ -72,7 +72,7 @@ def test_real_tokens_are_moved_to_the_front_in_their_order_and_back() -> None:
 
 
 def test_a_normed_map_begins_with_the_wanted_deviation_and_has_a_gain_for_each_output() -> None:
-    layer = normed(linear(400, 50), std=0.3)
+    layer = with_weight_norm(linear(400, 50), std=0.3)
     before = layer.weight.detach().clone()
     assert float(before.std()) == pytest.approx(0.3, rel=0.02)
     parts = dict(layer.named_parameters())

@@ -115,7 +115,7 @@ def test_tokens_get_slots_of_their_own_behind_the_prompt_and_in_turn() -> None:
     owned_slots, slots = allocate(turning, 2, real, real)
     assert isinstance(slots, torch.Tensor) and slots.tolist() == [5, 6, 1, 2]
     assert owned_slots[:, [5, 6, 1, 2]].int().tolist() == expected
-    with pytest.raises(AssertionError, match="room was made for 7 tokens, but 8 were given"):
+    with pytest.raises(AssertionError, match="the cache has 7 slots, but 8 tokens were given"):
         allocate(blank._replace(filled=4), 2, real, None)
 
 

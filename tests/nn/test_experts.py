@@ -17,11 +17,11 @@ from heedful.models.transformer import TransformerConfig
 from heedful.nn.experts import (
     Experts,
     RoutingRecord,
-    balance,
+    balance_losses,
+    expert_utilization,
     has_grouped_products,
     selection_probabilities,
     squared_variation,
-    usage,
 )
 from heedful.nn.hooks import ablate, record
 
@@ -123,11 +123,11 @@ def test_the_load_is_the_probability_of_being_chosen_again() -> None:
 def test_the_importance_is_the_sum_of_the_gates_of_real_tokens() -> None:
     experts, x = made().train(), torch.randn(2, 6, DIM)
     real = torch.tensor([[1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0]]).bool()
-    ledger = RoutingRecord(real, [])
+    record = RoutingRecord(real, [])
     with record(experts, "gates") as seen:
-        experts(x, ledger)
+        experts(x, record)
     total = seen["gates"][real.flatten()].sum(0)
-    assert_close(ledger.wants[0][0], total.var(correction=0) / total.mean() ** 2)
+    assert_close(record.losses[0][0], total.var(correction=0) / total.mean() ** 2)
 
 
 def test_unevenness_of_equals_is_zero_and_of_one_alone_is_largest() -> None:
@@ -137,15 +137,15 @@ def test_unevenness_of_equals_is_zero_and_of_one_alone_is_largest() -> None:
 
 def test_losses_reach_the_gate_alone() -> None:
     experts = made().train()
-    ledger = RoutingRecord(None, [])
-    experts(torch.randn(20, DIM), ledger)
-    losses = balance(ledger.wants[0], weight=0.1)
+    record = RoutingRecord(None, [])
+    experts(torch.randn(20, DIM), record)
+    losses = balance_losses(record.losses[0], weight=0.1)
     total = sum((loss.total / loss.count for loss in losses.values()), torch.zeros(()))
     (slope,) = torch.autograd.grad(total, [experts.choose], retain_graph=True)
     assert slope.abs().amax(-1).min() > 0  # of every gate and every noise
     with pytest.raises(RuntimeError, match="not have been used"):
         torch.autograd.grad(total, [experts.rise])
-    assert_close(losses["expert_importance"].total + losses["expert_load"].total, 0.1 * ledger.wants[0].sum())
+    assert_close(losses["expert_importance"].total + losses["expert_load"].total, 0.1 * record.losses[0].sum())
 
 
 def trained(weight: float) -> Tensor:
@@ -161,14 +161,14 @@ def trained(weight: float) -> Tensor:
         kind = torch.randint(4, (256,), generator=draws)
         x = centers[kind] + 0.5 * torch.randn(256, DIM, generator=draws)
         wanted = torch.einsum("tij,tj->ti", turns[kind], x)
-        ledger = RoutingRecord(None, [])
-        loss = functional.mse_loss(experts(x, ledger), wanted) + weight * ledger.wants[0].sum()
+        record = RoutingRecord(None, [])
+        loss = functional.mse_loss(experts(x, record), wanted) + weight * record.losses[0].sum()
         adam.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         adam.step()
     with record(experts.eval(), "gates") as seen, torch.no_grad():
         experts(centers.repeat(64, 1) + 0.5 * torch.randn(256, DIM, generator=draws))
-    return usage(seen["gates"])
+    return expert_utilization(seen["gates"])
 
 
 def test_without_the_losses_few_experts_do_the_work_and_with_them_all_do() -> None:
@@ -218,16 +218,16 @@ def test_between_layers_of_gnmt_stands_what_was_said_and_what_the_experts_add(pa
 def test_experts_that_do_not_fit_are_refused() -> None:
     found = refused(TransformerConfig, dim=20, heads=2, feed_forward=30, experts=4, experts_used=4, activation="swiglu")
     assert found == {
-        "dim": "given 20, expected a multiple of 8 where there are experts",
-        "feed_forward": "given 30, expected a multiple of 8 where there are experts",
-        "experts_used": "given 4, expected at least 2, so that the gate learns, and fewer than model.experts, which is 4",
-        "activation": "given 'swiglu', expected 'relu' or 'gelu' where there are experts",
+        "dim": "given 20, expected a multiple of 8 in a model with experts",
+        "feed_forward": "given 30, expected a multiple of 8 in a model with experts",
+        "experts_used": "given 4, expected at least 2, so that gates have a gradient, and fewer than model.experts, which is 4",
+        "activation": "given 'swiglu', expected 'relu' or 'gelu' in a model with experts",
     }
     assert "has no effect because model.experts is 0" in refused(TransformerConfig, experts_used=2)["experts_used"]
     found = refused(GNMTConfig, dim=20, layers=2, decoder_layers=1, experts=4, experts_used=1)
     assert found == {
-        "dim": "given 20, expected a multiple of 8 where there are experts",
-        "experts_used": "given 1, expected at least 2, so that the gate learns, and fewer than model.experts, which is 4",
-        "experts": "given 4, but they stand between layers; expected more model.layers",
+        "dim": "given 20, expected a multiple of 8 in a model with experts",
+        "experts_used": "given 1, expected at least 2, so that gates have a gradient, and fewer than model.experts, which is 4",
+        "experts": "given 4, expected 0, or more model.layers, since experts are placed between layers",
     }
     assert "has no effect because model.experts is 0" in refused(GNMTConfig, experts_size=8)["experts_size"]

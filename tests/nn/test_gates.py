@@ -108,9 +108,9 @@ def test_weights_keep_their_names() -> None:
 
 
 def test_who_has_no_such_heads_is_told_so() -> None:
-    with pytest.raises(ConfigError, match="no heads of kind 'within'; it has those of: encoder, decoder, cross"):
+    with pytest.raises(ConfigError, match="no attention heads of kind 'within'; available kinds: encoder, decoder, cross"):
         add_gates(transformer(), ["within"])
-    with pytest.raises(ConfigError, match="the model has no heads; it has those of: none"):
+    with pytest.raises(ConfigError, match="the model has no attention heads; available kinds: none"):
         add_gates(tiny_model(Variant("luong", ())))
 
 

@@ -83,7 +83,7 @@ def test_listeners_are_asked_in_the_order_in_which_they_came(halves: Halves) -> 
 
 def test_who_only_records_does_not_change(halves: Halves) -> None:
     def answers() -> tuple[bool, bool]:
-        return halves.left.wanted, halves.left.changes
+        return halves.left.has_hooks, halves.left.changes
 
     assert answers() == (False, False)
     with record(halves, "left"):
@@ -102,7 +102,7 @@ def test_one_tap_that_fits_two_patterns_is_listened_to_once(halves: Halves) -> N
 def test_an_unknown_name_is_answered_with_the_names_there_are(halves: Halves) -> None:
     with pytest.raises(ConfigError) as error, record(halves, "lefd"):
         pass
-    assert str(error.value) == "no tap fits 'lefd'; this model has: left, right\n\nhint: did you mean 'left'?"
+    assert str(error.value) == "no hook point matches 'lefd'; this model has: left, right\n\nhint: did you mean 'left'?"
 
 
 def elsewhere(function: Callable[..., Any], *given: Any) -> Any:
@@ -112,7 +112,7 @@ def elsewhere(function: Callable[..., Any], *given: Any) -> Any:
 
 
 def free_of_hooks(model: nn.Module) -> bool:
-    return not any_hooks() and not any(tap.hooks or tap.wanted or tap.changes for tap in hook_points(model).values())
+    return not any_hooks() and not any(tap.hooks or tap.has_hooks or tap.changes for tap in hook_points(model).values())
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def free_of_hooks(model: nn.Module) -> bool:
 def test_a_hook_does_not_act_in_another_thread(halves: Halves, change: Callable[[nn.Module], Any]) -> None:
     with change(halves) as seen:
         assert_close(elsewhere(halves, X), 11 * X)
-        assert not elsewhere(lambda: halves.right.wanted or halves.right.changes or any_hooks())
-        assert halves.right.wanted
+        assert not elsewhere(lambda: halves.right.has_hooks or halves.right.changes or any_hooks())
+        assert halves.right.has_hooks
     assert not seen
 
 

@@ -9,7 +9,14 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from heedful.nn.attention import AttentionBias, attention_weights
-from heedful.nn.kernels import add_norm, blockwise_logsumexp, fits_short_attention, log_total, short_attention, write_both
+from heedful.nn.kernels import (
+    add_norm,
+    blockwise_logsumexp,
+    fits_short_attention,
+    reduce_logsumexp,
+    short_attention,
+    write_both,
+)
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 SLACK = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -32,7 +39,7 @@ def test_skimming_finds_the_largest_and_the_total(device: str, dtype: torch.dtyp
     logits = 3 * random(device, dtype, 7, vocab)
     logits[2, 1:] = -float("inf")
     largest, parts = blockwise_logsumexp(logits, block)
-    total = log_total(largest, parts)
+    total = reduce_logsumexp(largest, parts)
     assert largest.dtype == total.dtype == torch.float32
     assert_close(total, logits.double().logsumexp(-1).float(), atol=1e-5, rtol=1e-5)
     for number in range(largest.shape[1]):

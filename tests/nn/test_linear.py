@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from heedful.nn import linear as module
-from heedful.nn.linear import LARGE, ONEDNN, Linear, Readout, apply, gains, linear
+from heedful.nn.linear import LARGE, ONEDNN, Linear, Readout, apply, linear, onednn_is_faster
 
 onednn_only = pytest.mark.skipif(not ONEDNN, reason="this torch was built without oneDNN")
 
@@ -54,7 +54,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("shape", [(1, 3), (7, 3), (2, 5, 4), (2, 3, 4, 6), (33, 65)])
 def test_small_products_equal_torchs_in_value_and_gradient(shape: tuple[int, ...]) -> None:
     x, weight, bias = inputs_of(*shape, outputs=9)
-    assert gains(x, weight)
+    assert onednn_is_faster(x, weight)
     ours = slopes(apply(x, weight, bias), x, weight, bias)
     torchs = slopes(functional.linear(x, weight, bias), x, weight, bias)
     for owned_slots, expected in zip(ours, torchs, strict=True):
@@ -66,7 +66,7 @@ def test_small_products_equal_torchs_in_value_and_gradient(shape: tuple[int, ...
 @onednn_only
 def test_large_products_are_torchs_to_five_digits() -> None:
     x, weight, bias = inputs_of(16, 40, 256, outputs=320)
-    assert gains(x, weight)
+    assert onednn_is_faster(x, weight)
     exact = [tensor.detach().double().requires_grad_() for tensor in (x, weight, bias)]
     ours = slopes(apply(x, weight, bias), x, weight, bias)
     for owned_slots, expected in zip(ours, slopes(functional.linear(*exact), *exact), strict=True):
@@ -103,20 +103,20 @@ def test_gradients_of_gradients_are_torchs() -> None:
 @onednn_only
 def test_the_same_product_has_the_same_bits() -> None:
     x, weight, bias = inputs_of(512, 128, outputs=256)
-    assert gains(x, weight)
+    assert onednn_is_faster(x, weight)
     first, *others = (slopes(apply(x, weight, bias), x, weight, bias) for _ in range(4))
     assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
 
 
 def test_only_large_single_precision_products_on_a_cpu_are_oneDNNs() -> None:
     x, weight = torch.zeros(LARGE // 2048, 64), torch.zeros(32, 64)
-    assert gains(x, weight) == ONEDNN
-    assert not gains(x[1:], weight)
-    assert not gains(x.double(), weight.double())
-    assert not gains(x.bfloat16(), weight.bfloat16())
-    assert not gains(x.to("meta"), weight.to("meta"))
+    assert onednn_is_faster(x, weight) == ONEDNN
+    assert not onednn_is_faster(x[1:], weight)
+    assert not onednn_is_faster(x.double(), weight.double())
+    assert not onednn_is_faster(x.bfloat16(), weight.bfloat16())
+    assert not onednn_is_faster(x.to("meta"), weight.to("meta"))
     with torch.autocast("cpu", torch.bfloat16):
-        assert not gains(x, weight)
+        assert not onednn_is_faster(x, weight)
         assert apply(x, weight).dtype == torch.bfloat16
 
 

@@ -191,5 +191,5 @@ def test_an_unknown_precision_is_refused(speller: Speller) -> None:
 
 
 def test_bytes_are_for_cpus(speller: Speller) -> None:
-    with pytest.raises(ConfigError, match=r"'int8' was asked for on 'meta', but runs on 'cpu' only"):
+    with pytest.raises(ConfigError, match=r"given precision 'int8' on device 'meta', expected device 'cpu'"):
         with_precision(speller, "int8", torch.device("meta"))

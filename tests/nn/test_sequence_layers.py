@@ -31,7 +31,7 @@ from heedful.nn.sequence_layers import (
     RestrictedAttention,
     SequenceLayer,
 )
-from heedful.nn.sequence_layers.base import LayerState, StepContext, step_context
+from heedful.nn.sequence_layers.base import LayerState, StepContext, make_step_context
 
 SMALL = LayerSize(dim=8, heads=2, window=4, kernel=3, dilation=2)
 CAUSAL = SMALL.model_copy(update={"causal": True})
@@ -123,22 +123,22 @@ def test_every_parameter_and_every_real_token_receives_a_gradient(kind: str, siz
 def test_a_causal_layer_told_piece_by_piece_gives_what_it_gives_at_once(kind: str, chunk: int) -> None:
     layer, x = make(kind, CAUSAL), tokens()
     nothing = {"positions": torch.zeros(ROWS, TIME, dtype=torch.long), "layer": layer.slots(ROWS, TIME, x)}
-    state = State(None, layer.beginning(ROWS, x), nothing, owned_slots=torch.zeros(ROWS, TIME, dtype=torch.bool))
+    state = State(None, layer.initial_state(ROWS, x), nothing, owned_slots=torch.zeros(ROWS, TIME, dtype=torch.bool))
     pieces = []
     with torch.no_grad():
         for piece in x.split(chunk, dim=1):  # type: ignore[no-untyped-call]
-            now = step_context(state, piece[..., 0], None)
-            out, row_state = layer.follow(piece, LayerState(state.row_state, state.kv_cache["layer"]), now)
+            now = make_step_context(state, piece[..., 0], None)
+            out, row_state = layer.step(piece, LayerState(state.row_state, state.kv_cache["layer"]), now)
             state = state._replace(row_state=row_state, owned_slots=now.owned_slots, filled=int(state.filled) + piece.shape[1])
             pieces.append(out)
     torch.testing.assert_close(torch.cat(pieces, dim=1), layer(x), rtol=0, atol=1e-5)
 
 
 @EVERY
-def test_a_layer_that_is_not_causal_cannot_be_told_piece_by_piece(kind: str) -> None:
+def test_a_layer_that_is_not_causal_cannot_run_token_by_token(kind: str) -> None:
     none = torch.zeros(1, 0, dtype=torch.long)
-    with pytest.raises(AssertionError, match="looks ahead"):
-        make(kind, SMALL).follow(
+    with pytest.raises(AssertionError, match="only a causal layer"):
+        make(kind, SMALL).step(
             tokens(1, 1), LayerState(), StepContext(None, none.bool(), slice(0, 0), none, none, none.bool()[None])
         )
 

@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
     module: str
     title: str
-    takes: tuple[str, ...]  # of what is known, by name
+    options: tuple[str, ...]  # of what is known, by name
     asked_by: tuple[str, ...]  # options, one of which asks for it
 
 
@@ -225,7 +225,7 @@ def facts_of(worker: Predictor) -> list[str]:
 
 def answer(worker: Predictor, part: Part, known: dict[str, Any]) -> tuple[dict[str, Any], str]:
     module = import_module(f"heedful.cli.inspecting.{part.module}")
-    found = module.found(worker, **{name: known[name] for name in part.takes if name in known})
+    found = module.found(worker, **{name: known[name] for name in part.options if name in known})
     return found, module.as_text(found)
 
 

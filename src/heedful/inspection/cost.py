@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
+
+from heedful.nn.torch_private import TorchDispatchMode, storage_id, tree_leaves
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 GATHERS = {"embedding", "index_select", "gather", "index"}  # read no more than they give
@@ -82,7 +82,7 @@ def on_meta_device(model: AnyModule) -> AnyModule:
 def count_costs(model: nn.Module) -> Iterator[CostRecord]:
     """Everything that is computed inside is put on the bill, under the name of the module that computes it."""
     bill = CostRecord()
-    own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    own = {storage_id(parameter.untyped_storage()) for parameter in model.parameters()}
     held = []  # so that no address is given to two
 
     def enter(name: str) -> Callable[..., None]:
@@ -94,8 +94,8 @@ def count_costs(model: nn.Module) -> Iterator[CostRecord]:
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         held.append(storage)
-        if storage._cdata not in own:
-            bill.kept.setdefault(storage._cdata, (part_of(bill.path[-1]), storage.nbytes()))
+        if storage_id(storage) not in own:
+            bill.kept.setdefault(storage_id(storage), (part_of(bill.path[-1]), storage.nbytes()))
         return tensor
 
     hooks = [module.register_forward_pre_hook(enter(name)) for name, module in model.named_modules()]
@@ -140,7 +140,7 @@ def tensors(tree: Any) -> list[Tensor]:
 
 
 def shares(made: Tensor, given: Sequence[Tensor]) -> bool:
-    return any(made.untyped_storage()._cdata == one.untyped_storage()._cdata for one in given)
+    return any(storage_id(made.untyped_storage()) == storage_id(one.untyped_storage()) for one in given)
 
 
 def moved(several: Sequence[Tensor]) -> int:

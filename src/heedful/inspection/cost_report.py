@@ -17,6 +17,7 @@ from torch.nn import functional
 from heedful.inspection.cost import Cost, CostRecord, count_costs, on_meta_device, part_of, tensors, total
 from heedful.nn.decoder_state import State
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
+from heedful.nn.torch_private import storage_id
 
 PARTS = 32  # of a recurrence, one of which is counted
 UPDATE = 7  # Adam reads a weight, its gradient and its two averages, and writes all but the gradient
@@ -110,7 +111,7 @@ def borrowed_by_readout(model: Any) -> nn.Parameter:
 
 def size_of(several: Iterable[Tensor]) -> int:
     """Bytes, each storage counted once."""
-    return sum({one.untyped_storage()._cdata: one.untyped_storage().nbytes() for one in several}.values())
+    return sum({storage_id(one.untyped_storage()): one.untyped_storage().nbytes() for one in several}.values())
 
 
 def tokens(rows: int, time: int) -> Tensor:

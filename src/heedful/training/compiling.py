@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from heedful.nn.torch_private import compile_error, set_compile_cache_limit
+
 
 def compile_task(task: Any, device: torch.device, announce: Callable[[str], None]) -> None:
     """Compile a task's objective in place. On a GPU its kernels are captured too, a graph for each shape that occurs."""
     plain = task.objective
-    torch._dynamo.config.cache_size_limit = 64
+    set_compile_cache_limit(64)
     if device.type == "cuda":
         quick = torch.compile(plain, dynamic=False, mode="reduce-overhead")
     else:
@@ -28,7 +30,7 @@ def falling_back(quick: Callable[..., Any], plain: Callable[..., Any], announce:
         if works:
             try:
                 return quick(*args, **kwargs)
-            except torch._dynamo.exc.TorchDynamoException as error:
+            except compile_error() as error:
                 works = False
                 reason = str(error).strip().splitlines()[0]
                 announce(f"torch.compile does not work here ({reason}); going on without it")

@@ -59,9 +59,9 @@ def gates_of(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, Tenso
 
 
 def as_plain(gates: Tensor) -> dict[str, Any]:
-    from heedful.nn.experts import usage
+    from heedful.nn.experts import expert_utilization
 
-    shares, weights = usage(gates), gates.sum(0) / gates.sum()
+    shares, weights = expert_utilization(gates), gates.sum(0) / gates.sum()
     return {
         "tokens": len(gates),
         "choices": shares.tolist(),  # of all choices, the share that fell on each expert
