@@ -26,7 +26,7 @@ STOPS = 0.6  # how likely it is to say no more, whatever is left
 class Hasty(nn.Module):
     """Says the source word by word, looking at each, but may stop after any of them."""
 
-    longest = None
+    max_length = None
 
     def __init__(self, vocab: int, end: int) -> None:
         super().__init__()

@@ -47,9 +47,7 @@ def test_recording_while_stepping_keeps_outputs_bit_identical(plain: Speaker, pa
 
 
 def test_context_vectors_are_the_mean_of_values_with_the_recorded_weights(plain: Speaker, pairs: Pairs) -> None:
-    cores = {
-        name.removesuffix(".core"): module for name, module in plain.named_modules() if isinstance(module, AttentionCore)
-    }
+    cores = {name.removesuffix(".core"): module for name, module in plain.named_modules() if isinstance(module, AttentionCore)}
     if not cores:
         pytest.skip("the model has no attention")
     expected: dict[str, Tensor] = {}
