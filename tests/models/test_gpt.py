@@ -63,7 +63,7 @@ def copy_weights(model: GPT, theirs: dict[str, Tensor], names: dict[str, str]) -
 LAYER = {
     "layers.{}.self_attention.project": "h.{}.attn.c_attn",
     "layers.{}.self_attention.out": "h.{}.attn.c_proj",
-    "layers.{}.attention_residual.norm": "h.{}.ln_1",
+    "layers.{}.self_attention_residual.norm": "h.{}.ln_1",
     "layers.{}.feed_forward.rise": "h.{}.mlp.c_fc",
     "layers.{}.feed_forward.fall": "h.{}.mlp.c_proj",
     "layers.{}.feed_forward_residual.norm": "h.{}.ln_2",

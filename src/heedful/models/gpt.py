@@ -172,8 +172,8 @@ class StepContext:
     key_positions: Tensor  # (sources, slots)
     slots: Tensor | slice | None = None  # slots of the new tokens; None: they are concatenated to the cache
 
-    def __init__(self, tokens: Tensor, real: Tensor | None, *, sources: int, reading: bool = False) -> None:
-        self.sources, self.real, self.reading = sources, real, reading
+    def __init__(self, tokens: Tensor, real: Tensor | None, *, sources: int, is_source: bool = False) -> None:
+        self.sources, self.real, self.is_source = sources, real, is_source
         self.rows, self.time = tokens.shape
         self.whole = True  # no previous tokens
         self.query_positions = torch.arange(self.time, device=tokens.device)[None]  # (sources or 1, new)
@@ -253,7 +253,7 @@ class Layer(nn.Module):
                 return attention(x, qkv.key, qkv.value, None)
             if step.whole:
                 assert self.reading is not None, "a layer with heads has hook points for the source"
-                core = self.reading if step.reading else attention.core
+                core = self.reading if step.is_source else attention.core
                 context, new = self.reach(core, qkv, position, step.real)
             else:
                 context, new = self.attend_to_cache(attention.core, qkv, position, step, before, history)
@@ -263,7 +263,7 @@ class Layer(nn.Module):
 
         x = self.self_attention_residual(x, attend)
         x = self.feed_forward_residual(x, self.feed_forward)
-        return self.read(x) if step.reading else self.out(x), caches[0]
+        return self.read(x) if step.is_source else self.out(x), caches[0]
 
     def attend_to_cache(
         self, core: AttentionCore, qkv: QueryKeyValue, position: Position, step: StepContext, before: Tree, history: History
@@ -339,7 +339,7 @@ class GPT(nn.Module):
         if length:
             self.position.check_length(length)
             hidden, caches = self.run(
-                source, StepContext(source, source_mask, sources=sources, reading=True), State(None, None)
+                source, StepContext(source, source_mask, sources=sources, is_source=True), State(None, None)
             )
             pairs, row_state = [(cache.key, cache.value) for cache in caches], [cache.history for cache in caches]
             if self.training and self.config.source_loss and length > 1:

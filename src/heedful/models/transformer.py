@@ -134,7 +134,7 @@ class TransformerConfig(FamilyConfig):
         if not problems and self.head_dim is None:
             most = max(max(counts) for counts in self.head_counts)
             if not most:
-                problems.append(Problem("head_dim", "missing; it cannot be told from heads where there are none"))
+                problems.append(Problem("head_dim", "missing; expected a size, since no layer has heads to derive it from"))
             elif self.dim % most:
                 problems.append(Problem("heads", f"given {most}, which does not divide dim {self.dim}; or set model.head_dim"))
         if not problems and self.position == "rotary" and self.resolved_head_dim % 2:
