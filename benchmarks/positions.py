@@ -84,7 +84,7 @@ def train(model: Transformer, args: argparse.Namespace) -> float:
 def exact(model: Transformer, length: int, toy: str) -> float:
     """The fraction of sequences of this length that are exactly right."""
     source, target = evaluation_batch(length, toy)
-    most = length + 2 if model.longest is None else min(length + 2, model.longest)
+    most = length + 2 if model.max_length is None else min(length + 2, model.max_length)
     room = torch.full((TEST_ROWS,), most)
     group = Group(model.start(source, None, room=most), room, list(range(TEST_ROWS)), [[]] * TEST_ROWS)
     hypotheses = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from heedful.build import make_model
 from heedful.config import Run
 from heedful.errors import OutOfMemory
+from heedful.nn.torch_private import weight_norm_operator
 from heedful.storage.reading import read_bytes
 from heedful.training.optimizers import OptimizerConfig
 
@@ -41,7 +42,7 @@ class WithoutStorage(TorchFunctionMode):
             return args[0] if args else named["tensor"]
         if func is torch.norm_except_dim:  # of weight normalization: a norm for each row
             return args[0].new_empty(len(args[0]), *[1] * (args[0].dim() - 1))
-        return args[0] if func is torch._weight_norm else func(*args, **named)
+        return args[0] if func is weight_norm_operator else func(*args, **named)
 
 
 def require_memory(

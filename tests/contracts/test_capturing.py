@@ -1,7 +1,7 @@
-"""What a GPU records as a graph may neither send numbers to the host nor fetch any from it.
+"""Steps captured in CUDA graphs must not copy values between host and device.
 
-On a CPU both are nothing at all, but they can be seen: a tensor made of Python's numbers is lifted, a number read from a
-tensor is taken out of it, and what has as many members as a condition is met is searched for."""
+On a CPU such copies are free, but their operators can be detected: lifting a tensor of Python numbers, reading a number from
+a tensor, and selecting by a boolean mask."""
 
 from __future__ import annotations
 
@@ -12,52 +12,52 @@ import pytest
 import torch
 from tiny import END, PAD, START, Pairs, Speaker, logits_of
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from heedful.nn.decoder_state import States
 from heedful.nn.losses import cross_entropy, symmetric_kl
+from heedful.nn.torch_private import TorchDispatchMode
 from heedful.search import Group, Query, SearchConfig, step_function
 from heedful.search.engine import Engine
 from heedful.tasks.guided_alignment import guided_loss
 
-FROM_THE_HOST = ("aten.lift_fresh",)
-TO_THE_HOST = ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique")
+FROM_HOST = ("aten.lift_fresh",)
+TO_HOST = ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique")
 
 
-class Aboard(TorchDispatchMode):
-    """Refuses what would wait for the host."""
+class NoHostCopies(TorchDispatchMode):
+    """Raises on operators that synchronize with the host."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(function)
-        picks = function is torch.ops.aten.index.Tensor and any(
+        selects = function is torch.ops.aten.index.Tensor and any(
             isinstance(index, Tensor) and index.dtype is torch.bool for index in args[1]
         )
-        if picks or name.startswith((*FROM_THE_HOST, *TO_THE_HOST)):
-            raise AssertionError(f"{name} waits for the host")
+        if selects or name.startswith((*FROM_HOST, *TO_HOST)):
+            raise AssertionError(f"{name} synchronizes with the host")
         return function(*args, **(kwargs or {}))
 
 
-def test_the_watch_sees_both_directions() -> None:
+def test_copies_in_both_directions_are_detected() -> None:
     x = torch.ones(3)
     for wrong in (lambda: x[[0]], lambda: torch.tensor(1.0), lambda: float(x.sum()), lambda: x[x > 0], lambda: x.nonzero()):
-        with pytest.raises(AssertionError, match="waits for the host"), Aboard():
+        with pytest.raises(AssertionError, match="synchronizes with the host"), NoHostCopies():
             wrong()
-    with Aboard():
+    with NoHostCopies():
         x[0] + x.new_full((), 2.0) * 3
 
 
 def test_a_training_pass_can_be_captured(model: Speaker, pairs: Pairs) -> None:
     ours = copy.deepcopy(model).train()
-    logits_of(ours, pairs)  # what is made once, at the first pass, is there when the second is captured
-    said = torch.where(torch.arange(pairs.target.shape[1]) < 3, pairs.target, PAD).flatten()
-    with Aboard():
+    logits_of(ours, pairs)  # tensors cached in the first pass exist when the second is captured
+    target = torch.where(torch.arange(pairs.target.shape[1]) < 3, pairs.target, PAD).flatten()
+    with NoHostCopies():
         logits = logits_of(ours, pairs).flatten(0, 1)
-        loss, _ = cross_entropy(logits, said, padding=PAD, smoothing=0.1)
-        apart = symmetric_kl(logits, logits.detach() + 1e-3, said != PAD)
-        (loss.total + apart.total).backward()  # type: ignore[no-untyped-call]
+        loss, _ = cross_entropy(logits, target, padding=PAD, smoothing=0.1)
+        divergence = symmetric_kl(logits, logits.detach() + 1e-3, target != PAD)
+        (loss.total + divergence.total).backward()  # type: ignore[no-untyped-call]
     assert all(parameter.grad.isfinite().all() for parameter in ours.parameters() if parameter.grad is not None)
 
 
@@ -69,22 +69,21 @@ def test_a_step_of_a_search_can_be_captured(model: Speaker, pairs: Pairs) -> Non
     def start(sources: int, slots: int) -> States:
         return model.start(pairs.source[:1].repeat(sources, 1), torch.ones_like(pairs.mask[:1]).repeat(sources, 1), room=slots)
 
-    for options in METHODS:
-        group = Group(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
-        arrivals = iter([group])
-        query = Query(step_function(model), lambda count, slots: next(arrivals, None), START, END, 3, 8, width=6, blank=start)  # noqa: B023
-        engine = Engine(query, SearchConfig(min_length=4, **options))
-        engine.begin(query)
-        for _ in range(2):  # these are taken before anything is captured
-            engine.take_step()
-        before = engine.frontier.count.clone()
-        with Aboard():
-            engine.take_step()
-        assert (engine.frontier.count > before).any()
+    group = Group(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
+    groups = iter([group])
+    query = Query(step_function(model), lambda count, slots: next(groups, None), START, END, 3, 8, width=6, blank=start)
+    engine = Engine(query, SearchConfig(min_length=2, **options))
+    engine.begin(query)
+    for _ in range(2):  # before the capture
+        engine.take_step()
+    before = engine.frontier.count.clone()
+    with NoHostCopies():
+        engine.take_step()
+    assert (engine.frontier.count > before).any()
 
 
-def test_guiding_can_be_captured() -> None:
+def test_guided_alignment_can_be_captured() -> None:
     weights, gold = torch.rand(2, 3, 4, 5), torch.ones(2, 4, 5)
-    with Aboard():
-        found = guided_loss(weights, gold, (0, 2))
-    assert found.total.isfinite() and found.count == 8
+    with NoHostCopies():
+        loss = guided_loss(weights, gold, (0, 2))
+    assert loss.total.isfinite() and loss.count == 8

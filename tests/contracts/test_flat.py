@@ -1,4 +1,4 @@
-"""A model as two functions of plain tensors says what the model says, whoever stands in which row, for every family."""
+"""Models as two functions of plain tensors give the model's logits, in any order of rows, for every family."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ def _no_gradients() -> object:
         yield
 
 
-def test_flat_steps_equal_teacher_forcing_and_rows_may_change_places(model: Speaker, pairs: Pairs) -> None:
-    """After three tokens the rows are turned round, in every tensor alike."""
+def test_flat_steps_equal_teacher_forcing_and_rows_may_be_reordered(model: Speaker, pairs: Pairs) -> None:
+    """After three tokens the rows of every tensor are reversed."""
     step = Step(model, start_inputs(model, pairs.source, pairs.mask)).eval()
-    known = dict(zip(step.names, Start(model)(pairs.source, pairs.mask), strict=True))
+    tensors = dict(zip(step.names, Start(model)(pairs.source, pairs.mask), strict=True))
     after = [name for name in step.names if not name.startswith(MEMORY)]
     expected, order = logits_of(model, pairs), torch.arange(len(pairs.source))
     for at in range(pairs.target.shape[1]):
         if at == 3:
             order = order.flip(0)
-            known = {name: tensor.flip(0) for name, tensor in known.items()}
-        logits, *new = step(pairs.target[order, at], *known.values())
+            tensors = {name: tensor.flip(0) for name, tensor in tensors.items()}
+        logits, *new = step(pairs.target[order, at], *tensors.values())
         assert_close(logits, expected[order, at], atol=1e-5, rtol=0)
-        known |= dict(zip(after, new, strict=True))
+        tensors |= dict(zip(after, new, strict=True))
 
 
-def test_every_axis_is_told_by_what_decides_it(model: Speaker) -> None:
-    """Sizes that were never looked at are foretold."""
+def test_every_axis_is_named_by_the_size_that_determines_it(model: Speaker) -> None:
+    """The names predict the shapes for other sizes."""
     sizes = {"rows": 4, "source": 8, "row_state": 5}
     shapes = {name: tuple(tensor.shape) for name, tensor in example(model, **sizes).tensors.items()}
-    for one in axes_of(model):
-        assert one.sizes[0] == "rows", "whoever re-orders takes rows of every tensor"
-        for axis, size in enumerate(one.sizes):
-            assert isinstance(size, str) or shapes[one.name][axis] == size
+    for axes in axes_of(model):
+        assert axes.sizes[0] == "rows", "reordering selects rows of every tensor"
+        for axis, size in enumerate(axes.sizes):
+            assert isinstance(size, str) or shapes[axes.name][axis] == size
             if size in SIZES:
-                assert shapes[one.name][axis] == sizes[str(size)]
+                assert shapes[axes.name][axis] == sizes[str(size)]

@@ -1,4 +1,4 @@
-"""What a model may not see does not matter: later tokens, padding, and the neighbors in its batch."""
+"""Outputs do not depend on later tokens, on padding, or on other rows of the batch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch.testing import assert_close
 from heedful.nn.experts import Experts
 
 
-def slack(model: Speaker) -> float:
-    """None; but an expert multiplies as many tokens at once as there are for it, and rounds accordingly."""
+def tolerance(model: Speaker) -> float:
+    """Zero, except with experts: the rounding of their products depends on the number of tokens."""
     return 1e-6 if any(isinstance(module, Experts) for module in model.modules()) else 0.0
 
 
@@ -22,15 +22,15 @@ def test_a_later_token_cannot_change_earlier_logits(model: Speaker, pairs: Pairs
         target = pairs.target.clone()
         target[:, time] = torch.where(target[:, time] == WORDS[0], WORDS[1], WORDS[0])
         after = logits_of(model, pairs._replace(target=target))
-        assert_close(after[:, :time], before[:, :time], atol=slack(model), rtol=0)
+        assert_close(after[:, :time], before[:, :time], atol=tolerance(model), rtol=0)
         assert not torch.allclose(after[:, time], before[:, time])
 
 
 def test_the_gradient_to_later_tokens_is_exactly_zero(model: Speaker, pairs: Pairs) -> None:
     embedded: list[Tensor] = []
 
-    def keep(module: nn.Module, given: tuple[Tensor, ...], vectors: Tensor) -> None:
-        if given[0].data_ptr() == pairs.target.data_ptr():
+    def keep(module: nn.Module, inputs: tuple[Tensor, ...], vectors: Tensor) -> None:
+        if inputs[0].data_ptr() == pairs.target.data_ptr():
             embedded.append(vectors)
 
     hooks = [module.register_forward_hook(keep) for module in model.modules() if isinstance(module, nn.Embedding)]
@@ -40,9 +40,9 @@ def test_the_gradient_to_later_tokens_is_exactly_zero(model: Speaker, pairs: Pai
     assert len(embedded) == 1
     direction = torch.randn(hidden.shape[-1])
     for time in range(hidden.shape[1]):
-        (slope,) = torch.autograd.grad((hidden[:, time] @ direction).sum(), embedded[0], retain_graph=True)
-        assert slope[:, time].abs().min(-1).values.max() > 0
-        assert not slope[:, time + 1 :].any()
+        (gradient,) = torch.autograd.grad((hidden[:, time] @ direction).sum(), embedded[0], retain_graph=True)
+        assert gradient[:, time].abs().min(-1).values.max() > 0
+        assert not gradient[:, time + 1 :].any()
 
 
 @torch.inference_mode()
@@ -53,23 +53,23 @@ def test_padding_the_source_further_changes_nothing(model: Speaker, pairs: Pairs
 
 
 @torch.inference_mode()
-def test_a_sentence_alone_is_what_it_is_among_others(model: Speaker, pairs: Pairs) -> None:
-    together = logits_of(model, pairs)
+def test_a_sentence_alone_equals_the_sentence_in_a_batch(model: Speaker, pairs: Pairs) -> None:
+    batched = logits_of(model, pairs)
     for row, length in enumerate(pairs.mask.sum(-1).tolist()):
         state = model.start(pairs.source[row : row + 1, :length], None, room=0)
         alone = model.project(model.step(pairs.target[row : row + 1], state).hidden)
-        assert_close(alone[0], together[row], atol=1e-5, rtol=0)
+        assert_close(alone[0], batched[row], atol=1e-5, rtol=0)
 
 
 @torch.inference_mode()
-def test_what_stands_in_the_padding_changes_nothing(model: Speaker, pairs: Pairs) -> None:
+def test_the_content_of_padding_has_no_effect(model: Speaker, pairs: Pairs) -> None:
     other = torch.where(pairs.mask, pairs.source, WORDS[3])
     assert not torch.equal(other, pairs.source)
-    assert_close(logits_of(model, pairs._replace(source=other)), logits_of(model, pairs), atol=slack(model), rtol=0)
+    assert_close(logits_of(model, pairs._replace(source=other)), logits_of(model, pairs), atol=tolerance(model), rtol=0)
 
 
 @torch.inference_mode()
-def test_the_source_is_read(model: Speaker, pairs: Pairs) -> None:
+def test_outputs_depend_on_the_source(model: Speaker, pairs: Pairs) -> None:
     other = pairs.source.clone()
     other[:, 1] = torch.where(other[:, 1] == WORDS[0], WORDS[1], WORDS[0])
     difference = logits_of(model, pairs._replace(source=other)) - logits_of(model, pairs)

@@ -1,4 +1,4 @@
-"""Search over every family: a reported score is the score of the same words read at once, and company does not matter."""
+"""Search over every family: reported scores equal teacher-forced scores, and batches do not affect results."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def group(model: Speaker, pairs: Pairs, beam: int = 4) -> Group:
     return Group(model.start(pairs.source, pairs.mask, room=8 * beam), LIMITS, [0, 1, 2], [[]] * 3)
 
 
-def found(predict: StepFunction, asked: Group, **options: Any) -> list[list[Hypothesis]]:
-    """At least three words, so that there is something to compare."""
-    return search_group(predict, asked, SearchConfig(min_length=3, **options), start=START, end=END)
+def decode(predict: StepFunction, sources: Group, **options: Any) -> list[list[Hypothesis]]:
+    """Search for at least three tokens, so that there is something to compare."""
+    return search_group(predict, sources, SearchConfig(min_length=3, **options), start=START, end=END)
 
 
 def test_beam_of_one_equals_greedy(plain: Speaker, pairs: Pairs) -> None:
-    narrow = found(step_function(plain), group(plain, pairs), beam=1)
-    straight = found(step_function(plain), group(plain, pairs), method="greedy")
-    assert [best.tokens for (best,) in narrow] == [best.tokens for (best,) in straight]
-    assert [best.log_probability for (best,) in narrow] == pytest.approx([h.log_probability for (h,) in straight], abs=1e-5)
+    narrow = decode(step_function(plain), group(plain, pairs), beam=1)
+    greedy = decode(step_function(plain), group(plain, pairs), method="greedy")
+    assert [best.tokens for (best,) in narrow] == [best.tokens for (best,) in greedy]
+    assert [best.log_probability for (best,) in narrow] == pytest.approx([h.log_probability for (h,) in greedy], abs=1e-5)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_reported_score_is_that_of_the_same_words_read_at_once(plain: Speaker, pairs: Pairs, method: str) -> None:
+def test_a_reported_score_equals_the_teacher_forced_score(plain: Speaker, pairs: Pairs, method: str) -> None:
     lengths = pairs.mask.sum(-1).tolist()
     checked = 0
-    for source, hypotheses in enumerate(found(step_function(plain), group(plain, pairs), **METHODS[method])):
+    for source, hypotheses in enumerate(decode(step_function(plain), group(plain, pairs), **METHODS[method])):
         for tokens, _, log_probability in hypotheses:
             alone = pairs.source[source : source + 1, : lengths[source]]
             assert log_probability == pytest.approx(forced_log_probability(plain, alone, tokens), abs=1e-4)
@@ -60,10 +60,10 @@ def test_a_reported_score_is_that_of_the_same_words_read_at_once(plain: Speaker,
 def test_an_ensemble_of_a_model_with_itself_is_the_model(plain: Speaker, pairs: Pairs) -> None:
     one, member = group(plain, pairs), step_function(plain)
     two = one._replace(states=tuple(group(plain, pairs).states for _ in range(2)))
-    both = found(ensemble([member, member]), two, **METHODS["beam"])
-    for alone, together in zip(found(member, one, **METHODS["beam"]), both, strict=True):
-        assert [h.tokens for h in together] == [h.tokens for h in alone]
-        assert_close([h.score for h in together], [h.score for h in alone], atol=1e-5, rtol=0)
+    both = decode(ensemble([member, member]), two, **METHODS["beam"])
+    for single, ensembled in zip(decode(member, one, **METHODS["beam"]), both, strict=True):
+        assert [h.tokens for h in ensembled] == [h.tokens for h in single]
+        assert_close([h.score for h in ensembled], [h.score for h in single], atol=1e-5, rtol=0)
 
 
 def batched(model: Speaker, sources: list[Tensor], names: list[int], padding: int = 0, slots: int = 40) -> Group:
@@ -75,60 +75,60 @@ def batched(model: Speaker, sources: list[Tensor], names: list[int], padding: in
 
 
 def some_sources(count: int) -> list[Tensor]:
-    draws = random.Random(2)
-    return [torch.tensor(draws.choices(WORDS, k=draws.randint(1, 6))) for _ in range(count)]
+    generator = random.Random(2)
+    return [torch.tensor(generator.choices(WORDS, k=generator.randint(1, 6))) for _ in range(count)]
 
 
 @pytest.mark.parametrize("method", ["greedy", "beam"])
-def test_neither_company_nor_padding_changes_a_translation(plain: Speaker, method: str) -> None:
+def test_neither_batching_nor_padding_changes_a_translation(plain: Speaker, method: str) -> None:
     """Unless two candidates tie within 1e-4."""
-    draws, sources, predict = random.Random(2), some_sources(5), step_function(plain)
-    alone = [found(predict, batched(plain, [words], [name]), **METHODS[method])[0][0] for name, words in enumerate(sources)]
+    generator, sources, predict = random.Random(2), some_sources(5), step_function(plain)
+    alone = [decode(predict, batched(plain, [words], [name]), **METHODS[method])[0][0] for name, words in enumerate(sources)]
     assert len({tuple(hypothesis.tokens) for hypothesis in alone}) > 1
     ties = 0
     for padding in (0, 1, 5):
-        company = draws.sample(range(5), k=5)
-        answers = found(predict, batched(plain, [sources[name] for name in company], company, padding), **METHODS[method])
-        for name, (best, *_) in zip(company, answers, strict=True):
+        order = generator.sample(range(5), k=5)
+        results = decode(predict, batched(plain, [sources[name] for name in order], order, padding), **METHODS[method])
+        for name, (best, *_) in zip(order, results, strict=True):
             assert best.score == pytest.approx(alone[name].score, abs=1e-4)
             ties += best.tokens != alone[name].tokens
     assert ties <= 1
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_sources_that_wait_for_a_place_are_answered_as_if_they_were_alone(plain: Speaker, method: str) -> None:
-    """Eleven sources, three at a time, so that several come and go while others go on."""
+def test_sources_that_wait_for_a_free_place_are_decoded_as_if_alone(plain: Speaker, method: str) -> None:
+    """Eleven sources, three at a time, so that some start while others are being decoded."""
     sources, predict = sorted(some_sources(11), key=len, reverse=True), step_function(plain)
-    arrived = 0
+    started = 0
 
-    def arrive(count: int, slots: int) -> Group | None:
-        nonlocal arrived
-        begin, arrived = arrived, min(arrived + count, len(sources))
-        return batched(plain, sources[begin:arrived], list(range(begin, arrived)), 0, slots) if begin < arrived else None
+    def next_group(count: int, slots: int) -> Group | None:
+        nonlocal started
+        begin, started = started, min(started + count, len(sources))
+        return batched(plain, sources[begin:started], list(range(begin, started)), 0, slots) if begin < started else None
 
     config = SearchConfig(min_length=3, **METHODS[method])
-    query = Query(predict, arrive, START, END, capacity=3, longest=10, more=True)
-    answers = dict(search(query, config))
-    assert sorted(answers) == list(range(11))
+    query = Query(predict, next_group, START, END, capacity=3, longest=10, more=True)
+    results = dict(search(query, config))
+    assert sorted(results) == list(range(11))
     ties = 0
     for name, words in enumerate(sources):
-        (alone,) = found(predict, batched(plain, [words], [name]), **METHODS[method])
-        assert [h.score for h in answers[name]] == pytest.approx([h.score for h in alone], abs=1e-4)
-        ties += answers[name][0].tokens != alone[0].tokens
+        (alone,) = decode(predict, batched(plain, [words], [name]), **METHODS[method])
+        assert [h.score for h in results[name]] == pytest.approx([h.score for h in alone], abs=1e-4)
+        ties += results[name][0].tokens != alone[0].tokens
     assert ties <= 1
 
 
-def test_a_state_is_searched_from_wherever_it_stands(plain: Speaker, pairs: Pairs) -> None:
-    """Searching on after a prompt is searching for the rest of what follows the prompt."""
+def test_search_continues_after_a_prompt(plain: Speaker, pairs: Pairs) -> None:
+    """Scores equal those of teacher forcing after the same prompt."""
     state: State = plain.step(pairs.target[:, :3], plain.start(pairs.source, pairs.mask, room=3 + 8 * 2)).state
-    asked = group(plain, pairs)._replace(states=state)
+    prompted = group(plain, pairs)._replace(states=state)
     lengths = pairs.mask.sum(-1).tolist()
-    for source, (hypothesis, *_) in enumerate(found(step_function(plain), asked, beam=2)):
+    for source, (hypothesis, *_) in enumerate(decode(step_function(plain), prompted, beam=2)):
         alone = plain.start(pairs.source[source : source + 1, : lengths[source]], None, room=0)
         words = torch.tensor([[*pairs.target[source, :3].tolist(), START, *hypothesis.tokens]])
         scores = plain.project(plain.step(words, alone).hidden)[0, 3:].log_softmax(-1)
-        wanted = torch.tensor([*hypothesis.tokens, END])[:, None]
-        assert hypothesis.log_probability == pytest.approx(float(scores.gather(-1, wanted).sum()), abs=1e-4)
+        target = torch.tensor([*hypothesis.tokens, END])[:, None]
+        assert hypothesis.log_probability == pytest.approx(float(scores.gather(-1, target).sum()), abs=1e-4)
 
 
 LARGEST: list[dict[str, Any]] = [
@@ -141,7 +141,7 @@ LARGEST: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", LARGEST, ids=str)
-def test_search_answers_at_the_bounds_of_its_options(pairs: Pairs, options: dict[str, Any]) -> None:
+def test_search_supports_extreme_options(pairs: Pairs, options: dict[str, Any]) -> None:
     model = tiny_model(PLAIN[0])
-    for hypotheses in found(step_function(model), group(model, pairs), **options):
-        assert hypotheses and all(math.isfinite(one.score) for one in hypotheses)
+    for hypotheses in decode(step_function(model), group(model, pairs), **options):
+        assert hypotheses and all(math.isfinite(hypothesis.score) for hypothesis in hypotheses)

@@ -83,7 +83,7 @@ def test_kinds_can_be_selected_and_no_hook_remains(pairs: Pairs) -> None:
     assert [(one.map.kind.name, one.map.layer) for one in results] == [("cross", 0), ("cross", 1)]
     assert attention_norms(model, pairs.source[:1], pairs.target[:1], "within") == []
     assert not any(module._forward_pre_hooks for module in model.modules())
-    assert not any(point.wanted for point in hook_points(model).values())
+    assert not any(point.has_hooks for point in hook_points(model).values())
 
 
 def test_entropy_is_zero_for_one_token_and_log2_n_for_uniform_weights() -> None:

@@ -26,7 +26,7 @@ STOPS = 0.6  # probability of the end token at every step
 class EarlyStopper(nn.Module):
     """Copies the source token by token, attending to each, but may stop after any of them."""
 
-    longest = None
+    max_length = None
 
     def __init__(self, vocab: int, end: int) -> None:
         super().__init__()

@@ -114,7 +114,7 @@ def test_the_heads_of_highest_score_are_kept() -> None:
 @pytest.mark.parametrize("position", PER_HEAD_POSITIONS)
 def test_with_per_head_positions_only_cross_attention_can_be_pruned(position: str, pairs: Pairs) -> None:
     model = gated(position=position)
-    with pytest.raises(ConfigError, match=f"position '{position}' tells heads apart"):
+    with pytest.raises(ConfigError, match=f"position '{position}' depends on the index of a head"):
         smaller(model, open_heads(model))
     kept = {name: heads if "cross" in name else [0, 1, 2, 3] for name, heads in open_heads(model).items()}
     small = smaller(model, kept)
@@ -140,7 +140,7 @@ def test_a_pruned_decoder_only_model_has_the_same_logits(changes: dict[str, Any]
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"position": "alibi"}, "position 'alibi' tells heads apart"),
+        ({"position": "alibi"}, "position 'alibi' depends on the index of a head"),
         ({"reach": ("full", "compressed", "full")}, "layer 1 has compressed attention, which mixes its heads"),
     ],
     ids=str,

@@ -1,4 +1,4 @@
-"""ConvS2S and ByteNet compute what their papers write, see as far as they should, and refuse what does not fit."""
+"""ConvS2S and ByteNet equal their papers' equations, have the right receptive fields, and reject invalid configs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from heedful.inspection.alignment import cross_maps
 from heedful.models.bytenet import ByteNet, ByteNetConfig, EncoderBlock
-from heedful.models.convs2s import ConvS2S, ConvS2SConfig, slow
+from heedful.models.convs2s import ConvS2S, ConvS2SConfig, scale_gradient
 from heedful.nn.convolution import Convolution
 from heedful.nn.hooks import record
 
@@ -46,8 +46,8 @@ def conv1d(convolution: Convolution, x: Tensor, *, causal: bool) -> Tensor:
 
 
 @torch.inference_mode()
-def test_convs2s_is_what_the_paper_writes(pairs: Pairs) -> None:
-    """One sentence, no batch, no past; the attention of each layer in its own words."""
+def test_convs2s_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
+    """One sentence, without batch and cache, with the attention of each layer written out."""
     model = convs2s()
     source, target = pairs.source[0], pairs.target[0]
     assert model.source_embedding is not None
@@ -56,36 +56,36 @@ def test_convs2s_is_what_the_paper_writes(pairs: Pairs) -> None:
     for layer in model.encoder:
         a, b = conv1d(layer.gated.convolution, x, causal=False).chunk(2, dim=-1)
         x = (a * b.sigmoid() + layer.adapt(x)) * HALF
-    read = model.encoder_out(x)
-    said = model.target_embedding(target) + model.decoder_position.table.weight[: len(target)]
-    x = model.decoder_in(said)
+    encoded = model.encoder_out(x)
+    target_embedded = model.target_embedding(target) + model.decoder_position.table.weight[: len(target)]
+    x = model.decoder_in(target_embedded)
     for step in model.decoder:
         a, b = conv1d(step.gated.convolution, x, causal=True).chunk(2, dim=-1)
-        found = a * b.sigmoid()
-        weights = ((step.cross_attention.query(found) + said) * HALF @ read.T).softmax(-1)
-        seen = weights @ ((read + embedded) * HALF) * math.sqrt(len(source))
-        x = ((found + step.cross_attention.out(seen)) * HALF + step.adapt(x)) * HALF
+        gated = a * b.sigmoid()
+        weights = ((step.cross_attention.query(gated) + target_embedded) * HALF @ encoded.T).softmax(-1)
+        context = weights @ ((encoded + embedded) * HALF) * math.sqrt(len(source))
+        x = ((gated + step.cross_attention.out(context)) * HALF + step.adapt(x)) * HALF
     assert_close(logits_of(model, pairs)[0], model.readout(model.decoder_out(x)), atol=1e-5, rtol=0)
 
 
 @torch.inference_mode()
-def test_bytenet_is_what_the_paper_writes(pairs: Pairs) -> None:
-    """One sentence of six tokens, which get eight columns; the target has seven tokens and would go on with zeros."""
+def test_bytenet_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
+    """One sentence of six tokens, which get eight columns; the target is longer."""
     model = bytenet(unfold=1.2)
     assert model.source_embedding is not None
     x = functional.pad(model.source_embedding(pairs.source[0]) * 4, (0, 0, 0, 2))  # sqrt(2 x 8) = 4
 
-    def passed(x: Tensor, blocks: Iterable[nn.Module], *, causal: bool) -> Tensor:
+    def run_blocks(x: Tensor, blocks: Iterable[nn.Module], *, causal: bool) -> Tensor:
         for block in blocks:
             inside = block.across_norm(block.down(block.down_norm(x).relu())).relu()  # type: ignore[operator]
             inside = conv1d(block.across, inside, causal=causal)  # type: ignore[arg-type]
             x = x + block.up(block.up_norm(inside).relu())  # type: ignore[operator]
         return x
 
-    columns = model.encoder_out(model.encoder_norm(passed(x, model.encoder, causal=False)).relu())
-    target = torch.cat((pairs.target[0], pairs.target[1, :3]))  # ten tokens, two more than there are columns
+    columns = model.encoder_out(model.encoder_norm(run_blocks(x, model.encoder, causal=False)).relu())
+    target = torch.cat((pairs.target[0], pairs.target[1, :3]))  # ten tokens, two more than columns
     x = model.target_embedding(target) * 4 + functional.pad(columns, (0, 0, 0, 2))
-    hidden = model.decoder_out(model.decoder_norm(passed(x, model.decoder, causal=True)).relu()).relu()
+    hidden = model.decoder_out(model.decoder_norm(run_blocks(x, model.decoder, causal=True)).relu()).relu()
     ours = logits_of(model, Pairs(pairs.source[:1], pairs.mask[:1], target[None]))
     assert_close(ours[0], model.readout(hidden), atol=1e-5, rtol=0)
 
@@ -94,47 +94,47 @@ def test_bytenet_is_what_the_paper_writes(pairs: Pairs) -> None:
 def test_activations_keep_their_variance_through_many_gated_layers() -> None:
     model = ConvS2S(ConvS2SConfig(dim=96, channels=96, layers=15, dropout=0.0), 100, 100)
     source = torch.randint(100, (8, 30))
-    with record(model, "encoder.*.out") as seen:
+    with record(model, "encoder.*.out") as recorded:
         model.start(source, None, room=0)
-    first, *later = (float(x.var()) for x in seen.values())
+    first, *later = (float(x.var()) for x in recorded.values())
     assert len(later) == 14
     assert all(first / 2 < variance < 2 * first for variance in later)
 
 
-def test_every_decoder_layer_of_convs2s_looks_at_the_source_and_can_be_aligned(pairs: Pairs) -> None:
+def test_every_decoder_layer_of_convs2s_has_attention_maps(pairs: Pairs) -> None:
     maps = cross_maps(convs2s(channels=16, kernel=3, decoder_layers=3), pairs.source[:1], pairs.target[:1])
     assert [tuple(weights.shape) for weights in maps] == [(1, 7, 6)] * 3
     for weights in maps:
         assert_close(weights.sum(-1), torch.ones(1, 7))
 
 
-def test_the_encoder_gets_a_fraction_of_the_gradient_and_its_embeddings_more() -> None:
+def test_scale_gradient_keeps_values_and_scales_gradients() -> None:
     x = torch.randn(3, requires_grad=True)
-    held = slow(x, 0.25)
-    assert torch.equal(held, x)
-    (slope,) = torch.autograd.grad((held * torch.arange(3.0)).sum(), x)
-    assert_close(slope, torch.arange(3.0) / 4)
+    scaled = scale_gradient(x, 0.25)
+    assert torch.equal(scaled, x)
+    (gradient,) = torch.autograd.grad((scaled * torch.arange(3.0)).sum(), x)
+    assert_close(gradient, torch.arange(3.0) / 4)
 
 
 @pytest.mark.parametrize(("sets", "field"), [(1, 63), (2, 125)])
-def test_a_causal_stack_of_bytenet_sees_as_far_as_its_dilations_reach(sets: int, field: int) -> None:
+def test_the_receptive_field_of_bytenets_decoder(sets: int, field: int) -> None:
     model = bytenet(sets=sets)
     x = torch.randn(1, field + 6, 16, requires_grad=True)
-    seen = x
+    out = x
     for block in model.decoder:
-        seen, _ = block(seen, block.across.beginning(1, x), None)
-    (slope,) = torch.autograd.grad(seen[0, -1].sum(), x)
-    assert slope[0].any(-1).nonzero().flatten().tolist() == list(range(6, field + 6))
+        out, _ = block(out, block.across.initial_state(1, x), None)
+    (gradient,) = torch.autograd.grad(out[0, -1].sum(), x)
+    assert gradient[0].any(-1).nonzero().flatten().tolist() == list(range(6, field + 6))
 
 
-def test_an_encoder_block_looks_both_ways_as_far_as_its_dilation() -> None:
+def test_the_receptive_field_of_bytenets_encoder_block() -> None:
     block = unsettle(EncoderBlock(ByteNetConfig(dim=8), dilation=4))
     x = torch.randn(1, 21, 16, requires_grad=True)
-    (slope,) = torch.autograd.grad(block(x, None)[0, 10].sum(), x)
-    assert slope[0].any(-1).nonzero().flatten().tolist() == [6, 10, 14]
+    (gradient,) = torch.autograd.grad(block(x, None)[0, 10].sum(), x)
+    assert gradient[0].any(-1).nonzero().flatten().tolist() == [6, 10, 14]
 
 
-def test_the_work_of_bytenet_grows_with_length_and_not_with_its_square() -> None:
+def test_the_cost_of_bytenet_is_linear_in_length() -> None:
     model = bytenet()
 
     def work(length: int) -> int:
@@ -147,16 +147,16 @@ def test_the_work_of_bytenet_grows_with_length_and_not_with_its_square() -> None
 
 
 @torch.inference_mode()
-def test_more_tokens_than_positions_are_refused_and_those_of_others_do_not_count(pairs: Pairs) -> None:
+def test_more_tokens_than_positions_are_an_error_and_padding_does_not_count(pairs: Pairs) -> None:
     model = convs2s(max_positions=7)
     state = model.step(pairs.target, model.start(pairs.source, pairs.mask, room=8)).state
     with pytest.raises(Exception, match="8 tokens was given to a model with 7 learned positions"):
         model.step(pairs.target[:, :1], state)
-    nobody = torch.zeros(3, 1, dtype=torch.bool)
-    assert model.step(pairs.target[:, :1], state, nobody).state.row_state["said"].tolist() == [7, 7, 7]
+    no_real_tokens = torch.zeros(3, 1, dtype=torch.bool)
+    assert model.step(pairs.target[:, :1], state, no_real_tokens).state.row_state["length"].tolist() == [7, 7, 7]
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_invalid_configs_are_errors() -> None:
     assert refused(ConvS2SConfig, layers=3, channels=(8, 8)) == {
         "channels": "given [8, 8], expected one number or one for each of 3 layers"
     }
@@ -167,8 +167,8 @@ def test_what_does_not_fit_is_refused() -> None:
         "out_dim": "given 8, but a tied output has dim, which is 16"
     }
     (short,) = ConvS2SConfig(max_positions=10).problems_with(shared=True, source=10, target=11)
-    assert short.sentence == "given 10, expected at least 11, the tokens of the longest sequence"
+    assert short.sentence == "given 10, expected at least 11, the maximum sequence length"
     for config in (ConvS2SConfig(tie="all"), ByteNetConfig(tie="all")):
-        (apart,) = config.problems_with(shared=False, source=5, target=5)
-        assert apart.path == "tie"
+        (problem,) = config.problems_with(shared=False, source=5, target=5)
+        assert problem.path == "tie"
         assert not config.problems_with(shared=True, source=5, target=5)

@@ -1,4 +1,4 @@
-"""Decoder-only models: the published sizes and their very logits, one sequence for source and target, and its loss."""
+"""Decoder-only models: published sizes and logits, source and target as one sequence, and the loss of the source."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ def test_published_sizes(options: dict[str, Any], vocab: int, parameters: int) -
     assert sum(parameter.numel() for parameter in model.parameters()) == parameters
 
 
-def pour(model: GPT, theirs: dict[str, Tensor], names: dict[str, str]) -> None:
-    """Their weights into ours; names: ours -> theirs, {} stands for the layer. Their maps are (inputs, outputs)."""
+def copy_weights(model: GPT, theirs: dict[str, Tensor], names: dict[str, str]) -> None:
+    """Copy their weights into our model; names: ours -> theirs, {} is the layer. Their weights are (inputs, outputs)."""
     state = model.state_dict()
     for ours, other in names.items():
         for layer in range(len(model.layers)) if "{}" in ours else [0]:
             weight = theirs[other.format(layer)]
-            turned = weight.T if weight.dim() == 2 and "{}" in ours else weight
-            assert state[ours.format(layer)].shape == turned.shape, ours
-            state[ours.format(layer)] = turned.clone()
+            transposed = weight.T if weight.dim() == 2 and "{}" in ours else weight
+            assert state[ours.format(layer)].shape == transposed.shape, ours
+            state[ours.format(layer)] = transposed.clone()
     filled = {ours.format(layer) for ours in names for layer in range(len(model.layers))}
-    assert filled == state.keys()  # nothing keeps its own
+    assert filled == state.keys()  # all weights are copied
     model.load_state_dict(state)
 
 
 LAYER = {
     "layers.{}.self_attention.project": "h.{}.attn.c_attn",
     "layers.{}.self_attention.out": "h.{}.attn.c_proj",
-    "layers.{}.attention_residual.norm": "h.{}.ln_1",
+    "layers.{}.self_attention_residual.norm": "h.{}.ln_1",
     "layers.{}.feed_forward.rise": "h.{}.mlp.c_fc",
     "layers.{}.feed_forward.fall": "h.{}.mlp.c_proj",
     "layers.{}.feed_forward_residual.norm": "h.{}.ln_2",
@@ -71,20 +71,20 @@ LAYER = {
 LAYERS = {f"{ours}.{part}": f"{other}.{part}" for ours, other in LAYER.items() for part in ("weight", "bias")}
 
 
-def test_logits_are_those_of_gpt_2_with_the_same_weights() -> None:
+def test_logits_equal_those_of_gpt_2_with_the_same_weights() -> None:
     transformers = pytest.importorskip("transformers")
     sizes = {"vocab_size": VOCAB, "n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 2}
     theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=1, eos_token_id=2))
     unsettle(theirs.eval())
     ours = small(max_positions=32)
     names = {"embedding.weight": "wte.weight", "position.table.weight": "wpe.weight", **LAYERS}
-    pour(ours, theirs.transformer.state_dict(), names | {"last.weight": "ln_f.weight", "last.bias": "ln_f.bias"})
+    copy_weights(ours, theirs.transformer.state_dict(), names | {"last.weight": "ln_f.weight", "last.bias": "ln_f.bias"})
     tokens = make_pairs().target
     with torch.inference_mode():
         assert_close(logits_of(ours, tokens), theirs(tokens).logits, atol=1e-5, rtol=0)
 
 
-def test_logits_are_those_of_gpt_1_with_the_same_weights() -> None:
+def test_logits_equal_those_of_gpt_1_with_the_same_weights() -> None:
     transformers = pytest.importorskip("transformers")
     theirs = transformers.OpenAIGPTLMHeadModel(
         transformers.OpenAIGPTConfig(vocab_size=VOCAB, n_positions=32, n_embd=16, n_layer=2, n_head=2)
@@ -92,7 +92,7 @@ def test_logits_are_those_of_gpt_1_with_the_same_weights() -> None:
     unsettle(theirs.eval())
     ours = small(max_positions=32, norm="post")
     names = {"embedding.weight": "tokens_embed.weight", "position.table.weight": "positions_embed.weight", **LAYERS}
-    pour(ours, theirs.transformer.state_dict(), names)
+    copy_weights(ours, theirs.transformer.state_dict(), names)
     tokens = make_pairs().target
     with torch.inference_mode():
         assert_close(logits_of(ours, tokens), theirs(tokens).logits, atol=1e-5, rtol=0)
@@ -111,26 +111,26 @@ ONE_SEQUENCE = [
 @torch.inference_mode()
 def test_source_and_target_are_one_sequence(options: dict[str, Any]) -> None:
     model, pairs = small(**options), make_pairs()
-    apart = logits_of(model, pairs.target, pairs.source, pairs.mask)
+    separate = logits_of(model, pairs.target, pairs.source, pairs.mask)
     for row, length in enumerate(pairs.mask.sum(-1).tolist()):
         whole = torch.cat((pairs.source[row, :length], pairs.target[row]))[None]
-        assert_close(apart[row], logits_of(model, whole)[0, length:], atol=1e-5, rtol=0)
+        assert_close(separate[row], logits_of(model, whole)[0, length:], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("options", ONE_SEQUENCE, ids=str)
 @torch.inference_mode()
-def test_saying_a_text_token_by_token_from_nothing_is_reading_it_at_once(options: dict[str, Any]) -> None:
+def test_steps_from_an_empty_prompt_equal_teacher_forcing(options: dict[str, Any]) -> None:
     model, tokens = small(**options), make_pairs().target
     state = model.start(tokens[:, :0], None, room=tokens.shape[1])
-    said = []
+    logits = []
     for time in range(tokens.shape[1]):
         step = model.step(tokens[:, time : time + 1], state)
         state = step.state
-        said.append(model.project(step.hidden))
-    assert_close(torch.cat(said, dim=1), logits_of(model, tokens), atol=1e-5, rtol=0)
+        logits.append(model.project(step.hidden))
+    assert_close(torch.cat(logits, dim=1), logits_of(model, tokens), atol=1e-5, rtol=0)
 
 
-def test_the_loss_of_the_source_is_that_of_the_source_read_as_a_text() -> None:
+def test_the_source_loss_equals_that_of_a_language_model() -> None:
     model, pairs = small(position="rotary", source_loss=0.5).train(), make_pairs()
     step = model.step(pairs.target, model.start(pairs.source, pairs.mask, room=0))
     lengths = pairs.mask.sum(-1).tolist()
@@ -144,14 +144,14 @@ def test_the_loss_of_the_source_is_that_of_the_source_read_as_a_text() -> None:
 
 
 @torch.no_grad()
-def test_residual_maps_begin_the_smaller_the_more_layers_there_are() -> None:
+def test_initial_output_projections_are_scaled_by_the_number_of_layers() -> None:
     torch.manual_seed(0)
     config = GPTConfig(dim=128, layers=8, heads=4, dropout=0.0)
     model = GPT(config, 50, 50)
     for layer in model.layers:
         assert isinstance(layer.self_attention, SelfAttention)
-        for ends in (layer.self_attention.out, layer.feed_forward.fall):
-            assert float(ends.weight.std()) == pytest.approx(0.02 / math.sqrt(16), rel=0.05)
+        for projection in (layer.self_attention.out, layer.feed_forward.fall):
+            assert float(projection.weight.std()) == pytest.approx(0.02 / math.sqrt(16), rel=0.05)
         assert float(layer.feed_forward.rise.weight.std()) == pytest.approx(0.02, rel=0.05)
     post = GPT(config.model_copy(update={"norm": "post"}), 50, 50)
     first = next(iter(post.layers))
@@ -160,30 +160,30 @@ def test_residual_maps_begin_the_smaller_the_more_layers_there_are() -> None:
 
 
 @torch.inference_mode()
-def test_what_passes_through_many_layers_stays_bounded_at_the_beginning() -> None:
+def test_initial_activations_of_many_layers_are_bounded() -> None:
     torch.manual_seed(0)
     model = GPT(GPTConfig(dim=64, layers=24, heads=4, max_positions=64), 50, 50).eval()
-    with record(model, "layers.*.out") as seen:
+    with record(model, "layers.*.out") as recorded:
         logits_of(model, torch.randint(50, (2, 64)))
-    spread = [float(seen[f"layers.{layer}.out"].std()) for layer in range(24)]
-    assert spread[-1] < 5 * spread[0]
+    deviations = [float(recorded[f"layers.{layer}.out"].std()) for layer in range(24)]
+    assert deviations[-1] < 5 * deviations[0]
 
 
-def test_a_word_that_is_dropped_is_dropped_wherever_it_stands() -> None:
+def test_word_dropout_drops_all_occurrences_of_a_word() -> None:
     model = small(position="none", word_dropout=0.5, norm="post").train()
     tokens = torch.arange(4, 11).repeat(2, 3)  # each word six times
-    given: list[Tensor] = []
-    model.embedding_dropout.register_forward_pre_hook(lambda _, arguments: given.append(arguments[0]))
+    inputs: list[Tensor] = []
+    model.embedding_dropout.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0]))
     logits_of(model, tokens)
-    dropped = {int(token) for token, x in zip(tokens.flatten(), given[0].flatten(0, 1), strict=True) if not x.any()}
-    kept = {int(token) for token, x in zip(tokens.flatten(), given[0].flatten(0, 1), strict=True) if x.any()}
+    dropped = {int(token) for token, x in zip(tokens.flatten(), inputs[0].flatten(0, 1), strict=True) if not x.any()}
+    kept = {int(token) for token, x in zip(tokens.flatten(), inputs[0].flatten(0, 1), strict=True) if x.any()}
     assert dropped and kept and not dropped & kept
     some = next(iter(kept))
-    assert_close(given[0][tokens == some][0], 2 * model.embedding.weight[some])
+    assert_close(inputs[0][tokens == some][0], 2 * model.embedding.weight[some])
 
 
 @torch.inference_mode()
-def test_a_text_longer_than_the_learned_positions_is_refused_whichever_way_it_comes() -> None:
+def test_a_text_longer_than_the_learned_positions_is_an_error() -> None:
     model, tokens = small(max_positions=8), torch.full((1, 9), END)
     with pytest.raises(HeedfulError, match="9 tokens was given to a model with 8 learned positions"):
         logits_of(model, tokens)
@@ -192,29 +192,29 @@ def test_a_text_longer_than_the_learned_positions_is_refused_whichever_way_it_co
     state = model.step(tokens[:, :4], model.start(tokens[:, :4], None, room=20)).state
     with pytest.raises(HeedfulError, match="9 tokens"):
         model.step(tokens[:, :1], state)
-    assert model.longest == 4
+    assert model.max_length == 4
 
 
-def test_a_second_step_needs_room() -> None:
+def test_a_second_step_requires_room() -> None:
     model, pairs = small(), make_pairs()
     state = model.step(pairs.target, model.start(pairs.source, pairs.mask, room=0)).state
-    with pytest.raises(AssertionError, match="a second step needs room"):
+    with pytest.raises(AssertionError, match="decoding by steps requires `room`"):
         model.step(pairs.target, state)
 
 
-def test_what_cannot_be_is_refused_in_one_go() -> None:
-    found = refused(GPTConfig, dim=15, heads=2, layers=3, reach=["local", "full"], stride=2, relative_clip=4)
-    assert found == {
-        "reach": "given ['local', 'full'], expected one word or one for each of 3 layers",
+def test_all_problems_of_a_config_are_reported() -> None:
+    problems = refused(GPTConfig, dim=15, heads=2, layers=3, reach=["local", "full"], stride=2, relative_clip=4)
+    assert problems == {
+        "reach": "given ['local', 'full'], expected one pattern or one for each of 3 layers",
         "heads": "given 2, which does not divide dim 15; or set model.head_dim",
         "relative_clip": "given 4, but has no effect because only relative positions are clipped, not 'learned'; remove it",
         "stride": "given 2, but has no effect because no layer has reach 'compressed'; remove it",
     }
     assert "compresses nothing" in refused(GPTConfig, reach="compressed", stride=1)["stride"]
-    assert "even head size" in refused(GPTConfig, dim=6, heads=2, position="rotary")["position"]
+    assert "even head_dim" in refused(GPTConfig, dim=6, heads=2, position="rotary")["position"]
 
 
-def test_what_does_not_fit_a_run_is_said() -> None:
+def test_problems_with_the_data_are_reported() -> None:
     config = GPTConfig(max_positions=100)
     assert [problem.path for problem in config.problems_with(shared=False, source=60, target=40)] == ["family", "max_positions"]
     assert config.problems_with(shared=True, source=50, target=50) == []

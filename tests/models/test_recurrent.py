@@ -1,4 +1,4 @@
-"""The recurrent families have the published sizes and wiring, their looks are found by inspection, and they learn."""
+"""The recurrent families have the published sizes and connections, attention maps, and they learn."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def parameters(model: nn.Module) -> int:
 
 def on_meta(config: Any, source_vocab: int, target_vocab: int) -> Recurrent:
     with torch.device("meta"):
-        made: Recurrent = MODELS[config.family](config, source_vocab, target_vocab)
-    return made
+        model: Recurrent = MODELS[config.family](config, source_vocab, target_vocab)
+    return model
 
 
 def test_sutskevers_model_has_384_million_parameters_of_which_64_million_are_recurrent() -> None:
@@ -58,35 +58,35 @@ def test_bahdanaus_model_has_the_matrices_of_the_paper() -> None:
     assert parameters(on_meta(BahdanauConfig(), vocab, vocab)) == expected
 
 
-def test_bahdanaus_answer_is_the_larger_of_each_pair(pairs: Pairs) -> None:
-    model, answers = make("bahdanau", readout=5), []
-    model.decoder.answer.register_forward_hook(lambda module, given, answer: answers.append(answer))
+def test_bahdanaus_output_is_a_maxout_of_pairs(pairs: Pairs) -> None:
+    model, outputs = make("bahdanau", readout=5), []
+    model.decoder.answer.register_forward_hook(lambda module, inputs, out: outputs.append(out))
     hidden = model.step(pairs.target, model.start(pairs.source, pairs.mask, room=0)).hidden
-    assert_close(hidden, torch.maximum(answers[0][..., ::2], answers[0][..., 1::2]))
+    assert_close(hidden, torch.maximum(outputs[0][..., ::2], outputs[0][..., 1::2]))
 
 
-def test_feeding_the_answer_enlarges_the_first_input_by_the_hidden_size() -> None:
+def test_input_feeding_enlarges_the_first_input_by_the_hidden_size() -> None:
     fed, unfed = (on_meta(LuongConfig(feed=feed), 100, 100) for feed in (True, False))
     assert parameters(fed) - parameters(unfed) == 4 * 1000 * 1000
 
 
-def test_only_the_lowest_layer_of_gnmts_encoder_reads_both_ways_and_all_of_its_decoder_take_what_was_found() -> None:
+def test_layers_of_gnmt_have_the_published_input_sizes() -> None:
     model = on_meta(GNMTConfig(), 32_000, 32_000)
     layers = [module for module in model.modules() if isinstance(module, Layer)]
     assert [layer.weight.shape[1] - 1 for layer in layers] == [1024, 1024, 2048, *[1024] * 6, *[2048] * 8]
 
 
-def test_what_gnmt_found_enters_every_layer_of_its_decoder(pairs: Pairs) -> None:
+def test_the_context_vector_is_an_input_of_every_decoder_layer_of_gnmt(pairs: Pairs) -> None:
     model = make("gnmt", layers=3)
     layers = [model.decoder.bottom.layer, *model.decoder.above]
-    slopes = torch.autograd.grad(logits_of(model, pairs).square().sum(), [layer.weight for layer in layers])
-    assert len(slopes) == 3
-    assert all(slope[:, 16:-1].any() for slope in slopes)  # after the 16 inputs that come from below, before the bias
+    gradients = torch.autograd.grad(logits_of(model, pairs).square().sum(), [layer.weight for layer in layers])
+    assert len(gradients) == 3
+    assert all(gradient[:, 16:-1].any() for gradient in gradients)  # after the 16 inputs from below, before the bias
 
 
 @pytest.mark.parametrize("changes", [{"residual": True}, {"residual": False}], ids=["residual", "plain"])
-def test_from_the_third_layer_on_gnmt_adds_what_comes_in(changes: dict[str, Any], pairs: Pairs) -> None:
-    """A layer of zeros says zeros: with a residual it is as if it were not there."""
+def test_gnmt_has_residual_connections_from_the_third_layer_on(changes: dict[str, Any], pairs: Pairs) -> None:
+    """With a residual connection, a layer with zero weights is the identity."""
     deep, shallow = (make("gnmt", layers=layers, **changes) for layers in (3, 2))
     shallow.load_state_dict(deep.state_dict(), strict=False)
     for layer in (list(deep.encoder.above)[-1], list(deep.decoder.above)[-1]):
@@ -96,54 +96,54 @@ def test_from_the_third_layer_on_gnmt_adds_what_comes_in(changes: dict[str, Any]
     assert same is changes["residual"]
 
 
-def first_looks(model: Any, pairs: Pairs, tokens: Tensor) -> Tensor:
-    with record(model, "*.weights") as seen, torch.inference_mode():
+def first_weights(model: Any, pairs: Pairs, tokens: Tensor) -> Tensor:
+    with record(model, "*.weights") as recorded, torch.inference_mode():
         logits_of(model, pairs._replace(target=tokens))
-    (weights,) = seen.values()
+    (weights,) = recorded.values()
     return weights[:, 0, 0]  # (rows, S)
 
 
-@pytest.mark.parametrize(("family", "knows"), [("bahdanau", False), ("gnmt", False), ("luong", True)])
-def test_whether_a_look_knows_the_token_at_which_it_is_taken(family: str, knows: bool, pairs: Pairs) -> None:
+@pytest.mark.parametrize(("family", "depends"), [("bahdanau", False), ("gnmt", False), ("luong", True)])
+def test_attention_depends_on_the_current_token_only_after_the_step(family: str, depends: bool, pairs: Pairs) -> None:
     model = make(family)
-    here, there = (first_looks(model, pairs, pairs.target[:, [column]]) for column in (1, 3))
-    assert torch.allclose(here, there) is not knows
+    weights, other_weights = (first_weights(model, pairs, pairs.target[:, [column]]) for column in (1, 3))
+    assert torch.allclose(weights, other_weights) is not depends
 
 
-def test_a_fixed_vector_is_all_that_passes_from_one_sentence_to_another(pairs: Pairs) -> None:
+def test_the_decoder_of_sutskever_depends_on_the_initial_state_only(pairs: Pairs) -> None:
     model = make("sutskever", layers=2)
     other = pairs._replace(source=pairs.source.flip(0), mask=pairs.mask.flip(0))
     with torch.inference_mode():
         assert model.start(pairs.source, pairs.mask, room=0).memory is None
-        with record(model, "*.thought") as seen:
+        with record(model, "*.thought") as recorded:
             expected = logits_of(model, other)
-        with patch(model, seen):
+        with patch(model, recorded):
             assert_close(logits_of(model, pairs), expected)
 
 
 @pytest.mark.parametrize("family", ATTENDING)
-def test_attention_is_found_by_inspection(family: str, pairs: Pairs) -> None:
+def test_attention_has_maps(family: str, pairs: Pairs) -> None:
     (weights,) = cross_maps(make(family), pairs.source[:1], pairs.target[:1])
     assert weights.shape == (1, 7, 6)
     assert_close(weights.sum(-1), torch.ones(1, 7))
 
 
-def test_a_fixed_vector_cannot_be_aligned(pairs: Pairs) -> None:
+def test_a_model_without_attention_has_no_maps(pairs: Pairs) -> None:
     with pytest.raises(ConfigError, match="does not attend to its source"):
         cross_maps(make("sutskever"), pairs.source[:1], pairs.target[:1])
 
 
-def test_local_attention_stays_within_its_radius_of_the_token_it_is_taken_at(pairs: Pairs) -> None:
+def test_local_attention_stays_within_its_radius(pairs: Pairs) -> None:
     (weights,) = cross_maps(make("luong", scope="local-m", radius=1), pairs.source[:1], pairs.target[:1])
-    away = (torch.arange(6) - torch.arange(7).clamp(max=5)[:, None]).abs()  # (target, source)
-    assert not weights[0][away > 1].any()
-    assert (weights[0][away <= 1] > 0).all()
+    distance = (torch.arange(6) - torch.arange(7).clamp(max=5)[:, None]).abs()  # (target, source)
+    assert not weights[0][distance > 1].any()
+    assert (weights[0][distance <= 1] > 0).all()
 
 
 @pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant.family in FAMILIES], ids=str)
 @torch.inference_mode()
-def test_a_model_may_be_stored_in_half_precision(variant: Variant, pairs: Pairs) -> None:
-    """Not by autocast: weights, states and looks are all bfloat16."""
+def test_a_model_may_be_cast_to_half_precision(variant: Variant, pairs: Pairs) -> None:
+    """Without autocast: weights, states and attention are bfloat16."""
     model = tiny_model(variant)
     whole, half = logits_of(model, pairs), logits_of(copy.deepcopy(model).bfloat16(), pairs)
     assert half.dtype is torch.bfloat16
@@ -151,7 +151,7 @@ def test_a_model_may_be_stored_in_half_precision(variant: Variant, pairs: Pairs)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_dropout_falls_in_training_only(family: str, pairs: Pairs) -> None:
+def test_dropout_applies_in_training_only(family: str, pairs: Pairs) -> None:
     model = make(family, dropout=0.3)
     assert torch.equal(logits_of(model, pairs), logits_of(model, pairs))
     model.train()
@@ -160,7 +160,7 @@ def test_dropout_falls_in_training_only(family: str, pairs: Pairs) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("output", 2), ("none", 3)])
-def test_what_is_tied_is_one_matrix(family: str, tie: str, tables: int) -> None:
+def test_tied_weights_are_one_matrix(family: str, tie: str, tables: int) -> None:
     sizes = {"embedding": 16, "readout": 16} if family == "bahdanau" else {}
     config = TypeAdapter(ModelConfig).validate_python({"family": family, "dim": 16, "tie": tie} | sizes)
     assert sum(len(parameter) == 29 for parameter in on_meta(config, 29, 29).parameters()) == tables
@@ -176,42 +176,42 @@ def test_separate_vocabularies_may_differ_in_size(family: str, pairs: Pairs) -> 
 @pytest.mark.parametrize(
     ("config", "given", "name", "sentence"),
     [
-        (SutskeverConfig, {"dim": 16, "embedding": 8, "tie": "output"}, "tie", "embeddings have 8 numbers"),
-        (BahdanauConfig, {"tie": "all"}, "tie", "embeddings have 620 numbers and what is said has 500"),
-        (LuongConfig, {"radius": 3}, "radius", "global attention sees everything"),
-        (LuongConfig, {"places": 3}, "places", "a score 'general' knows no places"),
+        (SutskeverConfig, {"dim": 16, "embedding": 8, "tie": "output"}, "tie", "embeddings have size 8"),
+        (BahdanauConfig, {"tie": "all"}, "tie", "embeddings have size 620 and the output layer 500"),
+        (LuongConfig, {"radius": 3}, "radius", "model.scope is 'global', which has no window"),
+        (LuongConfig, {"places": 3}, "places", "model.score is 'general', which does not depend on source positions"),
         (LuongConfig, {"score": "additive"}, "score", "Input should be"),
         (GNMTConfig, {"heads": 3}, "heads", "Extra inputs"),
     ],
     ids=str,
 )
-def test_what_does_not_fit_together_is_refused_by_name(config: Any, given: dict[str, Any], name: str, sentence: str) -> None:
-    found = refused(config, **given)
-    assert found.keys() == {name}
-    assert sentence in found[name]
+def test_invalid_configs_are_errors(config: Any, given: dict[str, Any], name: str, sentence: str) -> None:
+    problems = refused(config, **given)
+    assert problems.keys() == {name}
+    assert sentence in problems[name]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_one_matrix_for_all_needs_one_vocabulary(family: str) -> None:
+def test_shared_embeddings_require_a_shared_vocabulary(family: str) -> None:
     sizes = {"embedding": 16, "readout": 16} if family == "bahdanau" else {}
     config = TypeAdapter(ModelConfig).validate_python({"family": family, "dim": 16, "tie": "all"} | sizes)
     assert [problem.path for problem in config.problems_with(shared=False, source=9, target=9)] == ["tie"]
     assert config.problems_with(shared=True, source=9, target=9) == []
 
 
-def test_a_score_by_location_needs_places_for_the_longest_source() -> None:
+def test_the_location_score_requires_a_place_for_every_source_token() -> None:
     config = LuongConfig(score="location", places=8)
     assert [problem.path for problem in config.problems_with(shared=True, source=9, target=20)] == ["places"]
     assert config.problems_with(shared=True, source=8, target=20) == []
 
 
-def after_learning(model: nn.Module, steps: int, length: int = 4) -> float:
-    """The loss of copying random words, the last of some steps."""
-    draws = torch.Generator().manual_seed(1)
+def final_loss(model: nn.Module, steps: int, length: int = 4) -> float:
+    """The mean loss of the last five training steps of copying random words."""
+    generator = torch.Generator().manual_seed(1)
     adam = torch.optim.Adam(model.parameters(), lr=5e-3)
     losses = []
     for _ in range(steps):
-        words = torch.randint(4, VOCAB, (32, length), generator=draws)
+        words = torch.randint(4, VOCAB, (32, length), generator=generator)
         pairs = Pairs(words, torch.ones_like(words, dtype=torch.bool), nn.functional.pad(words[:, :-1], (1, 0), value=1))
         loss = nn.functional.cross_entropy(logits_of(model, pairs).flatten(0, 1), words.flatten())  # type: ignore[arg-type]
         adam.zero_grad()
@@ -222,10 +222,10 @@ def after_learning(model: nn.Module, steps: int, length: int = 4) -> float:
     return sum(losses[-5:]) / 5
 
 
-def test_with_residuals_a_deep_stack_learns_where_a_plain_one_lags() -> None:
+def test_residual_connections_speed_up_a_deep_stack() -> None:
     torch.manual_seed(0)
     residual, plain = (
-        after_learning(GNMT(GNMTConfig(dim=16, layers=8, dropout=0.0, residual=residual), VOCAB, VOCAB), 40)
+        final_loss(GNMT(GNMTConfig(dim=16, layers=8, dropout=0.0, residual=residual), VOCAB, VOCAB), 40)
         for residual in (True, False)
     )
     assert residual < plain - 0.3
@@ -237,4 +237,4 @@ def test_every_score_learns_in_every_scope(score: str, scope: str) -> None:
     torch.manual_seed(0)
     changes: dict[str, Any] = {"score": score, "scope": scope} | ({} if scope == "global" else {"radius": 2})
     model = Luong(LuongConfig(dim=24, layers=1, dropout=0.0, **changes), VOCAB, VOCAB)
-    assert after_learning(model, 60) < 1.0  # seven words to guess from have ln 7 = 1.95
+    assert final_loss(model, 60) < 1.0  # chance among seven words is ln 7 = 1.95

@@ -1,4 +1,4 @@
-"""The Transformer has the published size, sees what it may see, and refuses what it cannot be."""
+"""The Transformer has the published sizes and receptive fields, and rejects invalid configs."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def test_base_and_big_have_the_published_number_of_parameters(changes: dict[str,
 
 
 def memory_of(model: Transformer, source: Tensor) -> Tensor:
-    """What the decoder may look up: (sources, time, …)."""
+    """Keys of the decoder's cross-attention: (sources, time, …)."""
     keys: Tensor = model.start(source, None, room=0).memory["layers"][0][0]  # (sources, heads, time, head_dim)
     return keys.transpose(1, 2)
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_without_positions_the_encoder_sees_a_bag_and_with_them_an_order(position: str, pairs: Pairs) -> None:
+def test_only_without_positions_the_encoder_is_permutation_equivariant(position: str, pairs: Pairs) -> None:
     model, order = make(position=position), torch.tensor([3, 0, 5, 1, 4, 2])
     with torch.inference_mode():
         difference = (memory_of(model, pairs.source[:1, order]) - memory_of(model, pairs.source[:1])[:, order]).abs().max()
@@ -48,36 +48,36 @@ def test_without_positions_the_encoder_sees_a_bag_and_with_them_an_order(positio
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
-def test_a_window_of_r_lets_l_layers_see_1_plus_l_r_tokens(layers: int) -> None:
+def test_l_layers_with_a_window_of_r_cover_1_plus_l_r_tokens(layers: int) -> None:
     model = make(layers=layers, window=2, vocab=40)
-    source = torch.arange(4, 24)[None]  # all different, so that the table's slope tells the tokens apart
-    (slope,) = torch.autograd.grad(memory_of(model, source)[0, 10].sum(), model.target_embedding.weight)
-    seen = slope.abs().sum(-1).nonzero().flatten().tolist()
-    assert seen == list(range(14 - layers, 14 + layers + 1))
-    assert len(seen) == 1 + layers * 2
+    source = torch.arange(4, 24)[None]  # all different, so that the gradient of the embedding shows which tokens matter
+    (gradient,) = torch.autograd.grad(memory_of(model, source)[0, 10].sum(), model.target_embedding.weight)
+    reached = gradient.abs().sum(-1).nonzero().flatten().tolist()
+    assert reached == list(range(14 - layers, 14 + layers + 1))
+    assert len(reached) == 1 + layers * 2
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-def test_a_decoders_window_holds_the_last_tokens_the_present_one_counted(layers: int) -> None:
+def test_a_decoders_window_covers_the_last_tokens_including_the_current_one(layers: int) -> None:
     model = make(layers=layers, window=3, vocab=40)
     target = torch.arange(10, 30)[None]
     hidden = model.step(target, model.start(torch.tensor([[5]]), None, room=0)).hidden
-    (slope,) = torch.autograd.grad((hidden[0, 12] * torch.randn(16)).sum(), model.target_embedding.weight)
-    seen = [token for token in slope.abs().sum(-1).nonzero().flatten().tolist() if token >= 10]
-    assert seen == list(range(22 - 2 * layers, 22 + 1))
+    (gradient,) = torch.autograd.grad((hidden[0, 12] * torch.randn(16)).sum(), model.target_embedding.weight)
+    reached = [token for token in gradient.abs().sum(-1).nonzero().flatten().tolist() if token >= 10]
+    assert reached == list(range(22 - 2 * layers, 22 + 1))
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_relative_schemes_do_not_see_how_much_came_before_what_they_see(position: str) -> None:
-    """Through windows of three, two layers see five tokens: the same five elsewhere look the same, or not."""
+def test_relative_schemes_do_not_depend_on_absolute_positions(position: str) -> None:
+    """With windows of three, two layers cover five tokens: the same five tokens at other positions."""
     model = make(position=position, window=3, vocab=40)
     tokens = torch.arange(4, 14)[None]
     later = torch.cat((torch.arange(20, 27)[None], tokens), dim=1)
     with torch.inference_mode():
-        said = [model.step(given, model.start(tokens, None, room=0)).hidden[:, -6:] for given in (tokens, later)]
-        read = [memory_of(model, given)[:, -6:] for given in (tokens, later)]
-    for here, there in (said, read):
-        difference = (here - there).abs().max()
+        decoded = [model.step(given, model.start(tokens, None, room=0)).hidden[:, -6:] for given in (tokens, later)]
+        encoded = [memory_of(model, given)[:, -6:] for given in (tokens, later)]
+    for first, second in (decoded, encoded):
+        difference = (first - second).abs().max()
         assert difference > 1e-3 if position in EMBEDDED else difference < 1e-5
 
 
@@ -87,8 +87,8 @@ def test_the_gradient_reaches_the_first_of_24_layers(pairs: Pairs) -> None:
     model = Transformer(config, VOCAB, VOCAB)
     loss = nn.functional.cross_entropy(logits_of(model, pairs).flatten(0, 1), pairs.target.roll(-1, 1).flatten())
     first = [blocks.get_parameter("0.self_attention.project.weight") for blocks in (model.encoder, model.decoder)]
-    for slope in torch.autograd.grad(loss, first):
-        assert slope.norm() > 1e-3
+    for gradient in torch.autograd.grad(loss, first):
+        assert gradient.norm() > 1e-3
 
 
 @pytest.mark.parametrize(("scaled", "factor"), [(True, 4.0), (False, 1.0)])
@@ -99,7 +99,7 @@ def test_embeddings_are_scaled_by_the_root_of_their_size(scaled: bool, factor: f
 
 
 @pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("output", 2), ("none", 3)])
-def test_what_is_tied_is_one_matrix(tie: str, tables: int) -> None:
+def test_tied_weights_are_one_matrix(tie: str, tables: int) -> None:
     assert sum(len(parameter) == 29 for parameter in make(vocab=29, tie=tie).parameters()) == tables
 
 
@@ -111,29 +111,29 @@ def test_separate_vocabularies_may_differ_in_size(pairs: Pairs) -> None:
 
 def test_heads_may_differ_by_layer_and_kind(pairs: Pairs) -> None:
     model = make(heads=(1, 2), decoder_heads=(4, 1), cross_heads=(2, 4))
-    with record(model, "*.weights") as seen, torch.inference_mode():
+    with record(model, "*.weights") as recorded, torch.inference_mode():
         logits_of(model, pairs)
-    heads = {name: weights.shape[1] for name, weights in seen.items()}
+    heads = {name: weights.shape[1] for name, weights in recorded.items()}
     assert [heads[f"encoder.{layer}.self_attention.weights"] for layer in (0, 1)] == [1, 2]
     assert [heads[f"decoder.{layer}.self_attention.weights"] for layer in (0, 1)] == [4, 1]
     assert [heads[f"decoder.{layer}.cross_attention.weights"] for layer in (0, 1)] == [2, 4]
 
 
-def test_the_size_of_a_head_may_be_set_apart(pairs: Pairs) -> None:
+def test_the_size_of_a_head_may_be_set(pairs: Pairs) -> None:
     model = make(head_dim=5)
-    with record(model, "*.found") as seen, torch.inference_mode():
+    with record(model, "*.context") as recorded, torch.inference_mode():
         logits_of(model, pairs)
-    assert {found.shape[-1] for found in seen.values()} == {5}
+    assert {context.shape[-1] for context in recorded.values()} == {5}
 
 
-def test_dropout_falls_in_training_only(pairs: Pairs) -> None:
+def test_dropout_applies_in_training_only(pairs: Pairs) -> None:
     model = make(dropout=0.3)
     assert torch.equal(logits_of(model, pairs), logits_of(model, pairs))
     model.train()
     assert not torch.equal(logits_of(model, pairs), logits_of(model, pairs))
 
 
-def test_the_source_is_read_once_and_every_token_said_in_one_step(monkeypatch: pytest.MonkeyPatch, pairs: Pairs) -> None:
+def test_search_encodes_the_source_once_and_runs_one_step_per_token(monkeypatch: pytest.MonkeyPatch, pairs: Pairs) -> None:
     model, calls = make(), {"start": 0, "step": 0}
 
     def counted(name: str) -> Any:
@@ -149,11 +149,11 @@ def test_the_source_is_read_once_and_every_token_said_in_one_step(monkeypatch: p
         monkeypatch.setattr(model, name, counted(name))
     with torch.inference_mode():
         group = Group(model.start(pairs.source[:1], None, room=8), torch.tensor([8]), [0], [[]])
-        ((said,),) = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
-    assert calls == {"start": 1, "step": len(said.tokens) + 1}
+        ((hypothesis,),) = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
+    assert calls == {"start": 1, "step": len(hypothesis.tokens) + 1}
 
 
-def test_learned_positions_end_where_their_table_ends(pairs: Pairs) -> None:
+def test_learned_positions_are_limited_by_their_table(pairs: Pairs) -> None:
     model = make(position="learned", max_positions=6)
     state = model.start(pairs.source, pairs.mask, room=8)
     state = model.step(pairs.target[:, :6], state).state
@@ -164,8 +164,8 @@ def test_learned_positions_end_where_their_table_ends(pairs: Pairs) -> None:
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_a_step_beyond_the_room_is_refused(position: str, pairs: Pairs) -> None:
-    """With no room at all there is nothing to look back to, and going on would be silently wrong."""
+def test_a_step_beyond_the_room_is_an_error(position: str, pairs: Pairs) -> None:
+    """Without room there is no cache, and a second step would be silently wrong."""
     model = make(position=position)
     for room in (0, 1):
         state = model.step(pairs.target[:, :1], model.start(pairs.source, pairs.mask, room=room)).state
@@ -179,21 +179,21 @@ def test_a_step_beyond_the_room_is_refused(position: str, pairs: Pairs) -> None:
         ({"dim": 30, "heads": 4}, "heads", "given 4, which does not divide dim 30"),
         ({"layers": 2, "heads": (1, 2, 3)}, "heads", "given [1, 2, 3], expected one number or one for each of 2 layers"),
         ({"layers": 2, "cross_heads": (1,)}, "cross_heads", "given [1], expected one number or one for each of 2 layers"),
-        ({"position": "rotary", "head_dim": 5}, "position", "needs an even head size, but it is 5"),
+        ({"position": "rotary", "head_dim": 5}, "position", "requires an even head_dim, but it is 5"),
         ({"dim": 15, "heads": 1}, "dim", "given 15, expected an even number"),
-        ({"position": "rotary", "position_join": "concatenate"}, "position_join", "adds nothing to the embeddings"),
+        ({"position": "rotary", "position_join": "concatenate"}, "position_join", "is not added to the embeddings"),
         ({"relative_clip": 3}, "relative_clip", "only relative positions are clipped"),
         ({"max_positions": 3}, "max_positions", "only learned positions have a limit"),
     ],
     ids=str,
 )
-def test_what_does_not_fit_together_is_refused_by_name(given: dict[str, Any], name: str, sentence: str) -> None:
-    found = refused(TransformerConfig, **given)
-    assert found.keys() == {name}
-    assert sentence in found[name]
+def test_invalid_configs_are_errors(given: dict[str, Any], name: str, sentence: str) -> None:
+    problems = refused(TransformerConfig, **given)
+    assert problems.keys() == {name}
+    assert sentence in problems[name]
 
 
-def test_every_problem_is_said_at_once() -> None:
+def test_all_problems_of_a_config_are_reported() -> None:
     assert refused(TransformerConfig, layers=2, decoder_heads=(1,), cross_heads=(1, 1, 1), dim=15).keys() == {
         "decoder_heads",
         "cross_heads",
@@ -202,7 +202,7 @@ def test_every_problem_is_said_at_once() -> None:
     assert refused(TransformerConfig, dim=0, position="rotry", hedas=3).keys() == {"dim", "position", "hedas"}
 
 
-def test_heads_given_layer_by_layer_do_not_decide_how_many_layers_there_are() -> None:
-    """Two numbers for the encoder say nothing about a decoder of three layers."""
+def test_a_list_of_heads_does_not_set_the_number_of_layers() -> None:
+    """Two numbers for the encoder do not fit a decoder of three layers."""
     assert refused(TransformerConfig, layers=2, decoder_layers=3, heads=(2, 4))
     assert len(make(layers=2, decoder_layers=3, heads=(2, 4), decoder_heads=2).decoder) == 3

@@ -19,7 +19,7 @@ def make(**changes: Any) -> Transformer:
 
 
 def weights_for_torch(ours: EncoderLayer | DecoderLayer) -> dict[str, Tensor]:
-    """Under the names that torch.nn.TransformerEncoderLayer and TransformerDecoderLayer give them."""
+    """Weights under the names of torch.nn.TransformerEncoderLayer and TransformerDecoderLayer."""
     parts: dict[str, nn.Module] = {
         "self_attn.out_proj": ours.get_submodule("self_attention.out"),
         "linear1": ours.feed_forward.get_submodule("rise"),
@@ -105,7 +105,7 @@ def copy_from_marian(theirs: nn.Module, ours: nn.Module) -> None:
 
 
 def test_logits_equal_those_of_marian(pairs: Pairs) -> None:
-    """Its sinusoids lie in two halves; as a table of learned positions they fit."""
+    """Its sinusoids are stored in two halves, so they are loaded as learned positions."""
     marian = pytest.importorskip("transformers.models.marian.modeling_marian")
     sizes = {"layers": 2, "attention_heads": 2, "ffn_dim": 32}
     config = marian.MarianConfig(

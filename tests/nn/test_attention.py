@@ -1,4 +1,4 @@
-"""Attention equals torch's own and the worked examples; it is a soft look-up, and what is masked has no weight at all."""
+"""Attention equals torch's own and the worked examples; masked keys have weight zero."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heedful.nn.attention import AttentionBias, AttentionCore, CrossAttention, SelfAttention, attention_weights, fused
+from heedful.nn.attention import AttentionBias, AttentionCore, CrossAttention, SelfAttention, attention_weights, fused_attention
 from heedful.nn.hooks import hook
 
 Rows = list[list[float]]
@@ -24,11 +24,11 @@ def one_head(rows: Rows) -> Tensor:
 
 
 def both_paths(query: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias) -> tuple[Tensor, Tensor]:
-    """The fused kernel's output, and the explicit sum's, which somebody who may change the weights calls forth."""
-    heads = AttentionCore(dropout=0.0)
-    quick = heads(query, key, value, attention_bias)
-    with hook(heads, "weights", lambda name, weights: weights):
-        return quick, heads(query, key, value, attention_bias)
+    """The output of the fused kernel and of the explicit weighted sum, which runs when a hook may change the weights."""
+    core = AttentionCore(dropout=0.0)
+    fused = core(query, key, value, attention_bias)
+    with hook(core, "weights", lambda name, weights: weights):
+        return fused, core(query, key, value, attention_bias)
 
 
 def random_heads(queries: int = 4, keys: int = 5, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
@@ -45,7 +45,7 @@ def test_the_cat_danced() -> None:
 
 
 @pytest.mark.parametrize(
-    "sight", [AttentionBias(causal=True), AttentionBias(mask=torch.ones(4, 4).tril().bool())], ids=["causal", "mask"]
+    "attention_bias", [AttentionBias(causal=True), AttentionBias(mask=torch.ones(4, 4).tril().bool())], ids=["causal", "mask"]
 )
 def test_masked_self_attention_of_die_katze_tanzte(attention_bias: AttentionBias) -> None:
     x = one_head(START_DIE_KATZE_TANZTE)
@@ -63,7 +63,7 @@ def test_thinking_machines() -> None:
     assert_close(attention_weights(query, key, AttentionBias()).flatten(), torch.tensor([0.0180, 0.9820]), atol=1e-4, rtol=0)
 
 
-def test_projections_that_do_nothing_leave_parameter_free_self_attention() -> None:
+def test_identity_projections_give_parameter_free_self_attention() -> None:
     attention = SelfAttention(dim=2, heads=1, head_dim=2, dropout=0.0)
     with torch.no_grad():
         attention.project.weight.copy_(torch.eye(2).repeat(3, 1))
@@ -74,7 +74,7 @@ def test_projections_that_do_nothing_leave_parameter_free_self_attention() -> No
     assert_close(out[0], torch.tensor(expected), atol=1e-4, rtol=0)
 
 
-def test_weights_are_proportions_and_the_output_lies_among_the_values() -> None:
+def test_weights_sum_to_one_and_outputs_lie_between_the_values() -> None:
     query, key, value = random_heads()
     weights = attention_weights(query, key, AttentionBias())
     assert (weights >= 0).all()
@@ -84,7 +84,7 @@ def test_weights_are_proportions_and_the_output_lies_among_the_values() -> None:
         assert (out >= value.amin(2, keepdim=True) - 1e-6).all()
 
 
-def test_scores_a_thousand_times_larger_look_up_the_best_key() -> None:
+def test_scores_a_thousand_times_larger_select_the_best_key() -> None:
     query, key, value = random_heads()
     best = (query @ key.transpose(-2, -1)).argmax(-1, keepdim=True)  # (2, 3, 4, 1)
     hard = value.gather(2, best.expand(-1, -1, -1, 8))
@@ -100,8 +100,8 @@ def test_equal_scores_give_the_mean_of_the_values() -> None:
 
 SOME = torch.tensor([[1, 0, 0, 1, 1], [0, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1], [0, 1, 1, 1, 0]]).bool()
 DISTANCE = torch.linspace(-1, 2, 75).view(1, 3, 5, 5)
-SIGHTS = {
-    "everything": AttentionBias(),
+BIASES = {
+    "none": AttentionBias(),
     "mask": AttentionBias(mask=torch.stack((SOME, SOME.T))[:, None]),
     "causal": AttentionBias(causal=True),
     "bias": AttentionBias(bias=DISTANCE),
@@ -110,7 +110,7 @@ SIGHTS = {
 }
 
 
-@pytest.mark.parametrize("sight", SIGHTS.values(), ids=SIGHTS)
+@pytest.mark.parametrize("attention_bias", BIASES.values(), ids=BIASES)
 def test_fused_and_explicit_agree_with_torch(attention_bias: AttentionBias) -> None:
     query, key, value = random_heads(queries=5)
     added = torch.zeros(2, 3, 5, 5) if attention_bias.bias is None else attention_bias.bias.expand(2, 3, 5, 5).clone()
@@ -130,7 +130,7 @@ def test_masking_comes_before_the_softmax() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("biased", [False, True])
-def test_a_query_that_may_look_nowhere_gets_zeros(dtype: torch.dtype, biased: bool) -> None:
+def test_a_query_with_all_keys_masked_gets_zeros(dtype: torch.dtype, biased: bool) -> None:
     query, key, value = (tensor.requires_grad_() for tensor in random_heads(dtype=dtype))
     mask = torch.ones(2, 1, 4, 5, dtype=torch.bool)
     mask[0, :, 1] = False
@@ -141,29 +141,29 @@ def test_a_query_that_may_look_nowhere_gets_zeros(dtype: torch.dtype, biased: bo
         assert not out[0, :, 1].any()
         assert out[0, :, 0].abs().min() > 0
         assert out.isfinite().all()
-        for slope in torch.autograd.grad(out.float().square().sum(), (query, key, value), retain_graph=True):
-            assert slope.isfinite().all()
+        for gradient in torch.autograd.grad(out.float().square().sum(), (query, key, value), retain_graph=True):
+            assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_masks_are_safe_in_half_precision(dtype: torch.dtype) -> None:
-    """-1e9 would overflow; a masked key has weight 0 there too, even where its score is the largest that there is."""
+    """-1e9 would overflow; a masked key has weight 0 even if its score is the largest."""
     query, key, value = random_heads(dtype=dtype)
     key[:, :, 0] = query[:, :, 0] * 30
     mask = (torch.arange(5) > 0).expand(1, 1, 1, 5)
     weights = attention_weights(query, key, AttentionBias(mask))
     assert not weights[..., 0].any()
     assert_close(weights.float().sum(-1), torch.ones(2, 3, 4), atol=1e-2, rtol=0)
-    expected = fused(query.float(), key.float(), value.float(), AttentionBias(mask), 0.0)
+    expected = fused_attention(query.float(), key.float(), value.float(), AttentionBias(mask), 0.0)
     for out in both_paths(query, key, value, AttentionBias(mask)):
         assert_close(out.float(), expected, atol=5e-2, rtol=0)
 
 
 def torchs_attention(dim: int, heads: int) -> nn.MultiheadAttention:
-    made = nn.MultiheadAttention(dim, heads, batch_first=True)
-    nn.init.normal_(made.in_proj_bias)
-    nn.init.normal_(made.out_proj.bias)
-    return made
+    attention = nn.MultiheadAttention(dim, heads, batch_first=True)
+    nn.init.normal_(attention.in_proj_bias)
+    nn.init.normal_(attention.out_proj.bias)
+    return attention
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
@@ -189,7 +189,7 @@ def test_cross_attention_equals_torchs_with_the_same_weights() -> None:
     source, real = torch.randn(3, 6, 16), torch.arange(6) < torch.tensor([[6], [2], [4]])
     target = torch.randn(3, 5, 16)
     expected, _ = torchs(target, source, source, key_padding_mask=~real)
-    assert_close(ours(target, *ours.remember(source), real[:, None, None]), expected, atol=1e-5, rtol=0)
+    assert_close(ours(target, *ours.project_memory(source), real[:, None, None]), expected, atol=1e-5, rtol=0)
 
 
 def test_self_attention_is_permutation_equivariant() -> None:
@@ -213,10 +213,10 @@ def test_zeroing_the_output_rows_of_a_head_removes_the_head(head: int) -> None:
     attention, x = SelfAttention(9, 3, 3, dropout=0.0), torch.randn(2, 4, 9)
     assert sum(parameter.numel() for parameter in attention.parameters() if parameter.ndim == 2) == 324
 
-    def silence(name: str, found: Tensor) -> Tensor:
-        return found.index_fill(1, torch.tensor([head]), 0.0)
+    def zero_head(name: str, context: Tensor) -> Tensor:
+        return context.index_fill(1, torch.tensor([head]), 0.0)
 
-    with hook(attention, "context", silence):
+    with hook(attention, "context", zero_head):
         ablated = attention(*attention.split(x), AttentionBias())
     assert not torch.allclose(ablated, attention(*attention.split(x), AttentionBias()))
     with torch.no_grad():
@@ -225,26 +225,26 @@ def test_zeroing_the_output_rows_of_a_head_removes_the_head(head: int) -> None:
 
 
 def test_scaling_keeps_the_softmax_from_saturating() -> None:
-    """var(q . k) is head_dim; without the division a large head would pass no gradient."""
+    """var(q . k) is head_dim; without the division the gradient of a large head would vanish."""
     query, key = torch.randn(64, 1, 1, 512), torch.randn(64, 1, 8, 512)
     scaled = attention_weights(query, key, AttentionBias())
     unscaled = attention_weights(query * math.sqrt(512), key, AttentionBias())
 
-    def slope(weights: Tensor) -> float:
+    def derivative(weights: Tensor) -> float:
         return float((weights * (1 - weights)).amax(-1).mean())
 
-    assert slope(scaled) > 5 * slope(unscaled)
+    assert derivative(scaled) > 5 * derivative(unscaled)
 
 
 def test_attention_dropout_keeps_the_expectation_in_both_paths() -> None:
     query, key, value = random_heads()
-    heads = AttentionCore(dropout=0.5)
+    core = AttentionCore(dropout=0.5)
     expected = AttentionCore(dropout=0.0)(query, key, value, AttentionBias())
-    quick = torch.stack([heads(query, key, value, AttentionBias()) for _ in range(400)])
-    with hook(heads, "weights", lambda name, weights: weights):
-        explicit = torch.stack([heads(query, key, value, AttentionBias()) for _ in range(400)])
-    for drawn in (quick, explicit):
-        error = drawn.std(0) / math.sqrt(400)
-        assert drawn.std(0).min() > 0
-        assert ((drawn.mean(0) - expected).abs() < 5 * error).all()
-    assert_close(heads.eval()(query, key, value, AttentionBias()), expected)
+    fused = torch.stack([core(query, key, value, AttentionBias()) for _ in range(400)])
+    with hook(core, "weights", lambda name, weights: weights):
+        explicit = torch.stack([core(query, key, value, AttentionBias()) for _ in range(400)])
+    for samples in (fused, explicit):
+        error = samples.std(0) / math.sqrt(400)
+        assert samples.std(0).min() > 0
+        assert ((samples.mean(0) - expected).abs() < 5 * error).all()
+    assert_close(core.eval()(query, key, value, AttentionBias()), expected)

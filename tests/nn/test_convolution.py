@@ -1,4 +1,4 @@
-"""Convolutions equal torch's own, see as far as they say, and step as they run."""
+"""Convolutions equal torch's own, and chunks equal the whole sequence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
-from heedful.nn.convolution import Convolution, normed
+from heedful.nn.convolution import Convolution, with_weight_norm
 from heedful.nn.linear import linear
 from heedful.nn.pack_left import pack_left_order
 
@@ -16,8 +16,8 @@ WINDOWS = [(1, 1), (2, 1), (3, 1), (3, 2), (4, 3)]  # kernel, dilation
 ROWS, TIME, INPUTS, OUTPUTS = 2, 9, 5, 4
 
 
-def made(kernel: int, dilation: int) -> tuple[Convolution, Tensor, Tensor]:
-    """A convolution, its weight as torch wants it (outputs, inputs, kernel), and something to read."""
+def make(kernel: int, dilation: int) -> tuple[Convolution, Tensor, Tensor]:
+    """A convolution, its weight in torch's layout (outputs, inputs, kernel), and an input."""
     convolution = Convolution(INPUTS, OUTPUTS, kernel, dilation)
     torch.nn.init.normal_(convolution.map.bias)
     weight = convolution.map.weight.detach().view(OUTPUTS, kernel, INPUTS).transpose(1, 2)
@@ -30,54 +30,54 @@ def torchs(x: Tensor, weight: Tensor, convolution: Convolution, before: int) -> 
 
 
 @pytest.mark.parametrize(("kernel", "dilation"), WINDOWS)
-def test_both_ways_equal_torchs_convolution(kernel: int, dilation: int) -> None:
-    convolution, weight, x = made(kernel, dilation)
-    assert_close(convolution.around(x), torchs(x, weight, convolution, convolution.reach // 2))
+def test_centered_and_causal_equal_torchs_convolution(kernel: int, dilation: int) -> None:
+    convolution, weight, x = make(kernel, dilation)
+    assert_close(convolution.centered(x), torchs(x, weight, convolution, convolution.reach // 2))
     assert_close(
-        convolution.follow(x, convolution.beginning(ROWS, x), None)[0], torchs(x, weight, convolution, convolution.reach)
+        convolution.causal(x, convolution.initial_state(ROWS, x), None)[0], torchs(x, weight, convolution, convolution.reach)
     )
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 4])
 @pytest.mark.parametrize(("kernel", "dilation"), WINDOWS)
-def test_following_in_chunks_is_following_at_once(kernel: int, dilation: int, chunk: int) -> None:
-    convolution, _, x = made(kernel, dilation)
-    row_state, said = convolution.beginning(ROWS, x), []
+def test_chunks_equal_the_whole_sequence(kernel: int, dilation: int, chunk: int) -> None:
+    convolution, _, x = make(kernel, dilation)
+    row_state, outputs = convolution.initial_state(ROWS, x), []
     for part in torch.split(x, chunk, dim=1):
-        found, row_state = convolution.follow(part, row_state, None)
-        said.append(found)
+        out, row_state = convolution.causal(part, row_state, None)
+        outputs.append(out)
     assert row_state.shape == (ROWS, (kernel - 1) * dilation, INPUTS)
-    assert_close(torch.cat(said, dim=1), convolution.follow(x, convolution.beginning(ROWS, x), None)[0])
+    assert_close(torch.cat(outputs, dim=1), convolution.causal(x, convolution.initial_state(ROWS, x), None)[0])
 
 
 @pytest.mark.parametrize(("kernel", "dilation"), WINDOWS)
-def test_only_what_counts_enters_the_past(kernel: int, dilation: int) -> None:
-    convolution, _, x = made(kernel, dilation)
+def test_padding_does_not_enter_the_state(kernel: int, dilation: int) -> None:
+    convolution, _, x = make(kernel, dilation)
     count = torch.tensor([6, 2])
-    _, row_state = convolution.follow(x, convolution.beginning(ROWS, x), count)
+    _, row_state = convolution.causal(x, convolution.initial_state(ROWS, x), count)
     for row, real in enumerate(count.tolist()):
-        _, alone = convolution.follow(x[row : row + 1, :real], convolution.beginning(1, x), None)
+        _, alone = convolution.causal(x[row : row + 1, :real], convolution.initial_state(1, x), None)
         assert torch.equal(row_state[row], alone[0])
 
 
 def test_real_tokens_are_moved_to_the_front_in_their_order_and_back() -> None:
     mask = torch.tensor([[0, 1, 0, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]]).bool()
     tokens = torch.arange(15).view(3, 5)
-    lineup = pack_left_order(mask)
-    moved = tokens.take_along_dim(lineup.order, 1)
+    packed = pack_left_order(mask)
+    moved = tokens.take_along_dim(packed.order, 1)
     assert moved[0, :3].tolist() == [1, 3, 4]
     assert moved[1].tolist() == [5, 6, 7, 8, 9]
-    assert lineup.real.tolist() == [3, 5, 0]
-    assert torch.equal(moved.take_along_dim(lineup.back, 1), tokens)
+    assert packed.real.tolist() == [3, 5, 0]
+    assert torch.equal(moved.take_along_dim(packed.back, 1), tokens)
 
 
-def test_a_normed_map_begins_with_the_wanted_deviation_and_has_a_gain_for_each_output() -> None:
-    layer = normed(linear(400, 50), std=0.3)
+def test_weight_norm_has_the_given_initial_deviation_and_a_gain_per_output() -> None:
+    layer = with_weight_norm(linear(400, 50), std=0.3)
     before = layer.weight.detach().clone()
     assert float(before.std()) == pytest.approx(0.3, rel=0.02)
     parts = dict(layer.named_parameters())
     with torch.no_grad():
-        parts["parametrizations.weight.original1"].mul_(7.0)  # a direction: its length does not matter
+        parts["parametrizations.weight.original1"].mul_(7.0)  # a direction, whose length does not matter
         parts["parametrizations.weight.original0"][3].mul_(2.0)  # a gain
     factors = torch.ones(50, 1)
     factors[3] = 2.0

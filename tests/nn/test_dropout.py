@@ -1,4 +1,4 @@
-"""Dropout keeps what it should as often as it should, and does nothing outside training."""
+"""Dropout keeps elements with the right probability and is the identity in eval mode."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ RATES = [0.1, 0.3, 0.5, 0.75, 0.9]
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_each_number_is_dropped_with_the_given_probability(rate: float) -> None:
+def test_each_element_is_dropped_with_the_given_probability(rate: float) -> None:
     count = 400_001
     kept = float((keep_mask(torch.ones(count), rate) != 0).float().mean())
     assert abs(kept - (1 - rate)) < 4 * math.sqrt(rate * (1 - rate) / count)
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_what_is_kept_grows_so_that_the_expectation_stays(rate: float) -> None:
+def test_kept_elements_are_scaled_to_keep_the_expectation(rate: float) -> None:
     mask = keep_mask(torch.ones(10_000), rate)
     assert sorted(set(mask.tolist())) == pytest.approx([0.0, 1 / (1 - rate)])
 
 
-def test_neighbors_fall_independently() -> None:
-    """Four numbers share a draw: each of the 16 ways to keep them is as frequent as it should be."""
+def test_neighboring_elements_are_independent() -> None:
+    """Four elements share a draw: each of the 16 patterns is equally frequent."""
     groups = (keep_mask(torch.ones(100_000, 4), 0.5) != 0).long() @ torch.tensor([1, 2, 4, 8])  # (100_000,)
     counts = torch.bincount(groups, minlength=16)
     expected = 100_000 / 16
@@ -34,7 +34,7 @@ def test_neighbors_fall_independently() -> None:
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (3,), (5, 7), (2, 3, 5), (4, 4)])
-def test_any_shape_is_served(shape: tuple[int, ...]) -> None:
+def test_any_shape_is_supported(shape: tuple[int, ...]) -> None:
     x = torch.randn(shape)
     out = Dropout(0.5)(x)
     assert out.shape == x.shape
@@ -42,17 +42,17 @@ def test_any_shape_is_served(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_the_dtype_stays(dtype: torch.dtype) -> None:
+def test_the_dtype_is_kept(dtype: torch.dtype) -> None:
     assert Dropout(0.5)(torch.ones(9, dtype=dtype)).dtype == dtype
 
 
-def test_the_seed_decides() -> None:
-    def drawn(seed: int) -> torch.Tensor:
+def test_equal_seeds_give_equal_masks() -> None:
+    def sample(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
         return Dropout(0.5)(torch.ones(100))
 
-    assert torch.equal(drawn(3), drawn(3))
-    assert not torch.equal(drawn(3), drawn(4))
+    assert torch.equal(sample(3), sample(3))
+    assert not torch.equal(sample(3), sample(4))
 
 
 def test_two_passes_differ() -> None:
@@ -60,14 +60,14 @@ def test_two_passes_differ() -> None:
     assert not torch.equal(dropout(torch.ones(100)), dropout(torch.ones(100)))
 
 
-def test_the_gradient_goes_where_the_numbers_went() -> None:
+def test_the_gradient_uses_the_same_mask() -> None:
     x = torch.ones(100, requires_grad=True)
     out = Dropout(0.5)(x)
-    (slope,) = torch.autograd.grad(out.sum(), x)
-    assert torch.equal(slope, out.detach())
+    (gradient,) = torch.autograd.grad(out.sum(), x)
+    assert torch.equal(gradient, out.detach())
 
 
-@pytest.mark.parametrize("dropout", [Dropout(0.5).eval(), Dropout(0.0)], ids=["evaluating", "rate 0"])
-def test_otherwise_it_is_the_identity(dropout: Dropout) -> None:
+@pytest.mark.parametrize("dropout", [Dropout(0.5).eval(), Dropout(0.0)], ids=["eval", "rate 0"])
+def test_eval_mode_and_rate_zero_are_the_identity(dropout: Dropout) -> None:
     x = torch.randn(5)
     assert dropout(x) is x

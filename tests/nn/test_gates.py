@@ -1,4 +1,4 @@
-"""Hard-Concrete gates: the published numbers, a draw that keeps to them, and heads that are gone where a gate is closed."""
+"""Hard-Concrete gates: the published values, their sampling distribution, and closed gates that remove heads."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LOG_A = torch.tensor([-3.0, 0.0, 3.0])
 
 
 def transformer(family: str = "transformer") -> Transformer:
-    """One that nobody shares, in which nothing is drawn but gates."""
+    """A new model without dropout, in which only gates are random."""
     torch.manual_seed(2)
-    made: Transformer = MODELS[family](tiny_config(family, {"dropout": 0.0}), 11, 11)
-    return unsettle(made).eval()
+    model: Transformer = MODELS[family](tiny_config(family, {"dropout": 0.0}), 11, 11)
+    return unsettle(model).eval()
 
 
 def test_the_published_values() -> None:
@@ -41,13 +41,13 @@ def test_the_published_values() -> None:
     assert_close(inference_gate(LOG_A), torch.tensor([0.0, 0.5, 1.0]))
 
 
-def test_a_draw_is_open_as_often_as_its_price_says() -> None:
-    drawn = sample_gate(LOG_A.repeat(40_000, 1))  # (draws, gates)
-    assert_close((drawn > 0).float().mean(0), open_probability(LOG_A), atol=0.01, rtol=0)
-    assert float(drawn.min()) == 0 and float(drawn.max()) == 1
+def test_samples_are_open_with_the_probability_of_the_penalty() -> None:
+    samples = sample_gate(LOG_A.repeat(40_000, 1))  # (draws, gates)
+    assert_close((samples > 0).float().mean(0), open_probability(LOG_A), atol=0.01, rtol=0)
+    assert float(samples.min()) == 0 and float(samples.max()) == 1
 
 
-def test_a_draw_follows_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_equals_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     u = torch.tensor([0.2, 0.5, 0.9])
     monkeypatch.setattr(Tensor, "uniform_", lambda x, low, high: x.copy_(u.clamp(low, high)))
     s = 1 / (1 + torch.exp(-(torch.log(u) - torch.log(1 - u) + LOG_A) / BETA))
@@ -55,7 +55,7 @@ def test_a_draw_follows_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("u", [0.0, 1.0])
-def test_the_ends_of_the_draw_are_finite(u: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extreme_samples_have_finite_gradients(u: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tensor, "uniform_", lambda x, low, high: x.fill_(low if u == 0 else high))
     log_a = LOG_A.clone().requires_grad_()
     torch.autograd.backward(sample_gate(log_a).sum())
@@ -63,7 +63,7 @@ def test_the_ends_of_the_draw_are_finite(u: float, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("family", ["transformer", "gpt"])
-def test_new_gates_change_nothing_but_in_training(family: str, pairs: Pairs) -> None:
+def test_new_gates_change_outputs_in_training_only(family: str, pairs: Pairs) -> None:
     model = transformer(family)
     before = logits_of(model, pairs)
     add_gates(model)
@@ -72,14 +72,14 @@ def test_new_gates_change_nothing_but_in_training(family: str, pairs: Pairs) -> 
     assert not torch.equal(logits_of(model, pairs), logits_of(model, pairs))
 
 
-def test_a_closed_gate_is_a_silenced_head(pairs: Pairs) -> None:
+def test_a_closed_gate_equals_an_ablated_head(pairs: Pairs) -> None:
     model = transformer()
     name, closed = "decoder.1.cross_attention", 1
 
-    def silence(tap: str, found: Tensor) -> Tensor:
-        return found * (torch.arange(found.shape[1]) != closed)[:, None, None]
+    def zero_head(point: str, context: Tensor) -> Tensor:
+        return context * (torch.arange(context.shape[1]) != closed)[:, None, None]
 
-    with hook(model, f"{name}.context", silence):
+    with hook(model, f"{name}.context", zero_head):
         expected = logits_of(model, pairs)
     assert (expected - logits_of(model, pairs)).abs().max() > 1e-3
     add_gates(model, ["cross"])
@@ -87,7 +87,7 @@ def test_a_closed_gate_is_a_silenced_head(pairs: Pairs) -> None:
     assert_close(logits_of(model, pairs), expected)
 
 
-def test_kinds_are_told_apart_by_name() -> None:
+def test_kinds_are_recognized_by_name() -> None:
     model = transformer()
     add_gates(model, ["encoder", "cross"])
     assert list(gates(model)) == [
@@ -107,28 +107,28 @@ def test_weights_keep_their_names() -> None:
     assert before < set(model.state_dict()) and added == {f"{name}.out.log_a" for name in gates(model)}
 
 
-def test_who_has_no_such_heads_is_told_so() -> None:
-    with pytest.raises(ConfigError, match="no heads of kind 'within'; it has those of: encoder, decoder, cross"):
+def test_a_kind_without_heads_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="no attention heads of kind 'within'; available kinds: encoder, decoder, cross"):
         add_gates(transformer(), ["within"])
-    with pytest.raises(ConfigError, match="the model has no heads; it has those of: none"):
+    with pytest.raises(ConfigError, match="the model has no attention heads; available kinds: none"):
         add_gates(tiny_model(Variant("luong", ())))
 
 
-def test_options_without_a_penalty_have_no_effect_and_are_refused() -> None:
+def test_options_without_a_penalty_are_errors() -> None:
     assert refused(GatesConfig, kinds=("encoder",), speed=3.0).keys() == {"kinds", "speed"}
 
 
 def heads_kept(penalty: float) -> int:
-    """Eight heads of rising worth w_i^2 that together say y = w x; the rest is the gates' to learn."""
+    """Train the gates of eight heads with weights w_i that compute y = w x; return the number of open gates."""
     torch.manual_seed(0)
-    worth = torch.tensor([0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]).sqrt()
+    weights = torch.tensor([0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]).sqrt()
     gated = GatedOutput(linear(8, 1), 8)
     with torch.no_grad():
-        gated.weight.copy_(worth)
+        gated.weight.copy_(weights)
     optimizer = torch.optim.Adam([gated.log_a], lr=0.2)
     for _ in range(120):
         x = torch.randn(64, 8)
-        loss = nn.functional.mse_loss(gated(x)[:, 0], x @ worth) + penalty * open_probability(gated.log_a).sum()
+        loss = nn.functional.mse_loss(gated(x)[:, 0], x @ weights) + penalty * open_probability(gated.log_a).sum()
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

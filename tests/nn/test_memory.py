@@ -1,4 +1,4 @@
-"""Freed memory is kept: asking for it again and again touches few new pages."""
+"""Freed memory is kept: repeated allocations cause few page faults."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def faults(kept: str) -> int:
-    """Pages touched for the first time while asking for 40 MB forty times."""
+    """Page faults of forty allocations of 40 MB."""
     return int(subprocess.run([sys.executable, "-c", PROGRAM, kept], capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is asked to keep memory")
-def test_memory_that_was_freed_is_used_again() -> None:
-    assert 4 * faults("keep") < faults("let go")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="requires glibc")
+def test_freed_memory_is_reused() -> None:
+    assert 4 * faults("keep") < faults("release")

@@ -1,4 +1,4 @@
-"""Position schemes equal their papers' formulas and the implementations that others published."""
+"""Position schemes equal their papers' formulas and published implementations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_printed_tables_of_sinusoids(dim: int, third: list[float], fourth: l
     assert_close(table(dim, 4)[:, :4], expected, atol=1e-4, rtol=0)
 
 
-def test_sinusoids_are_embedded_by_adding() -> None:
+def test_sinusoids_are_added_to_embeddings() -> None:
     x, positions = torch.randn(2, 5, 16), torch.tensor([[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]])
     assert_close(Sinusoidal(SIZE).embed(x, positions), x + table(16, 8)[positions].float(), atol=1e-6, rtol=0)
 
@@ -59,28 +59,28 @@ def test_a_shift_of_sinusoids_is_a_rotation() -> None:
     for distance in (1, 7, 30):
         cos, sin = (waves * distance).cos(), (waves * distance).sin()
         blocks = torch.stack((torch.stack((cos, sin), -1), torch.stack((-sin, cos), -1)), -2)  # (pairs, 2, 2)
-        turned = torch.einsum("kij,pkj->pki", blocks, pe[:-distance].view(-1, 25, 2)).flatten(-2)
-        assert_close(turned, pe[distance:], atol=1e-12, rtol=0)
+        rotated = torch.einsum("kij,pkj->pki", blocks, pe[:-distance].view(-1, 25, 2)).flatten(-2)
+        assert_close(rotated, pe[distance:], atol=1e-12, rtol=0)
         assert_close(torch.linalg.det(blocks), torch.ones(25, dtype=torch.float64), atol=1e-12, rtol=0)
         if distance == 1:
             golden = torch.tensor([[0.7701, 0.6379], [-0.6379, 0.7701]], dtype=torch.float64)
             assert_close(blocks[1], golden, atol=1e-4, rtol=0)
 
 
-def test_sinusoids_are_alike_by_their_distance_only() -> None:
+def test_products_of_sinusoids_depend_on_the_distance_only() -> None:
     pe = table(128, 40)
-    alike = pe @ pe.T
-    assert_close(alike, alike.T)
-    assert_close(alike[1:, 1:], alike[:-1, :-1])  # Toeplitz
+    products = pe @ pe.T
+    assert_close(products, products.T)
+    assert_close(products[1:, 1:], products[:-1, :-1])  # Toeplitz
     golden = torch.tensor([64, 62.0937, 57.3819, 52.1862, 48.5860, 47.1850], dtype=torch.float64)
-    assert_close(alike[0, :6], golden, atol=1e-4, rtol=0)
+    assert_close(products[0, :6], golden, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize(("dim", "falling"), [(20, 4), (50, 5), (128, 11), (512, 43)])
-def test_sinusoids_grow_apart_at_first(dim: int, falling: int) -> None:
-    alike = table(dim, falling + 2) @ table(dim, falling + 2)[0]
-    assert (alike.diff()[:falling] < 0).all()
-    assert alike.diff()[falling] >= 0
+@pytest.mark.parametrize(("dim", "decreasing"), [(20, 4), (50, 5), (128, 11), (512, 43)])
+def test_products_of_sinusoids_first_decrease_with_distance(dim: int, decreasing: int) -> None:
+    products = table(dim, decreasing + 2) @ table(dim, decreasing + 2)[0]
+    assert (products.diff()[:decreasing] < 0).all()
+    assert products.diff()[decreasing] >= 0
 
 
 def test_periods_run_from_two_pi_to_ten_thousand_times_that() -> None:
@@ -91,19 +91,19 @@ def test_periods_run_from_two_pi_to_ten_thousand_times_that() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", ["sinusoidal", "rotary"])
-def test_far_positions_stay_apart_in_half_precision(name: str, dtype: torch.dtype) -> None:
-    """The model may be cast; its angles may not."""
+def test_far_positions_stay_distinct_in_half_precision(name: str, dtype: torch.dtype) -> None:
+    """Angles stay in single precision when the model is cast."""
     scheme, positions = POSITIONS[name](SIZE), torch.arange(900, 905)[None]
     x = torch.randn(1, 2, 5, 8) if name == "rotary" else torch.randn(1, 5, 16)
 
-    def placed(scheme: Position, x: Tensor) -> Tensor:
+    def apply(scheme: Position, x: Tensor) -> Tensor:
         return scheme.rotate(x, positions) if name == "rotary" else scheme.embed(x, positions)
 
-    expected = placed(scheme, x)
-    assert_close(placed(scheme.to(dtype), x.to(dtype)).float(), expected, atol=0.05, rtol=0)
+    expected = apply(scheme, x)
+    assert_close(apply(scheme.to(dtype), x.to(dtype)).float(), expected, atol=0.05, rtol=0)
 
 
-def test_learned_positions_are_rows_of_a_table_with_an_end() -> None:
+def test_learned_positions_are_rows_of_a_table_with_a_limit() -> None:
     scheme, x, positions = Learned(SIZE), torch.randn(2, 3, 16), torch.tensor([[5, 6, 7], [0, 1, 31]])
     assert_close(scheme.embed(x, positions), x + scheme.table.weight[positions])
     scheme.check_length(32)
@@ -112,13 +112,13 @@ def test_learned_positions_are_rows_of_a_table_with_an_end() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in POSITIONS if name != "learned"])
-def test_other_schemes_have_no_end(name: str) -> None:
+def test_other_schemes_have_no_limit(name: str) -> None:
     POSITIONS[name](SIZE).check_length(10**6)
     assert POSITIONS[name](SIZE).limit is None
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
-def test_concatenating_contains_the_sum(name: str) -> None:
+def test_concatenation_generalizes_the_sum(name: str) -> None:
     """W [x; p] = W_x x + W_p p, so with W_x = W_p = 1 it is x + p."""
     scheme = POSITIONS[name](SIZE)
     joined = Concatenated(SIZE, scheme)
@@ -131,7 +131,7 @@ def test_concatenating_contains_the_sum(name: str) -> None:
 
 
 def attend(scheme: Position, x: tuple[Tensor, Tensor, Tensor], positions: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Attention with what the scheme does to it; x: query, key, value (rows, heads, time, head_dim)."""
+    """Attention with a position scheme; x: query, key, value (rows, heads, time, head_dim)."""
     query, key, value = scheme.rotate(x[0], positions), scheme.rotate(x[1], positions), x[2]
     bias = scheme.bias(query, positions, positions)
     mix = (lambda weights: scheme.mix(weights, positions, positions)) if scheme.mixes else None
@@ -140,14 +140,14 @@ def attend(scheme: Position, x: tuple[Tensor, Tensor, Tensor], positions: Tensor
 
 @pytest.mark.parametrize("reads_ahead", [True, False])
 @pytest.mark.parametrize("name", ["relative", "t5", "rotary", "alibi"])
-def test_relative_schemes_see_distances_and_not_positions(name: str, reads_ahead: bool) -> None:
+def test_relative_schemes_depend_on_distances_only(name: str, reads_ahead: bool) -> None:
     scheme = POSITIONS[name](SIZE._replace(reads_ahead=reads_ahead))
     x = torch.randn(2, 4, 6, 8), torch.randn(2, 4, 6, 8), torch.randn(2, 4, 6, 8)
     positions = torch.arange(6)[None]
-    here = attend(scheme, x, positions)
-    assert_close(attend(scheme, x, positions + 100), here, atol=1e-4, rtol=0)
-    assert_close(attend(scheme, x, positions + torch.tensor([[3], [17]])), here, atol=1e-4, rtol=0)
-    assert (attend(scheme, x, 2 * positions) - here).abs().max() > 1e-3
+    expected = attend(scheme, x, positions)
+    assert_close(attend(scheme, x, positions + 100), expected, atol=1e-4, rtol=0)
+    assert_close(attend(scheme, x, positions + torch.tensor([[3], [17]])), expected, atol=1e-4, rtol=0)
+    assert (attend(scheme, x, 2 * positions) - expected).abs().max() > 1e-3
 
 
 def test_shaw_equals_the_double_loop_of_the_formula() -> None:
@@ -170,18 +170,18 @@ def test_buckets_equal_those_of_t5(reads_ahead: bool) -> None:
     assert Buckets(SIZE._replace(reads_ahead=reads_ahead)).bucket(distance).tolist() == expected.tolist()
 
 
-def test_a_bucket_has_one_number_a_head() -> None:
+def test_a_bucket_has_one_bias_per_head() -> None:
     scheme = Buckets(SIZE)
     bias = scheme.bias(torch.randn(2, 4, 3, 8), torch.tensor([[4, 5, 6]]), torch.tensor([[4, 5, 6]]))
     assert_close(bias[0, :, 0, 2], scheme.table.weight[scheme.bucket(torch.tensor(2))])
     assert scheme.bias(torch.randn(2, 3, 3, 8), torch.tensor([[4, 5, 6]]), torch.tensor([[4, 5, 6]])).shape[1] == 3
 
 
-def test_rotary_is_a_turn_in_the_complex_plane() -> None:
+def test_rotary_is_a_rotation_in_the_complex_plane() -> None:
     x, positions = torch.randn(2, 4, 5, 8), torch.tensor([[0, 1, 2, 3, 4], [9, 9, 30, 2, 1]])
     angles = positions[:, None, :, None] * frequencies(8)  # (2, 1, 5, 4)
-    turned = torch.view_as_complex(x.double().view(2, 4, 5, 4, 2)) * torch.polar(torch.ones_like(angles), angles)
-    assert_close(Rotary(SIZE).rotate(x, positions), torch.view_as_real(turned).flatten(-2).float(), atol=1e-5, rtol=0)
+    rotated = torch.view_as_complex(x.double().view(2, 4, 5, 4, 2)) * torch.polar(torch.ones_like(angles), angles)
+    assert_close(Rotary(SIZE).rotate(x, positions), torch.view_as_real(rotated).flatten(-2).float(), atol=1e-5, rtol=0)
 
 
 def test_slopes_of_alibi_are_the_published_ones() -> None:

@@ -1,4 +1,4 @@
-"""What every sequence layer promises, and each kind beside the same thing done another way."""
+"""Properties of every sequence layer, and each kind compared with a reference."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from heedful.nn.sequence_layers import (
     RestrictedAttention,
     SequenceLayer,
 )
-from heedful.nn.sequence_layers.base import LayerState, StepContext, step_context
+from heedful.nn.sequence_layers.base import LayerState, StepContext, make_step_context
 
 SMALL = LayerSize(dim=8, heads=2, window=4, kernel=3, dilation=2)
 CAUSAL = SMALL.model_copy(update={"causal": True})
-BOTH = pytest.mark.parametrize("size", [SMALL, CAUSAL], ids=["seeing all", "causal"])
+BOTH = pytest.mark.parametrize("size", [SMALL, CAUSAL], ids=["full", "causal"])
 EVERY = pytest.mark.parametrize("kind", SEQUENCE_LAYERS)
 ROWS, TIME = 3, 37  # three blocks of restricted attention, the last one not full
 REAL = {
@@ -58,7 +58,7 @@ def tokens(rows: int = ROWS, time: int = TIME) -> Tensor:
 @EVERY
 @BOTH
 @pytest.mark.parametrize("time", [1, 2, 3, 16, 17, 37])
-def test_the_shape_stays_at_any_length(kind: str, size: LayerSize, time: int) -> None:
+def test_the_shape_is_kept_at_any_length(kind: str, size: LayerSize, time: int) -> None:
     out = make(kind, size)(tokens(2, time))
     assert out.shape == (2, time, SMALL.dim)
     assert out.isfinite().all()
@@ -66,7 +66,7 @@ def test_the_shape_stays_at_any_length(kind: str, size: LayerSize, time: int) ->
 
 @EVERY
 @pytest.mark.parametrize("where", [None, *REAL])
-def test_a_causal_layer_does_not_look_ahead(kind: str, where: str | None) -> None:
+def test_a_causal_layer_does_not_depend_on_later_tokens(kind: str, where: str | None) -> None:
     layer, x = make(kind, CAUSAL), tokens()
     mask = None if where is None else REAL[where]
     other = x.clone()
@@ -75,7 +75,7 @@ def test_a_causal_layer_does_not_look_ahead(kind: str, where: str | None) -> Non
 
 
 @EVERY
-def test_a_layer_that_is_not_causal_does_look_ahead(kind: str) -> None:
+def test_a_layer_that_is_not_causal_depends_on_later_tokens(kind: str) -> None:
     layer, x = make(kind, SMALL), tokens()
     other = x.clone()
     other[:, 21:] = torch.randn_like(other[:, 21:])
@@ -85,18 +85,18 @@ def test_a_layer_that_is_not_causal_does_look_ahead(kind: str) -> None:
 @EVERY
 @BOTH
 @WHERE
-def test_what_stands_in_padding_changes_nothing(kind: str, size: LayerSize, where: str) -> None:
+def test_the_content_of_padding_has_no_effect(kind: str, size: LayerSize, where: str) -> None:
     layer, x, mask = make(kind, size), tokens(), REAL[where]
     other = torch.where(mask[..., None], x, torch.randn_like(x) * 100)
     assert not torch.equal(x, other)
     torch.testing.assert_close(layer(x, mask), layer(other, mask), rtol=0, atol=1e-6)
-    assert torch.equal(layer(x, mask).abs().sum(-1) > 0, mask)  # zeros come out, and only there
+    assert torch.equal(layer(x, mask).abs().sum(-1) > 0, mask)  # outputs are zero for padding only
 
 
 @EVERY
 @BOTH
 @pytest.mark.parametrize("sides", [(0, 1), (0, 50), (3, 0), (2, 7)])
-def test_padding_a_sequence_further_changes_nothing(kind: str, size: LayerSize, sides: tuple[int, int]) -> None:
+def test_more_padding_changes_nothing(kind: str, size: LayerSize, sides: tuple[int, int]) -> None:
     layer, x = make(kind, size), tokens()
     front, end = sides
     padded = functional.pad(x, (0, 0, front, end), value=9.0)
@@ -120,37 +120,39 @@ def test_every_parameter_and_every_real_token_receives_a_gradient(kind: str, siz
 
 @EVERY
 @pytest.mark.parametrize("chunk", [1, 5, TIME])
-def test_a_causal_layer_told_piece_by_piece_gives_what_it_gives_at_once(kind: str, chunk: int) -> None:
+def test_chunks_equal_the_whole_sequence(kind: str, chunk: int) -> None:
     layer, x = make(kind, CAUSAL), tokens()
-    nothing = {"positions": torch.zeros(ROWS, TIME, dtype=torch.long), "layer": layer.slots(ROWS, TIME, x)}
-    state = State(None, layer.beginning(ROWS, x), nothing, owned_slots=torch.zeros(ROWS, TIME, dtype=torch.bool))
-    pieces = []
+    cache = {"positions": torch.zeros(ROWS, TIME, dtype=torch.long), "layer": layer.slots(ROWS, TIME, x)}
+    state = State(None, layer.initial_state(ROWS, x), cache, owned_slots=torch.zeros(ROWS, TIME, dtype=torch.bool))
+    outputs = []
     with torch.no_grad():
-        for piece in x.split(chunk, dim=1):  # type: ignore[no-untyped-call]
-            now = step_context(state, piece[..., 0], None)
-            out, row_state = layer.follow(piece, LayerState(state.row_state, state.kv_cache["layer"]), now)
-            state = state._replace(row_state=row_state, owned_slots=now.owned_slots, filled=int(state.filled) + piece.shape[1])
-            pieces.append(out)
-    torch.testing.assert_close(torch.cat(pieces, dim=1), layer(x), rtol=0, atol=1e-5)
+        for chunk_of_x in x.split(chunk, dim=1):  # type: ignore[no-untyped-call]
+            step = make_step_context(state, chunk_of_x[..., 0], None)
+            out, row_state = layer.step(chunk_of_x, LayerState(state.row_state, state.kv_cache["layer"]), step)
+            state = state._replace(
+                row_state=row_state, owned_slots=step.owned_slots, filled=int(state.filled) + chunk_of_x.shape[1]
+            )
+            outputs.append(out)
+    torch.testing.assert_close(torch.cat(outputs, dim=1), layer(x), rtol=0, atol=1e-5)
 
 
 @EVERY
-def test_a_layer_that_is_not_causal_cannot_be_told_piece_by_piece(kind: str) -> None:
+def test_a_layer_that_is_not_causal_cannot_run_token_by_token(kind: str) -> None:
     none = torch.zeros(1, 0, dtype=torch.long)
-    with pytest.raises(AssertionError, match="looks ahead"):
-        make(kind, SMALL).follow(
+    with pytest.raises(AssertionError, match="only a causal layer"):
+        make(kind, SMALL).step(
             tokens(1, 1), LayerState(), StepContext(None, none.bool(), slice(0, 0), none, none, none.bool()[None])
         )
 
 
 @EVERY
-def test_dropout_falls_on_what_a_layer_gives(kind: str) -> None:
+def test_dropout_applies_to_the_output(kind: str) -> None:
     layer, x = make(kind, SMALL.model_copy(update={"dropout": 0.5})), tokens()
     whole = layer(x)
-    thinned = layer.train()(x)
-    kept = thinned != 0
+    dropped = layer.train()(x)
+    kept = dropped != 0
     assert 0.3 < kept.float().mean() < 0.7
-    torch.testing.assert_close(thinned[kept], 2 * whole[kept])
+    torch.testing.assert_close(dropped[kept], 2 * whole[kept])
 
 
 @BOTH
@@ -197,18 +199,18 @@ def test_attention_equals_a_loop_over_queries(kind: type[SequenceLayer], size: L
     else:
         query = key = value = x[:, None]
         scale = 1.0
-    found = torch.zeros(ROWS, TIME, SMALL.dim)
+    context = torch.zeros(ROWS, TIME, SMALL.dim)
     for row in range(ROWS):
         for i in range(TIME):
-            there = [j for j in range(i + 1 if size.causal else TIME) if mask[row, j]]
+            allowed = [j for j in range(i + 1 if size.causal else TIME) if mask[row, j]]
             heads = []
             for head in range(query.shape[1]):
-                scores = torch.stack([query[row, head, i] @ key[row, head, j] * scale for j in there]) if there else None
+                scores = torch.stack([query[row, head, i] @ key[row, head, j] * scale for j in allowed]) if allowed else None
                 weights = [] if scores is None else list(scores.exp() / scores.exp().sum())
-                parts = [weight * value[row, head, j] for weight, j in zip(weights, there, strict=True)]
+                parts = [weight * value[row, head, j] for weight, j in zip(weights, allowed, strict=True)]
                 heads.append(sum(parts, torch.zeros(value.shape[-1])))
-            found[row, i] = torch.cat(heads)
-    expected = layer.self_attention.out(found) if isinstance(layer, FullAttention) else found
+            context[row, i] = torch.cat(heads)
+    expected = layer.self_attention.out(context) if isinstance(layer, FullAttention) else context
     torch.testing.assert_close(layer(x, mask)[mask], expected[mask], rtol=1e-4, atol=1e-5)
 
 
@@ -222,13 +224,13 @@ def test_parameter_free_attention_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kind", [FullAttention, ParameterFreeAttention])
-def test_attention_does_not_know_the_order(kind: type[SequenceLayer]) -> None:
+def test_attention_is_permutation_equivariant(kind: type[SequenceLayer]) -> None:
     layer, x, order = make(kind, SMALL), tokens(), torch.randperm(TIME)
     torch.testing.assert_close(layer(x[:, order]), layer(x)[:, order], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", [RestrictedAttention, Lstm, Gru, Convolution, DilatedConvolution])
-def test_the_others_do_know_the_order(kind: type[SequenceLayer]) -> None:
+def test_other_layers_are_not_permutation_equivariant(kind: type[SequenceLayer]) -> None:
     layer, x, order = make(kind, SMALL), tokens(), torch.randperm(TIME)
     assert (layer(x[:, order]) - layer(x)[:, order]).abs().max() > 1e-3
 
@@ -236,17 +238,17 @@ def test_the_others_do_know_the_order(kind: type[SequenceLayer]) -> None:
 def lstm_step(cell: Layer, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     hidden, memory = state
     sums = cell.weight[:, :-1] @ x + cell.weight[:, -1] + cell.recurrent @ hidden
-    take, keep, new, give = sums.chunk(4)
-    memory = keep.sigmoid() * memory + take.sigmoid() * new.tanh()
-    return give.sigmoid() * memory.tanh(), memory
+    input_gate, forget_gate, new, output_gate = sums.chunk(4)
+    memory = forget_gate.sigmoid() * memory + input_gate.sigmoid() * new.tanh()
+    return output_gate.sigmoid() * memory.tanh(), memory
 
 
 def gru_step(cell: Layer, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     hidden, _ = state
     input_reset, input_keep, input_new = (cell.weight[:, :-1] @ x + cell.weight[:, -1]).chunk(3)
-    past_reset, past_keep, past_new = (cell.recurrent @ hidden).chunk(3)
-    new = (input_new + (input_reset + past_reset).sigmoid() * past_new).tanh()
-    keep = (input_keep + past_keep).sigmoid()
+    hidden_reset, hidden_keep, hidden_new = (cell.recurrent @ hidden).chunk(3)
+    new = (input_new + (input_reset + hidden_reset).sigmoid() * hidden_new).tanh()
+    keep = (input_keep + hidden_keep).sigmoid()
     return keep * hidden + (1 - keep) * new, hidden
 
 
@@ -262,10 +264,10 @@ def test_a_recurrent_layer_equals_its_equations_over_the_real_tokens(
     hidden = SMALL.dim if size.causal else SMALL.dim // 2
     for row in range(ROWS):
         places = mask[row].nonzero().flatten().tolist()
-        ways: list[tuple[Layer, list[int], slice]] = [(layer.forwards, places, slice(0, hidden))]
+        directions: list[tuple[Layer, list[int], slice]] = [(layer.forwards, places, slice(0, hidden))]
         if layer.backwards is not None:
-            ways.append((layer.backwards, places[::-1], slice(hidden, None)))
-        for cell, order, part in ways:
+            directions.append((layer.backwards, places[::-1], slice(hidden, None)))
+        for cell, order, part in directions:
             state = torch.zeros(hidden), torch.zeros(hidden)
             for place in order:
                 state = step(cell, x[row, place], state)
@@ -273,26 +275,24 @@ def test_a_recurrent_layer_equals_its_equations_over_the_real_tokens(
 
 
 @pytest.mark.parametrize(("kind", "torchs"), [(Lstm, nn.LSTM), (Gru, nn.GRU)])
-def test_a_layer_that_reads_both_ways_is_torchs_own(kind: type[Lstm] | type[Gru], torchs: type[nn.LSTM] | type[nn.GRU]) -> None:
+def test_a_bidirectional_layer_equals_torchs(kind: type[Lstm] | type[Gru], torchs: type[nn.LSTM] | type[nn.GRU]) -> None:
     layer, x, mask = make(kind, SMALL), tokens(), REAL["at the end"]
-    own = torchs(SMALL.dim, SMALL.dim // 2, batch_first=True, bidirectional=True)
+    reference = torchs(SMALL.dim, SMALL.dim // 2, batch_first=True, bidirectional=True)
     assert isinstance(layer, Lstm | Gru) and layer.backwards is not None
-    state = {name: torch.zeros_like(value) for name, value in own.state_dict().items()}  # torch has a second bias
+    state = {name: torch.zeros_like(value) for name, value in reference.state_dict().items()}  # torch has a second bias
     for cell, back in ((layer.forwards, ""), (layer.backwards, "_reverse")):
         state |= {f"weight_ih_l0{back}": cell.weight[:, :-1], f"weight_hh_l0{back}": cell.recurrent}
         state[f"bias_ih_l0{back}"] = cell.weight[:, -1]
-    own.load_state_dict(state)
+    reference.load_state_dict(state)
     packed = pack_padded_sequence(x, mask.sum(1), batch_first=True, enforce_sorted=False)
-    expected, _ = pad_packed_sequence(own(packed)[0], batch_first=True)
+    expected, _ = pad_packed_sequence(reference(packed)[0], batch_first=True)
     torch.testing.assert_close(layer(x, mask)[mask], expected[mask], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("kind", "dilation"), [(Convolution, 1), (DilatedConvolution, 2), (DilatedConvolution, 5)])
 @pytest.mark.parametrize("kernel", [1, 2, 3, 4])
 @BOTH
-def test_a_convolution_equals_a_sum_over_its_neighbors(
-    kind: type[Convolution], dilation: int, kernel: int, size: LayerSize
-) -> None:
+def test_a_convolution_equals_an_explicit_sum(kind: type[Convolution], dilation: int, kernel: int, size: LayerSize) -> None:
     layer, x, mask = make(kind, size.model_copy(update={"kernel": kernel, "dilation": dilation})), tokens(), REAL["inside"]
     assert isinstance(layer, Convolution)
     weights = layer.sum.map.weight.view(-1, kernel, SMALL.dim)  # (2 dim, kernel, dim)
@@ -301,10 +301,10 @@ def test_a_convolution_equals_a_sum_over_its_neighbors(
     for row in range(ROWS):
         for place in range(TIME):
             total: Tensor = layer.sum.map.bias
-            for tap in range(kernel):
-                at = place + first + tap * dilation
+            for offset in range(kernel):
+                at = place + first + offset * dilation
                 if 0 <= at < TIME and mask[row, at]:
-                    total = total + weights[:, tap] @ x[row, at]
+                    total = total + weights[:, offset] @ x[row, at]
             value, gate = total.chunk(2)
             expected = value * gate.sigmoid() * mask[row, place]
             torch.testing.assert_close(out[row, place], expected, rtol=1e-4, atol=1e-5)

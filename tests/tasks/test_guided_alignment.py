@@ -80,7 +80,7 @@ def test_what_is_added_is_the_loss_of_the_weights_that_recording_hears(family: s
     assert_close(after.report["alignment"].total, expected.total)
     assert_close(after.minimize.total, before.minimize.total + 0.5 * expected.total)
     assert torch.equal(after.report["loss"].total, before.report["loss"].total)
-    assert not guide.tap.wanted  # nobody listens any more
+    assert not guide.tap.has_hooks  # nobody listens any more
 
 
 @pytest.mark.parametrize("family", GUIDED)

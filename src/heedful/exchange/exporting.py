@@ -80,7 +80,7 @@ def export(
         say(f"writing {translator.run.model.family} {translator.checkpoint} as {form}")
         kind.write(model, unfinished)
         say(f"comparing both on {len(sources)} validation sentences")
-        exported = kind.run(unfinished, threads=threads, longest=model.longest)
+        exported = kind.run(unfinished, threads=threads, max_length=model.max_length)
         found = compare(translator.system, exported, sources, targets, search, threads)
         tell(unfinished, translator, form, found)
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
@@ -104,7 +104,7 @@ def tell(folder: Path, translator: build.Translator, form: str, found: Parity) -
         "checkpoint": translator.checkpoint.name,
         "tokenizers": names,
         **{side: specials_of(tokenizer) for side, tokenizer in sides.items()},
-        "longest": model.longest,
+        "longest": model.max_length,
         "search": searched(translator.run.search),
         "parity": found._asdict(),
     }

@@ -18,8 +18,8 @@ from heedful.nn.decoder_state import State, Step
 
 
 class OnnxModel:
-    def __init__(self, folder: Path, *, threads: int, longest: int | None = None) -> None:
-        self.longest = longest
+    def __init__(self, folder: Path, *, threads: int, max_length: int | None = None) -> None:
+        self.max_length = max_length
         self.begin, self.go_on = session(folder / START, threads), session(folder / STEP, threads)
         self.known = [one.name for one in self.begin.get_outputs()]
         self.said = [one.name for one in self.go_on.get_outputs()]

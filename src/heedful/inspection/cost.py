@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
+
+from heedful.nn.torch_private import TorchDispatchMode, storage_id, tree_leaves
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 GATHERS = {"embedding", "index_select", "gather", "index"}  # read as many bytes as they write
@@ -84,7 +84,7 @@ def on_meta_device(model: AnyModule) -> AnyModule:
 def count_costs(model: nn.Module) -> Iterator[CostRecord]:
     """Record the cost of everything computed inside, by the module that computes it."""
     record = CostRecord()
-    parameters = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    parameters = {storage_id(parameter.untyped_storage()) for parameter in model.parameters()}
     storages = []  # kept alive, so that no address is reused
 
     def enter(name: str) -> Callable[..., None]:
@@ -96,8 +96,8 @@ def count_costs(model: nn.Module) -> Iterator[CostRecord]:
     def keep(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         storages.append(storage)
-        if storage._cdata not in parameters:
-            record.kept.setdefault(storage._cdata, (part_of(record.path[-1]), storage.nbytes()))
+        if storage_id(storage) not in parameters:
+            record.kept.setdefault(storage_id(storage), (part_of(record.path[-1]), storage.nbytes()))
         return tensor
 
     hooks = [module.register_forward_pre_hook(enter(name)) for name, module in model.named_modules()]
@@ -142,7 +142,7 @@ def tensors(tree: Any) -> list[Tensor]:
 
 
 def shares_storage(output: Tensor, inputs: Sequence[Tensor]) -> bool:
-    return any(output.untyped_storage()._cdata == tensor.untyped_storage()._cdata for tensor in inputs)
+    return any(storage_id(output.untyped_storage()) == storage_id(tensor.untyped_storage()) for tensor in inputs)
 
 
 def bytes_moved(operands: Sequence[Tensor]) -> int:

@@ -17,6 +17,7 @@ from torch.nn import functional
 from heedful.inspection.cost import Cost, CostRecord, count_costs, on_meta_device, part_of, tensors, total
 from heedful.nn.decoder_state import State
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
+from heedful.nn.torch_private import storage_id
 
 PARTS = 32  # a recurrence is split into, one of which is counted
 UPDATE = 7  # Adam reads a weight, its gradient and two moments, and writes all but the gradient
@@ -107,7 +108,7 @@ def parameters_by_part(model: nn.Module, parts: Collection[str]) -> dict[str, in
 
 def size_of(operands: Iterable[Tensor]) -> int:
     """Return the bytes of all tensors, each storage counted once."""
-    return sum({tensor.untyped_storage()._cdata: tensor.untyped_storage().nbytes() for tensor in operands}.values())
+    return sum({storage_id(tensor.untyped_storage()): tensor.untyped_storage().nbytes() for tensor in operands}.values())
 
 
 def tokens(rows: int, time: int) -> Tensor:

@@ -1,7 +1,7 @@
-"""Families of models, one a file. A model that says something is two functions: `start` reads, `step` says what comes next.
+"""Model families, one per file. A model is two functions: `start` encodes the source, `step` predicts the next token.
 
-Training's forward pass is `step(target, start(source))`; search feeds `step` one token at a time. A contract test proves
-for every family that the two agree.
+The forward pass in training is `step(target, start(source))`; search calls `step` with one token at a time. A contract test
+verifies for every family that both give the same result.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from heedful.schema import Untagged
 
 class SequenceModel(Protocol):
     @property
-    def longest(self) -> int | None:
-        """How many tokens it can say at most; None: any number."""
+    def max_length(self) -> int | None:
+        """Maximum number of target tokens; None: unlimited."""
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State: ...
 

@@ -1,6 +1,5 @@
-"""Attention inside the recurrence: before every token the decoder looks, with the state it has, at all that was read in both
-directions; what it finds enters its next state ("Neural Machine Translation by Jointly Learning to Align and Translate",
-Bahdanau et al., 2015).
+"""Attention before each decoder step: the previous state attends to a bidirectional encoder, and the context vector is an
+input of the next state ("Neural Machine Translation by Jointly Learning to Align and Translate", Bahdanau et al., 2015).
 
     e_ts = v . tanh(W s_{t-1} + U h_s)     c_t = sum_s softmax(e_t)_s h_s     s_t = GRU(s_{t-1}, [y_{t-1}, c_t])
 """
@@ -33,12 +32,12 @@ class BahdanauConfig(RecurrentConfig):
     """Size of the maxout layer before the output."""
 
     @property
-    def said_dim(self) -> int:
+    def output_dim(self) -> int:
         return self.readout
 
 
 class InsideDecoder(nn.Module):
-    """Bahdanau's: the state, the last word and what was found answer through a layer of maxima of pairs."""
+    """Bahdanau's decoder: state, input embedding and context vector go through a maxout layer."""
 
     def __init__(self, config: BahdanauConfig) -> None:
         super().__init__()
@@ -49,13 +48,13 @@ class InsideDecoder(nn.Module):
         self.answer = linear(words + 3 * dim, 2 * config.readout)
         self.out = HookPoint()
 
-    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
-        backwards = read.words[:, 0, self.dim :]  # (sources, dim): of the first word, which was read last
-        return self.recurrence.cross_attention.remember(read.words, mask), (self.first(backwards).tanh(),)
+    def begin(self, encoded: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
+        backwards = encoded.hidden[:, 0, self.dim :]  # (sources, dim): the last state of the backward direction
+        return self.recurrence.cross_attention.make_memory(encoded.hidden, mask), (self.first(backwards).tanh(),)
 
     def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
-        said, found, row_state = self.recurrence(x, memory, row_state, real)
-        pairs = self.answer(torch.cat((said, x, found), dim=-1))  # (rows, time, 2 x readout)
+        hidden, context, row_state = self.recurrence(x, memory, row_state, real)
+        pairs = self.answer(torch.cat((hidden, x, context), dim=-1))  # (rows, time, 2 x readout)
         return DecoderOutput(self.out(pairs.view(*x.shape[:2], -1, 2).amax(-1)), row_state, {})
 
     if TYPE_CHECKING:

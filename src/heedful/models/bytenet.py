@@ -1,12 +1,12 @@
-"""ByteNet: a decoder of dilated convolutions stands on an encoder of the same kind, column upon column, without attention
+"""ByteNet: a decoder of dilated convolutions stacked on an encoder of the same kind, without attention
 ("Neural Machine Translation in Linear Time", Kalchbrenner et al., 2016).
 
     block     x <- x + up(relu(norm(conv(relu(norm(down(relu(norm(x)))))))))       2d -> d -> d -> 2d; dilations 1, 2, 4, …
-    read      the source's embeddings, zeros up to a |s| columns, then blocks that look both ways
-    say       target column i begins with its token's embedding plus the source's column i; beyond a |s|: plus zeros
+    encoder   source embeddings, zero-padded to a |s| columns, then blocks of centered convolutions
+    decoder   column i is the embedding of target token i plus column i of the encoder, zeros beyond a |s|; causal blocks
 
-The target unfolds as far as it likes over what was read (dynamic unfolding). Time is linear in length, and a token's path is
-short: one set of dilations 1 … 16 with kernel 3 sees 63 tokens. Meant for characters. The past of a row is the last
+The target may be longer than the encoder's output (dynamic unfolding). Time is linear in length, and paths between tokens are
+short: one set of dilations 1 … 16 with kernel 3 covers 63 tokens. It is meant for characters. The state of a row is the last
 (kernel - 1) x dilation inputs of every convolution.
 """
 
@@ -43,11 +43,11 @@ class ByteNetConfig(FamilyConfig):
     family: Literal["bytenet"] = "bytenet"
     """Model family."""
     dim: Size = 800
-    """Channels inside a residual block; between blocks and in embeddings twice as many."""
+    """Channels inside a residual block; twice as many between blocks and in embeddings."""
     sets: Sets = 6
-    """Sets of residual blocks, in the encoder and in the decoder."""
+    """Number of sets of residual blocks, in the encoder and in the decoder."""
     dilations: Dilations = (1, 2, 4, 8, 16)
-    """Dilation of each block of a set."""
+    """Dilation of each residual block of a set."""
     kernel: SmallCount = 3
     """Width of the convolutions, in tokens."""
     unfold: Unfold = 1.2
@@ -72,25 +72,26 @@ class Block(nn.Module):
         self.out = HookPoint()
 
     def before(self, x: Tensor) -> Tensor:
-        """What the convolution reads: (…, 2 dim) -> (…, dim)."""
+        """Input of the convolution: (…, 2 dim) -> (…, dim)."""
         return functional.relu(self.across_norm(self.down(functional.relu(self.down_norm(x)))))
 
-    def after(self, x: Tensor, found: Tensor) -> Tensor:
-        return self.out(x + self.dropout(self.up(functional.relu(self.up_norm(found)))))
+    def after(self, x: Tensor, convolved: Tensor) -> Tensor:
+        """Output of the block: x (…, 2 dim), convolved (…, dim) -> (…, 2 dim)."""
+        return self.out(x + self.dropout(self.up(functional.relu(self.up_norm(convolved)))))
 
 
 class EncoderBlock(Block):
     def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
-        """x (sources, width, 2 dim), real (sources, width): which columns there are -> as x."""
-        read = self.before(x)
-        return self.after(x, self.across.around(read if real is None else read.masked_fill(~real[..., None], 0.0)))
+        """x (sources, width, 2 dim), real (sources, width): padding mask -> as x."""
+        inputs = self.before(x)
+        return self.after(x, self.across.centered(inputs if real is None else inputs.masked_fill(~real[..., None], 0.0)))
 
 
 class DecoderBlock(Block):
     def forward(self, x: Tensor, row_state: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
-        """x (rows, time, 2 dim) -> as x, and the past."""
-        found, row_state = self.across.follow(self.before(x), row_state, count)
-        return self.after(x, found), row_state
+        """x (rows, time, 2 dim) -> as x, and the new state."""
+        convolved, row_state = self.across.causal(self.before(x), row_state, count)
+        return self.after(x, convolved), row_state
 
 
 class ByteNet(nn.Module):
@@ -100,7 +101,7 @@ class ByteNet(nn.Module):
         width = 2 * config.dim
         self.target_embedding = embedding(target_vocab, width)
         self.source_embedding = None if config.tie == "all" else embedding(source_vocab, width)
-        self.scale = math.sqrt(width)  # so that words weigh as much as columns
+        self.scale = math.sqrt(width)  # so that embeddings have the variance of encoder columns
         self.dropout = Dropout(config.dropout)
         self.encoder = Layers(EncoderBlock(config, dilation) for dilation in dilations(config))
         self.encoder_norm, self.encoder_out = nn.LayerNorm(width), linear(width, width)
@@ -109,14 +110,14 @@ class ByteNet(nn.Module):
         self.readout: nn.Module = linear(width, target_vocab) if config.tie == "none" else Readout(self.target_embedding)
 
     @property
-    def longest(self) -> int | None:
+    def max_length(self) -> int | None:
         return None
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), source_mask (sources, time) or None: nothing is padded."""
+        """source (sources, time), source_mask (sources, time), None: no padding."""
         table = self.target_embedding if self.source_embedding is None else self.source_embedding
         x = self.dropout(table(source) * self.scale)  # (sources, time, 2 dim)
-        share = round(1000 * self.config.unfold)  # columns for a thousand tokens
+        share = round(1000 * self.config.unfold)  # columns per thousand tokens
         width = (source.shape[1] * share + 999) // 1000
         real = None
         if source_mask is not None:
@@ -128,29 +129,29 @@ class ByteNet(nn.Module):
         x = self.encoder_out(functional.relu(self.encoder_norm(x)))
         columns = x if real is None else x.masked_fill(~real[..., None], 0.0)
         row_state = {
-            "blocks": [block.across.beginning(source.shape[0], x) for block in self.decoder],
-            "said": torch.zeros(source.shape[0], dtype=torch.long, device=source.device),
+            "blocks": [block.across.initial_state(source.shape[0], x) for block in self.decoder],
+            "length": torch.zeros(source.shape[0], dtype=torch.long, device=source.device),
         }
         return State({"columns": columns}, row_state)
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
-        lineup = None if mask is None else pack_left_order(mask)
-        count = None if lineup is None else lineup.real
-        if lineup is not None:
-            tokens = gather_time(tokens, lineup.order)
-        said = state.row_state["said"]
-        places = said[:, None] + torch.arange(tokens.shape[1], device=tokens.device)  # (rows, time)
+        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
+        packed = None if mask is None else pack_left_order(mask)
+        count = None if packed is None else packed.real
+        if packed is not None:
+            tokens = gather_time(tokens, packed.order)
+        length = state.row_state["length"]
+        places = length[:, None] + torch.arange(tokens.shape[1], device=tokens.device)  # (rows, time)
         x = self.dropout(self.target_embedding(tokens) * self.scale)  # (rows, time, 2 dim)
-        x = x + below(state.memory["columns"], places)
+        x = x + gather_columns(state.memory["columns"], places)
         blocks = []
         for block, row_state in zip(self.decoder, state.row_state["blocks"], strict=True):
             x, row_state = block(x, row_state, count)
             blocks.append(row_state)
         hidden = functional.relu(self.decoder_out(functional.relu(self.decoder_norm(x))))
-        if lineup is not None:
-            hidden = gather_time(hidden, lineup.back)
-        new = {"blocks": blocks, "said": said + (tokens.shape[1] if count is None else count)}
+        if packed is not None:
+            hidden = gather_time(hidden, packed.back)
+        new = {"blocks": blocks, "length": length + (tokens.shape[1] if count is None else count)}
         return Step(hidden, state._replace(row_state=new), {})
 
     def project(self, hidden: Tensor) -> Tensor:
@@ -159,26 +160,25 @@ class ByteNet(nn.Module):
         return logits
 
     def blocks(self) -> list[nn.Module]:
-        """For those who recompute, shard or compile them one by one."""
+        """The layers, as units of activation checkpointing, sharding and compilation."""
         return [*self.encoder, *self.decoder]
 
 
-def below(columns: Tensor, places: Tensor) -> Tensor:
-    """columns (sources, width, dim), places (rows, time) -> the column under each place, zeros beyond: (rows, time, dim)."""
+def gather_columns(columns: Tensor, places: Tensor) -> Tensor:
+    """columns (sources, width, dim), places (rows, time) -> the column at each place, zeros beyond: (rows, time, dim)."""
     sources, width, _ = columns.shape
-    together = places.view(sources, -1, 1)  # the rows of a source stand together
-    index = together.clamp(max=width - 1).expand(-1, -1, columns.shape[2])
-    found = columns.gather(1, index).masked_fill(together >= width, 0.0)
-    return found.view(*places.shape, -1)
+    by_source = places.view(sources, -1, 1)  # (sources, beam x time, 1)
+    index = by_source.clamp(max=width - 1).expand(-1, -1, columns.shape[2])
+    return columns.gather(1, index).masked_fill(by_source >= width, 0.0).view(*places.shape, -1)
 
 
 def dilations(config: ByteNetConfig) -> Iterator[int]:
-    """Of every block of a stack."""
+    """The dilation of every block of a stack."""
     for _ in range(config.sets):
         yield from config.dilations
 
 
 def embedding(vocab: int, dim: int) -> nn.Embedding:
-    made = nn.Embedding(vocab, dim)
-    nn.init.normal_(made.weight, std=dim**-0.5)
-    return made
+    table = nn.Embedding(vocab, dim)
+    nn.init.normal_(table.weight, std=dim**-0.5)
+    return table

@@ -1,13 +1,13 @@
-"""ConvS2S: convolutions read and write, and every layer of the decoder looks at the source
+"""ConvS2S: convolutional encoder and decoder, with attention in every decoder layer
 ("Convolutional Sequence to Sequence Learning", Gehring et al., 2017).
 
     embed      e = word + position
     layer      x <- (glu(conv(x)) + x) / sqrt 2                     glu([a; b]) = a sigmoid(b); the decoder's conv is causal
     attend     q = (W x + e) / sqrt 2,  c = sqrt(m) sum_j softmax_j(q . z_j) (z_j + e_j) / sqrt 2,  x <- (x + V c) / sqrt 2
-               between a decoder layer's glu and its sum; z: what the encoder says of the m tokens, e_j: their embeddings
+               between a decoder layer's glu and its sum; z: encoder outputs of the m tokens, e_j: their embeddings
 
-Halving every sum keeps the variance where it was, and so do the weights: those before a gate begin with four times the
-variance of others. All are normalized. The past of a row is the last kernel - 1 inputs of every layer.
+Scaling every sum by 1 / sqrt 2 preserves the variance, and so does the initialization: weights before a gate have four times
+the variance of others. All have weight normalization. The state of a row is the last kernel - 1 inputs of every layer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from heedful.models.family import FamilyConfig, tying_problems
 from heedful.nn.attention import AttentionBias, AttentionCore
-from heedful.nn.convolution import Convolution, normed
+from heedful.nn.convolution import Convolution, with_weight_norm
 from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
 from heedful.nn.hooks import HookPoint
@@ -34,7 +34,7 @@ from heedful.schema import Probability, Problem, Size, SmallCount, refuse
 
 Channels = Size | tuple[Size, ...]
 Kernels = SmallCount | tuple[SmallCount, ...]
-HALF = math.sqrt(0.5)  # of a sum's variance
+HALF = math.sqrt(0.5)  # halves the variance of a sum
 
 
 class ConvS2SConfig(FamilyConfig):
@@ -89,7 +89,7 @@ class ConvS2SConfig(FamilyConfig):
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
         problems = tying_problems(self.tie, shared=shared)
         if self.max_positions < max(source, target):
-            expected = f"expected at least {max(source, target)}, the tokens of the longest sequence"
+            expected = f"expected at least {max(source, target)}, the maximum sequence length"
             problems.append(Problem("max_positions", f"given {self.max_positions}, {expected}"))
         return problems
 
@@ -99,30 +99,30 @@ def per_layer(sizes: Channels | Kernels, layers: int) -> tuple[int, ...]:
 
 
 def plain_map(inputs: int, outputs: int, dropout: float = 0.0) -> Linear:
-    """A map that keeps the variance of what `dropout` leaves of its input."""
-    return normed(Linear(inputs, outputs), math.sqrt((1 - dropout) / inputs))
+    """A linear layer with weight normalization that preserves the variance of its input after dropout."""
+    return with_weight_norm(Linear(inputs, outputs), math.sqrt((1 - dropout) / inputs))
 
 
 def adapter(inputs: int, outputs: int) -> nn.Module:
-    """So that a residual may be added where layers change their width."""
+    """A projection for residual connections between layers of different width."""
     return nn.Identity() if inputs == outputs else plain_map(inputs, outputs)
 
 
 class Gated(nn.Module):
-    """glu(conv(dropout(x))): the convolution gives twice the channels, and one half opens and shuts the other."""
+    """glu(conv(dropout(x))): the convolution has twice the channels, and one half gates the other."""
 
     def __init__(self, inputs: int, channels: int, kernel: int, dropout: float) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
         self.convolution = Convolution(inputs, 2 * channels, kernel)
-        normed(self.convolution.map, math.sqrt(4 * (1 - dropout) / (kernel * inputs)))
+        with_weight_norm(self.convolution.map, math.sqrt(4 * (1 - dropout) / (kernel * inputs)))
 
-    def around(self, x: Tensor) -> Tensor:
-        return functional.glu(self.convolution.around(self.dropout(x)))
+    def centered(self, x: Tensor) -> Tensor:
+        return functional.glu(self.convolution.centered(self.dropout(x)))
 
-    def follow(self, x: Tensor, row_state: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
-        found, row_state = self.convolution.follow(self.dropout(x), row_state, count)
-        return functional.glu(found), row_state
+    def causal(self, x: Tensor, row_state: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
+        convolved, row_state = self.convolution.causal(self.dropout(x), row_state, count)
+        return functional.glu(convolved), row_state
 
 
 class EncoderLayer(nn.Module):
@@ -133,15 +133,15 @@ class EncoderLayer(nn.Module):
         self.out = HookPoint()
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (sources, time, inputs), zero where mask (sources, time) is False -> (sources, time, channels), likewise."""
-        return self.out(silence((self.gated.around(x) + self.adapt(x)) * HALF, mask))
+        """x (sources, time, inputs) -> (sources, time, channels), both zero where mask (sources, time) is False."""
+        return self.out(zero_padding((self.gated.centered(x) + self.adapt(x)) * HALF, mask))
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
 class Attention(nn.Module):
-    """One step of looking at the source."""
+    """Attention of one decoder layer to the source."""
 
     def __init__(self, channels: int, dim: int) -> None:
         super().__init__()
@@ -152,9 +152,9 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, embedded: Tensor, memory: Tree) -> Tensor:
         """x (sources, new, channels), embedded (sources, new, dim) -> (sources, new, channels)."""
-        query = (self.query(x) + embedded) * (HALF * math.sqrt(embedded.shape[-1]))  # scores are not divided by its root here
-        found = self.core(query[:, None], memory["keys"], memory["values"], AttentionBias(memory["mask"]))[:, 0]
-        return self.out(found * memory["scale"])
+        query = (self.query(x) + embedded) * (HALF * math.sqrt(embedded.shape[-1]))  # cancels the scaling of the scores
+        context = self.core(query[:, None], memory["keys"], memory["values"], AttentionBias(memory["mask"]))[:, 0]
+        return self.out(context * memory["scale"])
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -171,10 +171,10 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, embedded: Tensor, memory: Tree, row_state: Tensor, count: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """x (rows, time, inputs), embedded (sources, new, dim) -> (rows, time, channels), and the past."""
-        found, row_state = self.gated.follow(x, row_state, count)
-        seen = self.cross_attention(found.view(*embedded.shape[:2], -1), embedded, memory).view_as(found)
-        return self.out(((found + seen) * HALF + self.adapt(x)) * HALF), row_state
+        """x (rows, time, inputs), embedded (sources, new, dim) -> (rows, time, channels), and the new state."""
+        gated, row_state = self.gated.causal(x, row_state, count)
+        attended = self.cross_attention(gated.view(*embedded.shape[:2], -1), embedded, memory).view_as(gated)
+        return self.out(((gated + attended) * HALF + self.adapt(x)) * HALF), row_state
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -198,57 +198,59 @@ class ConvS2S(nn.Module):
         widths = [decoder[0][0], *(channels for channels, _ in decoder)]
         self.decoder = Layers(DecoderLayer(widths[i], *size, config) for i, size in enumerate(decoder))
         self.decoder_out = plain_map(widths[-1], config.out_dim or dim)
-        own = plain_map(config.out_dim or dim, target_vocab, dropout)
-        self.readout: nn.Module = own if config.tie == "none" else Readout(self.target_embedding)
+        untied = plain_map(config.out_dim or dim, target_vocab, dropout)
+        self.readout: nn.Module = untied if config.tie == "none" else Readout(self.target_embedding)
 
     @property
-    def longest(self) -> int | None:
+    def max_length(self) -> int | None:
         return self.config.max_positions
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), source_mask (sources, time) or None: nothing is padded."""
+        """source (sources, time), source_mask (sources, time), None: no padding."""
         self.encoder_position.check_length(source.shape[1])
         table = self.target_embedding if self.source_embedding is None else self.source_embedding
         positions = torch.arange(source.shape[1], device=source.device)[None]
         embedded = self.dropout(self.encoder_position.embed(table(source), positions))  # (sources, time, dim)
-        x = silence(self.encoder_in(embedded), source_mask)
+        x = zero_padding(self.encoder_in(embedded), source_mask)
         for layer in self.encoder:
             x = layer(x, source_mask)
-        keys = slow(self.encoder_out(x), 1 / len(self.decoder) if self.training else 1.0)
+        keys = scale_gradient(self.encoder_out(x), 1 / len(self.decoder) if self.training else 1.0)
         lengths = embedded.new_full((source.shape[0],), source.shape[1]) if source_mask is None else source_mask.sum(1)
         memory = {
-            "keys": silence(keys, source_mask)[:, None],  # (sources, 1, time, dim)
-            "values": silence((keys + embedded) * HALF, source_mask)[:, None],  # (sources, 1, time, dim)
+            "keys": zero_padding(keys, source_mask)[:, None],  # (sources, 1, time, dim)
+            "values": zero_padding((keys + embedded) * HALF, source_mask)[:, None],  # (sources, 1, time, dim)
             "mask": None if source_mask is None else source_mask[:, None, None],  # (sources, 1, 1, time)
             "scale": lengths.to(embedded.dtype).sqrt()[:, None, None],  # (sources, 1, 1)
         }
         row_state = {
-            "layers": [layer.gated.convolution.beginning(source.shape[0], x) for layer in self.decoder],
-            "said": torch.zeros(source.shape[0], dtype=torch.long, device=source.device),
+            "layers": [layer.gated.convolution.initial_state(source.shape[0], x) for layer in self.decoder],
+            "length": torch.zeros(source.shape[0], dtype=torch.long, device=source.device),
         }
         return State(memory, row_state)
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
+        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
         time, sources = tokens.shape[1], state.memory["keys"].shape[0]
-        lineup = None if mask is None else pack_left_order(mask)
-        count = None if lineup is None else lineup.real
-        said, new = state.row_state["said"], time if count is None else count
-        if isinstance(state.filled, int):  # who has said nothing yet is not asked how much it was
-            self.decoder_position.check_length(time if state.filled == 0 or tokens.is_meta else int((said + new).max()))
-        positions = (said[:, None] + torch.arange(time, device=tokens.device)).clamp(max=self.config.max_positions - 1)
-        if lineup is not None:
-            tokens = gather_time(tokens, lineup.order)
+        packed = None if mask is None else pack_left_order(mask)
+        count = None if packed is None else packed.real
+        length, new = state.row_state["length"], time if count is None else count
+        if isinstance(state.filled, int):  # in the first step the length is known without reading the tensor
+            self.decoder_position.check_length(time if state.filled == 0 or tokens.is_meta else int((length + new).max()))
+        positions = (length[:, None] + torch.arange(time, device=tokens.device)).clamp(max=self.config.max_positions - 1)
+        if packed is not None:
+            tokens = gather_time(tokens, packed.order)
         embedded = self.dropout(self.decoder_position.embed(self.target_embedding(tokens), positions))  # (rows, time, dim)
-        x, together = self.decoder_in(embedded), embedded.view(sources, -1, embedded.shape[-1])
+        x, by_source = self.decoder_in(embedded), embedded.view(sources, -1, embedded.shape[-1])
         layers = []
         for layer, row_state in zip(self.decoder, state.row_state["layers"], strict=True):
-            x, row_state = layer(x, together, state.memory, row_state, count)
+            x, row_state = layer(x, by_source, state.memory, row_state, count)
             layers.append(row_state)
         hidden = self.dropout(self.decoder_out(x))
-        if lineup is not None:
-            hidden = gather_time(hidden, lineup.back)
-        return Step(hidden, state._replace(row_state={"layers": layers, "said": said + new}, filled=state.filled + time), {})
+        if packed is not None:
+            hidden = gather_time(hidden, packed.back)
+        return Step(
+            hidden, state._replace(row_state={"layers": layers, "length": length + new}, filled=state.filled + time), {}
+        )
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, out_dim) -> logits (…, target vocabulary)."""
@@ -256,29 +258,29 @@ class ConvS2S(nn.Module):
         return logits
 
     def blocks(self) -> list[nn.Module]:
-        """The layers, for those who recompute, shard or compile them one by one."""
+        """The layers, as units of activation checkpointing, sharding and compilation."""
         return [*self.encoder, *self.decoder]
 
 
-def silence(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Zeros where nothing real stands: x (sources, time, dim), mask (sources, time)."""
+def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Set padding to zero: x (sources, time, dim), mask (sources, time)."""
     return x if mask is None else x.masked_fill(~mask[..., None], 0.0)
 
 
-def slow(x: Tensor, factor: float) -> Tensor:
-    """x itself, but its gradient is multiplied: every decoder layer sends one to the encoder, which would be too much."""
-    still = x.detach()
-    return still + (x - still) * factor
+def scale_gradient(x: Tensor, factor: float) -> Tensor:
+    """Return x and multiply its gradient by a factor: the encoder receives a gradient from every decoder layer."""
+    detached = x.detach()
+    return detached + (x - detached) * factor
 
 
 def embedding(vocab: int, dim: int) -> nn.Embedding:
-    made = nn.Embedding(vocab, dim)
-    nn.init.normal_(made.weight, std=0.1)
-    return made
+    table = nn.Embedding(vocab, dim)
+    nn.init.normal_(table.weight, std=0.1)
+    return table
 
 
 def position(config: ConvS2SConfig) -> Learned:
     size = PositionSize(config.dim, heads=1, head_dim=config.dim, limit=config.max_positions, clip=0, reads_ahead=True)
-    made = Learned(size)
-    nn.init.normal_(made.table.weight, std=0.1)
-    return made
+    learned = Learned(size)
+    nn.init.normal_(learned.table.weight, std=0.1)
+    return learned

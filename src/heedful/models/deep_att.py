@@ -1,12 +1,12 @@
-"""Deep-Att: very deep LSTM stacks with a straight way through ("Deep Recurrent Models with Fast-Forward Connections for
+"""Deep-Att: very deep LSTM stacks with fast-forward connections ("Deep Recurrent Models with Fast-Forward Connections for
 Neural Machine Translation", Zhou et al., 2016).
 
     f_1 = W_1 x     h_k = lstm_k(f_k)     f_{k+1} = W_{k+1} [f_k; h_k]
 
-From the words to the top leads a chain of linear maps without any recurrence; along it gradients reach the lowest layer of
-sixteen. Layers of the encoder read in turn from the left and from the right; two such columns, of which one begins from the
-left and the other from the right, describe every token together. Layer 1 of the decoder looks as Bahdanau's does and takes
-[y; c]; only it walks token by token.
+A chain of linear maps without recurrence connects the embeddings to the top; along it gradients reach the lowest of sixteen
+layers. Encoder layers alternate between left-to-right and right-to-left; the outputs of two such columns, which start in
+opposite directions, are concatenated. Layer 1 of the decoder attends as Bahdanau's does, with input [y; c]; only this layer
+runs token by token.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ class DeepAttConfig(RecurrentConfig):
     columns: ColumnCount = 2
     """Encoder columns; they start in alternating directions."""
     straight: bool = True
-    """Fast-forward connections; without them a layer reads only the output of the layer below."""
+    """Fast-forward connections; without them the input of a layer is only the output of the layer below."""
     dropout: Probability = 0.1
     """Dropout of embeddings, between layers, and before the output."""
 
     @property
-    def saying_layers(self) -> int:
+    def resolved_decoder_layers(self) -> int:
         return self.decoder_layers or max(self.layers - 2, 1)
 
 
 class Links(nn.Module):
-    """W [f; h]: what the next layer takes; without the straight way, W h."""
+    """W [f; h], the input of the next layer; without fast-forward connections W h."""
 
     def __init__(self, passed: int, dim: int, *, straight: bool) -> None:
         super().__init__()
         self.straight = straight
         self.map = linear(passed + dim if straight else dim, dim)
 
-    def forward(self, passed: Tensor, said: Tensor) -> Tensor:
+    def forward(self, passed: Tensor, hidden: Tensor) -> Tensor:
         """(rows, time, passed), (rows, time, dim) -> (rows, time, dim)."""
-        return self.map(torch.cat((passed, said), dim=-1) if self.straight else said)
+        return self.map(torch.cat((passed, hidden), dim=-1) if self.straight else hidden)
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -80,14 +80,14 @@ class Column(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x (sources, time, word_dim), mask (sources, time): padding stands at the end -> (sources, time, dim)."""
-        passed, turned = self.first(x), None if mask is None else mask.flip(1)
+        """x (sources, time, word_dim), mask (sources, time): padding is at the end -> (sources, time, dim)."""
+        passed, flipped_mask = self.first(x), None if mask is None else mask.flip(1)
         for at, layer in enumerate(self.layers):
-            given, turns = self.dropout(passed), (at % 2 == 1) != self.back
-            said = layer(given.flip(1), None, turned)[0].flip(1) if turns else layer(given, None, mask)[0]
+            inputs, is_backward = self.dropout(passed), (at % 2 == 1) != self.back
+            hidden = layer(inputs.flip(1), None, flipped_mask)[0].flip(1) if is_backward else layer(inputs, None, mask)[0]
             if at < len(self.links):
-                passed = self.links[at](passed, said)
-        return said
+                passed = self.links[at](passed, hidden)
+        return hidden
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -108,28 +108,30 @@ class Columns(nn.Module):
 
 
 class StraightDecoder(nn.Module):
-    """It begins with zeros: all it knows of the source it finds by looking."""
+    """A decoder whose initial state is zero: it depends on the source through attention only."""
 
     def __init__(self, config: DeepAttConfig) -> None:
         super().__init__()
-        dim, words, read_dim = config.dim, config.word_dim, config.columns * config.dim
-        self.bottom = AttentionBeforeStep(Lstm(words, dim, fed=read_dim), SourceAttention(Additive(dim, read_dim)))
-        self.above = Layers(Lstm(dim, dim) for _ in range(config.saying_layers - 1))
-        sizes = [words + read_dim] + [dim] * (config.saying_layers - 1)
-        self.links = Layers(Links(passed, dim, straight=config.straight) for passed in sizes)  # the last leads to the words
+        dim, words, encoder_dim = config.dim, config.word_dim, config.columns * config.dim
+        self.bottom = AttentionBeforeStep(Lstm(words, dim, fed=encoder_dim), SourceAttention(Additive(dim, encoder_dim)))
+        self.above = Layers(Lstm(dim, dim) for _ in range(config.resolved_decoder_layers - 1))
+        sizes = [words + encoder_dim] + [dim] * (config.resolved_decoder_layers - 1)
+        self.links = Layers(
+            Links(passed, dim, straight=config.straight) for passed in sizes
+        )  # the last one precedes the output
         self.dropout = Dropout(config.dropout)
         self.out = HookPoint()
 
-    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
-        states = [layer.beginning(read.words.shape[0], read.words) for layer in (self.bottom.layer, *self.above)]
-        return self.bottom.cross_attention.remember(read.words, mask), states
+    def begin(self, encoded: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
+        states = [layer.initial_state(encoded.hidden.shape[0], encoded.hidden) for layer in (self.bottom.layer, *self.above)]
+        return self.bottom.cross_attention.make_memory(encoded.hidden, mask), states
 
     def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
-        said, found, state = self.bottom(x, memory, row_state[0], real)
-        passed, states = self.links[0](torch.cat((x, found), dim=-1), said), [state]
+        hidden, context, state = self.bottom(x, memory, row_state[0], real)
+        passed, states = self.links[0](torch.cat((x, context), dim=-1), hidden), [state]
         for layer, link, before in zip(self.above, list(self.links)[1:], row_state[1:], strict=True):
-            said, state = layer(self.dropout(passed), before, real)
-            passed = link(passed, said)
+            hidden, state = layer(self.dropout(passed), before, real)
+            passed = link(passed, hidden)
             states.append(state)
         return DecoderOutput(self.out(passed), states, {})
 

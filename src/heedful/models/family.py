@@ -1,4 +1,4 @@
-"""What every family's config can say of itself besides its sizes, so that a run asks no family what it is."""
+"""Base class of model configs: what other packages need to know about a family, so that none of them checks its type."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Literal
 from heedful.errors import ConfigError
 from heedful.schema import Config, Problem, SmallCount, ZeroOrSmallCount
 
-PerLayer = SmallCount | tuple[ZeroOrSmallCount, ...]  # one number of heads for all layers, or one for each
+PerLayer = SmallCount | tuple[ZeroOrSmallCount, ...]  # number of heads of all layers, or of each layer
 PositionName = Literal["none", "sinusoidal", "learned", "relative", "t5", "rotary", "alibi"]
-PER_HEAD_POSITIONS = ("t5", "alibi")  # positions that are not the same for every head
+PER_HEAD_POSITIONS = ("t5", "alibi")  # positional encodings that differ between heads
 
 
 def per_layer(heads: PerLayer, layers: int) -> tuple[int, ...]:
@@ -18,14 +18,14 @@ def per_layer(heads: PerLayer, layers: int) -> tuple[int, ...]:
 
 
 def refuse_pruned_positions(position: str, before: Sequence[tuple[int, ...]], left: Sequence[tuple[int, ...]]) -> None:
-    """Refuse to take heads out of self-attention whose positions know them by their numbers."""
+    """Raise if heads are pruned from self-attention whose positional encoding depends on the index of a head."""
     if position in PER_HEAD_POSITIONS and list(before) != list(left):
-        sentence = f"position {position!r} tells heads apart by their number, so none can go from self-attention"
-        raise ConfigError(sentence, hint="train with another model.position, or take heads of cross-attention alone")
+        sentence = f"position {position!r} depends on the index of a head, so self-attention cannot be pruned"
+        raise ConfigError(sentence, hint="train with another model.position, or prune cross-attention only")
 
 
 def tying_problems(tie: str, *, shared: bool) -> list[Problem]:
-    """What is wrong with one matrix for both sides, where each has a vocabulary of its own."""
+    """Problems with shared embeddings where source and target have separate vocabularies."""
     if tie != "all" or shared:
         return []
     expected = "expected 'output' or 'none' with tokenizer.shared = false"
@@ -33,22 +33,22 @@ def tying_problems(tie: str, *, shared: bool) -> list[Problem]:
 
 
 class FamilyConfig(Config):
-    reads: ClassVar[bool] = True  # whether there must be a source
+    reads: ClassVar[bool] = True  # whether a source is required
 
     @property
     def heads_by_kind(self) -> dict[str, tuple[int, ...]]:
-        """Heads of each layer, by kind, where each layer may have another number of them."""
+        """Number of heads of each layer by kind of attention, for families that support pruning."""
         family = type(self).model_fields["family"].default
         raise ConfigError(
-            f"heads cannot be taken out of a model of family {family!r}, whose config has no number of heads for each layer; "
+            f"heads of family {family!r} cannot be pruned, since its config has no number of heads per layer; "
             "expected family 'transformer' or 'gpt'"
         )
 
     def with_heads(self, left: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
-        """What to change in the config of such a family to have so many heads in each layer, by kind."""
+        """Config fields to change for the given numbers of heads in each layer, by kind of attention."""
         raise NotImplementedError
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        """What does not fit, by the names of this config's fields: with one vocabulary for both sides or with two, and
-        with sequences of so many tokens, the start or the end counted; source 0: nothing is read."""
+        """Problems of this config with the data. shared: one vocabulary for source and target; source, target: maximum
+        lengths in tokens including start or end token; source 0: no source."""
         return []

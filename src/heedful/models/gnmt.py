@@ -1,12 +1,12 @@
-"""GNMT: deep stacks of LSTM layers whose inputs are added to their outputs ("Google's Neural Machine Translation System",
+"""GNMT: deep stacks of LSTM layers with residual connections ("Google's Neural Machine Translation System",
 Wu et al., 2016).
 
-    encoder   layer 1 reads both ways, the others one way; from layer 3 on  x <- lstm(x) + x
-    decoder   layer 1 looks at the source with its last state and takes what it found, c:   [y; c]
-              every layer above takes it too:  x <- lstm([x; c]), from layer 3 on  x <- lstm([x; c]) + x
+    encoder   layer 1 is bidirectional, the others are not; from layer 3 on  x <- lstm(x) + x
+    decoder   layer 1 attends to the source with its previous state; its input is [y; c] with the context vector c
+              the layers above use the same c:  x <- lstm([x; c]), from layer 3 on  x <- lstm([x; c]) + x
 
-Only layer 1 of the decoder walks token by token; all others run over the whole target at once. Between the layers there may
-be mixtures of experts, x <- x + experts(x), wherever `dim` numbers go from one to the next (Shazeer et al., 2017).
+Only layer 1 of the decoder runs token by token; all others run over the whole target at once. Mixtures of experts,
+x <- x + experts(x), may stand between layers wherever the width is `dim` (Shazeer et al., 2017).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from heedful.models.recurrent import DecoderOutput, Recurrent, RecurrentConfig
 from heedful.nn.decoder_state import Tree
 from heedful.nn.dropout import Dropout
-from heedful.nn.experts import ExpertLayer, Experts, balance, misfits
+from heedful.nn.experts import ExpertLayer, Experts, balance_losses, size_problems
 from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.recurrent import Bidirectional, EncoderOutput, Lstm
@@ -42,7 +42,7 @@ class GNMTConfig(RecurrentConfig):
     residual: bool = True
     """Residual connections from the third layer on."""
     experts: ZeroOrSmallCount = 0
-    """Experts of a mixture between every two layers; 0: no mixture."""
+    """Experts between every two layers; 0: no experts."""
     experts_used: SmallCount = 2
     """Experts used for each token."""
     experts_size: Size | None = None
@@ -53,24 +53,25 @@ class GNMTConfig(RecurrentConfig):
     """Dropout of embeddings, between layers, and before the output."""
 
     @property
-    def read_dim(self) -> int:
-        """Of what the encoder says of a token."""
+    def encoder_dim(self) -> int:
+        """Size of encoder outputs."""
         return self.dim if self.layers > 1 else 2 * self.dim
 
     @property
     def places(self) -> tuple[int, int]:
-        """How often `dim` numbers go from one layer to the next: in the encoder, whose first layer says more, and after it."""
+        """Number of expert layers in the encoder, whose first layer has 2 dim outputs, and in the decoder."""
         return max(self.layers - 2, 0), (self.decoder_layers or self.layers) - 1
 
     def problems(self) -> list[Problem]:
-        found = super().problems()
+        problems = super().problems()
         if not self.experts:
-            return [*found, *unused(self, dict.fromkeys(EXPERT_OPTIONS, "model.experts is 0"))]
+            return [*problems, *unused(self, dict.fromkeys(EXPERT_OPTIONS, "model.experts is 0"))]
         sizes = {"dim": self.dim} | ({} if self.experts_size is None else {"experts_size": self.experts_size})
-        found += misfits(sizes, self.experts, self.experts_used)
+        problems += size_problems(sizes, self.experts, self.experts_used)
         if self.places == (0, 0):
-            found.append(Problem("experts", f"given {self.experts}, but they stand between layers; expected more model.layers"))
-        return found
+            expected = "expected 0, or more model.layers, since experts are placed between layers"
+            problems.append(Problem("experts", f"given {self.experts}, {expected}"))
+        return problems
 
 
 EXPERT_OPTIONS = ("experts_used", "experts_size", "experts_balance")
@@ -92,47 +93,50 @@ class DeepEncoder(nn.Module):
         self.out = HookPoint()
 
     def forward(self, x: Tensor, mask: Tensor | None) -> EncoderOutput:
-        """x (sources, time, word_dim), mask (sources, time): padding stands at the end."""
-        x, ledger = self.bottom(x, mask).words, self.between.ledger(mask)  # (sources, time, 2 dim)
+        """x (sources, time, word_dim), mask (sources, time): padding is at the end."""
+        x, record = self.bottom(x, mask).hidden, self.between.routing_record(mask)  # (sources, time, 2 dim)
         for at, layer in enumerate(self.above):
-            said, _ = layer(self.dropout(x), None, mask)
-            x = self.between(at, said + x if at and self.residual else said, ledger)
-        return EncoderOutput(self.out(x), [], None if ledger is None else torch.stack(ledger.wants).sum(0))
+            hidden, _ = layer(self.dropout(x), None, mask)
+            x = self.between(at, hidden + x if at and self.residual else hidden, record)
+        return EncoderOutput(self.out(x), [], None if record is None else torch.stack(record.losses).sum(0))
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
 class DeepDecoder(nn.Module):
-    """It begins with zeros: all it knows of the source it finds by looking."""
+    """A decoder whose initial state is zero: it depends on the source through attention only."""
 
     def __init__(self, config: GNMTConfig) -> None:
         super().__init__()
-        dim, read_dim, self.residual = config.dim, config.read_dim, config.residual
-        attention = SourceAttention(Additive(dim, read_dim))
-        self.bottom = AttentionBeforeStep(Lstm(config.word_dim, dim, fed=read_dim), attention)
-        self.above = Layers(Lstm(dim + read_dim, dim) for _ in range(config.places[1]))
+        dim, encoder_dim, self.residual = config.dim, config.encoder_dim, config.residual
+        attention = SourceAttention(Additive(dim, encoder_dim))
+        self.bottom = AttentionBeforeStep(Lstm(config.word_dim, dim, fed=encoder_dim), attention)
+        self.above = Layers(Lstm(dim + encoder_dim, dim) for _ in range(config.places[1]))
         self.between, self.balance = between(config, config.places[1]), config.experts_balance
         self.dropout = Dropout(config.dropout)
         self.out = HookPoint()
 
-    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
-        wants = None if read.wants is None else read.wants.expand(read.words.shape[0], -1)  # (sources, 2)
-        memory = {"source": self.bottom.cross_attention.remember(read.words, mask), "wants": wants}
-        return memory, [layer.beginning(read.words.shape[0], read.words) for layer in (self.bottom.layer, *self.above)]
+    def begin(self, encoded: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
+        hidden, losses = encoded.hidden, encoded.balance_losses
+        memory = {
+            "source": self.bottom.cross_attention.make_memory(hidden, mask),
+            "balance_losses": None if losses is None else losses.expand(hidden.shape[0], -1),  # (sources, 2)
+        }
+        return memory, [layer.initial_state(hidden.shape[0], hidden) for layer in (self.bottom.layer, *self.above)]
 
     def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
-        x, found, state = self.bottom(x, memory["source"], row_state[0], real)
-        states, ledger = [state], self.between.ledger(real)
+        x, context, state = self.bottom(x, memory["source"], row_state[0], real)
+        states, record = [state], self.between.routing_record(real)
         for at, (layer, state) in enumerate(zip(self.above, row_state[1:], strict=True)):
-            x = self.between(at, x, ledger)
-            said, state = layer(torch.cat((self.dropout(x), found), dim=-1), state, real)
-            x = said + x if at and self.residual else said
+            x = self.between(at, x, record)
+            hidden, state = layer(torch.cat((self.dropout(x), context), dim=-1), state, real)
+            x = hidden + x if at and self.residual else hidden
             states.append(state)
-        wants = [] if ledger is None else ledger.wants
-        if memory["wants"] is not None:
-            wants.append(memory["wants"].mean(0))
-        return DecoderOutput(self.out(x), states, balance(torch.stack(wants).sum(0), self.balance) if wants else {})
+        losses = [] if record is None else record.losses
+        if memory["balance_losses"] is not None:
+            losses.append(memory["balance_losses"].mean(0))
+        return DecoderOutput(self.out(x), states, balance_losses(torch.stack(losses).sum(0), self.balance) if losses else {})
 
     if TYPE_CHECKING:
         __call__ = forward

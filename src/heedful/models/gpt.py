@@ -1,13 +1,13 @@
-"""Decoder-only models: one stack of causal layers for all that was read and all that is said.
+"""Decoder-only models: one stack of causal layers for source and target.
 
     GPT-1   post-norm, weights N(0, 0.02^2)                                                    Radford et al., 2018
-    GPT-2   pre-norm, the layers' last maps divided by sqrt(2 x layers) at the beginning       Radford et al., 2019
+    GPT-2   pre-norm, initial output projections of layers divided by sqrt(2 x layers)         Radford et al., 2019
     T-D     source, separator, target as one sequence; local and compressed attention          Liu et al., 2018
 
-    start   source -> its keys and values in slots of their own, which all hypotheses share; a language model reads nothing
-    step    tokens + what came before -> hidden
+    start   source -> keys and values in slots that all hypotheses share; a language model has no source
+    step    tokens + cache -> hidden states
 
-The end token of the source and the start token of the target together separate them.
+The end token of the source and the start token of the target are the separator.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from heedful.schema import NonNegativeNumber, Probability, Problem, Size, SmallC
 
 ReachName = Literal["full", "local", "compressed"]
 Reaches = ReachName | tuple[ReachName, ...]
-DEVIATION = 0.02  # of all weights at the beginning
+INITIAL_STD = 0.02  # of all weights
 
 
 class GPTConfig(FamilyConfig):
@@ -105,9 +105,9 @@ class GPTConfig(FamilyConfig):
     def with_heads(self, left: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
         within = left["within"]
         refuse_pruned_positions(self.position, [self.head_counts], [within])
-        for layer, (reach, before, now) in enumerate(zip(self.reaches, self.head_counts, within, strict=True)):
-            if reach == "compressed" and now != before:
-                sentence = f"layer {layer} has compressed attention, which mixes its heads, so none of them can go"
+        for layer, (reach, before, after) in enumerate(zip(self.reaches, self.head_counts, within, strict=True)):
+            if reach == "compressed" and after != before:
+                sentence = f"layer {layer} has compressed attention, which mixes its heads, so it cannot be pruned"
                 raise ConfigError(sentence, hint="train with gates on a model whose layers have reach 'full' or 'local'")
         return {"heads": within, "head_dim": self.resolved_head_dim}
 
@@ -119,75 +119,75 @@ class GPTConfig(FamilyConfig):
     def _fits_together(self) -> GPTConfig:
         problems = []
         if len(self.reaches) != self.layers:
-            given = f"given {list(self.reaches)!r}, expected one word or one for each of {self.layers} layers"
+            given = f"given {list(self.reaches)!r}, expected one pattern or one for each of {self.layers} layers"
             problems.append(Problem("reach", given))
         if len(self.head_counts) != self.layers:
             given = f"given {list(self.head_counts)!r}, expected one number or one for each of {self.layers} layers"
             problems.append(Problem("heads", given))
         elif self.head_dim is None and not max(self.head_counts):
-            problems.append(Problem("head_dim", "missing; it cannot be told from heads where there are none"))
+            problems.append(Problem("head_dim", "missing; expected a size, since no layer has heads to derive it from"))
         elif self.head_dim is None and self.dim % max(self.head_counts):
             sentence = f"given {max(self.head_counts)}, which does not divide dim {self.dim}; or set model.head_dim"
             problems.append(Problem("heads", sentence))
         elif self.position == "rotary" and self.resolved_head_dim % 2:
-            sentence = f"given 'rotary', which needs an even head size, but it is {self.resolved_head_dim}"
+            sentence = f"given 'rotary', which requires an even head_dim, but it is {self.resolved_head_dim}"
             problems.append(Problem("position", sentence))
         if self.position == "sinusoidal" and self.dim % 2:
             problems.append(Problem("dim", f"given {self.dim}, expected an even number for sinusoidal positions"))
         if not problems and ("compressed", 0) in zip(self.reaches, self.head_counts, strict=True):
-            problems.append(Problem("heads", "given 0 for a layer with compressed attention, which needs some"))
+            problems.append(Problem("heads", "given 0 for a layer with compressed attention, expected at least 1"))
         if "compressed" in self.reaches and self.stride == 1:
             problems.append(Problem("stride", "given 1, which compresses nothing; expected 2 or more"))
-        idle = {}
+        reasons = {}
         if self.position != "learned":
-            idle["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
+            reasons["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
         if self.position != "relative":
-            idle["relative_clip"] = f"only relative positions are clipped, not {self.position!r}"
+            reasons["relative_clip"] = f"only relative positions are clipped, not {self.position!r}"
         if "local" not in self.reaches:
-            idle["block"] = "no layer has reach 'local'"
+            reasons["block"] = "no layer has reach 'local'"
         if "compressed" not in self.reaches:
-            idle["stride"] = "no layer has reach 'compressed'"
-        refuse([*problems, *unused(self, idle)])
+            reasons["stride"] = "no layer has reach 'compressed'"
+        refuse([*problems, *unused(self, reasons)])
         return self
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
         problems = []
         if source and not shared:
-            one = "given 'gpt', in which source and target are one sequence; expected tokenizer.shared = true"
-            problems.append(Problem("family", one))
+            sentence = "given 'gpt', in which source and target are one sequence; expected tokenizer.shared = true"
+            problems.append(Problem("family", sentence))
         needed = 2 * max(source, target) if source else target
         if self.position == "learned" and self.max_positions < needed:
-            why = "twice the longest side, as source and target are one sequence" if source else "the tokens of a sequence"
+            why = "twice the longer side, since source and target are one sequence" if source else "the sequence length"
             problems.append(Problem("max_positions", f"given {self.max_positions}, expected at least {needed}: {why}"))
         return problems
 
 
 class StepContext:
-    """What all layers share in one pass: where the new tokens stand, and whom they see.
+    """Positions, slots and mask of new tokens, shared by all layers in a forward pass.
 
-    The rows of a source stand where time stands, (source, new = beam x time), so that all look at one past."""
+    The rows of a source are joined along time, (source, new = beam x time), so that all attend to one cache."""
 
     owned_slots: Tensor | None = None
-    seen: Tensor  # (sources, new, slots); where something came before
+    mask: Tensor  # (sources, new, slots); if there are previous tokens
     key_positions: Tensor  # (sources, slots)
-    slots: Tensor | slice | None = None  # where the new tokens are written; None: they are put behind what was read
+    slots: Tensor | slice | None = None  # slots of the new tokens; None: they are concatenated to the cache
 
-    def __init__(self, tokens: Tensor, real: Tensor | None, *, sources: int, reading: bool = False) -> None:
-        self.sources, self.real, self.reading = sources, real, reading
+    def __init__(self, tokens: Tensor, real: Tensor | None, *, sources: int, is_source: bool = False) -> None:
+        self.sources, self.real, self.is_source = sources, real, is_source
         self.rows, self.time = tokens.shape
-        self.whole = True  # nothing came before
+        self.whole = True  # no previous tokens
         self.query_positions = torch.arange(self.time, device=tokens.device)[None]  # (sources or 1, new)
 
     def after(self, state: State, tokens: Tensor, limit: int | None) -> StepContext:
-        """The new tokens continue what the state holds."""
+        """Continue the sequence of a state with the new tokens."""
         self.whole = False
         real, beam = self.real, self.rows // self.sources
         positions = self.query_positions if real is None else (real.cumsum(-1) - 1).clamp(min=0)
-        positions = positions.expand_as(tokens)  # (rows, time): each real token comes next
+        positions = positions.expand_as(tokens)  # (rows, time): padding takes no position
         if state.owned_slots is not None:
             positions = positions + state.owned_slots.sum(-1, keepdim=True)
         if limit is not None and isinstance(state.filled, Tensor):
-            positions = positions.clamp(max=limit - 1)  # of those who are done, but go on while steps are replayed
+            positions = positions.clamp(max=limit - 1)  # of finished rows, which still run in captured steps
         self.query_positions = self.key_positions = positions.reshape(self.sources, -1)  # (sources, new)
         if state.owned_slots is None or has_room(state):
             self.owned_slots, self.slots = allocate(state, beam, tokens, real)
@@ -201,14 +201,14 @@ class StepContext:
                 if self.slots is None
                 else write(kv_cache, self.slots, self.query_positions)
             )
-        owned_slots = self.owned_slots[:, : self.key_positions.shape[1]].view(self.sources, beam, 1, -1)
-        self.seen = owned_slots.expand(-1, -1, self.time, -1).flatten(1, 2)
+        owned = self.owned_slots[:, : self.key_positions.shape[1]].view(self.sources, beam, 1, -1)
+        self.mask = owned.expand(-1, -1, self.time, -1).flatten(1, 2)
         if self.time > 1:
-            self.seen = self.seen & masks.causal(self.query_positions, self.key_positions)
+            self.mask = self.mask & masks.causal(self.query_positions, self.key_positions)
         return self
 
     def put(self, buffers: tuple[Tensor, Tensor] | None, new: PatternCache) -> tuple[Tensor, Tensor]:
-        """New keys and values (rows, time, heads, size) behind the old ones -> all (sources, heads, slots, size)."""
+        """Append keys and values (rows, time, heads, size) to the cache -> all of them (sources, heads, slots, size)."""
         key, value = (x.reshape(self.sources, -1, *x.shape[2:]) for x in (new.key, new.value))
         if buffers is not None and self.slots is not None:
             key, value = write_pair(buffers, self.slots, (key, value))
@@ -227,57 +227,59 @@ class Layer(nn.Module):
         residual, width = NORMS[config.norm], heads * config.resolved_head_dim
         size = config.stride if reach == "compressed" else config.block
         self.reach = PATTERNS[reach](width, size)
-        # the same look-up, with taps of its own: a source is another sequence
+        # the source has hook points of its own, with the same projections
         self.reading = AttentionCore(config.attention_dropout) if heads else None
         self.read = HookPoint()
         self.self_attention = self_attention(config.dim, heads, config.resolved_head_dim, config.attention_dropout)
         self.self_attention_residual = residual(config.dim, config.dropout)
-        made = FEED_FORWARDS[config.activation]
         hidden = config.feed_forward or 4 * config.dim
-        self.feed_forward = made(config.dim, hidden, config.activation, config.activation_dropout)
+        self.feed_forward = FEED_FORWARDS[config.activation](config.dim, hidden, config.activation, config.activation_dropout)
         self.feed_forward_residual = residual(config.dim, config.dropout)
         self.out = HookPoint()
 
     def forward(
-        self, x: Tensor, position: Position, now: StepContext, before: Tree, history: History
+        self, x: Tensor, position: Position, step: StepContext, before: Tree, history: History
     ) -> tuple[Tensor, PatternCache]:
-        """x (sources, new, dim); before: this layer's keys and values so far, and what it has not convolved yet."""
-        kept: list[PatternCache] = []
+        """x (sources, new, dim); before: cached keys and values of this layer; history: those before convolution -> as x, and
+        the new keys and values."""
+        caches: list[PatternCache] = []
         attention = self.self_attention
 
         def attend(x: Tensor) -> Tensor:
-            made = QueryKeyValue(*attention.split(x))
+            qkv = QueryKeyValue(*attention.split(x))
             if isinstance(attention, NoHeads):
-                nothing = made.key.view(now.rows, now.time, 0, made.key.shape[-1])
-                kept.append(PatternCache(nothing, nothing, None))
-                return attention(x, made.key, made.value, None)
-            if now.whole:
-                assert self.reading is not None, "a layer with heads reads with them"
-                look = self.reading if now.reading else attention.core
-                found, new = self.reach(look, made, position, now.real)
+                empty = qkv.key.view(step.rows, step.time, 0, qkv.key.shape[-1])
+                caches.append(PatternCache(empty, empty, None))
+                return attention(x, qkv.key, qkv.value, None)
+            if step.whole:
+                assert self.reading is not None, "a layer with heads has hook points for the source"
+                core = self.reading if step.is_source else attention.core
+                context, new = self.reach(core, qkv, position, step.real)
             else:
-                found, new = self.follow(attention.core, made, position, now, before, history)
-            kept.append(new)
-            out: Tensor = attention.out(join_heads(found))
+                context, new = self.attend_to_cache(attention.core, qkv, position, step, before, history)
+            caches.append(new)
+            out: Tensor = attention.out(join_heads(context))
             return out
 
         x = self.self_attention_residual(x, attend)
         x = self.feed_forward_residual(x, self.feed_forward)
-        return self.read(x) if now.reading else self.out(x), kept[0]
+        return self.read(x) if step.is_source else self.out(x), caches[0]
 
-    def follow(
-        self, look: AttentionCore, made: QueryKeyValue, position: Position, now: StepContext, before: Tree, history: History
+    def attend_to_cache(
+        self, core: AttentionCore, qkv: QueryKeyValue, position: Position, step: StepContext, before: Tree, history: History
     ) -> tuple[Tensor, PatternCache]:
-        """What new tokens find among all that came before, and among themselves."""
-        key, value = (x.transpose(1, 2).reshape(now.rows, now.time, x.shape[1], -1) for x in (made.key, made.value))
-        new = self.reach.blend(key, value, history, now.real)  # (rows, time, heads, size)
-        turned = new.key.reshape(now.sources, -1, *new.key.shape[2:]).transpose(1, 2)  # (sources, heads, new, size)
-        turned = position.rotate(turned, now.query_positions).transpose(1, 2)
-        query = position.rotate(made.query, now.query_positions)
-        key, value = now.put(before, new._replace(key=turned))
-        seen = self.reach.narrow(now.seen, now.query_positions, now.key_positions)[:, None]  # (sources, 1, new, slots)
-        looks = make_attention_bias(position, query, now.query_positions, now.key_positions, seen)
-        return look(query, key, value, looks), new
+        """Context vectors of new tokens, which attend to cached tokens and to each other, and their keys and values."""
+        key, value = (x.transpose(1, 2).reshape(step.rows, step.time, x.shape[1], -1) for x in (qkv.key, qkv.value))
+        new = self.reach.make_cache(key, value, history, step.real)  # (rows, time, heads, size)
+        rotated = new.key.reshape(step.sources, -1, *new.key.shape[2:]).transpose(1, 2)  # (sources, heads, new, size)
+        rotated = position.rotate(rotated, step.query_positions).transpose(1, 2)
+        query = position.rotate(qkv.query, step.query_positions)
+        key, value = step.put(before, new._replace(key=rotated))
+        mask = self.reach.restrict_mask(step.mask, step.query_positions, step.key_positions)[
+            :, None
+        ]  # (sources, 1, new, slots)
+        bias = make_attention_bias(position, query, step.query_positions, step.key_positions, mask)
+        return core(query, key, value, bias), new
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -287,7 +289,7 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
         self.config = config
-        vocab = max(source_vocab, target_vocab)  # one vocabulary; a run sees to it
+        vocab = max(source_vocab, target_vocab)  # they are equal: `problems_with` requires a shared vocabulary
         self.embedding = nn.Embedding(vocab, config.dim)
         self.output = None if config.tie else nn.Embedding(vocab, config.dim)
         self.readout = Readout(self.embedding if self.output is None else self.output)
@@ -308,106 +310,109 @@ class GPT(nn.Module):
         self.initialize()
 
     def initialize(self) -> None:
-        """All weights N(0, 0.02^2); with pre-norm, where nothing bounds the sum of all layers, each adds the less to it."""
+        """All weights N(0, 0.02^2); with pre-norm, output projections are scaled down by the number of layers, since no norm
+        bounds the sum of their outputs."""
         for module in self.modules():
             if isinstance(module, Linear):
-                nn.init.normal_(module.weight, std=DEVIATION)
+                nn.init.normal_(module.weight, std=INITIAL_STD)
         for table in (self.embedding, self.output):
             if table is not None:
-                nn.init.normal_(table.weight, std=DEVIATION)
+                nn.init.normal_(table.weight, std=INITIAL_STD)
         if self.config.norm == "pre":
             for layer in self.layers:
-                joins = [] if isinstance(layer.self_attention, NoHeads) else [layer.self_attention.out]
-                for ends in (*joins, layer.feed_forward.fall):
-                    nn.init.normal_(ends.weight, std=DEVIATION / math.sqrt(2 * len(self.layers)))
+                projections = [] if isinstance(layer.self_attention, NoHeads) else [layer.self_attention.out]
+                for projection in (*projections, layer.feed_forward.fall):
+                    nn.init.normal_(projection.weight, std=INITIAL_STD / math.sqrt(2 * len(self.layers)))
 
     @property
-    def longest(self) -> int | None:
-        """Half of the positions are for the source."""
+    def max_length(self) -> int | None:
+        """Maximum number of target tokens: half of the positions; the other half is for the source."""
         return None if self.position.limit is None else self.position.limit // 2
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), perhaps of no tokens at all; source_mask (sources, time): real ones, before all padding;
-        room: how many tokens the rows of a source will say together, 0: one `step` says it all."""
+        """source (sources, time), possibly with time 0; source_mask (sources, time), with padding at the end, None: no padding;
+        room: slots of the cache for all rows of a source, 0: a single `step` with the whole target."""
         sources, length = source.shape
         if length == 0 and not room:
             return State(None, None)
         memory, positions = None, torch.arange(length, device=source.device).expand(sources, -1)
         if length:
             self.position.check_length(length)
-            hidden, kept = self.run(source, StepContext(source, source_mask, sources=sources, reading=True), State(None, None))
-            pairs, row_state = [(one.key, one.value) for one in kept], [one.history for one in kept]
+            hidden, caches = self.run(
+                source, StepContext(source, source_mask, sources=sources, is_source=True), State(None, None)
+            )
+            pairs, row_state = [(cache.key, cache.value) for cache in caches], [cache.history for cache in caches]
             if self.training and self.config.source_loss and length > 1:
-                memory = self.surprises(hidden, source, source_mask)
+                memory = self.source_nll(hidden, source, source_mask)
         else:
             weight = self.embedding.weight
             counts, size = self.config.head_counts, self.config.resolved_head_dim
             pairs = [(weight.new_zeros(sources, 0, heads, size),) * 2 for heads in counts]
-            row_state = [layer.reach.beginning(sources, weight) for layer in self.layers]
-        there = torch.ones_like(source, dtype=torch.bool) if source_mask is None else source_mask
+            row_state = [layer.reach.initial_state(sources, weight) for layer in self.layers]
+        owned_slots = torch.ones_like(source, dtype=torch.bool) if source_mask is None else source_mask
         kv_cache = {"layers": pairs, "positions": positions}
-        if room:  # zeros: what nobody wrote is multiplied by a weight of zero
-            roomy = [tuple(functional.pad(x, (0, 0, 0, 0, 0, room)) for x in pair) for pair in pairs]
-            kv_cache = {"layers": roomy, "positions": functional.pad(positions, (0, room))}
-            there = functional.pad(there, (0, room))
-        return State(memory, row_state, kv_cache, there, filled=length, reserved=length)
+        if room:  # padded with zeros: attention weights of empty slots are zero, not skipped
+            buffers = [tuple(functional.pad(x, (0, 0, 0, 0, 0, room)) for x in pair) for pair in pairs]
+            kv_cache = {"layers": buffers, "positions": functional.pad(positions, (0, room))}
+            owned_slots = functional.pad(owned_slots, (0, room))
+        return State(memory, row_state, kv_cache, owned_slots, filled=length, reserved=length)
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
-        nothing, roomy = state.kv_cache is None, has_room(state)
-        assert roomy or state.filled == state.reserved, "a second step needs room: tell `start` how much is to come"
-        now = StepContext(tokens, mask, sources=tokens.shape[0] if nothing else state.kv_cache["positions"].shape[0])
-        if not nothing or mask is not None:
-            now = now.after(state, tokens, self.position.limit)
-        self.check_length(now, state)
-        x, kept = self.run(tokens.view(now.sources, -1), now, state)
+        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
+        is_first, by_steps = state.kv_cache is None, has_room(state)
+        assert by_steps or state.filled == state.reserved, "decoding by steps requires `room` in `start`"
+        step = StepContext(tokens, mask, sources=tokens.shape[0] if is_first else state.kv_cache["positions"].shape[0])
+        if not is_first or mask is not None:
+            step = step.after(state, tokens, self.position.limit)
+        self.check_length(step, state)
+        x, caches = self.run(tokens.view(step.sources, -1), step, state)
         losses = {}
         if state.memory is not None:
-            losses["source"] = Loss(self.config.source_loss * state.memory["surprise"].sum(), state.memory["tokens"].sum())
+            losses["source"] = Loss(self.config.source_loss * state.memory["nll"].sum(), state.memory["tokens"].sum())
         after = state._replace(
-            row_state=None if nothing else [one.history for one in kept],
-            owned_slots=now.owned_slots if roomy else state.owned_slots,
-            filled=state.filled + tokens.numel() // now.sources,
+            row_state=None if is_first else [cache.history for cache in caches],
+            owned_slots=step.owned_slots if by_steps else state.owned_slots,
+            filled=state.filled + tokens.numel() // step.sources,
         )
         return Step(x.view(*tokens.shape, -1), after, losses)
 
-    def run(self, tokens: Tensor, now: StepContext, state: State) -> tuple[Tensor, list[PatternCache]]:
-        """tokens (sources, new) -> what the last layer thinks of them, and what every layer keeps of them."""
+    def run(self, tokens: Tensor, step: StepContext, state: State) -> tuple[Tensor, list[PatternCache]]:
+        """tokens (sources, new) -> hidden states (sources, new, dim), and the new keys and values of every layer."""
         vectors = self.embedding(tokens)  # (sources, new, dim)
         if self.training and self.config.word_dropout:
             vectors = vectors * self.word_dropout(vectors.new_ones(self.embedding.num_embeddings, 1))[tokens]
-        x = self.embedding_dropout(self.position.embed(vectors, now.query_positions))
-        nothing: list[None] = [None] * len(self.layers)
-        before = nothing if state.kv_cache is None else state.kv_cache["layers"]
+        x = self.embedding_dropout(self.position.embed(vectors, step.query_positions))
+        empty: list[None] = [None] * len(self.layers)
+        before = empty if state.kv_cache is None else state.kv_cache["layers"]
         histories = (
-            [layer.reach.beginning(now.rows, x) for layer in self.layers] if state.row_state is None else state.row_state
+            [layer.reach.initial_state(step.rows, x) for layer in self.layers] if state.row_state is None else state.row_state
         )
-        kept = []
+        caches = []
         for layer, buffers, history in zip(self.layers, before, histories, strict=True):
-            x, new = layer(x, self.position, now, buffers, history)
-            kept.append(new)
-        return self.output_dropout(self.last(x)), kept
+            x, new = layer(x, self.position, step, buffers, history)
+            caches.append(new)
+        return self.output_dropout(self.last(x)), caches
 
-    def check_length(self, now: StepContext, state: State) -> None:
-        """A GPU is only asked where the slots alone do not tell that everything fits."""
+    def check_length(self, step: StepContext, state: State) -> None:
+        """Check the length against the positions; reads a tensor only if the number of slots exceeds the limit."""
         if self.position.limit is None or not isinstance(state.filled, int):
             return
-        most = now.time if now.whole else now.key_positions.shape[1]
-        if most > self.position.limit:
-            self.position.check_length(most if now.whole else int(now.query_positions.max()) + 1)
+        longest = step.time if step.whole else step.key_positions.shape[1]
+        if longest > self.position.limit:
+            self.position.check_length(longest if step.whole else int(step.query_positions.max()) + 1)
 
-    def surprises(self, hidden: Tensor, source: Tensor, source_mask: Tensor | None) -> dict[str, Tensor]:
-        """-log p of the tokens of each source after the first, added up, and how many there are: (sources,) each."""
-        wanted = source[:, 1:]
-        real = torch.ones_like(wanted) if source_mask is None else source_mask[:, 1:].long()
+    def source_nll(self, hidden: Tensor, source: Tensor, source_mask: Tensor | None) -> dict[str, Tensor]:
+        """Negative log-likelihood of each source after its first token, and the number of tokens: (sources,) each."""
+        target = source[:, 1:]
+        real = torch.ones_like(target) if source_mask is None else source_mask[:, 1:].long()
         logits = self.project(hidden[:, :-1]).float().transpose(1, 2)  # (sources, vocab, time - 1)
-        each = functional.cross_entropy(logits, wanted, reduction="none")
-        return {"surprise": (each * real).sum(-1), "tokens": real.sum(-1)}
+        nll = functional.cross_entropy(logits, target, reduction="none")
+        return {"nll": (nll * real).sum(-1), "tokens": real.sum(-1)}
 
     def project(self, hidden: Tensor) -> Tensor:
         """(…, dim) -> logits (…, vocabulary)."""
         return self.readout(hidden)
 
     def blocks(self) -> list[nn.Module]:
-        """The layers, for those who recompute, shard or compile them one by one."""
+        """The layers, as units of activation checkpointing, sharding and compilation."""
         return list(self.layers)

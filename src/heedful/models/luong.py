@@ -1,5 +1,6 @@
-"""Attention after the recurrence: the decoder looks with its new state, everywhere or near a center; what it finds enters its
-answer and, if fed, its next input ("Effective Approaches to Attention-based Neural Machine Translation", Luong et al., 2015).
+"""Attention after each decoder step: the new state attends to the source, globally or near a center, and the attentional
+vector gives the output and, with input feeding, a part of the next input ("Effective Approaches to Attention-based Neural
+Machine Translation", Luong et al., 2015).
 
     s_t = LSTM(s_{t-1}, [y_{t-1}, a_{t-1}])     c_t = sum_s softmax(score(s_t, h_s)) h_s     a_t = tanh(W [c_t, s_t])
 """
@@ -33,33 +34,32 @@ class LuongConfig(RecurrentConfig):
     score: Literal["dot", "general", "concat", "location"] = "general"
     """Attention score function."""
     scope: Literal["global", "local-m", "local-p"] = "global"
-    """Global attention, or local with monotonic or predicted center."""
+    """Global attention, or local attention with monotonic or predicted center."""
     radius: Size = 10
     """Half-width of the window of local attention."""
     places: Size = 512
-    """Maximum source length of the location score."""
+    """Location score: maximum source length."""
     feed: bool = True
-    """Input feeding: attentional vectors are fed into the next step."""
+    """Input feeding: the attentional vector is an input of the next step."""
     dropout: Probability = 0.2
     """Dropout of embeddings, between layers, and before the output."""
 
     def problems(self) -> list[Problem]:
-        idle = {"radius": "global attention sees everything"} if self.scope == "global" else {}
+        reasons = {"radius": "model.scope is 'global', which has no window"} if self.scope == "global" else {}
         if self.score != "location":
-            idle["places"] = f"a score {self.score!r} knows no places"
-        return [*super().problems(), *unused(self, idle)]
+            reasons["places"] = f"model.score is {self.score!r}, which does not depend on source positions"
+        return [*super().problems(), *unused(self, reasons)]
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
-        found = super().problems_with(shared=shared, source=source, target=target)
+        problems = super().problems_with(shared=shared, source=source, target=target)
         if self.score == "location" and self.places < source:
-            found.append(
-                Problem("places", f"given {self.places}, expected at least {source}, the tokens of the longest source")
-            )
-        return found
+            expected = f"expected at least {source}, the maximum source length"
+            problems.append(Problem("places", f"given {self.places}, {expected}"))
+        return problems
 
 
 class AfterDecoder(nn.Module):
-    """Luong's: it begins where the encoder ended, and looks with every new state."""
+    """Luong's decoder: its initial state is the encoder's last state, and every new state attends to the source."""
 
     def __init__(self, config: LuongConfig) -> None:
         super().__init__()
@@ -71,12 +71,13 @@ class AfterDecoder(nn.Module):
         self.recurrence = AttentionAfterStep(stack(config, fed=dim if config.feed else 0), attention, dim, feeds=config.feed)
         self.out = HookPoint()
 
-    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
-        return self.recurrence.cross_attention.remember(read.words, mask), tuple(self.recurrence.begin(self.start(read.last)))
+    def begin(self, encoded: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
+        memory = self.recurrence.cross_attention.make_memory(encoded.hidden, mask)
+        return memory, tuple(self.recurrence.initial_state(self.start(encoded.last_states)))
 
     def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
-        answers, after = self.recurrence(x, memory, RecurrentState(*row_state), real)
-        return DecoderOutput(self.out(answers), tuple(after), {})
+        hidden, new_state = self.recurrence(x, memory, RecurrentState(*row_state), real)
+        return DecoderOutput(self.out(hidden), tuple(new_state), {})
 
     if TYPE_CHECKING:
         __call__ = forward

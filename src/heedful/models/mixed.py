@@ -1,14 +1,14 @@
-"""Mixed: an encoder and a decoder of any sequence layers, and one of two bridges between them.
+"""Mixed: encoder and decoder of any sequence layers, connected by attention or by a fixed vector.
 
-    layer      x <- x + mix(x)          mix: attention, recurrence or convolution, another in every layer if one likes
-               x <- x + look(x)         in the decoder, where the bridge is attention
+    layer      x <- x + mix(x)          mix: attention, recurrence or convolution, chosen for each layer
+               x <- x + attend(x)       in the decoder, if the bridge is attention
                x <- x + feed_forward(x)                                                each with its norm, see nn/blocks.py
-    bridge     attention   every layer of the decoder looks at all that was read
-               vector      v = W mean_j z_j, of what was read of the real tokens, is added to every input of the decoder
+    bridge     attention   every decoder layer attends to the encoder output
+               vector      v = W mean_j z_j, the mean over the real tokens, is added to every input of the decoder
 
-So recurrence, convolution and attention can be compared layer by layer: nothing else differs. Self-attention on both sides
-of a bridge of attention is the Transformer. A vector between LSTMs and attention between convolutions are the ideas of
-Sutskever et al. (2014) and Gehring et al. (2017), without the particulars of their models.
+So recurrence, convolution and attention can be compared with everything else equal. Self-attention in encoder and decoder
+with a bridge of attention is the Transformer. LSTMs with a vector and convolutions with attention are the ideas of
+Sutskever et al. (2014) and Gehring et al. (2017), without the details of their models.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from heedful.nn.linear import Readout, linear
 from heedful.nn.pack_left import gather_time, pack_left_order
 from heedful.nn.positions import POSITIONS, Position, PositionSize
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName, LayerSize
-from heedful.nn.sequence_layers.base import LayerState, StepContext, step_context
+from heedful.nn.sequence_layers.base import LayerState, StepContext, make_step_context
 from heedful.schema import Probability, Problem, Size, SmallCount, refuse, unused
 
 Kinds = Annotated[tuple[KindName, ...], Field(min_length=1)]
-WITHOUT = {  # why an option of layers has no effect
-    "heads": "nothing attends: neither a layer nor the bridge",
+UNUSED_REASONS = {  # why an option has no effect
+    "heads": "neither a layer nor the bridge is attention",
     "window": "no layer is 'restricted'",
     "kernel": "no layer is 'convolution' or 'dilated'",
     "dilation": "no layer is 'dilated'",
@@ -57,7 +57,7 @@ class MixedConfig(FamilyConfig):
     decoder: Kinds = ("self-attention",) * 6
     """The kind of each decoder layer, lowest first."""
     bridge: Literal["attention", "vector"] = "attention"
-    """How the decoder reads the source: attention or one vector."""
+    """Connection of encoder and decoder: attention, or one vector."""
     heads: SmallCount = 8
     """Attention heads, in layers and in the bridge."""
     window: Size = 128
@@ -83,32 +83,32 @@ class MixedConfig(FamilyConfig):
 
     @property
     def used_options(self) -> set[str]:
-        """What some layer, or the bridge, needs to be told besides `dim`."""
-        needs = {name for kind in (*self.encoder, *self.decoder) for name in SEQUENCE_LAYERS[kind].takes}
-        return needs | ({"heads"} if self.bridge == "attention" else set())
+        """Options that a layer or the bridge uses, besides `dim`."""
+        names = {name for kind in (*self.encoder, *self.decoder) for name in SEQUENCE_LAYERS[kind].options}
+        return names | ({"heads"} if self.bridge == "attention" else set())
 
     def size(self, *, causal: bool) -> LayerSize:
         heads = self.heads if "heads" in self.used_options else 1
-        told = {"window": self.window, "kernel": self.kernel, "dilation": self.dilation}
-        return LayerSize(dim=self.dim, heads=heads, causal=causal, **told)
+        options = {"window": self.window, "kernel": self.kernel, "dilation": self.dilation}
+        return LayerSize(dim=self.dim, heads=heads, causal=causal, **options)
 
     @model_validator(mode="after")
     def _fits_together(self) -> MixedConfig:
         problems = []
         if self.dim % 2:
-            problems.append(Problem("dim", f"given {self.dim}, expected an even number: half reads forwards, half backwards"))
+            problems.append(Problem("dim", f"given {self.dim}, expected an even number: one half per direction"))
         if "heads" in self.used_options and self.dim % self.heads:
             problems.append(Problem("heads", f"given {self.heads}, which does not divide dim {self.dim}"))
-        idle = {name: why for name, why in WITHOUT.items() if name not in self.used_options}
+        reasons = {name: why for name, why in UNUSED_REASONS.items() if name not in self.used_options}
         if self.position != "learned":
-            idle["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
-        refuse([*problems, *unused(self, idle)])
+            reasons["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
+        refuse([*problems, *unused(self, reasons)])
         return self
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
         problems = tying_problems(self.tie, shared=shared)
         if self.position == "learned" and self.max_positions < max(source, target):
-            expected = f"expected at least {max(source, target)}, the tokens of the longest sequence"
+            expected = f"expected at least {max(source, target)}, the maximum sequence length"
             problems.append(Problem("max_positions", f"given {self.max_positions}, {expected}"))
         return problems
 
@@ -147,25 +147,25 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = residual(config.dim, config.dropout)
         self.out = HookPoint()
 
-    def forward(self, x: Tensor, memory: Tree, kept: LayerState, now: StepContext | None) -> tuple[Tensor, Tree]:
-        """x (rows, time, dim); memory: this layer's keys and values and the source's mask, None where the bridge is a vector;
-        now: how x follows what is kept, None: x is all there is -> as x, and the past."""
-        row_state = [kept.row_state]
+    def forward(self, x: Tensor, memory: Tree, state: LayerState, step: StepContext | None) -> tuple[Tensor, Tree]:
+        """x (rows, time, dim); memory: keys, values and mask of the source, None if the bridge is a vector; step: slots and
+        positions of x, None: x is the whole target -> as x, and the new row state."""
+        row_state = [state.row_state]
 
         def mix(x: Tensor) -> Tensor:
-            if now is None:
+            if step is None:
                 return self.mix(x)
-            out, row_state[0] = self.mix.follow(x, kept, now)
+            out, row_state[0] = self.mix.step(x, state, step)
             return out
 
         x = self.mix_residual(x, mix)
         if self.cross_attention_residual is not None:
-            x = self.cross_attention_residual(x, lambda x: self.look(x, *memory))
+            x = self.cross_attention_residual(x, lambda x: self.attend(x, *memory))
         return self.out(self.feed_forward_residual(x, self.feed_forward)), row_state[0]
 
-    def look(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """x (rows, time, dim): the rows of a source look at one memory, standing where time stands."""
-        assert self.cross_attention is not None, "only where the bridge is attention"
+    def attend(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """Cross-attention of x (rows, time, dim), with the rows of a source joined along time."""
+        assert self.cross_attention is not None, "the bridge must be attention"
         return self.cross_attention(x.reshape(key.shape[0], -1, x.shape[-1]), key, value, mask).view_as(x)
 
     if TYPE_CHECKING:
@@ -180,13 +180,13 @@ class Summary(nn.Module):
         self.map = linear(dim, dim)
         self.thought = HookPoint()  # (sources, 1, dim)
 
-    def forward(self, read: Tensor, mask: Tensor | None) -> Tensor:
-        """read (sources, time, dim), mask (sources, time) -> (sources, 1, dim)."""
+    def forward(self, encoded: Tensor, mask: Tensor | None) -> Tensor:
+        """encoded (sources, time, dim), mask (sources, time) -> (sources, 1, dim)."""
         if mask is None:
-            mean = read.mean(1, keepdim=True)
+            mean = encoded.mean(1, keepdim=True)
         else:
             real = mask[..., None]  # (sources, time, 1)
-            mean = (read * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
+            mean = (encoded * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
         return self.thought(self.map(mean))
 
     if TYPE_CHECKING:
@@ -211,12 +211,12 @@ class Mixed(nn.Module):
         self.decoder_last = NORMS[config.norm].last(config.dim)
 
     @property
-    def longest(self) -> int | None:
+    def max_length(self) -> int | None:
         return self.decoder_position.limit
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), source_mask (sources, time) or None: nothing is padded; room: how many tokens the rows of
-        a source will say together, 0: one `step` says it all."""
+        """source (sources, time), source_mask (sources, time), None: no padding; room: slots of the cache for all rows of a
+        source, 0: a single `step` with the whole target."""
         self.encoder_position.check_length(source.shape[1])
         table = self.target_embedding if self.source_embedding is None else self.source_embedding
         positions = torch.arange(source.shape[1], device=source.device)[None]  # (1, time)
@@ -224,57 +224,59 @@ class Mixed(nn.Module):
         for layer in self.encoder:
             x = layer(x, source_mask)
         x = self.encoder_last(x)
-        row_state = [layer.mix.beginning(source.shape[0], x) for layer in self.decoder]
+        row_state = [layer.mix.initial_state(source.shape[0], x) for layer in self.decoder]
         if not room:
-            return State(self.remember(x, source_mask), row_state)
+            return State(self.make_memory(x, source_mask), row_state)
         kv_cache = {
             "layers": [layer.mix.slots(source.shape[0], room, x) for layer in self.decoder],
             "positions": torch.zeros(source.shape[0], room, dtype=torch.long, device=x.device),
         }
         owned_slots = torch.zeros(source.shape[0], room, dtype=torch.bool, device=x.device)
-        return State(self.remember(x, source_mask), row_state, kv_cache, owned_slots)
+        return State(self.make_memory(x, source_mask), row_state, kv_cache, owned_slots)
 
-    def remember(self, read: Tensor, source_mask: Tensor | None) -> Tree:
-        """What the decoder will know of what was read, (sources, time, dim)."""
+    def make_memory(self, encoded: Tensor, source_mask: Tensor | None) -> Tree:
+        """Encoder output (sources, time, dim) -> keys and values of every decoder layer, or one vector."""
         if self.summary is not None:
-            return {"vector": self.summary(read, source_mask)}
+            return {"vector": self.summary(encoded, source_mask)}
         mask = None if source_mask is None else source_mask[:, None, None, :]  # (sources, 1, 1, time)
         return {
-            "layers": [layer.cross_attention.remember(read) for layer in self.decoder if layer.cross_attention is not None],
+            "layers": [
+                layer.cross_attention.project_memory(encoded) for layer in self.decoder if layer.cross_attention is not None
+            ],
             "mask": mask,
         }
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
-        assert state.kv_cache is not None or state.filled == 0, "a second step needs room: tell `start` how much is to come"
-        lineup = None if mask is None else pack_left_order(mask)
-        if lineup is not None:
-            tokens, mask = gather_time(tokens, lineup.order), masks.padding(lineup.real, tokens.shape[1])
-        now = None if state.kv_cache is None else step_context(state, tokens, mask)
-        x = self.begin(tokens, state, now)
+        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
+        assert state.kv_cache is not None or state.filled == 0, "decoding by steps requires `room` in `start`"
+        packed = None if mask is None else pack_left_order(mask)
+        if packed is not None:
+            tokens, mask = gather_time(tokens, packed.order), masks.padding(packed.real, tokens.shape[1])
+        step = None if state.kv_cache is None else make_step_context(state, tokens, mask)
+        x = self.embed_target(tokens, state, step)
         row_state = []
-        for layer, memory, kept in zip(self.decoder, self.memories(state), kept_of(state), strict=True):
-            x, after = layer(x, memory, kept, now)
-            row_state.append(after)
+        for layer, memory, layer_state in zip(self.decoder, self.memories(state), layer_states(state), strict=True):
+            x, new = layer(x, memory, layer_state, step)
+            row_state.append(new)
         hidden = self.decoder_last(x)
-        if lineup is not None:
-            hidden = gather_time(hidden, lineup.back)
-        if now is None:
+        if packed is not None:
+            hidden = gather_time(hidden, packed.back)
+        if step is None:
             return Step(hidden, state._replace(filled=tokens.shape[1]), {})
-        filled = state.filled + now.positions.shape[1]
-        return Step(hidden, state._replace(row_state=row_state, owned_slots=now.owned_slots, filled=filled), {})
+        filled = state.filled + step.positions.shape[1]
+        return Step(hidden, state._replace(row_state=row_state, owned_slots=step.owned_slots, filled=filled), {})
 
-    def begin(self, tokens: Tensor, state: State, now: StepContext | None) -> Tensor:
-        """What the decoder's first layer is given: (rows, time, dim)."""
-        if now is None:
+    def embed_target(self, tokens: Tensor, state: State, step: StepContext | None) -> Tensor:
+        """Input of the first decoder layer: (rows, time, dim)."""
+        if step is None:
             positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, time)
             self.decoder_position.check_length(tokens.shape[1])
         else:
-            positions = now.positions.view_as(tokens)
-            if self.longest is not None:
+            positions = step.positions.view_as(tokens)
+            if self.max_length is not None:
                 if isinstance(state.filled, int) and not tokens.is_meta:
-                    self.decoder_position.check_length(int(now.owned_slots.sum(-1).max()))
-                positions = positions.clamp(max=self.longest - 1)  # of padding, and of rows that are done and go on for nobody
+                    self.decoder_position.check_length(int(step.owned_slots.sum(-1).max()))
+                positions = positions.clamp(max=self.max_length - 1)  # of padding, and of finished rows in captured steps
         x = self.embed(self.target_embedding, self.decoder_position, tokens, positions)
         if self.summary is None:
             return x
@@ -282,7 +284,7 @@ class Mixed(nn.Module):
         return x + vector.repeat_interleave(x.shape[0] // vector.shape[0], 0)
 
     def memories(self, state: State) -> list[Tree]:
-        """What every layer of the decoder looks at."""
+        """Keys, values and mask of the source for every decoder layer."""
         if self.summary is not None:
             return [None] * len(self.decoder)
         return [(*pair, state.memory["mask"]) for pair in state.memory["layers"]]
@@ -295,12 +297,12 @@ class Mixed(nn.Module):
         return self.dropout(position.embed(table(tokens) * self.scale, positions))  # (rows, time, dim)
 
     def blocks(self) -> list[nn.Module]:
-        """The layers, for those who recompute, shard or compile them one by one."""
+        """The layers, as units of activation checkpointing, sharding and compilation."""
         return [*self.encoder, *self.decoder]
 
 
-def kept_of(state: State) -> list[LayerState]:
-    """What every layer of the decoder keeps."""
+def layer_states(state: State) -> list[LayerState]:
+    """The state of every decoder layer."""
     kv_cache = [None] * len(state.row_state) if state.kv_cache is None else state.kv_cache["layers"]
     return [LayerState(*both) for both in zip(state.row_state, kv_cache, strict=True)]
 

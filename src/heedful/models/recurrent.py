@@ -1,12 +1,13 @@
-"""What recurrent sequence-to-sequence models have in common: an encoder walks along the source, a decoder along the target.
+"""Base class of recurrent sequence-to-sequence models.
 
-    sutskever   the encoder's last state is all that the decoder knows
-    bahdanau    the decoder looks at all that was read before every token, with the state it has
-    luong       it looks after every token, with its new state
-    gnmt        it looks with the state of its lowest layer, and all others are told
+    sutskever   no attention: the encoder's last state is the decoder's initial state
+    bahdanau    attention before each step, with the previous state
+    luong       attention after each step, with the new state
+    gnmt        attention with the previous state of the lowest layer; all layers use its context vector
 
-Each stands in its own file. All are `Recurrent`: words to vectors, an encoder, a decoder, and back to words. An encoder is
-`x, mask -> Read`; a decoder is `begin(read, mask) -> memory, past` and `x, memory, past, real -> Said`.
+Each is in its own file. All are `Recurrent`: embeddings, an encoder, a decoder, and an output layer. An encoder is
+`x, mask -> EncoderOutput`; a decoder is `begin(encoded, mask) -> memory, row_state` and
+`x, memory, row_state, real -> DecoderOutput`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from heedful.schema import Probability, Problem, Size, refuse
 
 
 class RecurrentConfig(FamilyConfig):
-    """What all recurrent families are told."""
+    """Options of all recurrent families."""
 
     family: str
     """Model family."""
@@ -48,14 +49,14 @@ class RecurrentConfig(FamilyConfig):
         return self.embedding or self.dim
 
     @property
-    def said_dim(self) -> int:
-        """Of what is compared with the words to say."""
+    def output_dim(self) -> int:
+        """Size of the output layer's input."""
         return self.dim
 
     def problems(self) -> list[Problem]:
-        if self.tie == "none" or self.word_dim == self.said_dim:
+        if self.tie == "none" or self.word_dim == self.output_dim:
             return []
-        sentence = f"given {self.tie!r}, but embeddings have {self.word_dim} numbers and what is said has {self.said_dim}"
+        sentence = f"given {self.tie!r}, but embeddings have size {self.word_dim} and the output layer {self.output_dim}"
         return [Problem("tie", f"{sentence}; expected 'none', or equal sizes")]
 
     @model_validator(mode="after")
@@ -68,26 +69,26 @@ class RecurrentConfig(FamilyConfig):
 
 
 class DecoderOutput(NamedTuple):
-    """What a decoder answers."""
+    """Output of a decoder."""
 
-    hidden: Tensor  # (rows, time, said_dim)
+    hidden: Tensor  # (rows, time, output_dim)
     row_state: Tree
-    losses: dict[str, Loss]  # what it wants minimized besides
+    losses: dict[str, Loss]  # auxiliary losses
 
 
 class InitialState(nn.Module):
-    """The tap on the vector with which a decoder begins."""
+    """The hook point of a decoder's initial state."""
 
     def __init__(self) -> None:
         super().__init__()
         self.thought = HookPoint()  # (sources, layers x states of a layer, dim)
 
-    def forward(self, last: list[Hidden]) -> list[Hidden]:
-        if not self.thought.wanted:
-            return last
-        together = self.thought(torch.stack([each for state in last for each in state], dim=1)).unbind(1)
-        size = len(last[0])
-        return [tuple(together[at : at + size]) for at in range(0, len(together), size)]
+    def forward(self, last_states: list[Hidden]) -> list[Hidden]:
+        if not self.thought.has_hooks:
+            return last_states
+        tensors = self.thought(torch.stack([tensor for state in last_states for tensor in state], dim=1)).unbind(1)
+        size = len(last_states[0])
+        return [tuple(tensors[at : at + size]) for at in range(0, len(tensors), size)]
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -95,19 +96,19 @@ class InitialState(nn.Module):
 
 class Encoder(Protocol):
     def __call__(self, x: Tensor, mask: Tensor | None) -> EncoderOutput:
-        """x (sources, time, word_dim), mask (sources, time): padding stands at the end."""
+        """x (sources, time, word_dim), mask (sources, time): padding is at the end."""
 
 
 class Decoder(Protocol):
-    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
-        """What was read as it will be looked at (memory), and what rows know before they say anything (past)."""
+    def begin(self, encoded: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
+        """The memory that the decoder attends to, and its initial row state."""
 
     def __call__(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
-        """x (rows, time, word_dim), real (rows, time): which tokens count."""
+        """x (rows, time, word_dim), real (rows, time): padding mask."""
 
 
 class Recurrent(nn.Module):
-    """What the families have in common: all but the encoder and the decoder."""
+    """Everything but the encoder and the decoder."""
 
     encoder: Encoder
     decoder: Decoder
@@ -117,38 +118,38 @@ class Recurrent(nn.Module):
         self.config = config
         self.target_embedding = embedding(target_vocab, config.word_dim)
         self.source_embedding = None if config.tie == "all" else embedding(source_vocab, config.word_dim)
-        self.output = None if config.tie != "none" else embedding(target_vocab, config.said_dim)
+        self.output = None if config.tie != "none" else embedding(target_vocab, config.output_dim)
         self.readout = Readout(self.target_embedding if self.output is None else self.output)
-        self.scale = math.sqrt(config.word_dim)  # tables begin small, as outputs should, and inputs should not
+        self.scale = math.sqrt(config.word_dim)  # the small initial weights suit the output layer, not the inputs
         self.dropout = Dropout(config.dropout)
 
     @property
-    def longest(self) -> int | None:
+    def max_length(self) -> int | None:
         return None
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), source_mask (sources, time) or None: nothing is padded."""
+        """source (sources, time), source_mask (sources, time), None: no padding."""
         table = self.target_embedding if self.source_embedding is None else self.source_embedding
-        read = self.encoder(self.dropout(table(source) * self.scale), source_mask)
-        return State(*self.decoder.begin(read, source_mask))
+        encoded = self.encoder(self.dropout(table(source) * self.scale), source_mask)
+        return State(*self.decoder.begin(encoded, source_mask))
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
-        words = self.dropout(self.target_embedding(tokens) * self.scale)  # (rows, time, word_dim)
-        said = self.decoder(words, state.memory, state.row_state, mask)
-        return Step(self.dropout(said.hidden), state._replace(row_state=said.row_state), said.losses)
+        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
+        x = self.dropout(self.target_embedding(tokens) * self.scale)  # (rows, time, word_dim)
+        out = self.decoder(x, state.memory, state.row_state, mask)
+        return Step(self.dropout(out.hidden), state._replace(row_state=out.row_state), out.losses)
 
     def project(self, hidden: Tensor) -> Tensor:
-        """(…, said_dim) -> logits (…, target vocabulary)."""
+        """(…, output_dim) -> logits (…, target vocabulary)."""
         return self.readout(hidden)
 
     def blocks(self) -> list[nn.Module]:
-        """The layers, for those who recompute, shard or compile them one by one."""
+        """The layers, as units of activation checkpointing, sharding and compilation."""
         return [module for module in self.modules() if isinstance(module, Layer)]
 
 
 class Stacked(Protocol):
-    """A config of layers above each other."""
+    """A config of a stack of recurrent layers."""
 
     @property
     def dim(self) -> int: ...
@@ -163,7 +164,7 @@ class Stacked(Protocol):
 
 
 def stack(config: Stacked, fed: int = 0) -> RecurrentStack:
-    """Layers above each other, of which the lowest takes words and what is fed."""
+    """A stack of layers; the inputs of the lowest are embeddings and `fed` further elements."""
     cell = CELLS[config.cell]
     above = [cell(config.dim, config.dim) for _ in range(config.layers - 1)]
     return RecurrentStack([cell(config.word_dim, config.dim, fed), *above], config.dropout)

@@ -1,7 +1,7 @@
-"""A fixed vector: the encoder's last state is all that the decoder knows of the source
+"""Encoder-decoder without attention: the encoder's last state is the decoder's initial state
 ("Sequence to Sequence Learning with Neural Networks", Sutskever et al., 2014).
 
-    source, from its end -> LSTM layers -> their last states -> LSTM layers -> target
+    reversed source -> LSTM layers -> their last states -> LSTM layers -> target
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SutskeverConfig(RecurrentConfig):
 
 
 class FixedVector(nn.Module):
-    """A decoder that begins where the encoder ended, and knows nothing else of the source."""
+    """A decoder that depends on the source through its initial state only."""
 
     def __init__(self, stack: RecurrentStack) -> None:
         super().__init__()
@@ -39,12 +39,12 @@ class FixedVector(nn.Module):
         self.stack = stack
         self.out = HookPoint()
 
-    def begin(self, read: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
-        return None, self.start(read.last)
+    def begin(self, encoded: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
+        return None, self.start(encoded.last_states)
 
     def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
-        said, row_state = self.stack(x, row_state, real)
-        return DecoderOutput(self.out(said), row_state, {})
+        hidden, row_state = self.stack(x, row_state, real)
+        return DecoderOutput(self.out(hidden), row_state, {})
 
     if TYPE_CHECKING:
         __call__ = forward

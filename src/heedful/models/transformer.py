@@ -1,10 +1,10 @@
-"""The Transformer: an encoder that reads all at once, a decoder that says one token after another
+"""The Transformer: an encoder over the whole source and an autoregressive decoder
 ("Attention Is All You Need", Vaswani et al., 2017).
 
     start    source -> encoder -> keys and values for every decoder layer, once per source
-    step     tokens + past -> decoder -> hidden, and the past grown by these tokens
+    step     tokens + cache -> decoder -> hidden states, and the cache with these tokens added
 
-A whole teacher-forced target and a single token go through the same `step`.
+A whole teacher-forced target and a single token use the same `step`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from heedful.nn.attention import cross_attention, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
 from heedful.nn.decoder_state import State, Step, Tree, allocate, write, write_pair
 from heedful.nn.dropout import Dropout
-from heedful.nn.experts import Experts, RoutingRecord, balance, misfits
+from heedful.nn.experts import Experts, RoutingRecord, balance_losses, size_problems
 from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Readout
@@ -134,27 +134,27 @@ class TransformerConfig(FamilyConfig):
         if not problems and self.head_dim is None:
             most = max(max(counts) for counts in self.head_counts)
             if not most:
-                problems.append(Problem("head_dim", "missing; it cannot be told from heads where there are none"))
+                problems.append(Problem("head_dim", "missing; expected a size, since no layer has heads to derive it from"))
             elif self.dim % most:
                 problems.append(Problem("heads", f"given {most}, which does not divide dim {self.dim}; or set model.head_dim"))
         if not problems and self.position == "rotary" and self.resolved_head_dim % 2:
             problems.append(
-                Problem("position", f"given 'rotary', which needs an even head size, but it is {self.resolved_head_dim}")
+                Problem("position", f"given 'rotary', which requires an even head_dim, but it is {self.resolved_head_dim}")
             )
         if self.position == "sinusoidal" and self.dim % 2:
             problems.append(Problem("dim", f"given {self.dim}, expected an even number for sinusoidal positions"))
         if self.experts:
             problems += expert_problems(self)
-        idle: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         if not self.experts:
-            idle |= dict.fromkeys(("experts_used", "experts_balance"), "model.experts is 0")
+            reasons |= dict.fromkeys(("experts_used", "experts_balance"), "model.experts is 0")
         if self.position not in EMBEDDED:
-            idle["position_join"] = f"position {self.position!r} adds nothing to the embeddings"
+            reasons["position_join"] = f"position {self.position!r} is not added to the embeddings"
         if self.position != "learned":
-            idle["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
+            reasons["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
         if self.position != "relative":
-            idle["relative_clip"] = f"only relative positions are clipped, not {self.position!r}"
-        refuse([*problems, *unused(self, idle)])
+            reasons["relative_clip"] = f"only relative positions are clipped, not {self.position!r}"
+        refuse([*problems, *unused(self, reasons)])
         return self
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
@@ -167,9 +167,9 @@ class TransformerConfig(FamilyConfig):
 
 
 def expert_problems(config: TransformerConfig) -> list[Problem]:
-    problems = misfits({"dim": config.dim, "feed_forward": config.feed_forward}, config.experts, config.experts_used)
+    problems = size_problems({"dim": config.dim, "feed_forward": config.feed_forward}, config.experts, config.experts_used)
     if config.activation == "swiglu":
-        problems.append(Problem("activation", "given 'swiglu', expected 'relu' or 'gelu' where there are experts"))
+        problems.append(Problem("activation", "given 'swiglu', expected 'relu' or 'gelu' in a model with experts"))
     return problems
 
 
@@ -184,7 +184,7 @@ class EncoderLayer(nn.Module):
         self.out = HookPoint()
 
     def forward(
-        self, x: Tensor, position: Position, positions: Tensor, mask: Tensor | None, ledger: RoutingRecord | None
+        self, x: Tensor, position: Position, positions: Tensor, mask: Tensor | None, record: RoutingRecord | None
     ) -> Tensor:
         """x (sources, time, dim), mask (sources or 1, 1, time or 1, time)."""
 
@@ -194,7 +194,7 @@ class EncoderLayer(nn.Module):
             return self.self_attention(query, key, value, make_attention_bias(position, query, positions, positions, mask))
 
         x = self.self_attention_residual(x, attend)
-        return self.out(self.feed_forward_residual(x, with_routing(self.feed_forward, ledger)))
+        return self.out(self.feed_forward_residual(x, with_routing(self.feed_forward, record)))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -212,40 +212,41 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = residual(config.dim, config.dropout)
         self.out = HookPoint()
 
-    def forward(self, x: Tensor, memory: Tree, kv_cache: Tree, now: StepContext) -> Tensor:
-        """x (sources, new, dim); memory: this layer's keys and values and the source's mask; written: its buffers."""
+    def forward(self, x: Tensor, memory: Tree, kv_cache: Tree, step: StepContext) -> Tensor:
+        """x (sources, new, dim); memory: keys, values and mask of the source; kv_cache: buffers of this layer -> as x."""
 
         def attend(x: Tensor) -> Tensor:
             query, key, value = self.self_attention.split(x)
-            query = now.position.rotate(query, now.query_positions)
-            key = now.position.rotate(key, now.query_positions)
+            query = step.position.rotate(query, step.query_positions)
+            key = step.position.rotate(key, step.query_positions)
             if kv_cache is not None:
-                key, value = now.write(kv_cache, (key, value))
-            seen = make_attention_bias(now.position, query, now.query_positions, now.key_positions, now.mask, causal=now.causal)
-            return self.self_attention(query, key, value, seen)
+                key, value = step.write(kv_cache, (key, value))
+            bias = make_attention_bias(
+                step.position, query, step.query_positions, step.key_positions, step.mask, causal=step.causal
+            )
+            return self.self_attention(query, key, value, bias)
 
         key, value, source_mask = memory
         x = self.self_attention_residual(x, attend)
         x = self.cross_attention_residual(x, lambda x: self.cross_attention(x, key, value, source_mask))
-        return self.out(self.feed_forward_residual(x, with_routing(self.feed_forward, now.ledger)))
+        return self.out(self.feed_forward_residual(x, with_routing(self.feed_forward, step.routing_record)))
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
 class StepContext:
-    """What all decoder layers share in one step: where the new tokens and the old ones stand, and who sees whom.
+    """Positions, slots and mask of new tokens, shared by all decoder layers in a step.
 
-    The rows of a source stand where time stands, (source, new = beam x time), so that all look at one memory and at what
-    they wrote together."""
+    The rows of a source are joined along time, (source, new = beam x time), so that all attend to one memory and one cache."""
 
-    ledger: RoutingRecord | None = None  # of the layers' experts
+    routing_record: RoutingRecord | None = None  # of the decoder's experts
 
     def __init__(self, position: Position, state: State, tokens: Tensor, real: Tensor | None, window: int) -> None:
         self.position, self.owned_slots = position, state.owned_slots
         self.sources = sources = state.memory["layers"][0][0].shape[0]
         beam, time = tokens.shape[0] // sources, tokens.shape[1]
-        assert state.kv_cache is not None or state.filled == 0, "a second step needs room: tell `start` how much is to come"
+        assert state.kv_cache is not None or state.filled == 0, "decoding by steps requires `room` in `start`"
         if state.kv_cache is None and beam == 1 and real is None:  # the whole target at once
             self.query_positions = self.key_positions = torch.arange(time, device=tokens.device)[None]
             self.causal = not 0 < window < time
@@ -253,41 +254,40 @@ class StepContext:
             return
         self.causal = False
         following = torch.arange(time, device=tokens.device)[None] if real is None else (real.cumsum(-1) - 1).clamp(min=0)
-        positions = following.expand_as(tokens)  # (rows, time): each real token comes next
+        positions = following.expand_as(tokens)  # (rows, time): padding takes no position
         if state.owned_slots is not None:
             positions = positions + state.owned_slots.sum(-1, keepdim=True)
         if position.limit is not None and isinstance(state.filled, Tensor):
-            positions = positions.clamp(max=position.limit - 1)  # of rows that are done and go on for nobody
+            positions = positions.clamp(max=position.limit - 1)  # of finished rows, which still run in captured steps
         self.owned_slots, self.slots = allocate(state, beam, tokens, real)
         self.query_positions = self.key_positions = positions.reshape(sources, -1)  # (sources, new)
         if state.kv_cache is not None:
             self.key_positions = write(state.kv_cache["positions"], self.slots, self.query_positions)  # (sources, slots)
-        seen = (
-            self.owned_slots[:, : self.key_positions.shape[1]].view(sources, beam, 1, -1).expand(-1, -1, time, -1).flatten(1, 2)
-        )
+        owned = self.owned_slots[:, : self.key_positions.shape[1]].view(sources, beam, 1, -1)
+        mask = owned.expand(-1, -1, time, -1).flatten(1, 2)  # (sources, new, slots)
         if window:
-            seen = seen & masks.causal_window(self.query_positions, self.key_positions, window)
+            mask = mask & masks.causal_window(self.query_positions, self.key_positions, window)
         elif time > 1:
-            seen = seen & masks.causal(self.query_positions, self.key_positions)
-        self.mask = seen[:, None]  # (sources, 1, new, slots)
+            mask = mask & masks.causal(self.query_positions, self.key_positions)
+        self.mask = mask[:, None]  # (sources, 1, new, slots)
 
     def write(self, buffers: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Keys and values: buffers (sources, slots, heads, size), new ones (sources, heads, new, size) -> all so far, so."""
+        """Write keys and values (sources, heads, new, size) into buffers (sources, slots, heads, size) -> all of them so far
+        (sources, heads, slots, size)."""
         keys, values = write_pair(buffers, self.slots, (new[0].transpose(1, 2), new[1].transpose(1, 2)))
         return keys.transpose(1, 2), values.transpose(1, 2)
 
 
-def with_routing(layer: nn.Module, ledger: RoutingRecord | None) -> Callable[[Tensor], Tensor]:
-    """A feed-forward layer that writes into the ledger, if there is one; only experts have something to write."""
-    return layer if ledger is None else partial(layer, ledger=ledger)
+def with_routing(layer: nn.Module, record: RoutingRecord | None) -> Callable[[Tensor], Tensor]:
+    """The feed-forward layer, with the record passed to experts in training."""
+    return layer if record is None else partial(layer, record=record)
 
 
 def feed_forward(config: TransformerConfig) -> nn.Module:
     if config.experts:
         sizes = config.dim, config.feed_forward, config.experts, config.experts_used
         return Experts(*sizes, activation=config.activation, dropout=config.activation_dropout)
-    made = FEED_FORWARDS[config.activation]
-    return made(config.dim, config.feed_forward, config.activation, config.activation_dropout)
+    return FEED_FORWARDS[config.activation](config.dim, config.feed_forward, config.activation, config.activation_dropout)
 
 
 def make_position(config: TransformerConfig, heads: Sequence[int], *, reads_ahead: bool) -> Position:
@@ -324,13 +324,13 @@ class Transformer(nn.Module):
         self.decoder_last = NORMS[config.norm].last(config.dim)
 
     @property
-    def longest(self) -> int | None:
-        """How many tokens it can say at most."""
+    def max_length(self) -> int | None:
+        """Maximum number of target tokens; None: unlimited."""
         return self.decoder_position.limit
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), source_mask (sources, time) or None: nothing is padded; room: how many tokens the rows of
-        a source will say together, 0: one `step` says it all."""
+        """source (sources, time), source_mask (sources, time), None: no padding; room: slots of the cache for all rows of a
+        source, 0: a single `step` with the whole target."""
         self.encoder_position.check_length(source.shape[1])
         positions = torch.arange(source.shape[1], device=source.device)[None]  # (1, time)
         table = self.target_embedding if self.source_embedding is None else self.source_embedding
@@ -340,13 +340,13 @@ class Transformer(nn.Module):
         if self.config.window > 0 and (torch.compiler.is_exporting() or self.config.window // 2 < source.shape[1] - 1):
             near = masks.window(positions, positions, self.config.window)[:, None]  # (1, 1, time, time)
             mask = near if padding is None else near & padding
-        ledger = self.ledger(source_mask)
+        record = self.routing_record(source_mask)
         for layer in self.encoder:
-            x = layer(x, self.encoder_position, positions, mask, ledger)
+            x = layer(x, self.encoder_position, positions, mask, record)
         x = self.encoder_last(x)
-        memory = {"layers": [layer.cross_attention.remember(x) for layer in self.decoder], "mask": padding}
-        if ledger is not None:
-            memory["wants"] = torch.stack(ledger.wants).sum(0).expand(source.shape[0], -1)  # (sources, 2)
+        memory = {"layers": [layer.cross_attention.project_memory(x) for layer in self.decoder], "mask": padding}
+        if record is not None:
+            memory["balance_losses"] = torch.stack(record.losses).sum(0).expand(source.shape[0], -1)  # (sources, 2)
         if not room:
             return State(memory, row_state=None)
         kv_cache = {
@@ -359,31 +359,31 @@ class Transformer(nn.Module):
         if not layer.self_attention.heads:
             return None
         shape = (sources, room, layer.self_attention.heads, self.config.resolved_head_dim)
-        return like.new_zeros(shape), like.new_zeros(shape)  # zeros: what nobody wrote is multiplied by a weight of zero
+        return like.new_zeros(shape), like.new_zeros(shape)  # zeros: attention weights of empty slots are zero, not skipped
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): which of them are real."""
-        now = StepContext(self.decoder_position, state, tokens, mask, self.config.window)
-        now.ledger = self.ledger(mask)
+        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
+        step = StepContext(self.decoder_position, state, tokens, mask, self.config.window)
+        step.routing_record = self.routing_record(mask)
         if state.kv_cache is None:
             self.decoder_position.check_length(tokens.shape[1])
-        elif self.longest is not None and isinstance(state.filled, int) and not tokens.is_meta:
-            self.decoder_position.check_length(int(now.query_positions.max()) + 1)
-        x = self.embed(self.target_embedding, self.decoder_position, tokens.view(now.sources, -1), now.query_positions)
+        elif self.max_length is not None and isinstance(state.filled, int) and not tokens.is_meta:
+            self.decoder_position.check_length(int(step.query_positions.max()) + 1)
+        x = self.embed(self.target_embedding, self.decoder_position, tokens.view(step.sources, -1), step.query_positions)
         buffers = [None] * len(self.decoder) if state.kv_cache is None else state.kv_cache["layers"]
         for layer, (key, value), kv_cache in zip(self.decoder, state.memory["layers"], buffers, strict=True):
-            x = layer(x, (key, value, state.memory["mask"]), kv_cache, now)
+            x = layer(x, (key, value, state.memory["mask"]), kv_cache, step)
         hidden = self.decoder_last(x).view(*tokens.shape, -1)
         losses = {}
-        if now.ledger is not None:
-            wants = torch.stack(now.ledger.wants).sum(0) + state.memory["wants"].mean(0)  # (2,)
-            losses = balance(wants, self.config.experts_balance)
+        if step.routing_record is not None:
+            totals = torch.stack(step.routing_record.losses).sum(0) + state.memory["balance_losses"].mean(0)  # (2,)
+            losses = balance_losses(totals, self.config.experts_balance)
         return Step(
-            hidden, state._replace(owned_slots=now.owned_slots, filled=state.filled + tokens.numel() // now.sources), losses
+            hidden, state._replace(owned_slots=step.owned_slots, filled=state.filled + tokens.numel() // step.sources), losses
         )
 
-    def ledger(self, real: Tensor | None) -> RoutingRecord | None:
-        """Of experts that are being trained."""
+    def routing_record(self, real: Tensor | None) -> RoutingRecord | None:
+        """A new record in training, if there are experts."""
         return RoutingRecord(real, []) if self.config.experts and self.training else None
 
     def project(self, hidden: Tensor) -> Tensor:
@@ -394,11 +394,11 @@ class Transformer(nn.Module):
         return self.dropout(position.embed(table(tokens) * self.scale, positions))  # (rows, time, dim)
 
     def blocks(self) -> list[nn.Module]:
-        """The layers, for those who recompute, shard or compile them one by one."""
+        """The layers, as units of activation checkpointing, sharding and compilation."""
         return [*self.encoder, *self.decoder]
 
 
 def embedding(vocab: int, dim: int) -> nn.Embedding:
-    made = nn.Embedding(vocab, dim)
-    nn.init.normal_(made.weight, std=dim**-0.5)
-    return made
+    table = nn.Embedding(vocab, dim)
+    nn.init.normal_(table.weight, std=dim**-0.5)
+    return table

@@ -1,10 +1,10 @@
-"""Attention: a soft look-up. Each query takes the mean of the values, weighted by how well their keys fit it.
+"""Attention: a mean of the values for each query, weighted by how well their keys match it.
 
     attend(q, k, v) = softmax(q k^T / sqrt(head_dim) + bias, masked) v          (Vaswani et al., 2017)
 
-The fused kernel computes the output. When somebody records, the weights are computed beside it and the output keeps its
-bits; only when somebody may change the weights, or a position scheme mixes them into the output, is the sum taken
-explicitly. A query that may look nowhere gets zeros.
+A fused kernel computes the output. Where a hook records the weights, they are computed in addition, and the output stays
+bit-identical. The weighted sum is computed explicitly only where a hook may change the weights or a position scheme adds
+to the output by `mix`. The output of a query whose keys are all masked is zero.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ Mix = Callable[[Tensor], Tensor | None]
 
 
 class AttentionBias(NamedTuple):
-    """Where the queries may look and what is added to their scores. All None: everywhere, nothing."""
+    """Mask and bias of attention scores. The default masks nothing and adds nothing."""
 
-    mask: Tensor | None = None  # (rows or 1, 1, query, key), True where looking is allowed
-    causal: bool = False  # query i sees keys 0..i; said so, and not by a mask, the fused kernel is quicker
+    mask: Tensor | None = None  # (rows or 1, 1, query, key), True where attention is allowed
+    causal: bool = False  # query i attends to keys 0..i; the fused kernel is faster with this flag than with a mask
     bias: Tensor | None = None  # (rows or 1, heads, query, key), added to the scaled scores
-    mix: Mix | None = None  # weights -> what to add to the output
+    mix: Mix | None = None  # attention weights -> summand of the output
 
 
 def attention_weights(query: Tensor, key: Tensor, attention_bias: AttentionBias) -> Tensor:
-    """(rows, heads, query, head_dim), (rows, heads, key, head_dim) -> (rows, heads, query, key); rows sum to 1 or 0."""
+    """(rows, heads, query, head_dim), (rows, heads, key, head_dim) -> (rows, heads, query, key).
+
+    The weights of a query sum to 1, or to 0 where all its keys are masked."""
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     if attention_bias.bias is not None:
         scores = scores + attention_bias.bias
@@ -47,18 +49,18 @@ def attention_weights(query: Tensor, key: Tensor, attention_bias: AttentionBias)
     return scores.masked_fill(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0.0)
 
 
-def fused(query: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias, dropout: float) -> Tensor:
-    """The same sum by a fused kernel."""
+def fused_attention(query: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias, dropout: float) -> Tensor:
+    """The weighted sum of the values, computed by the fused kernel that suits device, precision and lengths."""
     mask, causal = attention_bias.mask, attention_bias.causal
     if attention_bias.bias is None and not causal and not dropout and kernels.fits_short_attention(query, key, value):
         return kernels.short_attention(query, key, value, mask)
     if attention_bias.bias is None and not dropout and fits_short_sequences(query, key, value):
-        found: Tensor = short_sequence_attention(query, key, value, mask, causal)
-        return found
+        out: Tensor = short_sequence_attention(query, key, value, mask, causal)
+        return out
     if query.device.type == "cpu" and query.dtype is not torch.float32 and torch.is_grad_enabled():
         wide = AttentionBias(mask, causal, None if attention_bias.bias is None else attention_bias.bias.float())
-        with torch.autocast("cpu", enabled=False):  # its backward pass in half precision takes three times as long
-            return fused(query.float(), key.float(), value.float(), wide, dropout).to(query.dtype)
+        with torch.autocast("cpu", enabled=False):  # the backward pass in half precision takes three times as long
+            return fused_attention(query.float(), key.float(), value.float(), wide, dropout).to(query.dtype)
     if attention_bias.bias is not None:
         mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril() if causal else mask
         causal = False
@@ -67,15 +69,13 @@ def fused(query: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBi
 
 
 class AttentionCore(nn.Module):
-    """The look-up itself, all heads at once, with its two taps: the weights, and what each head found."""
+    """Attention of all heads without projections, with two hook points: the weights and each head's context vectors."""
 
     def __init__(self, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
-        self.weights = (
-            HookPoint()
-        )  # (rows, heads, query, key); while searching (sources, heads, rows of the source x query, key)
-        self.context = HookPoint()  # (rows, heads, query, head_dim), likewise
+        self.weights = HookPoint()  # (rows, heads, query, key); in search (sources, heads, rows of the source x query, key)
+        self.context = HookPoint()  # (rows, heads, query, head_dim); in search as above
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias) -> Tensor:
         """query (rows, heads, query, head_dim), key and value (rows, heads, key, head_dim) -> as query."""
@@ -83,10 +83,10 @@ class AttentionCore(nn.Module):
         if attention_bias.mix is not None or self.weights.changes:
             weights = functional.dropout(self.weights(attention_weights(query, key, attention_bias)), dropout)
             out = weights @ value
-            added = None if attention_bias.mix is None else attention_bias.mix(weights)
-            return self.context(out if added is None else out + added)
-        out = fused(query, key, value, attention_bias, dropout)
-        if self.weights.wanted:
+            mixed = None if attention_bias.mix is None else attention_bias.mix(weights)
+            return self.context(out if mixed is None else out + mixed)
+        out = fused_attention(query, key, value, attention_bias, dropout)
+        if self.weights.has_hooks:
             self.weights(attention_weights(query, key, attention_bias))
         return self.context(out)
 
@@ -103,7 +103,7 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 class SelfAttention(nn.Module):
-    """Queries, keys and values from one sequence."""
+    """Multi-head attention with queries, keys and values from one sequence."""
 
     def __init__(self, dim: int, heads: int, head_dim: int, dropout: float) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class SelfAttention(nn.Module):
         return split_heads(query, self.heads), split_heads(key, self.heads), split_heads(value, self.heads)
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias) -> Tensor:
-        """What `split` gave, the key and value perhaps grown by the past -> (rows, time, dim)."""
+        """query, key and value from `split`, the latter two optionally with cached ones -> (rows, time, dim)."""
         out: Tensor = self.out(join_heads(self.core(query, key, value, attention_bias)))
         return out
 
@@ -128,7 +128,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Queries from one sequence; keys and values from another, made once per source."""
+    """Multi-head attention with queries from the target; keys and values are computed once per source."""
 
     def __init__(self, dim: int, heads: int, head_dim: int, dropout: float) -> None:
         super().__init__()
@@ -139,15 +139,15 @@ class CrossAttention(nn.Module):
         self.weights, self.context, self.core = core.weights, core.context, core  # hook points are named after the attention
         self.out = linear(heads * head_dim, dim)
 
-    def remember(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def project_memory(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """(sources, time, dim) -> keys and values (sources, heads, time, head_dim)."""
         key, value = self.memory(source).chunk(2, dim=-1)
         return split_heads(key, self.heads), split_heads(value, self.heads)
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """x (sources, time, dim), key and value as remembered, mask (sources, 1, 1, key) -> (sources, time, dim)."""
-        found = self.core(split_heads(self.query(x), self.heads), key, value, AttentionBias(mask))
-        out: Tensor = self.out(join_heads(found))
+        """x (sources, time, dim), key and value from `project_memory`, mask (sources, 1, 1, key) -> (sources, time, dim)."""
+        context = self.core(split_heads(self.query(x), self.heads), key, value, AttentionBias(mask))
+        out: Tensor = self.out(join_heads(context))
         return out
 
     if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class CrossAttention(nn.Module):
 
 
 class NoHeads(nn.Module):
-    """What is left of self- or cross-attention without any head: the bias of the map that joined them."""
+    """Self- or cross-attention whose heads have all been pruned: only the bias of the output projection is left."""
 
     heads = 0
 
@@ -165,14 +165,15 @@ class NoHeads(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim))
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        nothing = x.new_zeros(x.shape[0], 0, x.shape[1], self.head_dim)  # (rows, no heads, time, head_dim)
-        return nothing, nothing, nothing
+        empty = x.new_zeros(x.shape[0], 0, x.shape[1], self.head_dim)  # (rows, 0 heads, time, head_dim)
+        return empty, empty, empty
 
-    def remember(self, source: Tensor) -> tuple[Tensor, Tensor]:
+    def project_memory(self, source: Tensor) -> tuple[Tensor, Tensor]:
         return self.split(source)[:2]
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, attention_bias: AttentionBias | Tensor | None) -> Tensor:
-        """x: what asks, (rows, time, dim) or (rows, no heads, time, head_dim) -> (rows, time, dim)."""
+        """x: input of cross-attention (rows, time, dim) or query of self-attention (rows, 0 heads, time, head_dim)
+        -> (rows, time, dim)."""
         return self.bias.expand(x.shape[0], x.shape[-2], -1)
 
     if TYPE_CHECKING:

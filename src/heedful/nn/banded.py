@@ -1,7 +1,7 @@
-"""Restricted self-attention in the time of its window: a query sees r keys, so only those near it are brought before it.
+"""Restricted self-attention in blocks: a query attends to r keys, so only scores near the diagonal are computed.
 
-The queries stand in blocks, and each block is handed the keys from the first that its first query may see to the last
-that its last query may see:
+Queries are cut into blocks. Each block gets the keys from the first in its first query's window to the last in its last
+query's window:
 
     queries              [  block  ]
     keys        [ before |  block  | after ]          causal: before = r - 1, after = 0; otherwise both are r / 2
@@ -35,7 +35,7 @@ class Band(NamedTuple):
 
     @property
     def before(self) -> int:
-        if self.block == self.time:  # all is in one block
+        if self.block == self.time:  # a single block
             return 0
         return self.window - 1 if self.causal else self.window // 2
 
@@ -49,7 +49,7 @@ class Band(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """Tokens that the last block lacks."""
+        """Padding of the last block, in tokens."""
         return -self.time % self.block
 
 
@@ -68,12 +68,12 @@ def cut_keys(x: Tensor, band: Band) -> Tensor:
 
 
 def cut_mask(real: Tensor, band: Band) -> Tensor:
-    """Which keys are real (rows or 1, time) -> which of its span a query may see (rows or 1 x blocks, 1, block, span)."""
+    """Padding mask (rows or 1, time) -> attention mask of each block (rows or 1 x blocks, 1, block, span)."""
     padded = functional.pad(real, (band.before, band.missing + band.after))  # False where there is no key
     spans = padded.unfold(1, band.span, band.block).flatten(0, 1)  # (rows x blocks, span)
     places = torch.arange(band.span, device=real.device)[None]
-    look = masks.causal_window if band.causal else masks.window
-    inside = look(places[:, band.before : band.before + band.block], places, band.window)  # (1, block, span), for all alike
+    window = masks.causal_window if band.causal else masks.window
+    inside = window(places[:, band.before : band.before + band.block], places, band.window)  # (1, block, span)
     return (spans[:, None, :] & inside)[:, None]
 
 

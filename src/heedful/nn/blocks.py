@@ -1,7 +1,7 @@
-"""Blocks: what the layers of a Transformer are made of besides attention.
+"""Residual connections, normalization and feed-forward layers of Transformers.
 
 post-norm   x <- norm(x + dropout(f(x)))        the paper, GPT-1, BERT
-pre-norm    x <- x + dropout(f(norm(x)))        GPT-2, ViT; one more norm ends the stack
+pre-norm    x <- x + dropout(f(norm(x)))        GPT-2, ViT; with a final norm after the stack
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PostNorm(nn.Module):
 
     @staticmethod
     def last(dim: int) -> nn.Module:
-        """What ends a stack."""
+        """The module after the last layer of a stack."""
         return nn.Identity()
 
     if TYPE_CHECKING:
@@ -58,7 +58,7 @@ NORMS: dict[str, type[PostNorm] | type[PreNorm]] = {"post": PostNorm, "pre": Pre
 
 
 class FeedForward(nn.Module):
-    """activation(x W1 + b1) W2 + b2, for each position by itself."""
+    """activation(x W1 + b1) W2 + b2, for each position independently."""
 
     def __init__(self, dim: int, hidden: int, activation: str, dropout: float) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class FeedForward(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """(silu(x G) * x W1) W2 (Shazeer, 2020): one half of the rise opens and shuts the other."""
+    """(silu(x G) * x W1) W2 (Shazeer, 2020): one half of the up-projection gates the other."""
 
     def __init__(self, dim: int, hidden: int, activation: str, dropout: float) -> None:
         super().__init__()

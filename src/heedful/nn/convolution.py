@@ -1,10 +1,10 @@
-"""Convolution over time: every output is a linear map of the k inputs in its window, which may stand apart (dilation d).
+"""Convolution over time: every output is a linear map of the k inputs in its window, spaced by the dilation d.
 
-    around    y_t = W [x_{t - r/2}; …; x_t; …; x_{t + r/2}] + b        r = (k - 1) d, the reach; beyond both ends: zeros
-    follow    y_t = W [x_{t - r}; …; x_{t - d}; x_t] + b               causal: the last of the k is the present one
+    centered    y_t = W [x_{t - r/2}; …; x_t; …; x_{t + r/2}] + b        r = (k - 1) d, the reach; zeros beyond both ends
+    causal      y_t = W [x_{t - r}; …; x_{t - d}; x_t] + b               the last of the k inputs is the current one
 
-Whoever is fed token by token keeps the last r inputs of a layer, its past (rows, reach, dim); zeros are the beginning.
-Tokens that are not real are moved behind the real ones first (`line_up`), where a causal layer does not see them.
+For decoding token by token, the state is the last r inputs (rows, reach, dim), initially zeros. Padding is moved behind the
+real tokens first (`nn/pack_left.py`), where causal convolution does not read it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Convolution(nn.Module):
 
     @property
     def reach(self) -> int:
-        """From the first input of a window to the last."""
+        """Distance from the first input of a window to the last."""
         return (self.kernel - 1) * self.dilation
 
     def windows(self, x: Tensor) -> Tensor:
@@ -34,13 +34,13 @@ class Convolution(nn.Module):
         time = x.shape[1] - self.reach
         return torch.cat([x[:, begin : begin + time] for begin in range(0, self.reach + 1, self.dilation)], dim=-1)
 
-    def around(self, x: Tensor) -> Tensor:
-        """(rows, time, inputs) -> (rows, time, outputs); what is not real must be zero."""
+    def centered(self, x: Tensor) -> Tensor:
+        """(rows, time, inputs) -> (rows, time, outputs); padding must be zero."""
         before = self.reach // 2
         return self.map(self.windows(functional.pad(x, (0, 0, before, self.reach - before))))
 
-    def follow(self, x: Tensor, row_state: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
-        """As `around`, without looking ahead; also the past, grown by the first `count` (rows,) of x, None: by all."""
+    def causal(self, x: Tensor, row_state: Tensor, count: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(rows, time, inputs) -> (rows, time, outputs), and the state after `count` (rows,) tokens of x, None: all."""
         joined = torch.cat((row_state, x), dim=1)  # (rows, reach + time, inputs)
         if count is None:
             kept = joined[:, x.shape[1] :]
@@ -49,13 +49,13 @@ class Convolution(nn.Module):
             kept = gather_time(joined, last)
         return self.map(self.windows(joined)), kept
 
-    def beginning(self, rows: int, like: Tensor) -> Tensor:
-        """The past of those who have heard nothing."""
+    def initial_state(self, rows: int, like: Tensor) -> Tensor:
+        """The state before the first token."""
         return like.new_zeros(rows, self.reach, self.inputs)
 
 
-def normed(made: Linear, std: float) -> Linear:
-    """Weight normalization (Salimans and Kingma, 2016): w = gain v / |v| for each output; v begins with this deviation."""
-    nn.init.normal_(made.weight, std=std)
-    weight_norm(made)
-    return made
+def with_weight_norm(layer: Linear, std: float) -> Linear:
+    """Weight normalization (Salimans and Kingma, 2016): w = gain v / |v| for each output; std: of the initial v."""
+    nn.init.normal_(layer.weight, std=std)
+    weight_norm(layer)
+    return layer

@@ -1,15 +1,17 @@
-"""What a decoder remembers, and what search does to it.
+"""The state of a decoder between steps, and the operations that search performs on it.
 
 Hypotheses are rows, row = source x beam + k. A state has three trees of tensors (dictionaries, lists and tuples of tensors
-or None), which differ in what happens when hypotheses change places:
+or None), which differ in what happens when a beam is reordered:
 
-    memory    (source, …)        What was read. It exists once, however many hypotheses share it.
-    past      (row, …)           What a row knows. It moves with the hypothesis.
-    written   (source, slot, …)  What the rows of a source wrote, each into slots of its own. It never moves: `mine` does,
-                                 (row, slot), which says in what slots the hypothesis of a row stands.
+    memory      (source, …)        Encoder output, stored once for all hypotheses of a source.
+    row_state   (row, …)           Recurrent states and the like. It is reordered with the hypotheses.
+    kv_cache    (source, slot, …)  Keys and values of all rows of a source, each token in a slot of its own. It is never
+                                   reordered; the mask `owned_slots` (row, slot) is, which marks the tokens of each hypothesis.
 
-So re-ordering a beam copies no cache: a row looks at all that its source's rows wrote and sees what is its own. Everybody
-writes into the same slots at the same time, `filled` on; who came later owns none of the earlier ones.
+So reordering a beam copies no cache: a row attends to all slots of its source under the mask `owned_slots`. All sources
+write the same slots in a step, from `filled` on; a source that was inserted later owns none of the earlier slots.
+
+The recursions here are three to four times faster per step than torch's pytree functions.
 """
 
 from __future__ import annotations
@@ -33,23 +35,25 @@ class State(NamedTuple):
     row_state: Tree
     kv_cache: Tree = None
     owned_slots: Tensor | None = None  # (rows, slots)
-    filled: int | Tensor = 0  # the next slot; a tensor () where steps are captured, and then slots are used in turn
-    reserved: int = 0  # slots at the beginning that hold what was read (a prompt); they are never used again
+    filled: int | Tensor = (
+        0  # the next slot; a tensor () where steps are captured in CUDA graphs: slots are then reused in turn
+    )
+    reserved: int = 0  # first slots, which hold the prompt; they are never reused
 
 
 class Step(NamedTuple):
-    """What a decoder answers: what it thinks, what it will remember, and what it wants minimized besides."""
+    """Output of a decoder step."""
 
     hidden: Tensor  # (rows, time, dim); `project` turns it into logits
     state: State
-    losses: dict[str, Loss]  # expert balance, gates, guided alignment; most models have none
+    losses: dict[str, Loss]  # auxiliary losses, such as load balancing of experts; most models have none
 
 
-States = Any  # a State, or a tuple of them: an ensemble remembers once for every member
+States = Any  # a State, or a tuple of them: one for each member of an ensemble
 
 
 def map_tree(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
-    """The same tree with `function` applied to each tensor."""
+    """Apply `function` to each tensor of a tree."""
     if tree is None:
         return None
     if isinstance(tree, Tensor):
@@ -60,7 +64,7 @@ def map_tree(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
 
 
 def map_states(function: Callable[[State], State], states: States) -> States:
-    """`function` of the one state, or of every member's."""
+    """Apply `function` to a state, or to the state of each ensemble member."""
     return function(states) if isinstance(states, State) else tuple(map_states(function, state) for state in states)
 
 
@@ -76,17 +80,17 @@ def map_sources(state: State, function: Callable[[Tensor], Tensor]) -> State:
 
 
 def select_rows(states: States, index: Tensor) -> States:
-    """New row r is old row index[r], of the same source."""
+    """Reorder rows: new row r is old row index[r], which belongs to the same source."""
     return map_states(lambda state: map_rows(state, lambda x: x.index_select(0, index)), states)
 
 
 def expand_rows(states: States, beam: int) -> States:
-    """From one row a source to `beam` rows, which begin alike."""
+    """Repeat each row `beam` times, from one row per source to `beam` rows."""
     return map_states(lambda state: map_rows(state, lambda x: x.repeat_interleave(beam, 0)), states)
 
 
 def select_sources(states: States, sources: Tensor, beam: int) -> States:
-    """Keep (or repeat) whole sources with all their rows: new source i is old source sources[i]."""
+    """Select (or repeat) sources with all their rows: new source i is old source sources[i]."""
     rows = (sources[:, None] * beam + torch.arange(beam, device=sources.device)).flatten()  # (new sources x beam,)
 
     def select(state: State) -> State:
@@ -96,16 +100,16 @@ def select_sources(states: States, sources: Tensor, beam: int) -> States:
     return map_states(select, states)
 
 
-def insert_sources(states: States, arriving: States, sources: Tensor, beam: int) -> None:
-    """Put newly started sources, one row each, where `sources` tells, over what stood there.
+def insert_sources(states: States, started: States, sources: Tensor, beam: int) -> None:
+    """Overwrite the sources at indices `sources` with newly started ones, which have one row each.
 
-    What is shorter than its place (a source, a prompt) is filled up with zeros, which mean: nothing here."""
+    Shorter tensors (of a source, a prompt) are padded with zeros, which masks read as padding."""
     if not isinstance(states, State):
-        for state, new in zip(states, arriving, strict=True):
+        for state, new in zip(states, started, strict=True):
             insert_sources(state, new, sources, beam)
         return
     rows = (sources[:, None] * beam + torch.arange(beam, device=sources.device)).flatten()
-    new = map_rows(arriving, lambda x: x.repeat_interleave(beam, 0))
+    new = map_rows(started, lambda x: x.repeat_interleave(beam, 0))
     for old_tree, new_tree, index in (
         (states.memory, new.memory, sources),
         (states.row_state, new.row_state, rows),
@@ -119,7 +123,7 @@ def insert_sources(states: States, arriving: States, sources: Tensor, beam: int)
 
 
 def move_sources(states: States, others: States, sources: Tensor, beam: int) -> None:
-    """Put these sources of other states, with all that their rows know and wrote, into the first places of these."""
+    """Copy the given sources of `others`, with rows and caches, over the first sources of `states`."""
     if not isinstance(states, State):
         for state, other in zip(states, others, strict=True):
             move_sources(state, other, sources, beam)
@@ -136,20 +140,20 @@ def move_sources(states: States, others: States, sources: Tensor, beam: int) -> 
 
 
 def mask_finished(states: States, done: Tensor) -> States:
-    """Let the rows of sources that are done own nothing, so that nobody reads what they wrote; done (sources,)."""
+    """Clear `owned_slots` of finished sources, so that nothing attends to their cache; done (sources,)."""
 
-    def close(state: State) -> State:
+    def mask(state: State) -> State:
         if state.owned_slots is None:
             return state
         return state._replace(
             owned_slots=state.owned_slots & ~done.repeat_interleave(len(state.owned_slots) // len(done))[:, None]
         )
 
-    return map_states(close, states)
+    return map_states(mask, states)
 
 
 def overwrite(old: Tree, new: Tree, index: Tensor) -> None:
-    """old[index] = new, for every tensor; where nothing is new nothing changes."""
+    """old[index] = new for every tensor, padded at the end of each dimension; None changes nothing."""
     if old is None or new is None:
         return
     if isinstance(old, Tensor):
@@ -162,15 +166,15 @@ def overwrite(old: Tree, new: Tree, index: Tensor) -> None:
         for key in old:
             overwrite(old[key], new[key], index)
     else:
-        for one, other in zip(old, new, strict=True):
-            overwrite(one, other, index)
+        for old_part, new_part in zip(old, new, strict=True):
+            overwrite(old_part, new_part, index)
 
 
 def copy_states(states: States, new: States) -> None:
-    """Copy a later state into the tensors of an earlier one: captured steps always read and write the same places."""
+    """Copy new states into the tensors of old ones: captured steps read and write fixed addresses."""
     if not isinstance(states, State):
-        for state, later in zip(states, new, strict=True):
-            copy_states(state, later)
+        for old_state, new_state in zip(states, new, strict=True):
+            copy_states(old_state, new_state)
         return
     for old_tree, new_tree in zip(states, new, strict=True):
         copy_tree(old_tree, new_tree)
@@ -184,21 +188,21 @@ def copy_tree(old: Tree, new: Tree) -> None:
         for key in old:
             copy_tree(old[key], new[key])
     elif isinstance(old, list | tuple):
-        for one, other in zip(old, new, strict=True):
-            copy_tree(one, other)
+        for old_part, new_part in zip(old, new, strict=True):
+            copy_tree(old_part, new_part)
 
 
-def compact(states: States, living: Tensor) -> States:
-    """Move what the living rows own to the front, source by source, and free all other slots; living (sources, beam).
+def compact(states: States, active: Tensor) -> States:
+    """Move the slots that active rows own to the front of each source and free all others; active (sources, beam).
 
-    Hypotheses soon go back to the same beginnings, so of the slots that a beam has filled most are nobody's."""
-    sources, beam = living.shape
+    Hypotheses of a beam soon share their prefixes, so most of the slots that it has filled belong to no hypothesis."""
+    sources, beam = active.shape
 
     def to_front(state: State) -> State:
         if state.owned_slots is None:
             return state
         first, end = state.reserved, int(state.filled)
-        owned = state.owned_slots[:, first:end].view(sources, beam, -1) & living[..., None]
+        owned = state.owned_slots[:, first:end].view(sources, beam, -1) & active[..., None]
         owned = owned.any(1)  # (sources, slots)
         left = int(owned.sum(1).max())
         order = first + owned.int().argsort(dim=1, descending=True, stable=True)[:, :left]  # (sources, left)
@@ -217,10 +221,10 @@ def compact(states: States, living: Tensor) -> States:
 
 
 def allocate(state: State, beam: int, tokens: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor | slice]:
-    """Give each new token a slot: `mine` with the new slots marked, in place, and which slots they are.
+    """Allocate a slot for each new token -> `owned_slots` with the new slots marked (in place), and the slots.
 
-    tokens (rows, time); real (rows, time): which of them count, None: all. Without a `mine` there is no past, and the new
-    slots are all there is."""
+    tokens (rows, time); real (rows, time): padding mask, None: no padding. A state without `owned_slots` has no cache; the
+    new tokens then attend to each other only."""
     owned_slots, filled, first = state.owned_slots, state.filled, state.reserved
     rows, time = tokens.shape
     own = new_slot_owners(int(beam), time, tokens.device).repeat(rows // beam, 1)
@@ -232,20 +236,20 @@ def allocate(state: State, beam: int, tokens: Tensor, real: Tensor | None) -> tu
         slots = first + (filled - first + torch.arange(beam * time, device=tokens.device)) % (owned_slots.shape[1] - first)
         return owned_slots.index_copy_(1, slots, own), slots
     end = filled + beam * time
-    assert end <= owned_slots.shape[1], f"room was made for {owned_slots.shape[1]} tokens, but {end} were given"
+    assert end <= owned_slots.shape[1], f"the cache has {owned_slots.shape[1]} slots, but {end} tokens were given"
     owned_slots[:, filled:end] = own
     return owned_slots, slice(filled, end)
 
 
 @lru_cache(maxsize=16)
 def new_slot_owners(beam: int, time: int, device: torch.device) -> Tensor:
-    """(beam, beam x time): row k of a source has the k-th part of the new slots."""
-    with torch.inference_mode(False):  # whoever asks first, others may want gradients
+    """(beam, beam x time): row k of a source owns the k-th part of the new slots."""
+    with torch.inference_mode(False):  # the cached tensor may later be used with gradients
         return torch.eye(beam, dtype=torch.bool, device=device).repeat_interleave(time, 1)
 
 
 def write(buffer: Tensor, slots: Tensor | slice, new: Tensor) -> Tensor:
-    """Write new things (source, new slots, …) into a buffer (source, slot, …); returns what has been written so far."""
+    """Write new entries (source, new slots, …) into a buffer (source, slot, …); return the part written so far."""
     if isinstance(slots, slice):
         buffer[:, slots] = new
         return buffer[:, : slots.stop]
@@ -253,7 +257,7 @@ def write(buffer: Tensor, slots: Tensor | slice, new: Tensor) -> Tensor:
 
 
 def write_pair(buffers: tuple[Tensor, Tensor], slots: Tensor | slice, new: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """As `write`, for keys and values at once."""
+    """As `write`, for keys and values in one kernel."""
     if isinstance(slots, slice):
         return write(buffers[0], slots, new[0]), write(buffers[1], slots, new[1])
     write_both(*buffers, slots, *new)
@@ -261,7 +265,7 @@ def write_pair(buffers: tuple[Tensor, Tensor], slots: Tensor | slice, new: tuple
 
 
 def clone(states: States) -> States:
-    """A copy to branch from: a state is consumed by its use."""
+    """Copy states: `step` modifies the caches of the state that it is given."""
 
     def copy(state: State) -> State:
         state = map_rows(state, Tensor.clone)

@@ -1,27 +1,27 @@
-"""Hook points (taps): named places in a model where activations can be recorded or changed.
+"""Hook points: named places in a model where activations can be recorded or changed.
 
-A tap is an identity. A hook is a function `tensor -> tensor` on it: recording returns its input, ablation returns zeros,
-patching returns a stored value. A tap's name is the path of its module:
+A hook point is an identity. A hook is a function `tensor -> tensor` registered on it: recording returns its input, ablation
+returns zeros, patching returns a stored value. The name of a hook point is the path of its module:
 
 >>> import torch
 >>> from heedful.models.transformer import Transformer, TransformerConfig
 >>> model = Transformer(TransformerConfig(dim=16, layers=2, heads=2, feed_forward=32), 20, 20).eval()
 >>> source, target = torch.randint(4, 20, (3, 5)), torch.randint(4, 20, (3, 7))
->>> with record(model, "decoder.*.cross_attention.weights") as seen:
+>>> with record(model, "decoder.*.cross_attention.weights") as recorded:
 ...     out = model.step(target, model.start(source, None, room=0))
->>> seen["decoder.0.cross_attention.weights"].shape        # (rows, heads, query, key)
+>>> recorded["decoder.0.cross_attention.weights"].shape        # (rows, heads, query, key)
 torch.Size([3, 2, 7, 5])
 >>> with ablate(model, "decoder.1.cross_attention.context"):
 ...     without = model.step(target, model.start(source, None, room=0))
->>> with patch(model, seen):
+>>> with patch(model, recorded):
 ...     again = model.step(target, model.start(source, None, room=0))
 
-A hook acts only in the context (`contextvars`) that registered it: other threads and other asyncio tasks that use the same
-model neither see nor feel it. A task started inside the block, and `asyncio.to_thread`, inherit the context and the hook; a
-plain thread does so by `contextvars.copy_context().run`. The hook ends with its block, wherever it was inherited.
+A hook acts only in the context (`contextvars`) that registered it: it does not affect other threads and asyncio tasks that
+use the same model. A task started inside the block, and `asyncio.to_thread`, inherit the context and the hook; a plain
+thread does so by `contextvars.copy_context().run`. The hook ends with its block, also where it was inherited.
 
-A computation that is only needed for a hook (attention weights) asks `tap.wanted` first; one that must take another path
-when a hook may change the value asks `tap.changes`. Without any hook both read one attribute.
+A computation that only hooks need (attention weights) checks `point.has_hooks` first; one that needs another code path when
+a hook may change the value checks `point.changes`. Without any hook both read one attribute.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ from torch import Tensor, nn
 
 from heedful.errors import ConfigError, nearest
 
-SCOPES: ContextVar[frozenset[int]] = ContextVar("SCOPES", default=frozenset())  # whose hooks act in this context
-NUMBERS = count()
+SCOPES: ContextVar[frozenset[int]] = ContextVar("SCOPES", default=frozenset())  # blocks whose hooks act in this context
+SCOPE_IDS = count()
 
 
 class Hook(NamedTuple):
     scope: int  # the block that registered it
     function: Callable[[Tensor], Tensor]
-    changes: bool  # whether it may return another value than it was given
+    changes: bool  # whether it may return another value than its input
 
 
 class HookPoint(nn.Module):
-    """An identity, unless the calling context has hooks on it."""
+    """An identity that applies the hooks which the calling context has registered on it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.hooks: list[Hook] = []  # of all contexts; only appended to and removed from, which threads may do at once
+        self.hooks: list[Hook] = []  # of all contexts; changed only by append and remove, which are thread-safe
 
     def active(self) -> list[Hook]:
-        """The hooks of the calling context, in the order of their registration."""
+        """The hooks of the calling context, in order of registration."""
         scopes = SCOPES.get()
         return [hook for hook in tuple(self.hooks) if hook.scope in scopes]
 
     @property
-    def wanted(self) -> bool:
+    def has_hooks(self) -> bool:
         return bool(self.hooks) and bool(self.active())
 
     @property
@@ -76,7 +76,7 @@ class HookPoint(nn.Module):
         return x
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles have no hooks."""
+        """Drop hooks from copies and pickles."""
         return self.__dict__ | {"hooks": []}
 
     if TYPE_CHECKING:
@@ -89,71 +89,72 @@ def any_hooks() -> bool:
 
 
 def hook_points(model: nn.Module) -> dict[str, HookPoint]:
-    """Every tap of a model by name, in the order of the model."""
+    """All hook points of a model by name, in the order of the model."""
     return {name: module for name, module in model.named_modules() if isinstance(module, HookPoint)}
 
 
 def matching_points(model: nn.Module, pattern: str) -> dict[str, HookPoint]:
-    """The taps whose name fits a shell pattern; a pattern that fits none is an error."""
+    """Hook points whose name matches a shell pattern; a pattern without a match is an error."""
     known = hook_points(model)
-    found = {name: tap for name, tap in known.items() if fnmatchcase(name, pattern)}
-    if not found:
+    points = {name: point for name, point in known.items() if fnmatchcase(name, pattern)}
+    if not points:
         close = nearest(pattern, known)
         raise ConfigError(
-            f"no tap fits {pattern!r}; this model has: {', '.join(known) or 'none'}",
+            f"no hook point matches {pattern!r}; this model has: {', '.join(known) or 'none'}",
             hint=f"did you mean {close!r}?" if close else None,
         )
-    return found
+    return points
 
 
 @contextmanager
-def hook(model: nn.Module, pattern: str, listener: Callable[[str, Tensor], Tensor]) -> Iterator[None]:
-    """Let `listener(name, tensor) -> tensor` change what passes the matching taps."""
-    with register(matching_points(model, pattern), listener, changes=True):
+def hook(model: nn.Module, pattern: str, function: Callable[[str, Tensor], Tensor]) -> Iterator[None]:
+    """Apply `function(name, tensor) -> tensor` at the matching hook points."""
+    with register(matching_points(model, pattern), function, changes=True):
         yield
 
 
 @contextmanager
 def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
-    """Collect what passes the matching taps, by name; the last value wins. No output changes by a bit."""
-    found = {name: tap for pattern in patterns for name, tap in matching_points(model, pattern).items()}
-    seen: dict[str, Tensor] = {}
+    """Record activations at the matching hook points by name; a later value replaces an earlier one. Outputs stay
+    bit-identical."""
+    points = {name: point for pattern in patterns for name, point in matching_points(model, pattern).items()}
+    recorded: dict[str, Tensor] = {}
 
     def keep(name: str, x: Tensor) -> Tensor:
-        seen[name] = x.detach()
+        recorded[name] = x.detach()
         return x
 
-    with register(found, keep, changes=False):
-        yield seen
+    with register(points, keep, changes=False):
+        yield recorded
 
 
 @contextmanager
 def ablate(model: nn.Module, pattern: str) -> Iterator[None]:
-    """Let zeros pass the matching taps."""
+    """Replace activations at the matching hook points by zeros."""
     with hook(model, pattern, lambda name, x: torch.zeros_like(x)):
         yield
 
 
 @contextmanager
 def patch(model: nn.Module, values: dict[str, Tensor]) -> Iterator[None]:
-    """Let the given values pass the taps of these names."""
-    found = {name: tap for pattern in values for name, tap in matching_points(model, pattern).items()}
-    with register(found, lambda name, x: values[name].to(x), changes=True):
+    """Replace activations at the hook points of these names by the given values."""
+    points = {name: point for pattern in values for name, point in matching_points(model, pattern).items()}
+    with register(points, lambda name, x: values[name].to(x), changes=True):
         yield
 
 
 @contextmanager
-def register(found: dict[str, HookPoint], function: Callable[[str, Tensor], Tensor], *, changes: bool) -> Iterator[None]:
-    """Register `function(name, tensor) -> tensor` on these taps, for the calling context and until the block ends."""
-    scope = next(NUMBERS)
-    hooks = [(tap, Hook(scope, partial(function, name), changes)) for name, tap in found.items()]
+def register(points: dict[str, HookPoint], function: Callable[[str, Tensor], Tensor], *, changes: bool) -> Iterator[None]:
+    """Register `function(name, tensor) -> tensor` at these hook points, for the calling context, until the block ends."""
+    scope = next(SCOPE_IDS)
+    hooks = [(point, Hook(scope, partial(function, name), changes)) for name, point in points.items()]
     SCOPES.set(SCOPES.get() | {scope})
     try:
-        for tap, hook in hooks:
-            tap.hooks.append(hook)
+        for point, hook in hooks:
+            point.hooks.append(hook)
         yield
     finally:
-        for tap, hook in hooks:
-            if hook in tap.hooks:
-                tap.hooks.remove(hook)
-        SCOPES.set(SCOPES.get() - {scope})  # not `reset`: a generator may end in another context than it began in
+        for point, hook in hooks:
+            if hook in point.hooks:
+                point.hooks.remove(hook)
+        SCOPES.set(SCOPES.get() - {scope})  # not `reset`: a generator may end in another context than the one it started in

@@ -1,12 +1,12 @@
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, import-not-found"
-"""Kernels for a GPU that says one token at a time, where reading memory and starting kernels is all the work.
+"""GPU kernels for decoding one token at a time, where memory reads and kernel launches dominate.
 
-    short_attention   few queries against many keys, under a mask that is read as it is
-    write_both        keys and values into their slots
-    add_norm          norm(x + y) in one pass
-    blockwise         of every block of logits the largest and the total of the exponentials, in one pass
+    short_attention        few queries against many keys, with a boolean mask that is read without conversion
+    write_both             write keys and values into their slots
+    add_norm               layer_norm(x + y) in one pass
+    blockwise_logsumexp    maximum and sum of exponentials of every block of logits, in one pass
 
-Each has a plain counterpart which says what it computes; that one is used on other devices, for gradients, and in tests.
+Each has an equivalent in plain torch, which is used on other devices, for gradients, and in tests.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from torch.nn import functional
 try:
     import triton
     import triton.language as tl
-except ImportError:  # torch for a CPU comes without it
+except ImportError:  # CPU builds of torch do not include it
     triton = None
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-MOST_QUERIES = 16
-CACHED = 2**19  # numbers
+MAX_QUERIES = 16
+CACHED = 2**19  # elements that stay in the CPU's cache
 LOWEST = torch.finfo(torch.float32).min
 Jit: Any = triton.jit if triton is not None else (lambda function: function)
 
 
 def usable(*tensors: Tensor) -> bool:
-    """Whether these tensors are on a GPU, need no gradient, and kernels can be made there."""
+    """Whether Triton kernels can run: tensors on a GPU, no gradients, no tracing."""
     if triton is None or torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
     return all(tensor.device.type == "cuda" and tensor.dtype in DTYPES for tensor in tensors)
@@ -46,7 +46,7 @@ def _short_attention(
     queries, keys, scale,
     HAS_MASK: tl.constexpr, QUERIES: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One program for each row and head: running softmax over blocks of keys."""
+    """One program per row and head: online softmax over blocks of keys."""
     row, head = tl.program_id(0), tl.program_id(1)
     q_at, d_at = tl.arange(0, QUERIES)[:, None], tl.arange(0, SIZE)[None, :]
     real = q_at < queries  # (QUERIES, 1)
@@ -56,32 +56,33 @@ def _short_attention(
     out += row * out_row + head * out_head
     mask += row * mask_row
     q = tl.load(query + q_at * query_time + d_at, mask=real, other=0.0)
-    best = tl.full((QUERIES,), float("-inf"), tl.float32)
+    largest = tl.full((QUERIES,), float("-inf"), tl.float32)
     total = tl.zeros((QUERIES,), tl.float32)
-    found = tl.zeros((QUERIES, SIZE), tl.float32)
+    context = tl.zeros((QUERIES, SIZE), tl.float32)
     for begin in range(0, keys, BLOCK):
         at = begin + tl.arange(0, BLOCK)
-        there = at < keys
-        seen = there[None, :] & real
+        in_range = at < keys
+        allowed = in_range[None, :] & real
         if HAS_MASK:
-            seen = seen & (tl.load(mask + q_at * mask_time + at[None, :] * mask_key, mask=seen, other=0) != 0)
-        if tl.max(tl.max(seen.to(tl.int32), 1), 0) > 0:  # what nobody sees is not even read
-            k = tl.load(key + at[:, None] * key_time + d_at, mask=there[:, None], other=0.0)
-            v = tl.load(value + at[:, None] * value_time + d_at, mask=there[:, None], other=0.0)
-            scores = tl.where(seen, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
-            now = tl.maximum(best, tl.max(scores, 1))
-            safe = tl.where(now == float("-inf"), 0.0, now)
+            allowed = allowed & (tl.load(mask + q_at * mask_time + at[None, :] * mask_key, mask=allowed, other=0) != 0)
+        if tl.max(tl.max(allowed.to(tl.int32), 1), 0) > 0:  # a block that is masked for all queries is not read
+            k = tl.load(key + at[:, None] * key_time + d_at, mask=in_range[:, None], other=0.0)
+            v = tl.load(value + at[:, None] * value_time + d_at, mask=in_range[:, None], other=0.0)
+            scores = tl.where(allowed, tl.dot(q, tl.trans(k), input_precision="ieee") * scale, float("-inf"))
+            new_largest = tl.maximum(largest, tl.max(scores, 1))
+            safe = tl.where(new_largest == float("-inf"), 0.0, new_largest)
             weight = tl.exp(scores - safe[:, None])
-            shrink = tl.exp(best - safe)
-            total = total * shrink + tl.sum(weight, 1)
-            found = found * shrink[:, None] + tl.dot(weight.to(v.dtype), v, input_precision="ieee")
-            best = now
-    found = found / tl.where(total == 0.0, 1.0, total)[:, None]
-    tl.store(out + q_at * out_time + d_at, found.to(out.dtype.element_ty), mask=real)
+            rescale = tl.exp(largest - safe)
+            total = total * rescale + tl.sum(weight, 1)
+            context = context * rescale[:, None] + tl.dot(weight.to(v.dtype), v, input_precision="ieee")
+            largest = new_largest
+    context = context / tl.where(total == 0.0, 1.0, total)[:, None]
+    tl.store(out + q_at * out_time + d_at, context.to(out.dtype.element_ty), mask=real)
 
 
 def short_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """query (rows, heads, few, size), key and value (rows, heads, keys, size), mask (rows, 1, few or 1, keys) -> as query."""
+    """query (rows, heads, queries, size), key and value (rows, heads, keys, size), mask (rows, 1, queries or 1, keys)
+    -> as query."""
     rows, heads, queries, size = query.shape
     out = query.new_empty(rows, queries, heads, size).transpose(1, 2)
     strides = (0, 0, 0) if mask is None else (mask.stride(0), mask.stride(2) if mask.shape[2] > 1 else 0, mask.stride(3))
@@ -96,50 +97,50 @@ def short_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
 
 
 def fits_short_attention(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    if not usable(query, key, value):  # asked first: whoever exports must not be bound to a size
+    if not usable(query, key, value):  # checked first: an export must not specialize on a size
         return False
     packed = query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
-    return query.shape[2] <= MOST_QUERIES and query.shape[-1] in (16, 32, 64, 128) and packed
+    return query.shape[2] <= MAX_QUERIES and query.shape[-1] in (16, 32, 64, 128) and packed
 
 
 @Jit
-def _write_both(first, second, slots, one, other, buffer_row, buffer_slot, one_row, one_time, size, BLOCK: tl.constexpr):
-    """One program for each row and new slot."""
+def _write_both(keys, values, slots, key, value, buffer_row, buffer_slot, new_row, new_time, size, BLOCK: tl.constexpr):
+    """One program per row and new slot."""
     row, time = tl.program_id(0), tl.program_id(1)
     at = tl.arange(0, BLOCK)
-    there = at < size
+    in_range = at < size
     place = row * buffer_row + tl.load(slots + time) * buffer_slot + at
-    source = row * one_row + time * one_time + at
-    tl.store(first + place, tl.load(one + source, mask=there).to(first.dtype.element_ty), mask=there)
-    tl.store(second + place, tl.load(other + source, mask=there).to(second.dtype.element_ty), mask=there)
+    source = row * new_row + time * new_time + at
+    tl.store(keys + place, tl.load(key + source, mask=in_range).to(keys.dtype.element_ty), mask=in_range)
+    tl.store(values + place, tl.load(value + source, mask=in_range).to(values.dtype.element_ty), mask=in_range)
 
 
-def write_both(first: Tensor, second: Tensor, slots: Tensor, one: Tensor, other: Tensor) -> None:
-    """first[:, slots], second[:, slots] = one, other: buffers (rows, slots, heads, size), new ones (rows, new, heads, size)."""
-    size = one.shape[-2] * one.shape[-1]
-    packed = all(tensor.stride(-1) == 1 and tensor.stride(-2) == tensor.shape[-1] for tensor in (first, second, one, other))
-    if not (packed and usable(first, one) and first.stride() == second.stride() and one.stride() == other.stride()):
-        first.index_copy_(1, slots, one.to(first.dtype))
-        second.index_copy_(1, slots, other.to(second.dtype))
+def write_both(keys: Tensor, values: Tensor, slots: Tensor, key: Tensor, value: Tensor) -> None:
+    """keys[:, slots], values[:, slots] = key, value: buffers (rows, slots, heads, size), new (rows, new, heads, size)."""
+    size = key.shape[-2] * key.shape[-1]
+    packed = all(tensor.stride(-1) == 1 and tensor.stride(-2) == tensor.shape[-1] for tensor in (keys, values, key, value))
+    if not (packed and usable(keys, key) and keys.stride() == values.stride() and key.stride() == value.stride()):
+        keys.index_copy_(1, slots, key.to(keys.dtype))
+        values.index_copy_(1, slots, value.to(values.dtype))
         return
-    strides = first.stride(0), first.stride(1), one.stride(0), one.stride(1)
+    strides = keys.stride(0), keys.stride(1), key.stride(0), key.stride(1)
     block = triton.next_power_of_2(size)
-    _write_both[one.shape[:2]](first, second, slots, one, other, *strides, size, BLOCK=block, num_warps=2)
+    _write_both[key.shape[:2]](keys, values, slots, key, value, *strides, size, BLOCK=block, num_warps=2)
 
 
 @Jit
 def _add_norm(x, y, weight, bias, out, size, epsilon, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     at = tl.arange(0, BLOCK)
-    there = at < size
-    total = tl.load(x + row * size + at, mask=there, other=0.0).to(tl.float32)
-    total += tl.load(y + row * size + at, mask=there, other=0.0).to(tl.float32)
+    in_range = at < size
+    total = tl.load(x + row * size + at, mask=in_range, other=0.0).to(tl.float32)
+    total += tl.load(y + row * size + at, mask=in_range, other=0.0).to(tl.float32)
     mean = tl.sum(total, 0) / size
-    away = tl.where(there, total - mean, 0.0)
-    normal = away * tl.rsqrt(tl.sum(away * away, 0) / size + epsilon)
-    gain = tl.load(weight + at, mask=there, other=0.0).to(tl.float32)
-    shift = tl.load(bias + at, mask=there, other=0.0).to(tl.float32)
-    tl.store(out + row * size + at, (normal * gain + shift).to(out.dtype.element_ty), mask=there)
+    centered = tl.where(in_range, total - mean, 0.0)
+    normal = centered * tl.rsqrt(tl.sum(centered * centered, 0) / size + epsilon)
+    gain = tl.load(weight + at, mask=in_range, other=0.0).to(tl.float32)
+    shift = tl.load(bias + at, mask=in_range, other=0.0).to(tl.float32)
+    tl.store(out + row * size + at, (normal * gain + shift).to(out.dtype.element_ty), mask=in_range)
 
 
 def add_norm(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
@@ -165,7 +166,7 @@ def _blockwise(logits, largest, total, vocab, blocks, BLOCK: tl.constexpr, GROUP
 
 
 def blockwise_logsumexp(logits: Tensor, block: int) -> tuple[Tensor, Tensor]:
-    """logits (rows, vocab) -> of each block the largest, and the total of exp(x - largest), both (rows, blocks) in float."""
+    """logits (rows, vocab) -> the maximum of each block and the sum of exp(x - maximum), both (rows, blocks) in float32."""
     rows, vocab = logits.shape
     blocks = -(-vocab // block)
     if usable(logits) and logits.is_contiguous():
@@ -174,8 +175,8 @@ def blockwise_logsumexp(logits: Tensor, block: int) -> tuple[Tensor, Tensor]:
         return largest, total
     largest, total = (logits.new_empty(rows, blocks, dtype=torch.float32) for _ in range(2))
     whole = vocab // block
-    few = max(1, CACHED // vocab)  # rows, so that they stay in the cache
-    for chunk in (slice(first, first + few) for first in range(0, rows, few)):
+    chunk_rows = max(1, CACHED // vocab)
+    for chunk in (slice(first, first + chunk_rows) for first in range(0, rows, chunk_rows)):
         part = logits[chunk, : whole * block].float()
         summarize(part.reshape(len(part), whole, block), largest[chunk, :whole], total[chunk, :whole])
         if whole < blocks:
@@ -184,12 +185,12 @@ def blockwise_logsumexp(logits: Tensor, block: int) -> tuple[Tensor, Tensor]:
 
 
 def summarize(x: Tensor, largest: Tensor, total: Tensor) -> None:
-    """x (rows, blocks, block) -> the largest of each block, and the total of exp(x - largest), both (rows, blocks)."""
+    """Write the maximum of each block of x (rows, blocks, block) and the sum of exp(x - maximum), both (rows, blocks)."""
     torch.amax(x, -1, out=largest)
     torch.sum((x - largest[..., None].clamp(min=LOWEST)).exp_(), -1, out=total)
 
 
-def log_total(largest: Tensor, total: Tensor) -> Tensor:
-    """What `blockwise` gave -> the logarithm of the total of the exponentials, (rows,)."""
+def reduce_logsumexp(largest: Tensor, total: Tensor) -> Tensor:
+    """Output of `blockwise_logsumexp` -> logsumexp over all blocks, (rows,)."""
     best = largest.amax(-1, keepdim=True).clamp(min=LOWEST)
     return best.squeeze(-1) + (total * (largest - best).exp()).sum(-1).log()

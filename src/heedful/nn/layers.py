@@ -1,4 +1,4 @@
-"""A list of layers that knows of what kind they are."""
+"""nn.ModuleList with a static type for its elements."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Linear maps as Transformers begin with them: Xavier's uniform weights (Glorot and Bengio, 2010), biases of zero.
+"""Linear layers with Xavier-uniform weights (Glorot and Bengio, 2010) and zero biases.
 
     y = x W^T + b        dx = dy W        dW = dy^T x
 
-On a CPU, oneDNN multiplies large matrices faster than what torch calls for them by itself; the product with the transposed
-left side, dW, is as fast without it. Small matrices are over before oneDNN has begun.
+On a CPU, oneDNN multiplies large matrices faster than torch's default; the product with the transposed left operand, dW, is
+as fast without it. For small matrices the overhead of oneDNN is larger than its gain.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from heedful.nn.torch_private import onednn_linear
+
 ONEDNN = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-LARGE = 2**24  # multiplications in a product from which oneDNN was measured to win
+LARGE = 2**24  # multiplications in a product from which oneDNN was measured to be faster
 
 
 def dtype_of(x: Tensor) -> torch.dtype:
-    """In which products with x are taken: autocast's, or its own."""
+    """The dtype of matrix products with x: autocast's, else its own."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if not x.is_meta and torch.is_autocast_enabled(device) else x.dtype
 
 
 def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x (rows, inputs), weight (outputs, inputs) of any strides, or packed -> (rows, outputs). Knows no gradients."""
-    out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return out
+    """x (rows, inputs), weight (outputs, inputs) of any strides, or packed -> (rows, outputs). Has no gradient."""
+    return onednn_linear(x, weight, bias)
 
 
-def gains(x: Tensor, weight: Tensor) -> bool:
-    """Whether x W^T is faster by oneDNN."""
+def onednn_is_faster(x: Tensor, weight: Tensor) -> bool:
+    """Whether x W^T is faster with oneDNN."""
     return (
         ONEDNN
         and not torch.compiler.is_compiling()
@@ -44,7 +45,7 @@ def gains(x: Tensor, weight: Tensor) -> bool:
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
     """x W^T for x (rows, inputs) and weight (outputs, inputs), outside of autograd."""
-    return onednn(x, weight) if gains(x, weight) else x @ weight.t()
+    return onednn(x, weight) if onednn_is_faster(x, weight) else x @ weight.t()
 
 
 class _Apply(torch.autograd.Function):
@@ -57,27 +58,27 @@ class _Apply(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        slope = gradients[0].reshape(-1, weight.shape[0])  # (rows, outputs)
-        to_x = to_weight = to_bias = None
-        if ctx.needs_input_grad[0]:  # a graph of the gradient itself is only made of what knows gradients
-            to_x = (slope @ weight if torch.is_grad_enabled() else product(slope, weight.t())).view(x.shape)
+        grad_out = gradients[0].reshape(-1, weight.shape[0])  # (rows, outputs)
+        grad_x = grad_weight = grad_bias = None
+        if ctx.needs_input_grad[0]:  # second derivatives require a differentiable product
+            grad_x = (grad_out @ weight if torch.is_grad_enabled() else product(grad_out, weight.t())).view(x.shape)
         if ctx.needs_input_grad[1]:
-            to_weight = slope.t() @ x.reshape(-1, x.shape[-1])
+            grad_weight = grad_out.t() @ x.reshape(-1, x.shape[-1])
         if ctx.needs_input_grad[2]:
-            to_bias = slope.sum(0)
-        return to_x, to_weight, to_bias
+            grad_bias = grad_out.sum(0)
+        return grad_x, grad_weight, grad_bias
 
 
 def apply(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """functional.linear, by oneDNN where that gains: x (…, inputs), weight (outputs, inputs) -> (…, outputs)."""
-    if gains(x, weight):
+    """functional.linear, with oneDNN where that is faster: x (…, inputs), weight (outputs, inputs) -> (…, outputs)."""
+    if onednn_is_faster(x, weight):
         out: Tensor = _Apply.apply(x, weight, bias)  # type: ignore[no-untyped-call]
         return out
     return functional.linear(x, weight, bias)
 
 
 class Linear(nn.Linear):
-    """torch's, multiplied by `apply`."""
+    """nn.Linear computed by `apply`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return apply(x, self.weight, self.bias)
@@ -87,21 +88,21 @@ class Linear(nn.Linear):
 
 
 def linear(inputs: int, outputs: int, blocks: int = 1) -> Linear:
-    """A map whose weight may be several maps fused into one; each is initialized as if it stood alone."""
-    made = Linear(inputs, outputs)
-    for block in made.weight.data.chunk(blocks):
+    """A linear layer whose weight may fuse several blocks, each initialized separately."""
+    layer = Linear(inputs, outputs)
+    for block in layer.weight.data.chunk(blocks):
         nn.init.xavier_uniform_(block)
-    nn.init.zeros_(made.bias)
-    return made
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
 class Readout(nn.Module):
-    """From hidden states to logits by a table of embeddings (Press and Wolf, 2017), which stays the model's own: its
-    parameters are neither listed nor stored a second time here."""
+    """Hidden states to logits by an embedding matrix (Press and Wolf, 2017). The model registers the embedding; here it is
+    not registered again, so its parameters are neither listed nor saved twice."""
 
     def __init__(self, table: nn.Embedding) -> None:
         super().__init__()
-        self.tables = (table,)  # in a tuple, where torch does not look for modules
+        self.tables = (table,)  # in a tuple, so that torch does not register it as a submodule
 
     @property
     def weight(self) -> Tensor:

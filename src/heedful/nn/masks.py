@@ -1,8 +1,8 @@
-"""Masks. True means: may look. They are made here and nowhere else, and combined with `&` before the softmax.
+"""Masks: True where attention is allowed. All masks are made here and combined with `&` before the softmax.
 
 padding   (batch, time)              which tokens of a sequence are real
-causal    (query, key)               a token sees itself and what came before it
-window    (query, key)               a token sees its neighbors at most r/2 away, or the r tokens up to itself
+causal    (query, key)               a token attends to itself and to previous tokens
+window    (query, key)               a token attends to tokens at most r/2 away, or to the last r tokens including itself
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def padding(lengths: Tensor, time: int) -> Tensor:
-    """(batch,) true lengths -> (batch, time)."""
+    """(batch,) lengths -> (batch, time)."""
     return torch.arange(time, device=lengths.device) < lengths[:, None]
 
 
@@ -24,12 +24,12 @@ def causal(query_positions: Tensor, key_positions: Tensor) -> Tensor:
 def window(query_positions: Tensor, key_positions: Tensor, width: int) -> Tensor:
     """|i - j| <= width / 2: restricted self-attention of "Attention Is All You Need", section 4.
 
-    Shapes as in `causal`; joined with a causal mask it would halve its view, so see `causal_window`."""
+    Shapes as in `causal`. For causal attention use `causal_window`: combined with a causal mask, this one covers r/2 tokens."""
     distance = key_positions[:, None, :] - query_positions[:, :, None]  # (rows, query, key)
     return distance.abs() <= width // 2
 
 
 def causal_window(query_positions: Tensor, key_positions: Tensor, width: int) -> Tensor:
-    """i - width < j <= i: the last `width` tokens, the present one counted."""
+    """i - width < j <= i: the last `width` tokens including the current one. Shapes as in `causal`."""
     distance = query_positions[:, :, None] - key_positions[:, None, :]  # (rows, query, key)
     return (distance >= 0) & (distance < width)

@@ -1,7 +1,7 @@
-"""Memory on a CPU: what a training step frees, the next one asks for again.
+"""CPU memory: keep freed memory in the process, since every training step allocates the same sizes again.
 
-glibc hands large pieces back to the system as soon as they are free; the system then clears every page anew when it is
-first touched, which takes a tenth of a step. Kept, the pages are simply used again.
+glibc returns large blocks to the system as soon as they are freed; the system then clears every page again on first use,
+which takes a tenth of a step.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ TRIM_THRESHOLD, MMAP_MAX = -1, -4  # names of mallopt's parameters in malloc.h
 
 
 def keep_freed_memory() -> None:
-    """For this process and for good: freed memory stays for later use. Elsewhere than with glibc nothing happens."""
+    """Configure malloc of this process to keep freed memory. Without glibc this does nothing."""
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)
-        libc.mallopt(MMAP_MAX, 0)  # large pieces come from the heap too,
-        libc.mallopt(TRIM_THRESHOLD, -1)  # which is never shortened
+        libc.mallopt(MMAP_MAX, 0)  # large blocks come from the heap as well
+        libc.mallopt(TRIM_THRESHOLD, -1)  # the heap never shrinks

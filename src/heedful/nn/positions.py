@@ -1,14 +1,14 @@
-"""Positions: how a stack knows the order of its tokens.
+"""Positional encodings.
 
-Positions are explicit everywhere, (rows or 1, time), because prompts, prefixes and refilled batches start anywhere.
+Positions are passed explicitly, (rows or 1, time), because prompts, prefixes and refilled batches start at any position.
 A scheme overrides any of four methods of `Position`; the rest do nothing:
 
-    embed   add something to the embeddings                     sinusoidal, learned
-    rotate  turn queries and keys                               rotary
-    bias    add something to the scores                         relative, t5, alibi
-    mix     add something to the weighted sum of the values     relative
+    embed   add to the embeddings                     sinusoidal, learned
+    rotate  rotate queries and keys                   rotary
+    bias    add to the attention scores               relative, t5, alibi
+    mix     add to the weighted sum of the values     relative
 
-One instance serves a whole stack; cross-attention has none.
+All layers of a stack share one instance; cross-attention has none.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from heedful.nn.linear import linear
 
 
 class PositionSize(NamedTuple):
-    """What a scheme must know of the stack that it serves."""
+    """Sizes of the stack that a scheme belongs to."""
 
     dim: int
-    heads: int  # the largest number of heads in a layer
+    heads: int  # maximum number of heads in a layer
     head_dim: int
-    limit: int  # positions that a learned table holds
-    clip: int  # distance beyond which Shaw's relative positions are all alike
-    reads_ahead: bool  # an encoder sees both sides
+    limit: int  # number of learned positions
+    clip: int  # maximum distance that relative positions distinguish
+    reads_ahead: bool  # True in an encoder, where tokens attend to later tokens
 
 
 class Position(nn.Module):
-    """No positions at all: the model sees a bag of tokens (a causal mask still tells it a little)."""
+    """No positional encoding: attention is invariant to the order of its keys, except for a causal mask."""
 
-    limit: int | None = None  # how many positions there are; None: no end
+    limit: int | None = None  # maximum number of positions; None: unlimited
 
     def __init__(self, size: PositionSize) -> None:
         super().__init__()
@@ -53,16 +53,16 @@ class Position(nn.Module):
         return x
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
-        """query: (rows, heads, query, head_dim) -> what to add to the scaled scores (rows or 1, heads, query, key)."""
+        """query: (rows, heads, query, head_dim) -> summand of the scaled scores (rows or 1, heads, query, key)."""
         return None
 
     def mix(self, weights: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
-        """weights: (rows, heads, query, key) -> what to add to the output (rows, heads, query, head_dim)."""
+        """weights: (rows, heads, query, key) -> summand of the output (rows, heads, query, head_dim)."""
         return None
 
     @property
     def mixes(self) -> bool:
-        """Whether `mix` needs the weights, which rules the fused kernel out."""
+        """Whether `mix` needs the attention weights, which the fused kernel does not return."""
         return type(self).mix is not Position.mix
 
     def check_length(self, length: int) -> None:
@@ -85,7 +85,7 @@ def sinusoid(positions: Tensor, waves: Tensor) -> Tensor:
 
 
 class Waves(Position):
-    """Schemes of sines and cosines. Their frequencies stay in single precision when a model is cast to half."""
+    """Base of schemes with sines and cosines. Frequencies stay in single precision when a model is cast to half."""
 
     waves: Tensor
 
@@ -153,7 +153,7 @@ class Relative(Position):
 
 
 class Buckets(Position):
-    """T5 (Raffel et al., 2020): a learned number for each head and bucket of distances, fine near, logarithmic far."""
+    """T5 (Raffel et al., 2020): a learned bias for each head and bucket of distances; buckets grow logarithmically."""
 
     buckets, farthest = 32, 128
 
@@ -164,13 +164,13 @@ class Buckets(Position):
         nn.init.normal_(self.table.weight, std=size.dim**-0.5)
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """distance = key - query; half of the buckets are for keys ahead where the stack can see them."""
+        """distance = key - query; in an encoder half of the buckets are for later keys."""
         buckets = self.buckets // 2 if self.reads_ahead else self.buckets
         offset = (distance > 0).long() * buckets if self.reads_ahead else 0
-        away = distance.abs() if self.reads_ahead else (-distance).clamp(min=0)
+        absolute = distance.abs() if self.reads_ahead else (-distance).clamp(min=0)
         exact = buckets // 2
-        far = torch.log(away.clamp(min=1).float() / exact) / math.log(self.farthest / exact) * (buckets - exact)
-        return offset + torch.where(away < exact, away, (exact + far.long()).clamp(max=buckets - 1))
+        far = torch.log(absolute.clamp(min=1).float() / exact) / math.log(self.farthest / exact) * (buckets - exact)
+        return offset + torch.where(absolute < exact, absolute, (exact + far.long()).clamp(max=buckets - 1))
 
     def bias(self, query: Tensor, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         distance = key_positions[:, None, :] - query_positions[:, :, None]  # (rows or 1, query, key)
@@ -179,7 +179,8 @@ class Buckets(Position):
 
 
 class Rotary(Waves):
-    """Su et al., 2021: turn each pair of a query or key by position x w_k, so that their product sees the distance."""
+    """Su et al., 2021: rotate each pair of dimensions of a query or key by position x w_k, so that their product depends on
+    the distance."""
 
     def __init__(self, size: PositionSize) -> None:
         super().__init__(size, size.head_dim)
@@ -192,11 +193,11 @@ class Rotary(Waves):
 
 
 class Alibi(Position):
-    """Press et al., 2022: each head subtracts its own slope times the distance; nothing is learned."""
+    """Press et al., 2022: each head subtracts its own slope times the distance; no parameters."""
 
     @staticmethod
     def slopes(heads: int, device: torch.device | None = None) -> Tensor:
-        """2^(-8/n), 2^(-16/n), … for n heads; where n is no power of two, filled up from the next power's odd ones."""
+        """2^(-8/n), 2^(-16/n), … for n heads; if n is no power of two, the rest are odd slopes of the next power."""
         power = 2 ** math.floor(math.log2(max(heads, 1)))
         order = torch.arange(heads, device=device)
         return torch.exp2(-8 / power * torch.where(order < power, order + 1.0, order - power + 0.5))
@@ -208,7 +209,7 @@ class Alibi(Position):
 
 
 class Concatenated(Position):
-    """W [x; p] instead of x + p, p being what the scheme would have added."""
+    """W [x; p] instead of x + p, where p is the positional vector of a scheme."""
 
     def __init__(self, size: PositionSize, scheme: Position) -> None:
         super().__init__(size)
@@ -231,7 +232,7 @@ def make_attention_bias(
     *,
     causal: bool = False,
 ) -> AttentionBias:
-    """What a position scheme adds to where one may look."""
+    """Combine a mask with the bias of a position scheme."""
     bias = position.bias(query, query_positions, key_positions)
     mix = (lambda weights: position.mix(weights, query_positions, key_positions)) if position.mixes else None
     return AttentionBias(mask, causal, bias, mix)

@@ -1,18 +1,18 @@
-"""A look at what was read, by a score that need not be a scaled dot product. q: the state that looks, k: what was read.
+"""Attention of recurrent decoders to the source, with various score functions. q: decoder state, k: encoder output.
 
     dot         q . k
     general     q . W k                          Luong et al., 2015
-    concat      v . tanh(W q + U k + b)          Bahdanau et al., 2015; Luong's v . tanh(W [q; k]) cut in two
-    location    (W q)_s                          the place alone decides: Luong et al.
+    concat      v . tanh(W q + U k + b)          Bahdanau et al., 2015; Luong's v . tanh(W [q; k]) split in two
+    location    (W q)_s                          depends on the source position only: Luong et al.
 
-    weights = softmax over the places s that may be seen;    found = sum_s weights_s value_s
+    weights = softmax over the source positions s that are not masked;    context = sum_s weights_s value_s
 
-A scope narrows what may be seen to places at most D from a center p (Luong et al.); S: how much was read:
+A scope restricts attention to positions at most D from a center p (Luong et al.); S: source length:
 
-    local-m     p = t, the number of the token
+    local-m     p = t, the target position
     local-p     p = S sigmoid(v . tanh(W q)), and the weights are multiplied by exp(-(s - p)^2 / (2 (D/2)^2))
 
-What depends on the source alone is computed once for each source.
+Everything that depends on the source alone is computed once per source.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from heedful.nn.linear import Linear, linear
 
 
 def unbiased(inputs: int, outputs: int) -> Linear:
-    made = Linear(inputs, outputs, bias=False)
-    nn.init.xavier_uniform_(made.weight)
-    return made
+    layer = Linear(inputs, outputs, bias=False)
+    nn.init.xavier_uniform_(layer.weight)
+    return layer
 
 
 class Score(nn.Module):
-    """How well queries (sources, n, query_dim) fit keys (sources, S, …): (sources, n, S)."""
+    """Scores of queries (sources, n, query_dim) and keys (sources, S, …): (sources, n, S)."""
 
-    def remember(self, source: Tensor) -> Tensor:
-        """What was read (sources, S, dim) -> keys."""
+    def project_keys(self, source: Tensor) -> Tensor:
+        """Encoder output (sources, S, dim) -> keys."""
         return source
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class Score(nn.Module):
 
 class Dot(Score):
     def __init__(self, query_dim: int, key_dim: int) -> None:
-        assert query_dim == key_dim, f"a dot product needs equal sizes, but they are {query_dim} and {key_dim}"
+        assert query_dim == key_dim, f"a dot product requires equal sizes, but they are {query_dim} and {key_dim}"
         super().__init__()
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class General(Score):
         super().__init__()
         self.key = unbiased(key_dim, query_dim)
 
-    def remember(self, source: Tensor) -> Tensor:
+    def project_keys(self, source: Tensor) -> Tensor:
         return self.key(source)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class General(Score):
 
 
 class Additive(Score):
-    """One hidden layer of the query's size."""
+    """A hidden layer of the query's size."""
 
     def __init__(self, query_dim: int, key_dim: int) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Additive(Score):
         self.key = linear(key_dim, query_dim)
         self.value = unbiased(query_dim, 1)
 
-    def remember(self, source: Tensor) -> Tensor:
+    def project_keys(self, source: Tensor) -> Tensor:
         return self.key(source)
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class Additive(Score):
 
 
 class Location(Score):
-    """Places beyond those that it knows are not seen."""
+    """Scores from the query alone; source positions beyond the first `places` are masked."""
 
     def __init__(self, query_dim: int, places: int) -> None:
         super().__init__()
@@ -101,27 +101,27 @@ class Location(Score):
 
 
 class Monotonic(nn.Module):
-    """local-m: source and target walk side by side; the source waits at its end."""
+    """local-m: the center is the target position, at most the last source position."""
 
-    bell, counts = False, True
+    gaussian, needs_positions = False, True
 
     def __init__(self, query_dim: int, radius: int) -> None:
         super().__init__()
         self.radius = radius
 
-    def forward(self, query: Tensor, said: Tensor | None, length: Tensor) -> Tensor:
-        """said (sources, n), length (sources or 1, 1) -> the center (sources, n)."""
-        assert said is not None, "where a row stands must be told"
-        return torch.minimum(said, (length - 1).clamp(min=0)).float()
+    def forward(self, query: Tensor, position: Tensor | None, length: Tensor) -> Tensor:
+        """position (sources, n), length (sources or 1, 1) -> the center (sources, n)."""
+        assert position is not None, "local-m attention requires target positions"
+        return torch.minimum(position, (length - 1).clamp(min=0)).float()
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
 class Predicted(nn.Module):
-    """local-p: the state says where to look."""
+    """local-p: the center is predicted from the query."""
 
-    bell, counts = True, False
+    gaussian, needs_positions = True, False
 
     def __init__(self, query_dim: int, radius: int) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ class Predicted(nn.Module):
         self.query = unbiased(query_dim, query_dim)
         self.value = unbiased(query_dim, 1)
 
-    def forward(self, query: Tensor, said: Tensor | None, length: Tensor) -> Tensor:
+    def forward(self, query: Tensor, position: Tensor | None, length: Tensor) -> Tensor:
         """query (sources, n, dim), length (sources or 1, 1) -> the center (sources, n)."""
         return length * self.value(self.query(query).tanh()).squeeze(-1).float().sigmoid()
 
@@ -138,16 +138,16 @@ class Predicted(nn.Module):
 
 
 class WeightedSum(nn.Module):
-    """The weighted sum, with its two taps: the weights, and what was found."""
+    """The weighted sum of values, with two hook points: the weights and the context vectors."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.weights = HookPoint()  # (rows, 1, query, S); while searching (sources, 1, rows of the source x query, S)
-        self.context = HookPoint()  # (rows, 1, query, dim), likewise
+        self.weights = HookPoint()  # (rows, 1, query, S); in search (sources, 1, rows of the source x query, S)
+        self.context = HookPoint()  # (rows, 1, query, dim); in search as above
 
     @property
-    def wanted(self) -> bool:
-        return self.weights.wanted or self.context.wanted
+    def has_hooks(self) -> bool:
+        return self.weights.has_hooks or self.context.has_hooks
 
     @property
     def changes(self) -> bool:
@@ -162,7 +162,7 @@ class WeightedSum(nn.Module):
 
 
 class SourceAttention(nn.Module):
-    """Score, scope and look. `said` (sources, n), how many tokens came before, is asked for by local-m alone."""
+    """Attention with a score function and an optional scope. `position`, the target position, is required by local-m only."""
 
     def __init__(self, score: Score, scope: Monotonic | Predicted | None = None) -> None:
         super().__init__()
@@ -171,67 +171,69 @@ class SourceAttention(nn.Module):
         self.weights, self.context, self.core = core.weights, core.context, core  # hook points are named after the attention
 
     @property
-    def counts(self) -> bool:
-        """Whether it must be told how much was said."""
-        return self.scope is not None and self.scope.counts
+    def needs_positions(self) -> bool:
+        """Whether target positions must be passed."""
+        return self.scope is not None and self.scope.needs_positions
 
-    def remember(self, source: Tensor, mask: Tensor | None) -> Tree:
-        """What was read (sources, S, dim) and which of it is real (sources, S) -> a memory."""
-        return {"keys": self.score.remember(source), "values": source, "mask": mask}
+    def make_memory(self, source: Tensor, mask: Tensor | None) -> Tree:
+        """Encoder output (sources, S, dim) and padding mask (sources, S) -> keys, values and mask."""
+        return {"keys": self.score.project_keys(source), "values": source, "mask": mask}
 
-    def weigh(self, query: Tensor, memory: Tree, said: Tensor | None = None) -> Tensor:
-        """(sources, n, query_dim) -> (sources, n, S); rows sum to 1, or to 0 where nothing may be seen."""
+    def weigh(self, query: Tensor, memory: Tree, position: Tensor | None = None) -> Tensor:
+        """Attention weights: (sources, n, query_dim) -> (sources, n, S), with sum 1, or 0 where all is masked."""
         mask, places = memory["mask"], memory["values"].shape[1]
         scores = self.score(query, memory["keys"])
-        seen = None if mask is None else mask[:, None]  # (sources, 1, S)
+        allowed = None if mask is None else mask[:, None]  # (sources, 1, S)
         if self.scope is None:
-            return masked_softmax(scores, seen)
+            return masked_softmax(scores, allowed)
         whole = torch.full((1, 1), places, device=query.device)
-        center = self.scope(query, said, whole if mask is None else mask.sum(-1, keepdim=True))
-        away = torch.arange(places, device=query.device) - center[..., None]  # (sources, n, S)
-        near = away.abs() <= self.scope.radius
-        weights = masked_softmax(scores, near if seen is None else near & seen)
-        if not self.scope.bell:
+        center = self.scope(query, position, whole if mask is None else mask.sum(-1, keepdim=True))
+        distance = torch.arange(places, device=query.device) - center[..., None]  # (sources, n, S)
+        near = distance.abs() <= self.scope.radius
+        weights = masked_softmax(scores, near if allowed is None else near & allowed)
+        if not self.scope.gaussian:
             return weights
-        return weights * (-2 * (away / self.scope.radius).square()).exp().to(weights.dtype)
+        return weights * (-2 * (distance / self.scope.radius).square()).exp().to(weights.dtype)
 
-    def forward(self, query: Tensor, memory: Tree, said: Tensor | None = None) -> Tensor:
-        """All looks at once: (rows, time, query_dim) -> what was found, (rows, time, dim)."""
+    def forward(self, query: Tensor, memory: Tree, position: Tensor | None = None) -> Tensor:
+        """Attend with all queries at once: (rows, time, query_dim) -> context vectors (rows, time, dim)."""
         sources = memory["values"].shape[0]
         rows, time, _ = query.shape
-        weights = self.weigh(query.reshape(sources, rows * time // sources, -1), memory, group_by_source(said, sources))
+        weights = self.weigh(query.reshape(sources, rows * time // sources, -1), memory, group_by_source(position, sources))
         return self.core(weights, memory["values"]).view(rows, time, -1)
 
-    def once(self, query: Tensor, memory: Tree, said: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """One look of many: (rows, query_dim) -> the weights (rows, S) and what was found (rows, dim), heard by nobody."""
+    def attend_step(self, query: Tensor, memory: Tree, position: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Attend with one query per row, without hooks: (rows, query_dim) -> weights (rows, S), context (rows, dim)."""
         values = memory["values"]
-        weights = self.weigh(query.view(values.shape[0], -1, query.shape[-1]), memory, group_by_source(said, values.shape[0]))
+        weights = self.weigh(
+            query.view(values.shape[0], -1, query.shape[-1]), memory, group_by_source(position, values.shape[0])
+        )
         return weights.flatten(0, 1), (weights @ values).flatten(0, 1)
 
-    def tell(self, weights: Sequence[Tensor], memory: Tree) -> Tensor | None:
-        """Let listeners hear all the looks (rows, S) of a walk; if they interfere, what it should have found instead,
-        (rows, time, dim)."""
-        if not self.core.wanted:
+    def apply_hooks(self, weights: Sequence[Tensor], memory: Tree) -> Tensor | None:
+        """Apply hooks to the weights (rows, S) of all steps -> the changed context vectors (rows, time, dim), or None if no
+        hook changes values."""
+        if not self.core.has_hooks:
             return None
         values = memory["values"]
         all_weights = torch.stack(list(weights), dim=1)  # (rows, time, S)
-        found = self.core(all_weights.view(values.shape[0], -1, values.shape[1]), values)
-        return found.view(*all_weights.shape[:2], -1) if self.core.changes else None
+        context = self.core(all_weights.view(values.shape[0], -1, values.shape[1]), values)
+        return context.view(*all_weights.shape[:2], -1) if self.core.changes else None
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
-def group_by_source(said: Tensor | None, sources: int) -> Tensor | None:
+def group_by_source(position: Tensor | None, sources: int) -> Tensor | None:
     """(rows, time) or (rows,) -> (sources, n)."""
-    return None if said is None else said.reshape(sources, -1)
+    return None if position is None else position.reshape(sources, -1)
 
 
-def masked_softmax(scores: Tensor, seen: Tensor | None) -> Tensor:
-    """The softmax over what may be seen."""
-    if seen is None:
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the positions where mask is True; zeros where all are False."""
+    if mask is None:
         return scores.softmax(-1)
-    return scores.masked_fill(~seen, -math.inf).softmax(-1).masked_fill(~seen, 0.0)
+    return scores.masked_fill(~mask, -math.inf).softmax(-1).masked_fill(~mask, 0.0)
 
 
 SCORES: dict[str, type[Dot] | type[General] | type[Additive]] = {"dot": Dot, "general": General, "concat": Additive}

@@ -1,12 +1,12 @@
 # mypy: disable-error-code="no-untyped-def, untyped-decorator, import-not-found"
-"""Attention of whole short sequences, for training on a GPU: scores of up to 128 x 128 fit into one program, so nothing is
-done in blocks, nothing but the inputs is kept for the backward pass, and every gradient is written once.
+"""Attention of short sequences, for training on a GPU: scores of up to 128 x 128 fit into one program, so there are no blocks,
+only the inputs are saved for the backward pass, and every gradient is written once.
 
     P = softmax(s Q K^T, masked)     O = P V                              s = 1 / sqrt(size)
     dV = P^T dO     dP = dO V^T     dS = s P * (dP - rowsum(P * dP))     dQ = dS K     dK = dS^T Q
 
-What torch calls for any length works on tiles of 64 or 128, mostly empty for sentences of 20 tokens, and reads a mask spread
-over all heads. `plain` and `plain_backward` say what the kernels compute, in torch's own operations.
+torch's kernels for any length use tiles of 64 or 128, mostly empty for sentences of 20 tokens, and read a mask expanded over
+all heads. `reference` and `reference_backward` are the same computation in plain torch.
 """
 
 from __future__ import annotations
@@ -22,64 +22,65 @@ from heedful.nn.kernels import Jit
 try:
     import triton
     import triton.language as tl
-except ImportError:  # torch for a CPU comes without it
+except ImportError:  # CPU builds of torch do not include it
     triton = None
 
-MOST = 128  # queries or keys
+MAX_LENGTH = 128  # queries or keys
 SIZES = (16, 32, 64, 128)
-LARGEST = 128 * 64  # numbers in one of the tensors that a program holds: longer vectors, shorter sequences
+MAX_ELEMENTS = 128 * 64  # of each tensor in a program: the larger the heads, the shorter the sequences
 HALF = (torch.bfloat16, torch.float16)
 
 
 def fits_short_sequences(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Whether there is a kernel for these: few in half precision on a GPU, each vector in one piece."""
+    """Whether the kernel supports these tensors: short, in half precision, on a GPU, with contiguous vectors."""
     return (
         triton is not None
         and query.device.type == "cuda"
         and query.dtype in HALF
         and query.dtype == key.dtype == value.dtype
         and query.shape[-1] in SIZES
-        and 1 < query.shape[2] <= MOST
-        and key.shape[2] <= MOST
-        and power(max(query.shape[2], key.shape[2])) * query.shape[-1] <= LARGEST
+        and 1 < query.shape[2] <= MAX_LENGTH
+        and key.shape[2] <= MAX_LENGTH
+        and padded_size(max(query.shape[2], key.shape[2])) * query.shape[-1] <= MAX_ELEMENTS
         and query.stride(-1) == key.stride(-1) == value.stride(-1) == 1
     )
 
 
-def seen_at(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
+def combine_masks(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor | None:
     if not causal:
         return mask
     lower = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()
     return lower if mask is None else mask & lower
 
 
-def weights_of(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """(rows, heads, queries, keys) in float."""
+def reference_weights(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """Attention weights (rows, heads, queries, keys) in float32."""
     scores = query.float() @ key.float().transpose(-2, -1) / math.sqrt(query.shape[-1])
-    seen = seen_at(query, key, mask, causal)
-    if seen is None:
+    allowed = combine_masks(query, key, mask, causal)
+    if allowed is None:
         return scores.softmax(-1)
-    return scores.masked_fill(~seen, -math.inf).softmax(-1).masked_fill(~seen, 0.0)
+    return scores.masked_fill(~allowed, -math.inf).softmax(-1).masked_fill(~allowed, 0.0)
 
 
-def plain(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    out = weights_of(query, key, mask, causal) @ value.float()
-    return by_time(query).copy_(out)
+def reference(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    out = reference_weights(query, key, mask, causal) @ value.float()
+    return empty_heads(query).copy_(out)
 
 
-def plain_backward(
-    slope: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool
+def reference_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """slope: of the output, like it -> the gradients of query, key and value."""
-    weights, wide = weights_of(query, key, mask, causal), slope.float()
-    to_weights = wide @ value.float().transpose(-2, -1)
-    to_scores = weights * (to_weights - (weights * to_weights).sum(-1, keepdim=True)) / math.sqrt(query.shape[-1])
-    to_query, to_key = by_time(query).copy_(to_scores @ key.float()), by_time(key).copy_(to_scores.mT @ query.float())
-    return to_query, to_key, by_time(value).copy_(weights.mT @ wide)
+    """grad: gradient of the output -> the gradients of query, key and value."""
+    weights, wide = reference_weights(query, key, mask, causal), grad.float()
+    grad_weights = wide @ value.float().transpose(-2, -1)
+    grad_scores = weights * (grad_weights - (weights * grad_weights).sum(-1, keepdim=True)) / math.sqrt(query.shape[-1])
+    grad_query = empty_heads(query).copy_(grad_scores @ key.float())
+    grad_key = empty_heads(key).copy_(grad_scores.mT @ query.float())
+    return grad_query, grad_key, empty_heads(value).copy_(weights.mT @ wide)
 
 
-def by_time(like: Tensor) -> Tensor:
-    """(rows, heads, time, size) to be filled, laid out so that the heads of a token join without a copy."""
+def empty_heads(like: Tensor) -> Tensor:
+    """An empty tensor (rows, heads, time, size), laid out so that the heads of a token can be joined without a copy."""
     rows, heads, time, size = like.shape
     return like.new_empty(rows, time, heads, size).transpose(1, 2)
 
@@ -87,25 +88,25 @@ def by_time(like: Tensor) -> Tensor:
 @Jit
 def _weights(q, k, mask, mask_time, mask_key, queries, keys, scale,
              HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr):  # fmt: skip
-    """softmax(q k^T scale), (QUERIES, KEYS), zero where nothing may be seen."""
+    """softmax(q k^T scale), (QUERIES, KEYS), zero where masked."""
     q_at, k_at = tl.arange(0, QUERIES)[:, None], tl.arange(0, KEYS)[None, :]
-    seen = (q_at < queries) & (k_at < keys)
+    allowed = (q_at < queries) & (k_at < keys)
     if CAUSAL:
-        seen = seen & (k_at <= q_at)
+        allowed = allowed & (k_at <= q_at)
     if HAS_MASK:
-        seen = seen & (tl.load(mask + q_at * mask_time + k_at * mask_key, mask=seen, other=0) != 0)
-    scores = tl.where(seen, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
-    best = tl.max(scores, 1)
-    weights = tl.exp(scores - tl.where(best == float("-inf"), 0.0, best)[:, None])
+        allowed = allowed & (tl.load(mask + q_at * mask_time + k_at * mask_key, mask=allowed, other=0) != 0)
+    scores = tl.where(allowed, tl.dot(q, tl.trans(k)) * scale, float("-inf"))
+    largest = tl.max(scores, 1)
+    weights = tl.exp(scores - tl.where(largest == float("-inf"), 0.0, largest)[:, None])
     total = tl.sum(weights, 1)
     return weights / tl.where(total == 0.0, 1.0, total)[:, None]
 
 
 @Jit
-def _take(tensor, row, head, by_row, by_head, by_time, count, TIME: tl.constexpr, SIZE: tl.constexpr):
-    """Where the vectors of one row and head stand, (TIME, SIZE), and which of them are real, (TIME, 1)."""
+def _pointers(tensor, row, head, row_stride, head_stride, time_stride, count, TIME: tl.constexpr, SIZE: tl.constexpr):
+    """Pointers to the vectors of one row and head, (TIME, SIZE), and which of them are in range, (TIME, 1)."""
     at, d_at = tl.arange(0, TIME)[:, None], tl.arange(0, SIZE)[None, :]
-    return tensor + row.to(tl.int64) * by_row + head * by_head + at * by_time + d_at, at < count
+    return tensor + row.to(tl.int64) * row_stride + head * head_stride + at * time_stride + d_at, at < count
 
 
 @Jit
@@ -115,12 +116,12 @@ def _attend(
     out_row, out_head, out_time, mask_row, mask_time, mask_key, queries, keys, scale,
     HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
-    """One program for each row and head."""
+    """One program per row and head."""
     row, head = tl.program_id(0), tl.program_id(1)
-    q_to, q_real = _take(query, row, head, query_row, query_head, query_time, queries, QUERIES, SIZE)
-    k_to, k_real = _take(key, row, head, key_row, key_head, key_time, keys, KEYS, SIZE)
-    v_to, v_real = _take(value, row, head, value_row, value_head, value_time, keys, KEYS, SIZE)
-    o_to, o_real = _take(out, row, head, out_row, out_head, out_time, queries, QUERIES, SIZE)
+    q_to, q_real = _pointers(query, row, head, query_row, query_head, query_time, queries, QUERIES, SIZE)
+    k_to, k_real = _pointers(key, row, head, key_row, key_head, key_time, keys, KEYS, SIZE)
+    v_to, v_real = _pointers(value, row, head, value_row, value_head, value_time, keys, KEYS, SIZE)
+    o_to, o_real = _pointers(out, row, head, out_row, out_head, out_time, queries, QUERIES, SIZE)
     q, k = tl.load(q_to, mask=q_real, other=0.0), tl.load(k_to, mask=k_real, other=0.0)
     v = tl.load(v_to, mask=v_real, other=0.0)
     mask += row * mask_row
@@ -130,34 +131,37 @@ def _attend(
 
 @Jit
 def _attend_backward(
-    slope, query, key, value, mask, to_query, to_key, to_value,
-    slope_row, slope_head, slope_time, query_row, query_head, query_time, key_row, key_head, key_time,
-    value_row, value_head, value_time, to_query_row, to_query_head, to_query_time, to_key_row, to_key_head, to_key_time,
-    to_value_row, to_value_head, to_value_time, mask_row, mask_time, mask_key, queries, keys, scale,
+    grad, query, key, value, mask, grad_query, grad_key, grad_value,
+    grad_row, grad_head, grad_time, query_row, query_head, query_time, key_row, key_head, key_time,
+    value_row, value_head, value_time, grad_query_row, grad_query_head, grad_query_time,
+    grad_key_row, grad_key_head, grad_key_time, grad_value_row, grad_value_head, grad_value_time,
+    mask_row, mask_time, mask_key, queries, keys, scale,
     HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, SIZE: tl.constexpr,
 ):  # fmt: skip
     row, head = tl.program_id(0), tl.program_id(1)
-    s_to, s_real = _take(slope, row, head, slope_row, slope_head, slope_time, queries, QUERIES, SIZE)
-    q_to, q_real = _take(query, row, head, query_row, query_head, query_time, queries, QUERIES, SIZE)
-    k_to, k_real = _take(key, row, head, key_row, key_head, key_time, keys, KEYS, SIZE)
-    v_to, v_real = _take(value, row, head, value_row, value_head, value_time, keys, KEYS, SIZE)
+    g_to, g_real = _pointers(grad, row, head, grad_row, grad_head, grad_time, queries, QUERIES, SIZE)
+    q_to, q_real = _pointers(query, row, head, query_row, query_head, query_time, queries, QUERIES, SIZE)
+    k_to, k_real = _pointers(key, row, head, key_row, key_head, key_time, keys, KEYS, SIZE)
+    v_to, v_real = _pointers(value, row, head, value_row, value_head, value_time, keys, KEYS, SIZE)
     q, k = tl.load(q_to, mask=q_real, other=0.0), tl.load(k_to, mask=k_real, other=0.0)
-    v, s = tl.load(v_to, mask=v_real, other=0.0), tl.load(s_to, mask=s_real, other=0.0)
+    v, g = tl.load(v_to, mask=v_real, other=0.0), tl.load(g_to, mask=g_real, other=0.0)
     mask += row * mask_row
     weights = _weights(q, k, mask, mask_time, mask_key, queries, keys, scale, HAS_MASK, CAUSAL, QUERIES, KEYS)
-    out_to, out_real = _take(to_value, row, head, to_value_row, to_value_head, to_value_time, keys, KEYS, SIZE)
-    tl.store(out_to, tl.dot(tl.trans(weights.to(s.dtype)), s).to(v.dtype), mask=out_real)
-    to_weights = tl.dot(s, tl.trans(v))
-    to_scores = weights * (to_weights - tl.sum(weights * to_weights, 1)[:, None]) * scale
-    narrow = to_scores.to(q.dtype)
-    out_to, out_real = _take(to_query, row, head, to_query_row, to_query_head, to_query_time, queries, QUERIES, SIZE)
+    out_to, out_real = _pointers(grad_value, row, head, grad_value_row, grad_value_head, grad_value_time, keys, KEYS, SIZE)
+    tl.store(out_to, tl.dot(tl.trans(weights.to(g.dtype)), g).to(v.dtype), mask=out_real)
+    grad_weights = tl.dot(g, tl.trans(v))
+    grad_scores = weights * (grad_weights - tl.sum(weights * grad_weights, 1)[:, None]) * scale
+    narrow = grad_scores.to(q.dtype)
+    out_to, out_real = _pointers(
+        grad_query, row, head, grad_query_row, grad_query_head, grad_query_time, queries, QUERIES, SIZE
+    )
     tl.store(out_to, tl.dot(narrow, k).to(q.dtype), mask=out_real)
-    out_to, out_real = _take(to_key, row, head, to_key_row, to_key_head, to_key_time, keys, KEYS, SIZE)
+    out_to, out_real = _pointers(grad_key, row, head, grad_key_row, grad_key_head, grad_key_time, keys, KEYS, SIZE)
     tl.store(out_to, tl.dot(tl.trans(narrow), q).to(k.dtype), mask=out_real)
 
 
 def launch(kernel: Any, tensors: tuple[Tensor, ...], mask: Tensor | None, results: tuple[Tensor, ...], causal: bool) -> None:
-    """tensors end with query, key and value; every tensor tells its strides in the order in which the kernel takes them."""
+    """Launch a kernel; tensors end with query, key and value. Strides are passed in the order of the tensors."""
     query, key = tensors[-3:-1]
     rows, heads, queries, size = query.shape
     keys = key.shape[2]
@@ -166,62 +170,62 @@ def launch(kernel: Any, tensors: tuple[Tensor, ...], mask: Tensor | None, result
     kernel[(rows, heads)](
         *tensors, view, *results, *(stride for tensor in (*tensors, *results) for stride in tensor.stride()[:3]), *strides,
         queries, keys, 1 / math.sqrt(size), HAS_MASK=mask is not None, CAUSAL=causal,
-        QUERIES=power(queries), KEYS=power(keys), SIZE=size, num_warps=warps(max(queries, keys)),
+        QUERIES=padded_size(queries), KEYS=padded_size(keys), SIZE=size, num_warps=warps(max(queries, keys)),
     )  # fmt: skip
 
 
 def warps(count: int) -> int:
-    """That share one program, so that its scores stay in registers."""
+    """Warps per program, so that its scores stay in registers."""
     return 1 if count <= 32 else 4 if count <= 64 else 8
 
 
-def power(count: int) -> int:
-    """The power of two from 16 on that holds so many: what a product of tiles is made of."""
+def padded_size(count: int) -> int:
+    """The next power of two, at least 16: the smallest tile of a matrix product."""
     return max(16, 1 << (count - 1).bit_length())
 
 
 @torch.library.custom_op("heedful::short_sequence_attention", mutates_args=())
 def short_sequence_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """query (rows, heads, queries, size), key and value (rows, heads, keys, size), mask (rows or 1, 1, queries or 1, keys),
-    True where looking is allowed -> as query. A query that may look nowhere gets zeros."""
+    True where attention is allowed -> as query; zeros for queries whose keys are all masked."""
     if not fits_short_sequences(query, key, value):
-        return plain(query, key, value, mask, causal)
-    out = by_time(query)
+        return reference(query, key, value, mask, causal)
+    out = empty_heads(query)
     launch(_attend, (query, key, value), mask, (out,), causal)
     return out
 
 
 @torch.library.custom_op("heedful::short_sequence_attention_backward", mutates_args=())
 def short_sequence_attention_backward(
-    slope: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if not fits_short_sequences(query, key, value) or slope.stride(-1) != 1:
-        return plain_backward(slope, query, key, value, mask, causal)
-    found = by_time(query), by_time(key), by_time(value)
-    launch(_attend_backward, (slope, query, key, value), mask, found, causal)
-    return found
+    if not fits_short_sequences(query, key, value) or grad.stride(-1) != 1:
+        return reference_backward(grad, query, key, value, mask, causal)
+    grads = empty_heads(query), empty_heads(key), empty_heads(value)
+    launch(_attend_backward, (grad, query, key, value), mask, grads, causal)
+    return grads
 
 
 @short_sequence_attention.register_fake
 def _(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    return by_time(query)
+    return empty_heads(query)
 
 
 @short_sequence_attention_backward.register_fake
 def _(
-    slope: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return by_time(query), by_time(key), by_time(value)
+    return empty_heads(query), empty_heads(key), empty_heads(value)
 
 
-def keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     *tensors, causal = inputs
     ctx.save_for_backward(*tensors)
     ctx.causal = causal
 
 
-def backward(ctx: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-    return *short_sequence_attention_backward(slope, *ctx.saved_tensors, ctx.causal), None, None
+def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    return *short_sequence_attention_backward(grad, *ctx.saved_tensors, ctx.causal), None, None
 
 
-short_sequence_attention.register_autograd(backward, setup_context=keep)
+short_sequence_attention.register_autograd(backward, setup_context=setup_context)

@@ -29,7 +29,7 @@ from heedful.nn.decoder_state import (
     select_rows,
     select_sources,
 )
-from heedful.nn.kernels import blockwise_logsumexp, log_total
+from heedful.nn.kernels import blockwise_logsumexp, reduce_logsumexp
 from heedful.search import beam_kernels
 from heedful.search.constraints import at_length_limit, constrain
 from heedful.search.expand import BLOCK, EndRule, expand_beam, sample_tokens
@@ -206,7 +206,7 @@ class Engine:
         """Choose what comes next and note it; returns which row each beginning goes on from, (sources, beam)."""
         frontier, config, end = self.frontier, self.config, self.query.end
         largest, parts = blockwise_logsumexp(logits, BLOCK)  # (rows, blocks) each
-        normalize = log_total(largest, parts)
+        normalize = reduce_logsumexp(largest, parts)
         broken = nonfinite_sources(frontier, normalize)
         logits, largest = constrain(logits, largest, frontier, config, end)
         allowed = EndRule(at_length_limit(frontier), end)

@@ -127,7 +127,7 @@ def explain_search(system: System, source: str, config: SearchConfig) -> Explana
         raise ConfigError("an empty sentence was given; expected at least one word to translate")
     specials = system.target_tokenizer.specials
     limits = limits_for(config, torch.tensor([len(tokens.ids)]), torch.tensor([0]))
-    limit = min([int(limits[0]), *(model.longest for model in system.models if model.longest is not None)])
+    limit = min([int(limits[0]), *(model.max_length for model in system.models if model.max_length is not None)])
     with torch.inference_mode():
         nodes, best = grow_tree(next_token_function(system, tokens.ids), config, limit, start=specials.start, end=specials.end)
         ((_, real),) = search_pieces(system, [Piece(0, tokens.ids, [], source)], config)

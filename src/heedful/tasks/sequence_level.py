@@ -107,8 +107,8 @@ def draw(
 ) -> Candidates:
     """Sentences that the model says, and with risk the reference if it shall be among them."""
     limits = torch.tensor([len(reference) + config.max_extra + 1 for reference in references], device=sources[0].device)
-    if model.longest is not None:
-        limits = limits.clamp(max=model.longest)
+    if model.max_length is not None:
+        limits = limits.clamp(max=model.max_length)
     drawn = sample_translations(model, sources, limits, specials, config.samples)
     counted = [Counter(map(tuple, sentences)) for sentences in drawn]
     if config.method == "risk" and config.reference:

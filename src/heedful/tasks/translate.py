@@ -280,7 +280,7 @@ def search_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig)
     """Answers as they are found; pieces wait until there is room for them."""
     lengths, begun = (torch.tensor([len(getattr(piece, part)) for piece in pieces]) for part in ("ids", "prefix"))
     limits = limits_for(config, lengths, begun)
-    can_say = [model.longest for model in system.models if model.longest is not None]
+    can_say = [model.max_length for model in system.models if model.max_length is not None]
     if can_say:
         limits = limits.clamp(max=min(can_say))
         if begun.max() >= min(can_say):

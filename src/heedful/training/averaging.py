@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.errors import CheckpointError
+from heedful.nn.torch_private import lerp_all
 from heedful.training import checkpoint
 from heedful.training.weights import check_shapes, shapes_of
 
@@ -55,7 +56,7 @@ class RunningAverage:
     def update(self, model: nn.Module, step: int) -> None:
         """Update the average with the weights after update `step`, counted from 1."""
         current, decay = model.state_dict(), min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.weights.values()), [current[name] for name in self.weights], 1 - decay)
+        lerp_all(list(self.weights.values()), [current[name] for name in self.weights], 1 - decay)
 
     @torch.no_grad()
     def restore(self, weights: Mapping[str, Tensor], where: Path) -> None:

@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from heedful.nn.torch_private import compile_error, set_compile_cache_limit
+
 
 def compile_task(task: Any, device: torch.device, announce: Callable[[str], None]) -> None:
     """Compile a task's objective in place; on a GPU with CUDA graphs, one per batch shape."""
     eager = task.objective
-    torch._dynamo.config.cache_size_limit = 64
+    set_compile_cache_limit(64)
     if device.type == "cuda":
         compiled = torch.compile(eager, dynamic=False, mode="reduce-overhead")
     else:
@@ -31,7 +33,7 @@ def with_fallback(
         if works:
             try:
                 return compiled(*args, **kwargs)
-            except torch._dynamo.exc.TorchDynamoException as error:
+            except compile_error() as error:
                 works = False
                 reason = str(error).strip().splitlines()[0]
                 announce(f"torch.compile failed ({reason}); continuing without it")

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from heedful.errors import CheckpointError
 from heedful.nn.losses import Loss
+from heedful.nn.torch_private import divide_all
 from heedful.schema import Config, ZeroOrCount
 from heedful.storage.writing import replace_text
 from heedful.training.config import TrainingConfig
@@ -145,7 +146,7 @@ def apply_gradients(
     parameters = [parameter for parameter in model.parameters() if parameter.grad is not None]
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     if guard.scale != 1:
-        torch._foreach_div_(gradients, guard.scale)
+        divide_all(gradients, guard.scale)
     norm = nn.utils.get_total_norm(gradients)
     if config.clip:
         nn.utils.clip_grads_with_norm_(parameters, config.clip, norm)

@@ -139,7 +139,7 @@ def test_other_scores_equal_those_of_the_layers() -> None:
         for part in (additive.query, additive.key):
             part.weight.copy_(0.1 * torch.eye(2))
         additive.value.weight.fill_(1.0)
-        layers = [score(query, score.remember(keys))[0, 0].numpy() for score in (dot, general, additive)]
+        layers = [score(query, score.project_keys(keys))[0, 0].numpy() for score in (dot, general, additive)]
     assert_allclose(rows, layers, atol=1e-6)
 
 

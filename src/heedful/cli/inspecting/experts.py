@@ -60,9 +60,9 @@ def record_gates(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, T
 
 
 def summarize_gates(gates: Tensor) -> dict[str, Any]:
-    from heedful.nn.experts import usage
+    from heedful.nn.experts import expert_utilization
 
-    shares, weights = usage(gates), gates.sum(0) / gates.sum()
+    shares, weights = expert_utilization(gates), gates.sum(0) / gates.sum()
     return {
         "tokens": len(gates),
         "choices": shares.tolist(),  # share of the routed tokens that each expert receives

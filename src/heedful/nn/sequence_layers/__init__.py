@@ -1,14 +1,14 @@
-"""Sequence layers: (rows, time, dim) -> (rows, time, dim), one interface for every way to let tokens know of each other.
+"""Sequence layers: (rows, time, dim) -> (rows, time, dim), one interface for attention, recurrence and convolution.
 
     kind                     operations    in sequence    longest path      ("Attention Is All You Need", table 1)
     self-attention           n^2 d         1              1
     restricted attention     r n d         1              n / r             a window of r tokens
     parameter-free           n^2 d         1              1                 y_i = sum_j softmax_j(x_i . x_j) x_j
-    recurrent                n d^2         n              n                 LSTM, GRU; both ways when not causal
-    convolution              k n d^2       1              n / k             gated; log_k(n) when dilations grow
+    recurrent                n d^2         n              n                 LSTM, GRU; bidirectional when not causal
+    convolution              k n d^2       1              n / k             gated; log_k(n) with growing dilations
 
-A causal layer never looks ahead, and can be fed token by token. Padding, wherever it stands, has no influence, and zeros come
-out in its place. Residuals, norms and positions are the caller's.
+A causal layer does not depend on later tokens and can run token by token. Padding, at any position, has no influence, and its
+outputs are zeros. Residual connections, norms and positional encodings are left to the caller.
 """
 
 from __future__ import annotations

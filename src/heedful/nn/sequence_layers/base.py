@@ -1,10 +1,10 @@
-"""What every sequence layer is: a function of a whole sequence, which a causal one can also be told piece by piece.
+"""Base class of sequence layers: a function of a whole sequence; causal layers also run on its tokens in successive chunks.
 
-    forward    x, mask      -> out            all tokens at once
-    follow     x, kept, now -> out, past      the tokens that come next
+    forward    x, mask                  -> out               all tokens at once
+    step       x, state, step context   -> out, row state    the next tokens
 
-What a layer keeps is of two sorts, as in `nn/rows.py`: a past moves with its row (a recurrent state, the last inputs of a
-convolution), what is written stays in slots that the rows of a source share (keys and values).
+The state of a layer has two parts, as in `nn/decoder_state.py`: the row state is reordered with its row (a recurrent state,
+the last inputs of a convolution), the cache stays in slots that the rows of a source share (keys and values).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from heedful.schema import Config, Probability, Problem, Size, SmallCount, refus
 
 
 class LayerSize(Config):
-    """What a layer may be told; each kind takes from it what it needs."""
+    """Options of sequence layers; each kind uses those in its `options`."""
 
     dim: Size
     """Size of inputs and outputs."""
@@ -35,7 +35,7 @@ class LayerSize(Config):
     dilation: Size = 2
     """Dilated convolution: distance between the tokens it reads."""
     causal: bool = False
-    """Read only the tokens so far."""
+    """Use only the current and previous tokens."""
     dropout: Probability = 0.0
     """Dropout of the layer's output."""
 
@@ -45,59 +45,57 @@ class LayerSize(Config):
         if self.dim % self.heads:
             problems.append(Problem("heads", f"given {self.heads}, expected a divisor of dim = {self.dim}"))
         if not self.causal and self.dim % 2:
-            problems.append(Problem("dim", f"given {self.dim}, expected an even number: half reads forwards, half backwards"))
+            problems.append(Problem("dim", f"given {self.dim}, expected an even number: one half per direction"))
         refuse(problems)
         return self
 
 
 class LayerState(NamedTuple):
-    """What a layer knows of all that came before."""
+    """State of a layer after the previous tokens."""
 
     row_state: Tree = None  # (rows, …)
     kv_cache: Tree = None  # (sources, slots, …)
 
 
 class StepContext(NamedTuple):
-    """New tokens that follow others: what all layers of a stack share. The rows of a source look at one memory together,
-    so to them time is (new = beam x time)."""
+    """Slots, positions and mask of new tokens, shared by all layers of a stack. All rows of a source attend to one cache, so
+    the time dimension of their queries is new = beam x time."""
 
-    real: Tensor | None  # (rows, time): which tokens count, those first; None: all
+    real: Tensor | None  # (rows, time): padding mask, with padding at the end; None: no padding
     owned_slots: Tensor  # (rows, slots): as in a state, with the new slots marked
-    slots: Tensor | slice  # where the new tokens are written
+    slots: Tensor | slice  # slots of the new tokens
     positions: Tensor  # (sources, new)
-    key_positions: Tensor  # (sources, slots): of all that is written so far
-    seen: Tensor  # (sources, new, slots): what of it is a token's own past, or itself
+    key_positions: Tensor  # (sources, slots): of all cached tokens
+    mask: Tensor  # (sources, new, slots): each token's own hypothesis up to itself
 
-    def together(self, x: Tensor) -> Tensor:
+    def group_by_source(self, x: Tensor) -> Tensor:
         """(rows, time, dim) -> (sources, new, dim)."""
         return x.reshape(self.positions.shape[0], -1, x.shape[-1])
 
 
-def step_context(state: State, tokens: Tensor, real: Tensor | None) -> StepContext:
-    """tokens and real (rows, time): they come next, the real ones first; their slots and positions are noted in the state."""
-    assert state.owned_slots is not None and state.kv_cache is not None, (
-        "who goes on needs room: tell `start` how much is to come"
-    )
+def make_step_context(state: State, tokens: Tensor, real: Tensor | None) -> StepContext:
+    """Allocate slots for the next tokens and store their positions in the state; tokens and real (rows, time), padding last."""
+    assert state.owned_slots is not None and state.kv_cache is not None, "decoding by steps requires `room` in `start`"
     sources, time = state.kv_cache["positions"].shape[0], tokens.shape[1]
     beam = tokens.shape[0] // sources
-    said = state.owned_slots.sum(-1, keepdim=True)  # (rows, 1)
-    positions = (said + torch.arange(time, device=tokens.device)).view(sources, -1)  # (sources, new)
+    lengths = state.owned_slots.sum(-1, keepdim=True)  # (rows, 1)
+    positions = (lengths + torch.arange(time, device=tokens.device)).view(sources, -1)  # (sources, new)
     owned_slots, slots = allocate(state, beam, tokens, real)
     key_positions = write(state.kv_cache["positions"], slots, positions)  # (sources, slots)
-    seen = owned_slots[:, : key_positions.shape[1]].view(sources, beam, 1, -1).expand(-1, -1, time, -1).flatten(1, 2)
+    mask = owned_slots[:, : key_positions.shape[1]].view(sources, beam, 1, -1).expand(-1, -1, time, -1).flatten(1, 2)
     if time > 1:
-        seen = seen & masks.causal(positions, key_positions)
-    return StepContext(real, owned_slots, slots, positions, key_positions, seen)
+        mask = mask & masks.causal(positions, key_positions)
+    return StepContext(real, owned_slots, slots, positions, key_positions, mask)
 
 
 class SequenceLayer(nn.Module):
-    """A kind overrides `mix`, and says what it costs; `extend` is `mix` for tokens that come later."""
+    """A subclass overrides `mix`, and `mix_step` for the next tokens of a causal layer, and declares its cost."""
 
     cost: ClassVar[str]  # operations, as in the table of kinds
-    steps: ClassVar[str] = "1"  # that must follow one another
-    path: ClassVar[str] = "1"  # between the two tokens that are farthest apart: how many layers or steps
-    takes: ClassVar[tuple[str, ...]] = ()  # what it needs of a LayerSize, besides what all need
-    remark: ClassVar[str] = ""  # what its products have that `cost` does not tell
+    steps: ClassVar[str] = "1"  # number of sequential operations
+    path: ClassVar[str] = "1"  # layers or steps between the two most distant tokens
+    options: ClassVar[tuple[str, ...]] = ()  # fields of LayerSize that it uses, besides those that all kinds use
+    remark: ClassVar[str] = ""  # explains terms of `products` that are not in `cost`
 
     def __init__(self, size: LayerSize) -> None:
         super().__init__()
@@ -109,34 +107,34 @@ class SequenceLayer(nn.Module):
         out = self.dropout(self.mix(x, mask))
         return out if mask is None else out.masked_fill(~mask[..., None], 0.0)
 
-    def follow(self, x: Tensor, kept: LayerState, now: StepContext) -> tuple[Tensor, Tree]:
-        """x (rows, time, dim): the next tokens -> (rows, time, dim), and the past; what is written is written in place."""
-        assert self.size.causal, "a layer that looks ahead cannot be fed token by token"
-        out, row_state = self.extend(x, kept, now)
+    def step(self, x: Tensor, state: LayerState, step: StepContext) -> tuple[Tensor, Tree]:
+        """x (rows, time, dim): the next tokens -> (rows, time, dim), and the new row state; the cache is updated in place."""
+        assert self.size.causal, "only a causal layer can run token by token"
+        out, row_state = self.mix_step(x, state, step)
         return self.dropout(out), row_state
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         raise NotImplementedError
 
-    def extend(self, x: Tensor, kept: LayerState, now: StepContext) -> tuple[Tensor, Tree]:
+    def mix_step(self, x: Tensor, state: LayerState, step: StepContext) -> tuple[Tensor, Tree]:
         raise NotImplementedError
 
-    def beginning(self, rows: int, like: Tensor) -> Tree:
-        """The past of those who have heard nothing."""
+    def initial_state(self, rows: int, like: Tensor) -> Tree:
+        """The row state before the first token."""
         return None
 
     def slots(self, sources: int, room: int, like: Tensor) -> Tree:
-        """Where the rows of each source will write, `room` tokens together."""
+        """An empty cache of `room` tokens for all rows of each source."""
         return None
 
     @staticmethod
     def operations(size: LayerSize, time: int) -> int:
-        """`cost` with numbers in it."""
+        """`cost` evaluated for a size and length."""
         raise NotImplementedError
 
     @staticmethod
     def products(*, causal: bool) -> str:
-        """FLOP of all its matrix products for one sequence, 2 for a multiplication and an addition, by n, d, r and k."""
+        """FLOP of all matrix products for one sequence, 2 per multiply-add, as a formula in n, d, r and k."""
         raise NotImplementedError
 
     if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Convolution as a sequence layer: gated sums over neighbors, whose past is the last inputs that a sum reaches back to."""
+"""Convolution as a sequence layer; its state is the inputs that the next windows cover."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from heedful.nn.sequence_layers.base import LayerSize, LayerState, SequenceLayer
 
 
 class Convolution(SequenceLayer):
-    """A weighted sum over k neighbors, half of which opens and shuts the other (gated linear units, Dauphin et al., 2017)."""
+    """A convolution of width k with gated linear units: one half gates the other (Dauphin et al., 2017)."""
 
     cost, path = "k n d^2", "n / k"
-    takes: ClassVar[tuple[str, ...]] = ("kernel",)
-    remark = "gated, so 2 d sums for each token, half of which open and shut the others"
+    options: ClassVar[tuple[str, ...]] = ("kernel",)
+    remark = "gated, so 2 d outputs for each token, half of which gate the others"
 
     def __init__(self, size: LayerSize, dilation: int = 1) -> None:
         super().__init__(size)
         self.sum = convolution.Convolution(size.dim, 2 * size.dim, size.kernel, dilation)
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        known = x if mask is None else x.masked_fill(~mask[..., None], 0.0)
+        real = x if mask is None else x.masked_fill(~mask[..., None], 0.0)
         if self.size.causal:
-            return functional.glu(self.sum.follow(known, self.beginning(x.shape[0], x), None)[0])
-        return functional.glu(self.sum.around(known))
+            return functional.glu(self.sum.causal(real, self.initial_state(x.shape[0], x), None)[0])
+        return functional.glu(self.sum.centered(real))
 
-    def beginning(self, rows: int, like: Tensor) -> Tensor:
-        return self.sum.beginning(rows, like)
+    def initial_state(self, rows: int, like: Tensor) -> Tensor:
+        return self.sum.initial_state(rows, like)
 
-    def extend(self, x: Tensor, kept: LayerState, now: StepContext) -> tuple[Tensor, Tree]:
-        sums, row_state = self.sum.follow(x, kept.row_state, None if now.real is None else now.real.sum(1))
+    def mix_step(self, x: Tensor, state: LayerState, step: StepContext) -> tuple[Tensor, Tree]:
+        sums, row_state = self.sum.causal(x, state.row_state, None if step.real is None else step.real.sum(1))
         return functional.glu(sums), row_state
 
     @staticmethod
@@ -46,9 +46,9 @@ class Convolution(SequenceLayer):
 
 
 class DilatedConvolution(Convolution):
-    """The same with gaps (ByteNet, Kalchbrenner et al., 2016): stacked with growing gaps it sees far in few layers."""
+    """Dilated convolution (ByteNet, Kalchbrenner et al., 2016): with growing dilations, few layers cover long distances."""
 
-    path, takes = "log_k n", ("kernel", "dilation")
+    path, options = "log_k n", ("kernel", "dilation")
 
     def __init__(self, size: LayerSize) -> None:
         super().__init__(size, size.dilation)

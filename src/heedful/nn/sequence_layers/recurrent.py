@@ -1,4 +1,4 @@
-"""Recurrence as a sequence layer: a state that walks along the tokens, whose past is that state."""
+"""Recurrence as a sequence layer; its state is the recurrent state."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from heedful.nn.sequence_layers.base import LayerSize, LayerState, SequenceLayer
 
 
 class Recurrent(SequenceLayer):
-    """A state that walks along the sequence; when not causal, two states of half the size that walk towards each other.
+    """A recurrent layer; when not causal, two of half the size in opposite directions.
 
-    Each walks over the real tokens alone: they are brought together first, and put back in their places afterwards."""
+    Padding is removed first: real tokens are packed to the left, and moved back afterwards."""
 
     cost, steps, path = "n d^2", "n", "n"
-    remark = "both directions, d / 2 each (one of d where it is causal); the bias is one more input, hence the terms in n d"
+    remark = "both directions, d / 2 each (one of d if causal); the bias is an additional input, hence the terms in n d"
     cell: ClassVar[type[recurrent.Lstm] | type[recurrent.Gru]]
 
     def __init__(self, size: LayerSize) -> None:
@@ -29,17 +29,17 @@ class Recurrent(SequenceLayer):
         self.backwards = None if size.causal else self.cell(size.dim, hidden)
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        ahead = walk(self.forwards, x, mask)
+        ahead = run_packed(self.forwards, x, mask)
         if self.backwards is None:
             return ahead
-        back = walk(self.backwards, x.flip(1), None if mask is None else mask.flip(1)).flip(1)
+        back = run_packed(self.backwards, x.flip(1), None if mask is None else mask.flip(1)).flip(1)
         return torch.cat((ahead, back), dim=-1)  # (rows, time, dim)
 
-    def beginning(self, rows: int, like: Tensor) -> Tree:
-        return self.forwards.beginning(rows, like)
+    def initial_state(self, rows: int, like: Tensor) -> Tree:
+        return self.forwards.initial_state(rows, like)
 
-    def extend(self, x: Tensor, kept: LayerState, now: StepContext) -> tuple[Tensor, Tree]:
-        return self.forwards(x, kept.row_state, now.real)
+    def mix_step(self, x: Tensor, state: LayerState, step: StepContext) -> tuple[Tensor, Tree]:
+        return self.forwards(x, state.row_state, step.real)
 
     @staticmethod
     def operations(size: LayerSize, time: int) -> int:
@@ -47,18 +47,18 @@ class Recurrent(SequenceLayer):
 
     @classmethod
     def products(cls, *, causal: bool) -> str:
-        """Of d + 1 inputs and d states, or of half as many of these for each of two."""
+        """With d + 1 inputs and d states, or d / 2 states in each direction."""
         gates = cls.cell.gates
         return f"{(4 if causal else 3) * gates} n d^2 + {2 * gates} n d"
 
 
-def walk(layer: recurrent.Layer, x: Tensor, mask: Tensor | None) -> Tensor:
+def run_packed(layer: recurrent.Layer, x: Tensor, mask: Tensor | None) -> Tensor:
     """(rows, time, dim), (rows, time) -> the states (rows, time, hidden)."""
     if mask is None:
         return layer(x, None)[0]
-    lineup = pack_left_order(mask)
-    states, _ = layer(gather_time(x, lineup.order), None)
-    return gather_time(states, lineup.back)
+    packed = pack_left_order(mask)
+    states, _ = layer(gather_time(x, packed.order), None)
+    return gather_time(states, packed.back)
 
 
 class Lstm(Recurrent):
