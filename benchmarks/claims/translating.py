@@ -11,7 +11,7 @@ from claims import Found
 from claims.learning import MODELS, Right, apart, learn, percent, sources_of, targets_of, told
 from claims.toys import Link, Pair, copy, dictionary
 from heedful.build import Translator
-from heedful.data.gold import Words
+from heedful.data.gold import SentencePair
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
 from heedful.studies.alignment import Aligner, Models, align, heads_of
 
@@ -73,7 +73,7 @@ def worse(found: Mapping[str, Sequence[Right]]) -> dict[str, str]:
 def alignment_error(translator: Translator, pairs: list[Pair]) -> float:
     """Of one link for each target word: where its only head looked most when the word was said."""
     models = Models(translator.system)
-    words = map(Words, sources_of(pairs), targets_of(pairs))
+    words = map(SentencePair, sources_of(pairs), targets_of(pairs))
     found = list(align(models, words, Aligner(tuple(heads_of(models)))))
     return alignment_error_rate(found, [sure(pair.links) for pair in pairs]).value
 

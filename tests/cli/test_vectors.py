@@ -11,7 +11,7 @@ from workshop import heed, write_recipe
 from heedful.build import load
 from heedful.text import Tokenizer
 from heedful.vectors.files import load_vectors
-from heedful.vectors.initialization import place_vectors
+from heedful.vectors.initialization import initialize_rows
 from heedful.vectors.tokens import token_names
 
 TEXT = "The dog sees the cat.\nThe hen sees the cat.\n" * 40
@@ -56,7 +56,7 @@ def test_vectors_of_a_runs_tokens_fill_its_embedding(run: Path, tmp_path: Path) 
     made = load_vectors(output)
     names = token_names(Tokenizer.load(run / "tokenizer.json"))
     assert sorted(made.words) == ["w1", "w2", "w3"]
-    assert place_vectors(torch.nn.Embedding(len(names), 16), names, made) == 3
+    assert initialize_rows(torch.nn.Embedding(len(names), 16), names, made) == 3
 
 
 def test_vectors_are_written_and_found_where_nothing_is_said(

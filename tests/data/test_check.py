@@ -124,7 +124,7 @@ def test_only_the_first_examples_are_named(tmp_path: Path) -> None:
 
 def test_a_corpus_without_a_usable_pair_is_refused_whatever_is_allowed(tmp_path: Path) -> None:
     corpus = write(tmp_path, "train", [("", "a"), ("b", "")])
-    refusal = check_corpora(Splits((corpus,))).refusal(1.0)
+    refusal = check_corpora(Splits((corpus,))).training_error(1.0)
     assert str(refusal).replace(f"{tmp_path}/", "") == (
         "train.en + train.de has 2 lines, but no pair that can be used; 2 lines with an empty side, "
         "the first at train.en line 1: nothing but white space\n\nhint: look at these lines"
@@ -135,15 +135,15 @@ def test_a_corpus_with_too_many_unusable_lines_is_refused(tmp_path: Path) -> Non
     for bad, refused in ((5, False), (6, True)):
         corpus = write(tmp_path, "train", [*numbered(100 - bad), *[("", "x")] * bad])
         report = check_corpora(Splits((corpus,)))
-        assert (report.refusal(0.05) is not None) == refused
-        assert report.refusal(0.06) is None
+        assert (report.training_error(0.05) is not None) == refused
+        assert report.training_error(0.06) is None
 
 
 def test_the_encoding_is_named_with_the_command_that_converts_it(tmp_path: Path) -> None:
     """0x80 to 0x9f are letters in Windows-1252 only; each file gets its own command."""
     (tmp_path / "a").write_bytes("une pensée\n".encode("latin-1") * 8 + b"plain\n" * 8)
     (tmp_path / "b").write_bytes(b"plain\n" * 8 + "“quoted”\n".encode("cp1252") * 8)
-    refusal = check_corpora(splits_of_files([f"{tmp_path}/a", f"{tmp_path}/b"])).refusal(0.05)
+    refusal = check_corpora(splits_of_files([f"{tmp_path}/a", f"{tmp_path}/b"])).training_error(0.05)
     assert refusal is not None and refusal.hint is not None
     assert refusal.hint.startswith(
         f"convert it: iconv -f ISO-8859-1 -t UTF-8 {tmp_path}/a > {tmp_path}/a.utf8"

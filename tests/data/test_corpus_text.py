@@ -19,9 +19,9 @@ from heedful.data.corpus_text import (
     decode_text,
     encode_text,
     find_text,
-    lines_of,
     open_text,
     passages,
+    read_passage,
 )
 from heedful.errors import DataError
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
@@ -74,7 +74,7 @@ def test_any_text_of_known_characters_reads_back(text: str) -> None:
 @pytest.mark.parametrize("held_out", [0.1, 0.25, 0.5])
 def test_the_last_lines_of_a_file_validate_and_none_is_lost(book: Path, held_out: float) -> None:
     data = TextConfig.model_validate({"form": "text", "file": str(book), "held_out": held_out})
-    train, valid = ([line for part in passages(data, split) for line in lines_of(part)] for split in ("train", "valid"))
+    train, valid = ([line for part in passages(data, split) for line in read_passage(part)] for split in ("train", "valid"))
     assert train + valid == LINES * 10
     characters = sum(len(line) + 1 for line in valid)
     longest = max(map(len, LINES)) + 1
@@ -87,7 +87,7 @@ def test_a_folder_has_its_splits_plain_or_packed(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "dev.txt.gz", "wt") as file:
         file.write("b\n")
     data = TextConfig.model_validate({"form": "text", "folder": str(tmp_path)})
-    assert [list(lines_of(part)) for split in ("train", "valid") for part in passages(data, split)] == [["a"], ["b"]]
+    assert [list(read_passage(part)) for split in ("train", "valid") for part in passages(data, split)] == [["a"], ["b"]]
     assert passages(data, "test") == []
     (tmp_path / "train.txt").unlink()
     with pytest.raises(DataError, match=r"has no train\.txt and no train\.txt\.gz"):
@@ -98,10 +98,10 @@ def test_a_column_of_a_table_is_a_text(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("1\tgood film\n0\tbad film\n")
     table = {"file": str(tmp_path / "a.tsv"), "column": 2}
     data = TextConfig.model_validate({"form": "text", "train": [table, table], "valid": table})
-    assert [list(lines_of(part)) for part in passages(data, "train")] == [["good film", "bad film"]] * 2
+    assert [list(read_passage(part)) for part in passages(data, "train")] == [["good film", "bad film"]] * 2
     (tmp_path / "a.tsv").write_text("1\tgood film\nbroken\n")
     with pytest.raises(DataError, match=r"a\.tsv line 2 has 1 column, but column 2 is wanted"):
-        list(lines_of(passages(data, "train")[0]))
+        list(read_passage(passages(data, "train")[0]))
 
 
 def test_what_was_encoded_is_found_again_unless_it_or_its_file_changed(book: Path, tmp_path: Path) -> None:
@@ -142,16 +142,16 @@ def test_the_name_of_a_column_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "reviews.tsv"
     path.write_text("label\ttext\n1\tgood\n")
     with pytest.raises(DataError, match="line 1 looks like the name of a column: text"):
-        list(lines_of(Passage(path, 2)))
-    assert list(lines_of(Passage(path, 2, header=True))) == ["good"]
-    assert list(lines_of(Passage(path, 2, header=False))) == ["text", "good"]
+        list(read_passage(Passage(path, 2)))
+    assert list(read_passage(Passage(path, 2, header=True))) == ["good"]
+    assert list(read_passage(Passage(path, 2, header=False))) == ["text", "good"]
     assert refused(TextFile, file="a", header=True) == {"header": "would have no effect without column"}
 
 
 def test_a_text_that_is_not_utf8_names_the_command_that_converts_it(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes("caf\xe9\n".encode("latin-1"))
     with pytest.raises(DataError) as caught:
-        list(lines_of(Passage(tmp_path / "a")))
+        list(read_passage(Passage(tmp_path / "a")))
     assert str(caught.value).replace(f"{tmp_path}/", "") == (
         "a line 1: byte 4 is not UTF-8\n\nhint: convert it: iconv -f ISO-8859-1 -t UTF-8 a > a.utf8"
     )

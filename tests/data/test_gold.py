@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.data.gold import Gold, Words, builtin_gold, read_gold, read_words
+from heedful.data.gold import Gold, SentencePair, builtin_gold, read_gold, read_words
 from heedful.errors import DataError
 from heedful.evaluation.word_alignment import Alignment, parse_alignment
 
@@ -19,7 +19,7 @@ def write(folder: Path, **files: str) -> list[Path]:
 
 def test_files_are_read_in_step(tmp_path: Path) -> None:
     gold = read_gold(*write(tmp_path, source="a b\nc\n", target="x\ny z\n", gold="0-0 1?0\n0-1\n"))
-    assert gold.pairs == [Words("a b", "x"), Words("c", "y z")]
+    assert gold.pairs == [SentencePair("a b", "x"), SentencePair("c", "y z")]
     assert gold.alignments == [
         Alignment(frozenset({(0, 0)}), frozenset({(0, 0), (1, 0)})),
         Alignment(frozenset({(0, 1)}), frozenset({(0, 1)})),
@@ -28,7 +28,7 @@ def test_files_are_read_in_step(tmp_path: Path) -> None:
 
 def test_swapped_twice_is_as_before(tmp_path: Path) -> None:
     gold = read_gold(*write(tmp_path, source="a b\n", target="x\n", gold="0-0 1?0\n"))
-    assert gold.swapped == Gold([Words("x", "a b")], [Alignment(frozenset({(0, 0)}), frozenset({(0, 0), (0, 1)}))])
+    assert gold.swapped == Gold([SentencePair("x", "a b")], [Alignment(frozenset({(0, 0)}), frozenset({(0, 0), (0, 1)}))])
     assert gold.swapped.swapped == gold
 
 

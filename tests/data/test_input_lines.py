@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from heedful.data.input_lines import chunks_as_they_arrive
+from heedful.data.input_lines import read_available
 from heedful.errors import DataError
 
 
@@ -18,7 +18,7 @@ def test_an_error_of_the_reader_comes_after_the_lines_before_it(error: Exception
         yield "b"
         raise error
 
-    chunks = chunks_as_they_arrive(lines(), most=5)
+    chunks = read_available(lines(), most=5)
     assert next(chunks) == ["a", "b"]
     with pytest.raises(type(error)):
         next(chunks)
@@ -35,7 +35,7 @@ def test_reading_runs_only_a_little_ahead() -> None:
                 full.set()
             yield str(taken)
 
-    chunks = chunks_as_they_arrive(lines(), most=3)
+    chunks = read_available(lines(), most=3)
     assert next(chunks) == ["0", "1", "2"]
     assert full.wait(5)
     assert not any(threading.Event().wait(0.01) for _ in range(3)) and taken <= 10

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.data.labeled import Example, LabeledConfig, examples_in, file_of
+from heedful.data.labeled import Example, LabeledConfig, find_split_file, read_examples
 from heedful.errors import DataError
 
 
@@ -17,17 +17,17 @@ def test_the_names_of_columns_are_no_example(tmp_path: Path, first: str) -> None
     path = tmp_path / "a.tsv"
     path.write_text(f"{first}\n" + "good\tfine\nbad\tawful\n" * 3)
     with pytest.raises(DataError, match="line 1 looks like the names of columns") as caught:
-        examples_in(config(), path)
+        read_examples(config(), path)
     assert caught.value.hint == "data.header = true skips that line; data.header = false trains on it"
-    assert examples_in(config(header=True), path) == [Example("good", ("fine",)), Example("bad", ("awful",))] * 3
-    assert len(examples_in(config(header=False), path)) == 7
+    assert read_examples(config(header=True), path) == [Example("good", ("fine",)), Example("bad", ("awful",))] * 3
+    assert len(read_examples(config(header=False), path)) == 7
 
 
 def test_a_first_line_like_the_others_is_an_example(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     for text in ("0\tx\n1\ty\n", "0\tx\n1\ty\n0\tz\n", "2\tx\n" + "0\ty\n2\tx\n" * 3):
         path.write_text(text)
-        assert len(examples_in(config(), path)) == text.count("\n")
+        assert len(read_examples(config(), path)) == text.count("\n")
 
 
 def test_what_is_missing_is_named_with_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,13 +36,13 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path: Path, monkeypatch
     data = LabeledConfig(form="labeled", folder="reviews")
     for split in ("train", "test"):
         with pytest.raises(DataError, match="there is no folder 'reviews' here"):
-            file_of(data, split)
+            find_split_file(data, split)
     Path("reviews").mkdir()
     (tmp_path / "reviews/training.tsv").write_text("")
     with pytest.raises(DataError) as caught:
-        file_of(data, "train")
+        find_split_file(data, "train")
     assert str(caught.value) == "reviews has no train.tsv and no train.tsv.gz\n\nhint: the files there are: training.tsv"
-    assert file_of(data, "test") is None
+    assert find_split_file(data, "test") is None
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_an_example_without_a_label_or_a_text_is_refused_with_its_line(tmp_path:
     path = tmp_path / "a.tsv"
     path.write_text(f"0\tgood\n{line}\n")
     with pytest.raises(DataError, match=f"a.tsv line 2: {what}"):
-        examples_in(config(), path)
+        read_examples(config(), path)

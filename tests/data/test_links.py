@@ -9,7 +9,7 @@ import pytest
 
 from heedful.data.encode import StoreOptions, open_store
 from heedful.data.grammar import generate
-from heedful.data.links import Aligned, JoinedLinks, Links, open_links, piece_links
+from heedful.data.links import AlignedCorpus, JoinedLinks, Links, expand_to_pieces, open_links
 from heedful.data.sources import CorpusConfig
 from heedful.errors import DataError
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
@@ -33,7 +33,7 @@ def corpus(folder: Path, aligned: list[str] = ALIGNED, tag: str | None = None) -
 def opened(one: CorpusConfig, tokenizer: Tokenizer, folder: Path, dropped: list[int] | None = None, longest: int = 99) -> Links:
     lines = np.array(dropped or [], np.int64)
     store = open_store(one, (tokenizer, tokenizer), StoreOptions(max_length=longest), dropped=lines, cache=folder)
-    return open_links(Aligned(one, store, len(PAIRS)), (tokenizer, tokenizer), folder)
+    return open_links(AlignedCorpus(one, store, len(PAIRS)), (tokenizer, tokenizer), folder)
 
 
 def words_again(links: Links, tokenizer: Tokenizer, pairs: list[tuple[str, str]]) -> list[set[tuple[int, int]]]:
@@ -46,8 +46,8 @@ def words_again(links: Links, tokenizer: Tokenizer, pairs: list[tuple[str, str]]
 
 
 def test_linked_words_link_all_their_pieces() -> None:
-    assert piece_links([(1, 0)], np.array([0, 1, 1]), np.array([0, 0, 1])).tolist() == [[1, 0], [1, 1], [2, 0], [2, 1]]
-    assert piece_links([], np.array([0]), np.array([0])).shape == (0, 2)
+    assert expand_to_pieces([(1, 0)], np.array([0, 1, 1]), np.array([0, 0, 1])).tolist() == [[1, 0], [1, 1], [2, 0], [2, 1]]
+    assert expand_to_pieces([], np.array([0]), np.array([0])).shape == (0, 2)
 
 
 def test_the_pieces_belong_to_the_words_that_the_file_links(tmp_path: Path, letters: Tokenizer) -> None:
@@ -110,6 +110,6 @@ def test_the_built_in_corpus_brings_its_own(tmp_path: Path) -> None:
     words = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), lines, [])
     one = CorpusConfig(builtin=True, split="train", count=20)
     store = open_store(one, (words, words), cache=tmp_path)
-    links = open_links(Aligned(one, store, 20), (words, words), tmp_path)
+    links = open_links(AlignedCorpus(one, store, 20), (words, words), tmp_path)
     pairs = [(sentence.source, sentence.target) for sentence in sentences]
     assert words_again(links, words, pairs) == [set(sentence.alignment) for sentence in sentences]

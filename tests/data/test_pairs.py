@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.pairs import Pair, Problem, check_pair, checked_pairs, pairs, sentences
+from heedful.data.pairs import Pair, Problem, check_pair, check_pairs, pairs, sentences
 from heedful.data.sources import CorpusConfig, RawPair
 from heedful.data.splits import DataConfig
 from heedful.errors import DataError
@@ -65,7 +65,7 @@ def test_bad_lines_are_skipped_and_the_others_keep_their_numbers(tmp_path: Path)
 def test_json_that_is_no_unicode_is_skipped_like_bad_bytes(tmp_path: Path) -> None:
     lines = [rb'{"source": "\ud800", "target": "b"}', b'{"source": "\xff", "target": "b"}', b'{"source": "a", "target": "b"}']
     (tmp_path / "a").write_bytes(b"\n".join(lines))
-    verdicts = list(checked_pairs(CorpusConfig(jsonl=f"{tmp_path}/a")))
+    verdicts = list(check_pairs(CorpusConfig(jsonl=f"{tmp_path}/a")))
     assert [getattr(verdict, "kind", None) for verdict in verdicts] == ["utf8", "utf8", None]
 
 
@@ -86,7 +86,7 @@ def test_a_tokenizer_learns_from_texts_without_tags(tmp_path: Path) -> None:
 )
 def test_strict_stops_at_the_first_problem(tmp_path: Path, source: bytes, target: bytes, message: str) -> None:
     with pytest.raises(DataError) as caught:
-        list(checked_pairs(corpus_of(tmp_path, source, target), strict=True))
+        list(check_pairs(corpus_of(tmp_path, source, target), strict=True))
     assert str(caught.value) == f"{tmp_path}/{message}\n\nhint: data.strict = false counts and skips such lines"
 
 

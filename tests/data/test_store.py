@@ -20,7 +20,7 @@ import heedful.data.encode
 from heedful.data.encode import StoreOptions, cache_folder, open_store, without_dropped
 from heedful.data.pairs import Pair
 from heedful.data.sources import CorpusConfig
-from heedful.data.store import MANIFEST, JoinedStore, PairStore, lengths_between
+from heedful.data.store import MANIFEST, JoinedStore, PairStore, row_lengths
 from heedful.errors import DataError
 
 
@@ -125,9 +125,9 @@ def test_leaving_out_a_million_lines_takes_a_byte_for_each() -> None:
 
 def test_lengths_are_differences_of_offsets_however_far_those_have_come() -> None:
     offsets = np.array([0, 3, 3, 2**40, 2**40 + 7], np.int64)
-    assert lengths_between(offsets[[0, 1, 2]]).tolist() == [3, 0]
-    assert lengths_between(offsets[[3, 4]]).tolist() == [7]
-    assert lengths_between(offsets[[3, 4]]).dtype == np.int32
+    assert row_lengths(offsets[[0, 1, 2]]).tolist() == [3, 0]
+    assert row_lengths(offsets[[3, 4]]).tolist() == [7]
+    assert row_lengths(offsets[[3, 4]]).dtype == np.int32
 
 
 def test_the_tag_is_part_of_the_source(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_what_was_asked_before_does_not_matter(kind: Kind) -> None:
 
 def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     before = [trained("bpe", 0.2).encode_sampled(LINES[0], seed=1, epoch=epoch, index=0) for epoch in range(20)]
-    monkeypatch.setattr("heedful.text.bpe_dropout.REMEMBERED", 2)
+    monkeypatch.setattr("heedful.text.bpe_dropout.CACHE_SIZE", 2)
     fresh = Tokenizer.from_json(trained("bpe", 0.2).to_json())
     assert [fresh.encode_sampled(LINES[0], seed=1, epoch=epoch, index=0) for epoch in range(20)] == before
     assert len(fresh.sampler.pool) <= 2

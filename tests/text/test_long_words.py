@@ -6,19 +6,19 @@ import time
 import pytest
 
 from heedful.text import TokenizerConfig, train_tokenizer
-from heedful.text.long_words import MAX_WORD, without_long_words
+from heedful.text.long_words import MAX_WORD, remove_long_words
 
 LINES = ["a dog runs, 12 dogs run", "zwei Hunde, " * 400, "क्या " * 300, "x" * MAX_WORD, "日本語の文。" * 400, ""]
 
 
 def test_text_without_long_words_is_unchanged() -> None:
-    assert list(without_long_words(LINES)) == LINES
+    assert list(remove_long_words(LINES)) == LINES
 
 
 def test_long_words_are_left_out_and_counted_but_their_characters_stay(caplog: pytest.LogCaptureFixture) -> None:
     long = [f"before {'xyz' * 500} after", "7" * 2000 + " and " + "-" * 1500, "a" + " " * 5000 + "b", "é" * 200_000]
     with caplog.at_level(logging.WARNING):
-        found = list(without_long_words([LINES[0], *long]))
+        found = list(remove_long_words([LINES[0], *long]))
     assert [line.split() for line in found[:5]] == [LINES[0].split(), ["before", "after"], ["and"], ["a", "b"], []]
     assert set("xyz7-é") <= set(found[5].split(" "))
     assert f"{1500 + 2000 + 1500 + 5000 + 200_000:,} characters" in caplog.text

@@ -59,7 +59,7 @@ def test_text_reads_back(name: str, text: str) -> None:
     text = text.replace("▁", "_")  # which the library itself reads as a space
     [ids] = codec.encode([text])
     assert codec.decode([ids]) == [text]
-    spelled = b"".join(codec.spell(ids)).decode()
+    spelled = b"".join(codec.piece_bytes(ids)).decode()
     assert spelled == (text if name == "no prefix" or not text else f" {text}")
 
 
@@ -116,7 +116,7 @@ def test_pieces_of_one_word_together_are_that_word(tmp_path: Path, name: str) ->
     text = "the  dög 中文, runs"
     ids = tokenizer.encode(text)
     words = [b""] * len(text.split())
-    for index, (_, spelling) in zip(tokenizer.word_of(ids), tokenizer.spell(ids), strict=True):
+    for index, (_, spelling) in zip(tokenizer.word_of(ids), tokenizer.piece_bytes(ids), strict=True):
         words[index] += spelling
     assert [word.decode().strip() for word in words] == text.split()
 

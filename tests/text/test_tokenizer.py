@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from heedful.errors import DataError
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
-from heedful.text.library import refusing_panics
+from heedful.text.library import panics_as_errors
 from heedful.text.normalize import normalize
 from heedful.text.specials import SPECIALS
 from heedful.text.tokenizer import CODECS, OPTIONS, Kind
@@ -93,7 +93,7 @@ def test_no_text_encodes_to_padding_start_or_end(kind: Kind, text: str) -> None:
 @given(text=ANY.map(lambda text: text.replace("▁", "").replace("￭", "")))
 def test_spellings_joined_are_the_decoded_text(kind: Kind, text: str) -> None:
     ids = trained(kind).encode(text)
-    spelled = b"".join(spelling for _, spelling in trained(kind).spell(ids)).decode()
+    spelled = b"".join(spelling for _, spelling in trained(kind).piece_bytes(ids)).decode()
     assert spelled == trained(kind).decode(ids) if kind == "characters" else spelled[1:] == trained(kind).decode(ids)
 
 
@@ -101,7 +101,7 @@ def check_words(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert tokenizer.specials.unk not in ids
     words = [b""] * len(text.split())
-    for index, (_, spelling) in zip(tokenizer.word_of(ids), tokenizer.spell(ids), strict=True):
+    for index, (_, spelling) in zip(tokenizer.word_of(ids), tokenizer.piece_bytes(ids), strict=True):
         if words:
             words[index] += spelling
     assert [word.decode().strip() for word in words] == text.split()
@@ -154,7 +154,7 @@ def test_a_sign_is_no_part_of_the_word_it_stands_at_unless_it_is_all_of_it(kind:
     tokenizer = trained(kind)
     pad, start, end, _ = tokenizer.specials
     ids = [start, *tokenizer.encode("the men, , walk"), end, pad]
-    pieces, words, spoken = tokenizer.pieces(ids), tokenizer.word_of(ids), tokenizer.spoken_word_of(ids)
+    pieces, words, spoken = tokenizer.pieces(ids), tokenizer.word_of(ids), tokenizer.unpunctuated_word_of(ids)
     changed = [pieces[i] for i, (word, other) in enumerate(zip(words, spoken, strict=True)) if word != other]
     assert changed == ([] if kind == "spaces" else [","])
     assert set(spoken) == {-1, 0, 1, 2, 3}
@@ -392,7 +392,7 @@ def test_a_panic_of_the_library_is_a_data_error() -> None:
     class PanicException(BaseException):
         """Named as the one of Rust, which is no Exception either."""
 
-    with pytest.raises(DataError, match="the tokenizer failed: index out of bounds"), refusing_panics():
+    with pytest.raises(DataError, match="the tokenizer failed: index out of bounds"), panics_as_errors():
         raise PanicException("index out of bounds")
-    with pytest.raises(KeyboardInterrupt), refusing_panics():
+    with pytest.raises(KeyboardInterrupt), panics_as_errors():
         raise KeyboardInterrupt

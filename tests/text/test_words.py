@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.text.words import without_signs, word_indices
+from heedful.text.words import mask_punctuation, word_indices
 
 TEXT = st.text(st.one_of(st.sampled_from(" \u00a0\u3000aé中"), st.characters(exclude_categories=["Cs"])))
 
@@ -58,12 +58,12 @@ def test_no_words_at_all() -> None:
 def test_without_signs_no_word_loses_its_letters_and_one_of_signs_stays_whole(words: list[str]) -> None:
     text = " ".join(words)
     spellings = [character.encode() for character in text]
-    kept = without_signs(spellings, word_indices(spellings))
+    kept = mask_punctuation(spellings, word_indices(spellings))
     left = ["".join(c for c, index in zip(text, kept, strict=True) if index == n).strip() for n in range(len(words))]
     assert left == ["".join(filter(str.isalnum, word)) or word for word in words]
 
 
 def test_a_piece_that_is_more_than_signs_or_part_of_a_character_is_none() -> None:
-    assert without_signs([b" dogs?"], [0]) == [0]
-    assert without_signs([b" \xd0", b"\x96", b"?"], [0, 0, 0]) == [0, 0, -1]
-    assert without_signs([b"", b" dogs", b"", b"?", b""], [-1, 0, 0, 0, -1]) == [-1, 0, 0, -1, -1]
+    assert mask_punctuation([b" dogs?"], [0]) == [0]
+    assert mask_punctuation([b" \xd0", b"\x96", b"?"], [0, 0, 0]) == [0, 0, -1]
+    assert mask_punctuation([b"", b" dogs", b"", b"?", b""], [-1, 0, 0, 0, -1]) == [-1, 0, 0, -1, -1]

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from heedful.vectors.skipgram import FURTHEST, Batch, Tables, descend, gradients, loss, make_batch, update
+from heedful.vectors.skipgram import MAX_STEP, Batch, Tables, gradients, loss, make_batch, update, update_rows
 
 WORDS, DIM, NEGATIVES = 7, 6, 3
 
@@ -68,7 +68,7 @@ def test_a_row_named_often_goes_no_further_than_the_limit() -> None:
     for mentions, weight, rate in ((1, 1.0, 0.5), (100, 1.0, 0.5), (3, 50.0, 0.1)):
         table = torch.zeros(4, 2)
         rows = torch.full((1, mentions), 2)
-        descend(table, rows, torch.full((1, mentions, 2), weight), torch.full((1, mentions), weight), rate)
-        expected = min(rate * mentions * weight, FURTHEST)
+        update_rows(table, rows, torch.full((1, mentions, 2), weight), torch.full((1, mentions), weight), rate)
+        expected = min(rate * mentions * weight, MAX_STEP)
         torch.testing.assert_close(table[2], torch.full((2,), -expected))
         assert (table[[0, 1, 3]] == 0).all()

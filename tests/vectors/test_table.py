@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from heedful.errors import ConfigError, DataError
-from heedful.vectors.table import Term, Vectors, neighbors, parse_queries, spell_query
+from heedful.vectors.table import Term, Vectors, format_query, neighbors, parse_queries
 
 ROYAL = Vectors(
     ["king", "man", "woman", "queen", "apple", "▁pear"],
@@ -46,7 +46,7 @@ def test_an_unknown_word_is_refused_with_the_nearest_spelling() -> None:
 
 
 def test_queries_are_words_and_signed_sums_of_them() -> None:
-    read = [spell_query(query) for query in parse_queries(["king", "-", "man", "+", "woman", "pear", "apple - man"])]
+    read = [format_query(query) for query in parse_queries(["king", "-", "man", "+", "woman", "pear", "apple - man"])]
     assert read == ["king - man + woman", "pear", "apple - man"]
     assert parse_queries(["a - b"]) == [[Term(1.0, "a"), Term(-1.0, "b")]]
 

@@ -13,7 +13,7 @@ from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 from heedful.vectors.progress import VectorsProgress
 from heedful.vectors.table import Term, Vectors, neighbors
 from heedful.vectors.tokens import encode_text, token_names
-from heedful.vectors.training import Told, VectorsConfig, epochs_for, train_vectors
+from heedful.vectors.training import VectorsConfig, VectorsStep, default_epochs, train_vectors
 
 CLASSES = {
     "noun": ["dog", "cat", "horse", "goat", "hen"],
@@ -93,17 +93,17 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
 
 
 def test_the_loss_falls_and_the_rate_falls_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.vectors.training.TELL_EVERY", 1)
+    monkeypatch.setattr("heedful.vectors.training.REPORT_EVERY", 1)
     lines = sentences(3000)
     tokenizer = words_tokenizer(lines)
-    told: list[Told] = []
+    told: list[VectorsStep] = []
     train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL, told.append)
     assert len(told) >= 40
     means = [float(one.loss.total / one.loss.count) for one in told]
     assert abs(means[0] - 6 * np.log(2)) < 1e-3  # zero u: every product is 0
     assert np.mean(means[-10:]) < 0.8 * means[0]
     for one in told:
-        assert one.rate == pytest.approx(SMALL.rate * (1 - one.done))
+        assert one.learning_rate == pytest.approx(SMALL.learning_rate * (1 - one.done))
 
 
 def test_without_subsampling_a_text_of_two_words_stays_within_numbers() -> None:
@@ -154,7 +154,7 @@ def test_off_a_terminal_every_epoch_is_one_line() -> None:
     tokens = encode_text(lines, tokenizer)
     console = Console(file=io.StringIO(), record=True, width=80)
     progress = VectorsProgress(tokens.total, 4, console)
-    train_vectors(tokens, tokenizer, SMALL, progress.tell)
+    train_vectors(tokens, tokenizer, SMALL, progress.report)
     progress.close()
     said = console.export_text().splitlines()
     assert [line.split()[:2] for line in said] == [["epoch", str(number)] for number in (1, 2, 3, 4)]
@@ -163,11 +163,11 @@ def test_off_a_terminal_every_epoch_is_one_line() -> None:
 
 @pytest.mark.parametrize(("tokens", "times"), [(0, 100), (1_000, 100), (263_000, 20), (1_000_000, 5), (50_000_000, 5)])
 def test_a_short_text_is_read_oftener(tokens: int, times: int) -> None:
-    assert epochs_for(tokens) == times
+    assert default_epochs(tokens) == times
 
 
 def test_who_says_nothing_of_epochs_gets_those_of_the_text() -> None:
     tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), sentences(60))
-    told: list[Told] = []
+    told: list[VectorsStep] = []
     train_vectors(encode_text(sentences(60), tokenizer), tokenizer, SMALL.model_copy(update={"epochs": None}), told.append)
     assert told[-1].epoch == 99

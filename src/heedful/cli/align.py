@@ -15,7 +15,7 @@ from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
     from heedful.build import Translator
-    from heedful.data.gold import Gold, Words
+    from heedful.data.gold import Gold, SentencePair
     from heedful.evaluation.word_alignment import Link
     from heedful.studies.alignment import Aligner, AlignmentHead, Models
 
@@ -58,7 +58,7 @@ def align(
     from heedful.data.gold import read_gold
     from heedful.data.input_lines import refuse_too_long, refuse_two_readers
     from heedful.errors import ConfigError
-    from heedful.evaluation.metrics import FEWEST
+    from heedful.evaluation.metrics import MIN_RESAMPLES
     from heedful.inspection.alignment_links import LinkRule
     from heedful.studies.alignment import Aligner, Models, as_pharaoh
 
@@ -69,8 +69,8 @@ def align(
         raise ConfigError("--source and --target belong together; give both or neither")
     if gold is not None and source is None:
         raise ConfigError("--gold needs --source and --target, whose words it links")
-    if bootstrap and bootstrap < FEWEST:
-        raise ConfigError(f"--bootstrap: given {bootstrap}, expected 0 (no interval) or at least {FEWEST} resamples")
+    if bootstrap and bootstrap < MIN_RESAMPLES:
+        raise ConfigError(f"--bootstrap: given {bootstrap}, expected 0 (no interval) or at least {MIN_RESAMPLES} resamples")
     translator = load_translator(run, checkpoint, device)
     back = None if reverse is None else load_translator(reverse, checkpoint, device)
     pairs, known, valid = sentences_of(translator, source, target, gold)
@@ -108,11 +108,11 @@ def align(
 
 def sentences_of(
     translator: Translator, source: Path | None, target: Path | None, gold: Path | None
-) -> tuple[list[Words], Gold | None, Gold | None]:
+) -> tuple[list[SentencePair], Gold | None, Gold | None]:
     """The pairs to align, with their gold links where they have some, and others with gold links to choose on: of the
     given files, or of the run's own test data, where the built-in corpus knows its links."""
     from heedful.build import examples_of
-    from heedful.data.gold import Words, builtin_gold, read_gold, read_words
+    from heedful.data.gold import SentencePair, builtin_gold, read_gold, read_words
     from heedful.data.splits import splits_of
     from heedful.errors import ConfigError
 
@@ -126,7 +126,7 @@ def sentences_of(
         raise ConfigError("the run has no test data", hint="give --source and --target")
     if any(not corpus.builtin for corpus in (*splits.test, *splits.valid)):
         examples = examples_of(splits.test, translator.run.data.max_ratio)
-        return [Words(*pair) for pair in zip(*examples, strict=True)], None, None
+        return [SentencePair(*pair) for pair in zip(*examples, strict=True)], None, None
     test, valid = (builtin_gold(one[0].split or "", one[0].count or 0, one[0].seed or 0) for one in (splits.test, splits.valid))
     return test.pairs, test, valid
 
@@ -152,7 +152,7 @@ def heads_named(models: Models, layer: int | None, heads: str | None) -> tuple[A
 
 
 def links_by(
-    models: Models, pairs: list[Words], aligner: Aligner | None, valid: Gold | None
+    models: Models, pairs: list[SentencePair], aligner: Aligner | None, valid: Gold | None
 ) -> tuple[list[set[Link]], Aligner]:
     """By the given aligner, or by the one that the validation pairs choose."""
     from heedful.studies.alignment import align, choose_aligner, collect_head_weights
@@ -182,7 +182,7 @@ def usual_aligner(translator: Translator, models: Models) -> Aligner:
 
 
 def from_both_sides(
-    found: list[set[Link]], back: Translator, pairs: list[Words], valid: Gold | None, method: str
+    found: list[set[Link]], back: Translator, pairs: list[SentencePair], valid: Gold | None, method: str
 ) -> tuple[list[set[Link]], dict[str, Any]]:
     """Our links and those of a model that translates back, made one."""
     from heedful.evaluation.symmetrization import SYMMETRIZATIONS

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from heedful.build import Translator
-    from heedful.data.gold import Words
+    from heedful.data.gold import SentencePair
     from heedful.tasks.evaluate_translations import Examples
 
 DRAWN = 2  # sentences whose attention is drawn
@@ -114,7 +114,7 @@ def aligned(translator: Translator) -> tuple[float, list[str]]:
     return alignment_error_rate(found, gold.alignments).value, shown[:DRAWN]
 
 
-def portrait(pair: Words, weights: Tensor) -> str:
+def portrait(pair: SentencePair, weights: Tensor) -> str:
     """A sentence, its translation, and the attention between their words (target words, source words), as a picture."""
     from heedful.inspection.text_heatmap import draw
 

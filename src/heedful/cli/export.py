@@ -24,7 +24,7 @@ def export(
     """Write a model for other runtimes, with what it needs to translate; compared with the run before it is handed over."""
     from heedful.exchange import export
 
-    made = export(run, out, form, which=checkpoint, sentences=sentences, say=print_message)
+    made = export(run, out, form, checkpoint=checkpoint, sentences=sentences, report=print_message)
     found = made.parity
     if json:
         print_json(made._asdict() | {"folder": str(made.folder), "parity": found._asdict()})

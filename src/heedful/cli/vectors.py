@@ -35,7 +35,7 @@ def vectors(
     subsample: Annotated[
         float, typer.Option(min=0.0, max=1.0, callback=finite, help="Subsample more frequent words; 0: none.")
     ] = 1e-4,
-    rate: Annotated[
+    learning_rate: Annotated[
         float,
         typer.Option(min=1e-6, max=MAX_NUMBER, callback=finite, help="Initial learning rate; it decays to zero."),
     ] = 0.05,
@@ -52,7 +52,7 @@ def vectors(
     from heedful.vectors.files import check_output, save_vectors
     from heedful.vectors.progress import VectorsProgress
     from heedful.vectors.tokens import encode_text
-    from heedful.vectors.training import VectorsConfig, epochs_for, train_vectors
+    from heedful.vectors.training import VectorsConfig, default_epochs, train_vectors
 
     check_output(output)
     if tokenizer is None and side != "source":
@@ -64,17 +64,17 @@ def vectors(
         epochs=epochs,
         min_count=min_count,
         subsample=subsample,
-        rate=rate,
+        learning_rate=learning_rate,
         seed=seed,
     )
     cutting = tokenizer_of(tokenizer, side, lowercase) if tokenizer else words_of(texts, min_count, lowercase)
     tokens = encode_text(lines_of(texts), cutting)
-    times = epochs or epochs_for(tokens.total)
+    times = epochs or default_epochs(tokens.total)
     print_message(f"{tokens.total:,} tokens in {cutting.description}, read {times} times")
     begun = time.monotonic()
     progress = VectorsProgress(tokens.total, times)
     try:
-        made = train_vectors(tokens, cutting, config, progress.tell)
+        made = train_vectors(tokens, cutting, config, progress.report)
     finally:
         progress.close()
     seconds = time.monotonic() - begun
@@ -127,15 +127,15 @@ def neighbors(
 ) -> None:
     """Which words have the nearest vectors, by cosine."""
     from heedful.errors import DataError
+    from heedful.vectors.table import format_query, parse_queries
     from heedful.vectors.table import neighbors as nearest_words
-    from heedful.vectors.table import parse_queries, spell_query
 
     queries = parse_queries(words)
     known = vectors_of(vectors, side, checkpoint)
     found, unknown = [], list[DataError]()
     for query in queries:
         try:
-            found.append((spell_query(query), nearest_words(known, query, count)))
+            found.append((format_query(query), nearest_words(known, query, count)))
         except DataError as error:
             unknown.append(error)
     if unknown and not found:

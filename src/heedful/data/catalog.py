@@ -1,8 +1,7 @@
-"""Public corpora by name: where they come from, on what terms, and the SHA-256 of the text in every file, unpacked.
+"""Catalog of public corpora: origin, license terms, and the SHA-256 of the unpacked text of every file.
 
-`downloads` gives, for corpora whose files can be fetched as they stand, the address of each file and how many lines it
-has; the others were cut or split after download (`form` says how) and are taken from a folder that has them.
-`fetch.py` does both.
+`downloads` lists the URL and line count of each file of corpora that can be downloaded unchanged. The others were filtered
+or split after download (`form` describes how) and can only be copied from a folder. `fetch.py` does both.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import NamedTuple
 
 class Download(NamedTuple):
     url: str
-    lines: int  # ends of line in the text, so that an error page or half a file is noticed
-    verbatim: bool = True  # its text has the checksum of the catalog; if not, only its lines are counted
+    lines: int  # number of newlines, to detect an error page or a truncated file
+    verbatim: bool = True  # the text has the checksum of the catalog; otherwise only the lines are counted
 
 
 @dataclass(frozen=True)
@@ -23,9 +22,9 @@ class Corpus:
     languages: tuple[str, ...]
     splits: dict[str, int]  # examples in each
     origin: str
-    terms: str  # as known; read them at the origin before passing anything on
+    terms: str  # as far as known; read them at the origin before redistributing the data
     form: str
-    checksums: dict[str, str]  # file: SHA-256 of its text; gzip files are unpacked first, since packing differs
+    checksums: dict[str, str]  # file -> SHA-256 of its text, unpacked because gzip output varies
     downloads: dict[str, Download] = field(default_factory=dict)
 
 

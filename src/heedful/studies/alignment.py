@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.data.gold import Words
+from heedful.data.gold import SentencePair
 from heedful.evaluation.word_alignment import Alignment, Link
 from heedful.inspection.alignment import cross_weights, merge_pieces
 from heedful.inspection.alignment_links import LinkRule, choose, grow, label_maps, links
@@ -95,7 +95,7 @@ def heads_of(models: Models) -> list[AlignmentHead]:
     return found
 
 
-def passes(system: System, pairs: Sequence[Words], heads: Sequence[AlignmentHead]) -> Iterator[Pass]:
+def passes(system: System, pairs: Sequence[SentencePair], heads: Sequence[AlignmentHead]) -> Iterator[Pass]:
     """Forced passes over all pairs that the model can take, the longest first."""
     source, target = system.source_tokenizer, system.target_tokenizer
     ids = source.encode_many([pair.source for pair in pairs]), target.encode_many([pair.target for pair in pairs])
@@ -107,16 +107,16 @@ def passes(system: System, pairs: Sequence[Words], heads: Sequence[AlignmentHead
         read, said = ([side[i] for i in chosen] for side in ids)
         batch = collate(read, said, source.specials, target.specials).to(system.device)
         weights = cross_weights(system.models[0], batch.source, batch.source_mask, batch.target_in, layers)
-        own = [target.spoken_word_of(row) for row in said]
+        own = [target.unpunctuated_word_of(row) for row in said]
         words: dict[Moment, Tensor] = {
             "said": pad([[*row, -1] for row in own], -1),  # the last look says the end
             "fed": pad([[-1, *row] for row in own], -1),  # the first is of the start
         }
-        yield Pass(chosen, weights, pad([[*source.spoken_word_of(row), -1] for row in read], -1), words)
+        yield Pass(chosen, weights, pad([[*source.unpunctuated_word_of(row), -1] for row in read], -1), words)
 
 
 def maps_of(
-    models: Models, pairs: Sequence[Words], heads: Sequence[AlignmentHead], moments: Sequence[Moment]
+    models: Models, pairs: Sequence[SentencePair], heads: Sequence[AlignmentHead], moments: Sequence[Moment]
 ) -> list[list[Tensor]]:
     """For each moment and pair (heads, target words, source words), in the order of the heads."""
     shapes = [(len(heads), len(pair.target.split()), len(pair.source.split())) for pair in pairs]
@@ -134,12 +134,12 @@ def maps_of(
     return found
 
 
-def collect_head_weights(models: Models, pairs: Sequence[Words]) -> HeadWeights:
+def collect_head_weights(models: Models, pairs: Sequence[SentencePair]) -> HeadWeights:
     heads = heads_of(models)
     return HeadWeights(heads, dict(zip(MOMENTS, maps_of(models, pairs, heads, MOMENTS), strict=True)))
 
 
-def align(models: Models, pairs: Iterable[Words], aligner: Aligner) -> Iterator[set[Link]]:
+def align(models: Models, pairs: Iterable[SentencePair], aligner: Aligner) -> Iterator[set[Link]]:
     """The links of each pair, in the order of the pairs."""
     waiting = iter(pairs)
     while chunk := list(islice(waiting, GATHER)):
