@@ -87,7 +87,7 @@ def test_two_runs_align_from_both_sides(folder: Path, capsys: pytest.CaptureFixt
         (["--source", "a.src", "--target", "a.tgt", "--layer", "7"], 2, "looks at its source in layers: 0, 1"),
         (["--source", "a.src", "--target", "a.tgt", "--heads", "0"], 2, "3,5 with --layer or 0.3,1.5 without"),
         (["--source", "a.src", "--target", "a.tgt", "--heads", "0.9"], 2, "there is no 0.9, but: 0.0, 0.1, 1.0, 1.1"),
-        (["--source", "a.src", "--target", "short"], 3, "line n of each must belong together"),
+        (["--source", "a.src", "--target", "short"], 3, "with line n of each for the same pair"),
         (["--source", "a.src", "--target", "a.tgt", "--gold", "short"], 3, "is not a link"),
         (
             ["--source", "a.src", "--target", "a.tgt", "--layer", "1", "--choose-on", "a.src", "a.tgt", "a.gold"],

@@ -112,7 +112,7 @@ def test_neighbors_in_the_embedding_of_a_run(run: Path, capsys: pytest.CaptureFi
         (("neighbors", "kign", "--vectors", "v.vec"), 3, "unknown word 'kign'"),
         (("neighbors", "king", "--vectors", "none.vec"), 3, "none.vec does not exist"),
         (("neighbors", "king", "+", "--vectors", "v.vec"), 2, "a word is missing at the end"),
-        (("vectors", "v.vec", "--output", "v.bin"), 2, "is no name of a vectors file"),
+        (("vectors", "v.vec", "--output", "v.bin"), 2, "has an unknown suffix for a vectors file"),
         (("vectors", "none.txt", "--output", "o.txt"), 3, "none.txt does not exist"),
         (("vectors", "v.vec", "--output", "o.txt", "--dim", "0"), 2, "--dim"),
         (("vectors", "v.vec", "--output", "o.txt", "--tokenizer", "nowhere"), 4, "nowhere"),

@@ -94,14 +94,14 @@ train  7 lines, 3 pairs kept  a + b
        1 line that is not UTF-8, skipped
          a line 2: byte 1 is not UTF-8
        1 line with an empty side, skipped
-         b line 3: nothing but white space
+         b line 3: the text is empty or white space
        1 line with a NUL byte, skipped
-         b line 4: a NUL byte in the text
-       1 line with an absurd length ratio, skipped
-         a line 5: 2 characters, but 50 in its translation: '@@'
+         b line 4: the text contains a NUL byte
+       1 line that exceeds the maximum length ratio, skipped
+         a line 5: 2 characters, but 50 in the translation: '@@'
        1 duplicate, kept
          a line 6: the same pair as a line 1
-       1 source leaked from valid or test, kept
+       1 source that is also in valid or test, kept
          a line 7: the source is also in v.tsv line 1
 valid  1 lines, 1 pairs kept  v.tsv"""
     )
@@ -126,8 +126,8 @@ def test_a_corpus_without_a_usable_pair_is_refused_whatever_is_allowed(tmp_path:
     corpus = write(tmp_path, "train", [("", "a"), ("b", "")])
     refusal = check_corpora(Splits((corpus,))).training_error(1.0)
     assert str(refusal).replace(f"{tmp_path}/", "") == (
-        "train.en + train.de has 2 lines, but no pair that can be used; 2 lines with an empty side, "
-        "the first at train.en line 1: nothing but white space\n\nhint: look at these lines"
+        "train.en + train.de has 2 lines, but no usable pair; 2 lines with an empty side, "
+        "the first at train.en line 1: the text is empty or white space\n\nhint: check these lines"
     )
 
 
@@ -170,7 +170,7 @@ def test_a_line_beyond_any_model_is_skipped_before_it_is_tokenized(tmp_path: Pat
 
 def test_strict_and_unequal_counts_stop(tmp_path: Path) -> None:
     corpus = write(tmp_path, "train", [("one", "eins"), ("", "zwei")])
-    with pytest.raises(DataError, match="line 2: nothing but white space"):
+    with pytest.raises(DataError, match="line 2: the text is empty or white space"):
         check_corpora(Splits((corpus,)), Rules(strict=True))
     with (tmp_path / "train.de").open("a") as stream:
         stream.write("drei\n")

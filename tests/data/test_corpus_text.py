@@ -100,7 +100,7 @@ def test_a_column_of_a_table_is_a_text(tmp_path: Path) -> None:
     data = TextConfig.model_validate({"form": "text", "train": [table, table], "valid": table})
     assert [list(read_passage(part)) for part in passages(data, "train")] == [["good film", "bad film"]] * 2
     (tmp_path / "a.tsv").write_text("1\tgood film\nbroken\n")
-    with pytest.raises(DataError, match=r"a\.tsv line 2 has 1 column, but column 2 is wanted"):
+    with pytest.raises(DataError, match=r"a\.tsv line 2 has 1 column; expected at least 2, separated by tabs"):
         list(read_passage(passages(data, "train")[0]))
 
 
@@ -141,7 +141,7 @@ def test_a_text_of_one_long_line_is_stored_as_if_it_were_encoded_whole(tmp_path:
 def test_the_name_of_a_column_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "reviews.tsv"
     path.write_text("label\ttext\n1\tgood\n")
-    with pytest.raises(DataError, match="line 1 looks like the name of a column: text"):
+    with pytest.raises(DataError, match="line 1 looks like a header: column 2 is 'text'"):
         list(read_passage(Passage(path, 2)))
     assert list(read_passage(Passage(path, 2, header=True))) == ["good"]
     assert list(read_passage(Passage(path, 2, header=False))) == ["text", "good"]
@@ -163,10 +163,10 @@ def test_memory_is_bounded_however_long_a_line_is(tmp_path: Path) -> None:
     program = """
 import re, sys
 from pathlib import Path
-from heedful.data.corpus_text import Passage, lines_of, open_text
+from heedful.data.corpus_text import Passage, open_text, read_passage
 from heedful.text import TokenizerConfig, train_tokenizer
 part = Passage(Path(sys.argv[1]) / "a")
-tokenizer = train_tokenizer(TokenizerConfig(kind="bpe", vocab=200), lines_of(part))
+tokenizer = train_tokenizer(TokenizerConfig(kind="bpe", vocab=200), read_passage(part))
 assert len(open_text([part], tokenizer, Path(sys.argv[1])).ids) > 10**6
 print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])  # ru_maxrss would count the parent's, too
 """

@@ -93,7 +93,7 @@ def test_a_changed_file_is_refused_even_if_a_list_of_checksums_beside_it_agrees(
     changed = sha256(TEXT.replace(b"two", b"2")).hexdigest()
     assert str(caught.value) == (
         f"{path} is not the file of the catalog: its text has SHA-256 {changed}, expected {CHECKSUM}\n\n"
-        "hint: it is damaged, changed or another edition; get it again from where it came"
+        "hint: get it again from its origin: this one is damaged, edited or another version"
     )
     assert not (tmp_path / "mine").exists()
 
@@ -152,7 +152,7 @@ def test_a_download_of_another_text_is_refused_where_the_catalog_has_its_checksu
     url, _ = site
     list_one(monkeypatch, {"train.en.gz": "0" * 64}, {"train.en.gz": Download(f"{url}/train.en.gz", 3, verbatim)})
     if verbatim:
-        with pytest.raises(DataError, match=f"gave a text with SHA-256 {CHECKSUM}, expected 0000"):
+        with pytest.raises(DataError, match=f"has a text with SHA-256 {CHECKSUM}, expected 0000"):
             get_corpus("small", tmp_path / "mine")
         assert names(tmp_path / "mine/small") == []
     else:
@@ -166,13 +166,13 @@ def test_a_failed_download_says_what_was_tried_and_leaves_nothing(
     url, folder = site
     (folder / "page.gz").write_bytes(b"<html>")
     (folder / "cut.gz").write_bytes(gzip.compress(TEXT)[:-4])
-    tried = "the corpus 'small' cannot be got: HEED_DATA is not set, and"
+    tried = "cannot get the corpus 'small': HEED_DATA is not set, and"
     address, lines, message = {
-        "not found": (f"{url}/nothing.gz", 3, f"{tried} {url}/nothing.gz gave: File not found"),
-        "too short": (f"{url}/plain.txt", 4, f"{url}/plain.txt gave 3 lines, expected 4; it was not kept"),
-        "not gzip": (f"{url}/page.gz", 3, f"{tried} {url}/page.gz gave: Not a gzipped file (b'<h')"),
-        "cut off": (f"{url}/cut.gz", 3, f"{tried} {url}/cut.gz gave: Compressed file ended before"),
-        "no server": ("http://127.0.0.1:9/x.gz", 3, f"{tried} http://127.0.0.1:9/x.gz gave: [Errno"),
+        "not found": (f"{url}/nothing.gz", 3, f"{tried} {url}/nothing.gz failed: File not found"),
+        "too short": (f"{url}/plain.txt", 4, f"{url}/plain.txt has 3 lines, expected 4; it was not stored"),
+        "not gzip": (f"{url}/page.gz", 3, f"{tried} {url}/page.gz failed: Not a gzipped file (b'<h')"),
+        "cut off": (f"{url}/cut.gz", 3, f"{tried} {url}/cut.gz failed: Compressed file ended before"),
+        "no server": ("http://127.0.0.1:9/x.gz", 3, f"{tried} http://127.0.0.1:9/x.gz failed: [Errno"),
     }[case]
     list_one(monkeypatch, {"train.en.gz": "0" * 64}, {"train.en.gz": Download(address, lines)})
     with pytest.raises(DataError) as caught:
@@ -186,8 +186,8 @@ def test_what_cannot_be_downloaded_says_where_it_comes_from(tmp_path: Path, monk
     with pytest.raises(DataError) as caught:
         get_corpus("small", tmp_path)
     assert str(caught.value) == (
-        "the corpus 'small' cannot be got: HEED_DATA is not set, and its files cannot be downloaded as they stand\n\n"
-        "hint: give --from FOLDER, or make it from https://origin (as it is)"
+        "cannot get the corpus 'small': HEED_DATA is not set, and its files cannot be downloaded unchanged\n\n"
+        "hint: give --from FOLDER, or prepare it from https://origin (as it is)"
     )
 
 

@@ -36,7 +36,7 @@ def test_swapped_twice_is_as_before(tmp_path: Path) -> None:
     ("gold", "sentence"),
     [
         ("0-0\n", "source has 2 lines, but .*gold has 1"),
-        ("0-0\n0-1\n", r"gold line 2: 0-1 links words that are not there; the source has 1, the target 1"),
+        ("0-0\n0-1\n", r"gold line 2: the link 0-1 is out of range; the source has 1 words, the target 1"),
         ("0-0\n0:0\n", r"gold line 2: '0:0' is not a link"),
     ],
 )

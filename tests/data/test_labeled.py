@@ -16,9 +16,9 @@ def config(**options: object) -> LabeledConfig:
 def test_the_names_of_columns_are_no_example(tmp_path: Path, first: str) -> None:
     path = tmp_path / "a.tsv"
     path.write_text(f"{first}\n" + "good\tfine\nbad\tawful\n" * 3)
-    with pytest.raises(DataError, match="line 1 looks like the names of columns") as caught:
+    with pytest.raises(DataError, match="line 1 looks like a header") as caught:
         read_examples(config(), path)
-    assert caught.value.hint == "data.header = true skips that line; data.header = false trains on it"
+    assert caught.value.hint == "set data.header = true to skip that line, or data.header = false to train on it"
     assert read_examples(config(header=True), path) == [Example("good", ("fine",)), Example("bad", ("awful",))] * 3
     assert len(read_examples(config(header=False), path)) == 7
 
@@ -35,18 +35,21 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path: Path, monkeypatch
     monkeypatch.delenv("HEED_DATA", raising=False)
     data = LabeledConfig(form="labeled", folder="reviews")
     for split in ("train", "test"):
-        with pytest.raises(DataError, match="there is no folder 'reviews' here"):
+        with pytest.raises(DataError, match="there is no folder 'reviews' in the working directory"):
             find_split_file(data, split)
     Path("reviews").mkdir()
     (tmp_path / "reviews/training.tsv").write_text("")
     with pytest.raises(DataError) as caught:
         find_split_file(data, "train")
-    assert str(caught.value) == "reviews has no train.tsv and no train.tsv.gz\n\nhint: the files there are: training.tsv"
+    assert str(caught.value) == (
+        "reviews has no train.tsv and no train.tsv.gz; its files are: training.tsv\n\n"
+        "hint: rename the file to train.tsv, or give its path in [data]"
+    )
     assert find_split_file(data, "test") is None
 
 
 @pytest.mark.parametrize(
-    ("line", "what"), [("\tfine", "column 1 is empty, expected a label"), ("1\t \u00a0", "column 2 is empty, expected a text")]
+    ("line", "what"), [("\tfine", "column 1 is empty; expected a label"), ("1\t \u00a0", "column 2 is empty; expected a text")]
 )
 def test_an_example_without_a_label_or_a_text_is_refused_with_its_line(tmp_path: Path, line: str, what: str) -> None:
     path = tmp_path / "a.tsv"

@@ -92,7 +92,7 @@ def test_several_stores_are_numbered_as_one(tmp_path: Path, letters: Tokenizer) 
     [
         (ALIGNED[:2], "train.align has 2 lines, but its corpus has 3"),
         ([*ALIGNED, "0-0"], "train.align has 4 lines, but its corpus has 3"),
-        (["0-0", "1-0", ""], "train.align line 2: 1-0 links words that are not there; the source has 1, the target 1"),
+        (["0-0", "1-0", ""], "train.align line 2: the link 1-0 is out of range; the source has 1 words, the target 1"),
         (["0-0", "0~0", ""], "train.align line 2: '0~0' is not a link"),
     ],
 )

@@ -79,15 +79,18 @@ def test_a_tokenizer_learns_from_texts_without_tags(tmp_path: Path) -> None:
     ("source", "target", "message"),
     [
         (b"one\nt\xffo\n", b"eins\nzwei\n", "a line 2: byte 2 is not UTF-8"),
-        (b"one\ntwo\n", b"eins\nz\0\n", "b line 2: a NUL byte in the text"),
-        (b"one\ntwo\n", b"\nzwei\n", "b line 1: nothing but white space"),
-        (b"one\n@@\n", b"eins\n" + b"z" * 50, "a line 2: 2 characters, but 50 in its translation: '@@'"),
+        (b"one\ntwo\n", b"eins\nz\0\n", "b line 2: the text contains a NUL byte"),
+        (b"one\ntwo\n", b"\nzwei\n", "b line 1: the text is empty or white space"),
+        (b"one\n@@\n", b"eins\n" + b"z" * 50, "a line 2: 2 characters, but 50 in the translation: '@@'"),
     ],
 )
 def test_strict_stops_at_the_first_problem(tmp_path: Path, source: bytes, target: bytes, message: str) -> None:
     with pytest.raises(DataError) as caught:
         list(check_pairs(corpus_of(tmp_path, source, target), strict=True))
-    assert str(caught.value) == f"{tmp_path}/{message}\n\nhint: data.strict = false counts and skips such lines"
+    assert (
+        str(caught.value)
+        == f"{tmp_path}/{message}\n\nhint: correct the line, or set data.strict = false to count and skip such lines"
+    )
 
 
 def test_a_vocabulary_is_learned_from_the_pairs_that_are_trained_on(tmp_path: Path) -> None:

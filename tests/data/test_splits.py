@@ -90,7 +90,7 @@ WRONG: dict[str, tuple[dict[str, object], str, str]] = {
         "languages would have no effect without folder",
     ),
     "no languages": ({"folder": "a"}, "", "folder is given without languages"),
-    "one language": ({"folder": "a", "languages": ["en", "en"]}, "", "source and target must differ"),
+    "one language": ({"folder": "a", "languages": ["en", "en"]}, "", "expected different values for source and target"),
     "counts alone": (
         {"train": FILES, "valid": FILES, "counts": {}},
         "",

@@ -97,7 +97,7 @@ def test_overlong_pairs_are_left_out_and_their_lines_known(tmp_path: Path) -> No
     assert store.overlong.tolist() == [2, 4]
     whole = open_store(corpus, (letters, letters), StoreOptions(max_length=None), cache=tmp_path)
     assert whole.lines.tolist() == [1, 2, 3, 4]
-    with pytest.raises(DataError, match=r"no pair of .* is left: 4 are longer than max_length = 0"):
+    with pytest.raises(DataError, match=r"no pair of .* can be used: all 4 are longer than data.max_length = 0"):
         open_store(corpus, (letters, letters), StoreOptions(max_length=0), cache=tmp_path)
 
 
@@ -193,7 +193,7 @@ def test_a_damaged_store_is_noticed_and_made_again(tmp_path: Path, caplog: pytes
         store = open_store(corpus, (letters, letters), cache=tmp_path)
     assert letters.encoded == 2 * 2 * 5
     assert content(store) == ids(numbered(5))
-    assert ("is damaged and will be made again" in caplog.text) == (damage != "no manifest")
+    assert ("is damaged and will be rebuilt" in caplog.text) == (damage != "no manifest")
 
 
 def make_in_a_process(folder: Path, seconds: float) -> None:
@@ -251,7 +251,7 @@ def test_a_missing_file_and_a_cache_that_cannot_be_written_are_said(tmp_path: Pa
         open_store(corpus, (letters, letters), cache=tmp_path / "file")
     assert str(caught.value) == (
         f"the token store cannot be written to {tmp_path}/file/tokens: Not a directory\n\n"
-        "hint: set HEED_CACHE to a folder that can be written to and has room"
+        "hint: set HEED_CACHE to a writable folder with enough free space"
     )
 
 

@@ -160,7 +160,7 @@ def test_perplexity_is_the_exponential_of_the_mean() -> None:
     nats = -sum(math.log(p) for p in (0.93 / 1.010, 0.8, 0.99 / 0.996, 0.94 / 0.974, 0.98 / 1.003))
     assert perplexity(nats, 5).value == pytest.approx(1.0769, abs=1e-4)
     assert perplexity(1e6, 3).value == math.inf
-    with pytest.raises(DataError, match="the count is 0"):
+    with pytest.raises(DataError, match="0 predicted tokens"):
         perplexity(0.0, 0)
 
 

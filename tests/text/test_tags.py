@@ -14,8 +14,10 @@ def test_tags_that_text_could_contain_are_refused(tags: list[str]) -> None:
         check_tags(tags)
 
 
-def test_tags_in_angle_brackets_are_allowed() -> None:
-    check_tags(["<2de>", "<2fr>", "<formal>"])
+def test_tags_in_angle_brackets_are_allowed_and_matched() -> None:
+    tags = ["<2de>", "<2fr>", "<formal>"]
+    check_tags(tags)
+    assert TagSplitter({tag: id for id, tag in enumerate(tags)})("".join(tags)) == [0, 1, 2]
 
 
 def test_text_is_cut_at_tags_and_the_space_after_them_goes() -> None:

@@ -258,7 +258,7 @@ def test_a_missing_or_undecodable_file_is_refused_by_name(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_half_a_character_is_refused(kind: Kind) -> None:
-    with pytest.raises(DataError, match=r"text 2 holds '\\ud83d', half of a character"):
+    with pytest.raises(DataError, match=r"text 2 contains '\\ud83d', half of a surrogate pair"):
         trained(kind).encode_many(["fine", "cut \ud83d here"])
 
 
@@ -285,7 +285,7 @@ def test_impossible_options_are_refused(options: dict[str, object]) -> None:
 
 
 def test_an_idle_option_is_named_with_those_that_count() -> None:
-    with pytest.raises(ValidationError, match=r"dropout = 0\.1 has no effect with kind = 'words'; it takes: .*vocab"):
+    with pytest.raises(ValidationError, match=r"dropout = 0\.1 has no effect with kind = 'words'; its options are: .*vocab"):
         TokenizerConfig(kind="words", dropout=0.1)
 
 

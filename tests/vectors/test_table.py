@@ -41,7 +41,7 @@ def test_an_unknown_word_is_refused_with_the_nearest_spelling() -> None:
     with pytest.raises(DataError) as refusal:
         neighbors(ROYAL, [Term(1.0, "quen")])
     assert str(refusal.value) == (
-        "unknown word 'quen'; expected one of the 6 words that have vectors\n\nhint: did you mean 'queen'?"
+        "unknown word 'quen'; expected one of the 6 words with a vector\n\nhint: did you mean 'queen'?"
     )
 
 

@@ -142,9 +142,9 @@ def test_a_long_text_is_encoded_in_parts_to_the_same_ids(monkeypatch: pytest.Mon
 def test_text_without_enough_words_is_refused() -> None:
     lines = sentences(5)
     tokenizer = words_tokenizer(lines)
-    with pytest.raises(DataError, match=r"0 words occur 900 times; expected at least two"):
+    with pytest.raises(DataError, match=r"0 words occur at least 900 times; expected at least two"):
         train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL.model_copy(update={"min_count": 900}))
-    with pytest.raises(DataError, match="holds no word"):
+    with pytest.raises(DataError, match="has no words"):
         encode_text(["", " "], tokenizer)
 
 

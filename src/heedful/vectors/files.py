@@ -87,7 +87,7 @@ def read_text(path: Path) -> Vectors:
         words.append(word)
         rows.append(row)
     if not rows or count not in (None, len(rows)):
-        expected = "at least one" if count is None else f"{count:,}, as stated in its first line"
+        expected = "at least one" if not count else f"{count:,}, as stated in its first line"
         raise DataError(f"{path} has {len(rows):,} vectors; expected {expected}", hint="copy it again: it may be truncated")
     return Vectors(words, torch.from_numpy(np.stack(rows)))
 
