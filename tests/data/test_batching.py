@@ -38,8 +38,8 @@ def test_every_index_once_and_no_batch_over_the_budget(
 
 
 @given(lengths=st.lists(st.integers(1, 60)), budget=st.integers(1, 400))
-def test_batches_are_cut_as_one_would_by_hand(lengths: list[int], budget: int) -> None:
-    """Against taking one pair after the other for as long as the batch stays within the budget."""
+def test_batches_equal_those_of_a_plain_loop(lengths: list[int], budget: int) -> None:
+    """Compared with adding one pair after the other while the batch stays within the budget."""
     lengths.sort()
     starts: list[int] = []
     for at, length in enumerate(lengths):
@@ -50,7 +50,7 @@ def test_batches_are_cut_as_one_would_by_hand(lengths: list[int], budget: int) -
 
 @given(lengths=LENGTHS, seed=st.integers(0, 9), chosen=st.lists(st.integers(0, 10**6), max_size=150))
 def test_a_plan_sorts_by_both_keys(lengths: list[tuple[int, int]], seed: int, chosen: list[int]) -> None:
-    """Against one sort of the whole corpus by the longer side and, among equals, by source - target with its noise."""
+    """Compared with one sort of the entire corpus by the longer side and, among equals, by source - target with noise."""
     source, target = columns(lengths)
     indices = np.array([index % len(lengths) for index in chosen] if lengths else [], np.int64)
     plan = plan_epoch(source, target, budget=100, seed=seed, epoch=0, indices=indices)
@@ -64,7 +64,7 @@ def test_a_plan_sorts_by_both_keys(lengths: list[tuple[int, int]], seed: int, ch
     assert sum(map(len, plan)) == len(order)
 
 
-def test_a_plan_needs_little_more_room_than_its_indices() -> None:
+def test_a_plan_needs_little_more_memory_than_its_indices() -> None:
     source, target = np.random.default_rng(0).integers(1, 60, (2, 200_000)).astype(np.int32)
     tracemalloc.start()
     plan = plan_epoch(source, target, budget=8192, seed=0, epoch=0)
@@ -95,7 +95,7 @@ def test_the_order_of_batches_does_not_follow_length() -> None:
     assert abs(np.corrcoef(np.arange(len(plan)), longest)[0, 1]) < 0.2
 
 
-def test_padding_is_counted_by_hand() -> None:
+def test_padding_equals_a_count_by_hand() -> None:
     source, target = np.array([2, 4, 1]), np.array([3, 3, 6])
     plan = [np.array([0, 1]), np.array([2])]
     # with the end token: sources 3, 5 | 2 and targets 4, 4 | 7; space 2 x 5 + 2 x 4 + 2 + 7
@@ -124,14 +124,14 @@ def test_a_million_pairs_are_planned_in_about_a_second() -> None:
     weight=st.sampled_from([0.1, 0.25, 0.5, 1.0, 1.5, 3.0]),
     epochs=st.integers(1, 6),
 )
-def test_a_mixture_takes_each_pair_of_a_corpus_equally_often(sizes: list[int], weight: float, epochs: int) -> None:
+def test_a_mixture_uses_each_pair_of_a_corpus_equally_often(sizes: list[int], weight: float, epochs: int) -> None:
     weights = [1.0, weight, 2.0][: len(sizes)]
-    seen = np.zeros(sum(sizes), int)
+    uses = np.zeros(sum(sizes), int)
     for epoch in range(epochs):
         indices = mix_corpora(sizes, weights, seed=3, epoch=epoch)
         assert len(indices) == sum(max(round(w * size), 1) for w, size in zip(weights, sizes, strict=True))
-        np.add.at(seen, indices, 1)
-    for part, size, w in zip(np.split(seen, np.cumsum(sizes)[:-1]), sizes, weights, strict=True):
+        np.add.at(uses, indices, 1)
+    for part, size, w in zip(np.split(uses, np.cumsum(sizes)[:-1]), sizes, weights, strict=True):
         assert part.max() - part.min() <= 1
         assert part.sum() == epochs * max(round(w * size), 1)
 

@@ -28,7 +28,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A web site on this machine, and the folder that it shows."""
+    """A local web server, and the folder that it serves."""
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "train.en.gz").write_bytes(gzip.compress(TEXT))
@@ -71,7 +71,7 @@ def test_a_corpus_is_copied_and_verified(tmp_path: Path, monkeypatch: pytest.Mon
     assert names(tmp_path / "mine/small") == [SUMS, "train.en.gz"]
 
 
-def test_heed_data_is_looked_in_when_no_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heed_data_is_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_one(monkeypatch, local_copy(tmp_path / "local"), {})
     assert locate("small") is None
     monkeypatch.setenv("HEED_DATA", str(tmp_path / "local"))
@@ -80,9 +80,7 @@ def test_heed_data_is_looked_in_when_no_folder_is_named(tmp_path: Path, monkeypa
     assert get_corpus("small", tmp_path / "mine").origin == f"{tmp_path}/local/small"
 
 
-def test_a_changed_file_is_refused_even_if_a_list_of_checksums_beside_it_agrees(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_file_is_an_error_even_if_its_sha256sums_file_agrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_one(monkeypatch, local_copy(tmp_path / "local"), {})
     path = tmp_path / "local/small/train.en.gz"
     path.write_bytes(gzip.compress(TEXT.replace(b"two", b"2")))
@@ -98,7 +96,7 @@ def test_a_changed_file_is_refused_even_if_a_list_of_checksums_beside_it_agrees(
     assert not (tmp_path / "mine").exists()
 
 
-def test_a_corpus_with_one_changed_file_is_refused_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_copied_if_one_file_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checksums = local_copy(tmp_path / "local")
     (tmp_path / "local/small/train.xx").write_text("changed\n")
     list_one(monkeypatch, checksums | {"train.xx": CHECKSUM}, {})
@@ -107,7 +105,7 @@ def test_a_corpus_with_one_changed_file_is_refused_whole(tmp_path: Path, monkeyp
     assert not (tmp_path / "mine").exists()
 
 
-def test_a_damaged_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_one(monkeypatch, local_copy(tmp_path / "local"), {})
     path = tmp_path / "local/small/train.en.gz"
     path.write_bytes(path.read_bytes()[:-4])
@@ -128,10 +126,10 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, monkeypatch: p
         get_corpus("small", tmp_path / "other", tmp_path / "local")
 
 
-def test_downloads_come_packed_and_can_be_copied_on(
+def test_downloads_are_gzipped_and_can_be_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: tuple[str, Path]
 ) -> None:
-    """Whatever bytes packing gives, the checksum is that of the text."""
+    """The checksum is that of the text, independent of the gzip bytes."""
     url, _ = site
     downloads = {
         "train.en.gz": Download(f"{url}/train.en.gz", 3),
@@ -146,7 +144,7 @@ def test_downloads_come_packed_and_can_be_copied_on(
 
 
 @pytest.mark.parametrize("verbatim", [True, False])
-def test_a_download_of_another_text_is_refused_where_the_catalog_has_its_checksum(
+def test_a_download_with_another_checksum_is_an_error_if_the_catalog_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: tuple[str, Path], verbatim: bool
 ) -> None:
     url, _ = site
@@ -160,7 +158,7 @@ def test_a_download_of_another_text_is_refused_where_the_catalog_has_its_checksu
 
 
 @pytest.mark.parametrize("case", ["not found", "too short", "not gzip", "cut off", "no server"])
-def test_a_failed_download_says_what_was_tried_and_leaves_nothing(
+def test_a_failed_download_reports_what_was_tried_and_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: tuple[str, Path], case: str
 ) -> None:
     url, folder = site
@@ -181,7 +179,7 @@ def test_a_failed_download_says_what_was_tried_and_leaves_nothing(
     assert names(tmp_path / "mine/small") == []
 
 
-def test_what_cannot_be_downloaded_says_where_it_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_without_downloads_reports_its_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_one(monkeypatch, {"train.en.gz": "0" * 64}, {})
     with pytest.raises(DataError) as caught:
         get_corpus("small", tmp_path)
@@ -191,7 +189,7 @@ def test_what_cannot_be_downloaded_says_where_it_comes_from(tmp_path: Path, monk
     )
 
 
-def test_a_folder_without_the_corpus_and_an_unknown_name_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_the_corpus_and_an_unknown_name_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_one(monkeypatch, {"train.en.gz": "0" * 64}, {})
     with pytest.raises(DataError, match="does not have the corpus 'small'; expected the files train"):
         get_corpus("small", tmp_path / "mine", tmp_path)
@@ -200,5 +198,5 @@ def test_a_folder_without_the_corpus_and_an_unknown_name_are_said(tmp_path: Path
 
 
 @pytest.mark.skipif("HEED_DATA" not in os.environ, reason="HEED_DATA is not set: Multi30k is not here")
-def test_multi30k_is_got_from_heed_data(tmp_path: Path) -> None:
+def test_multi30k_is_copied_from_heed_data(tmp_path: Path) -> None:
     assert len(get_corpus("multi30k", tmp_path).files) == 9

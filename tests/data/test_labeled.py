@@ -13,7 +13,7 @@ def config(**options: object) -> LabeledConfig:
 
 
 @pytest.mark.parametrize("first", ["label\ttext", "Sentiment\tReview", "sentence\tlabel"])
-def test_the_names_of_columns_are_no_example(tmp_path: Path, first: str) -> None:
+def test_a_header_is_an_error_or_skipped(tmp_path: Path, first: str) -> None:
     path = tmp_path / "a.tsv"
     path.write_text(f"{first}\n" + "good\tfine\nbad\tawful\n" * 3)
     with pytest.raises(DataError, match="line 1 looks like a header") as caught:
@@ -23,14 +23,14 @@ def test_the_names_of_columns_are_no_example(tmp_path: Path, first: str) -> None
     assert len(read_examples(config(header=False), path)) == 7
 
 
-def test_a_first_line_like_the_others_is_an_example(tmp_path: Path) -> None:
+def test_a_first_line_like_the_others_is_not_a_header(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     for text in ("0\tx\n1\ty\n", "0\tx\n1\ty\n0\tz\n", "2\tx\n" + "0\ty\n2\tx\n" * 3):
         path.write_text(text)
         assert len(read_examples(config(), path)) == text.count("\n")
 
 
-def test_what_is_missing_is_named_with_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_is_an_error_that_lists_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEED_DATA", raising=False)
     data = LabeledConfig(form="labeled", folder="reviews")
@@ -51,7 +51,7 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("line", "what"), [("\tfine", "column 1 is empty; expected a label"), ("1\t \u00a0", "column 2 is empty; expected a text")]
 )
-def test_an_example_without_a_label_or_a_text_is_refused_with_its_line(tmp_path: Path, line: str, what: str) -> None:
+def test_an_example_without_label_or_text_is_an_error_with_its_line(tmp_path: Path, line: str, what: str) -> None:
     path = tmp_path / "a.tsv"
     path.write_text(f"0\tgood\n{line}\n")
     with pytest.raises(DataError, match=f"a.tsv line 2: {what}"):

@@ -51,17 +51,17 @@ def test_any_text_survives_jsonl(tmp_path_factory: pytest.TempPathFactory, pairs
     assert read == pairs
 
 
-def test_relative_paths_are_looked_up_here_and_then_in_heed_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    for folder in (here, there / "c"):
+def test_relative_paths_are_resolved_here_then_in_heed_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    working, shared = tmp_path / "here", tmp_path / "there"
+    for folder in (working, shared / "c"):
         folder.mkdir(parents=True)
-    corpora(there / "c")
-    monkeypatch.chdir(here)
-    monkeypatch.setenv("HEED_DATA", str(there))
+    corpora(shared / "c")
+    monkeypatch.chdir(working)
+    monkeypatch.setenv("HEED_DATA", str(shared))
     corpus = CorpusConfig(folder="c", languages=("en", "de"))
-    assert files_of(corpus) == (there / "c/train.en.gz", there / "c/train.de.gz")
-    (here / "c").mkdir()
-    corpora(here / "c")
+    assert files_of(corpus) == (shared / "c/train.en.gz", shared / "c/train.de.gz")
+    (working / "c").mkdir()
+    corpora(working / "c")
     assert files_of(corpus) == (Path("c/train.en.gz"), Path("c/train.de.gz"))
 
 
@@ -72,13 +72,13 @@ def folder_with(path: Path, *names: str) -> str:
     return str(path)
 
 
-def test_a_split_is_found_by_its_name_or_by_the_beginning_of_it(tmp_path: Path) -> None:
+def test_a_split_is_found_by_its_name_or_prefix(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, "train", "val", "test2016")
-    found = {
+    files = {
         split: files_of(CorpusConfig(folder=folder, languages=("de", "en"), split=split))[0].name
         for split in ("train", "valid", "test", "test2016")
     }
-    assert found == {"train": "train.de", "valid": "val.de", "test": "test2016.de", "test2016": "test2016.de"}
+    assert files == {"train": "train.de", "valid": "val.de", "test": "test2016.de", "test2016": "test2016.de"}
 
 
 def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
     assert files_of(CorpusConfig(folder=folder, languages=("en", "de"), split="test"))[0].name == "test.en"
 
 
-def test_a_header_is_skipped_or_is_text_as_the_config_says(tmp_path: Path) -> None:
+def test_the_config_decides_whether_a_header_is_skipped_or_text(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("en\tde\none\teins\n")
     assert list(raw_pairs(CorpusConfig(tsv=str(path), header=True))) == [RawPair(2, b"one", b"eins")]
@@ -95,7 +95,7 @@ def test_a_header_is_skipped_or_is_text_as_the_config_says(tmp_path: Path) -> No
         CorpusConfig(jsonl=str(path), header=True)
 
 
-def test_a_text_that_comes_from_a_pipe_is_read_in_one_pass(tmp_path: Path) -> None:
+def test_a_pipe_is_read_in_one_pass(tmp_path: Path) -> None:
     sides = []
     for name, text in (("a", b"one\ntwo\n"), ("b", b"eins\nzwei\n")):
         os.mkfifo(tmp_path / name)
@@ -255,7 +255,7 @@ BROKEN: dict[str, tuple[dict[str, object], dict[str, bytes], str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_corpus_of_broken_form_gives_one_clear_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_a_malformed_corpus_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     options, files, message = BROKEN[case]
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEED_DATA", raising=False)
@@ -286,7 +286,7 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_config_says_what_is_wrong(case: str) -> None:
+def test_a_wrong_config_is_a_clear_error(case: str) -> None:
     options, message = WRONG[case]
     with pytest.raises(ValidationError) as caught:
         CorpusConfig.model_validate(options)

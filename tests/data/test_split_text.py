@@ -30,13 +30,13 @@ def test_parts_fit_and_joined_they_are_the_text(text: str, length: int) -> None:
 
 
 @given(text=TEXTS, length=st.integers(1, 30))
-def test_rejoining_untranslated_parts_gives_the_text(text: str, length: int) -> None:
+def test_joining_untranslated_parts_restores_the_text(text: str, length: int) -> None:
     parts = split_to_fit(text, at_most(length))
     assert join_translations(parts, [part.strip() for part in parts]) == text
 
 
 @given(text=TEXTS, limit=st.integers(1, 12))
-def test_it_holds_for_a_count_of_words_too(text: str, limit: int) -> None:
+def test_parts_fit_with_a_limit_in_words_too(text: str, limit: int) -> None:
     parts = split_to_fit(text, lambda part: len(part.split()) <= limit)
     assert "".join(parts) == text
     assert all(len(part.split()) <= limit for part in parts)
@@ -62,7 +62,7 @@ SPLIT: dict[str, tuple[str, int, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", SPLIT)
-def test_texts_are_cut_where_a_reader_would(case: str) -> None:
+def test_texts_are_split_at_sensible_positions(case: str) -> None:
     text, length, expected = SPLIT[case]
     assert split_to_fit(text, at_most(length)) == expected
 
@@ -84,7 +84,7 @@ def test_translations_are_joined_with_the_white_space_of_the_source(
     assert join_translations(parts, translations) == expected
 
 
-def test_a_long_text_needs_few_questions() -> None:
+def test_a_long_text_needs_few_calls_of_fits() -> None:
     asked = 0
 
     def fits(text: str) -> bool:

@@ -21,7 +21,7 @@ def tokenizer_of(kind: str) -> Tokenizer:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_line_cut_between_words_has_the_same_tokens(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_split_between_words_has_the_same_tokens(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = tokenizer_of(kind)
     lines = [*LINES, "", "a  dog", LINES[0]]
     whole = [id for row in tokenizer.encode_many(lines) for id in (*row, -1)]
@@ -31,7 +31,7 @@ def test_a_line_cut_between_words_has_the_same_tokens(kind: str, monkeypatch: py
 
 @settings(max_examples=60)
 @given(st.text("ab ", max_size=40))
-def test_pieces_are_short_and_join_to_the_line(line: str) -> None:
+def test_parts_are_short_and_join_to_the_line(line: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(long_lines, "MAX_CHARACTERS", 7)
         pieces = list(split_line(line, keep_spaces=True))

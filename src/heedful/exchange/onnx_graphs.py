@@ -84,7 +84,7 @@ def export_error(error: Exception) -> ConfigError:
     message = str(error.__cause__ or error).strip().splitlines()[0]
     return ConfigError(
         f"this model cannot be exported to an ONNX graph with dynamic sequence lengths: {message}",
-        hint="choose attention that does not split sequences into blocks, as local and compressed attention of a gpt does",
+        hint="train a gpt whose model.reach is not local or compressed, which split sequences into blocks",
     )
 
 
