@@ -122,8 +122,8 @@ def test_encoded_text_is_cached_until_it_or_its_file_changes(book: Path, tmp_pat
 
 
 def test_missing_and_conflicting_options_are_errors() -> None:
-    assert "but none of them is given" in refused(TextConfig, form="text")[""]
-    assert "but folder and file is given" in refused(TextConfig, form="text", folder="a", file="b")[""]
+    assert "given none of them; expected one of folder, file" in refused(TextConfig, form="text")[""]
+    assert "given folder and file; expected one of" in refused(TextConfig, form="text", folder="a", file="b")[""]
     assert refused(TextConfig, form="text", train={"file": "a"})["valid"] == "missing; expected a table with a file"
     assert "data.file is not given" in refused(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]
 

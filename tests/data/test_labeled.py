@@ -30,6 +30,15 @@ def test_a_first_line_like_the_others_is_not_a_header(tmp_path: Path) -> None:
         assert len(read_examples(config(), path)) == text.count("\n")
 
 
+def test_an_unknown_label_is_an_error_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("label\ttext\ngood\tfine\nbad\tawful\ngod\tgreat\nmeh\tdull\n")
+    assert len(read_examples(config(header=True), path)) == 4
+    with pytest.raises(DataError, match=r"a\.tsv line 4 has the label 'god'; expected one of: good, bad") as caught:
+        read_examples(config(header=True), path, ("good", "bad"))
+    assert caught.value.hint == "did you mean 'good'?"
+
+
 def test_a_missing_file_is_an_error_that_lists_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEED_DATA", raising=False)

@@ -102,16 +102,16 @@ class TextConfig(Config):
         given = [name for name, value in ways.items() if value]
         problems = []
         if len(given) != 1:
-            said = " and ".join(given) if given else "none of them"
-            problems.append(Problem("", f"expected one of folder, file or train with valid, but {said} is given"))
+            names = " and ".join(given) or "none of them"
+            problems.append(Problem("", f"given {names}; expected one of folder, file or train with valid"))
         elif self.train and not self.valid:
             problems.append(Problem("valid", "missing; expected a table with a file"))
-        idle: dict[str, str] = {}
+        no_effect: dict[str, str] = {}
         if not self.train:
-            idle |= dict.fromkeys(("valid", "test"), "data.train is not given")
+            no_effect |= dict.fromkeys(("valid", "test"), "data.train is not given")
         if not self.file:
-            idle["held_out"] = "data.file is not given"
-        refuse([*problems, *unused(self, idle)])
+            no_effect["held_out"] = "data.file is not given"
+        refuse([*problems, *unused(self, no_effect)])
         return self
 
     @property

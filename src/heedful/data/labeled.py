@@ -16,7 +16,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
-from heedful.errors import DataError
+from heedful.errors import DataError, nearest
 from heedful.schema import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, refuse
 from heedful.storage.reading import decode_training_line, read_lines
 
@@ -89,8 +89,9 @@ def find_split_file(data: LabeledConfig, split: str) -> Path | None:
     return path
 
 
-def read_examples(data: LabeledConfig, path: Path) -> list[Example]:
-    """Read the examples of a file; DataError with file and line if a column is missing or empty."""
+def read_examples(data: LabeledConfig, path: Path, labels: Sequence[str] | None = None) -> list[Example]:
+    """Read the examples of a file; DataError with file and line if a column is missing or empty, or if a label is not
+    one of `labels`; default: any label."""
     examples = []
     for number, line in enumerate(read_lines(path), start=1):
         cells = decode_training_line(line, path, number).split("\t")
@@ -110,7 +111,21 @@ def read_examples(data: LabeledConfig, path: Path) -> list[Example]:
         examples.append(Example(cells[data.label - 1], tuple(cells[column - 1] for column in data.texts)))
     if data.header is None:
         refuse_header(path, examples)
-    return examples[1:] if data.header else examples
+    first = 1 if data.header else 0
+    if labels is not None:
+        refuse_unknown_label(path, examples, labels, first)
+    return examples[first:]
+
+
+def refuse_unknown_label(path: Path, examples: Sequence[Example], labels: Sequence[str], first: int) -> None:
+    """Raise at the first label, from index `first` on, that is not one of `labels`."""
+    for number, example in enumerate(examples[first:], start=first + 1):
+        if example.label not in labels:
+            close = nearest(example.label, labels)
+            raise DataError(
+                f"{path} line {number} has the label {example.label!r:.40}; expected one of: {', '.join(labels)}",
+                hint=f"did you mean {close!r}?" if close else "correct the label, or add it to task.labels",
+            )
 
 
 def refuse_header(path: Path, examples: Sequence[Example]) -> None:

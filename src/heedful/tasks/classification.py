@@ -170,11 +170,7 @@ class ClassificationTask:
         if not least <= len(self.data.texts) <= most:
             wanted = f"{least}" if least == most else f"{least} or more"
             raise DataError(f"layout {self.config.layout!r} needs {wanted} columns in data.texts, not {len(self.data.texts)}")
-        found = read_examples(self.data, path)
-        strange = next((one.label for one in found if one.label not in self.config.labels), None)
-        if strange is not None:
-            raise DataError(f"{path} has the label {strange!r}; expected one of: {', '.join(self.config.labels)}")
-        return found
+        return read_examples(self.data, path, self.config.labels)
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         """What the vocabulary is learned from, unless the run begins with another's."""
