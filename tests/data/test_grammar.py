@@ -249,7 +249,7 @@ FEMININE = "la una della nella alla dalla sulla quella"
 
 
 def test_articles_fit_the_sound_that_follows(sample: list[Sentence]) -> None:
-    """No form stands before a sound that asks for another one."""
+    """No article precedes a sound that requires another form."""
     text = "\n".join(sentence.target.lower() for sentence in sample)
     plain, vowel, impure, feminine = (set(row.split()) for row in (BEFORE_PLAIN, BEFORE_VOWEL, BEFORE_IMPURE, FEMININE))
     pronouns = {"lo", "gli"}  # lo vedo, gli piace

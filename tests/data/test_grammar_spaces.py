@@ -1,4 +1,4 @@
-"""Numbered sets: permutations and the stream that visits everything once."""
+"""Numbered sets: permutations, and a stream that yields every item once."""
 
 from __future__ import annotations
 

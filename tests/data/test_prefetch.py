@@ -84,7 +84,7 @@ def test_it_computes_ahead_up_to_its_depth() -> None:
             break
         time.sleep(0.01)
     time.sleep(0.05)
-    assert len(computed) == 5  # the one taken, three in the queue, one in hand
+    assert len(computed) == 5  # one received, three in the queue, one waiting for room
     ahead.close()
 
 

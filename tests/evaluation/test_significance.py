@@ -78,7 +78,7 @@ def test_p_values_agree_with_those_of_sacrebleu(name: str, own: type) -> None:
         assert p is not None
         return float(p)
 
-    # the same exchanges; sacreBLEU leaves out those whose difference is exactly equal (TER counts whole edits)
+    # the same swaps; sacreBLEU excludes those whose difference is exactly equal (TER counts whole edits)
     assert theirs("ar") <= result.p_randomization <= theirs("ar") + (0.01 if name == "ter" else 0)
     # the same resamples; sacreBLEU counts the upper tail about the mean, Koehn the resamples lost
     assert result.p_bootstrap == pytest.approx(theirs("bs"), abs=0.015)
