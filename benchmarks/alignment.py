@@ -29,7 +29,7 @@ from hansards import normalize
 from peers.machine import machine_info
 
 from heedful.build import load_translator
-from heedful.data.gold import Gold, Words, read_gold, read_words
+from heedful.data.gold import Gold, SentencePair, read_gold, read_words
 from heedful.data.input_lines import read_texts
 from heedful.data.sources import find_path
 from heedful.evaluation.symmetrization import SYMMETRIZATIONS
@@ -43,7 +43,7 @@ RECIPES = {"bahdanau": "anki-en-fr-bahdanau", "transformer": "anki-en-fr"}
 GUIDE = 0.05  # the weight of Garg et al.
 BOOTSTRAP = 1000
 
-Rule = Callable[[Sequence[Words]], Iterator[set[Link]]]
+Rule = Callable[[Sequence[SentencePair]], Iterator[set[Link]]]
 
 
 class Sets(NamedTuple):
@@ -69,7 +69,7 @@ def gold_sets() -> Sets:
     for split in ("valid", "test"):
         files = [find_path(f"alignment-en-fr/{split}.{kind}.gz") for kind in ("en", "fr", "align")]
         gold = read_gold(*files)
-        results.append(Gold([Words(pair.source.lower(), pair.target.lower()) for pair in gold.pairs], gold.alignments))
+        results.append(Gold([SentencePair(pair.source.lower(), pair.target.lower()) for pair in gold.pairs], gold.alignments))
     return Sets(*results)
 
 
@@ -109,7 +109,7 @@ def rules(there: System, back: System, valid: Gold) -> dict[str, tuple[Rule, flo
     backward, _ = choose_aligner(collect_head_weights(Models(back), valid.swapped.pairs), valid.swapped.alignments)
 
     def combine(function: Callable[[set[Link], set[Link]], set[Link]]) -> Rule:
-        def links(pairs: Sequence[Words]) -> Iterator[set[Link]]:
+        def links(pairs: Sequence[SentencePair]) -> Iterator[set[Link]]:
             reverse = align(Models(back), (pair.swapped for pair in pairs), backward)
             flipped = ({(j, i) for i, j in links} for links in reverse)
             return map(function, align(Models(there), pairs, forward), flipped)

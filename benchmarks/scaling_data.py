@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import memory
 import torch  # noqa: F401  (part of the memory of training)
 
-from heedful.data.batching import Index, Lengths, mixture, plan_epoch
+from heedful.data.batching import Index, Lengths, mix_corpora, plan_epoch
 from heedful.data.check import check_corpora
 from heedful.data.encode import open_store
 from heedful.data.grammar import generate
@@ -107,7 +107,7 @@ def prepare(corpus: CorpusConfig) -> dict[str, Any]:
 
 
 def plan(source_lengths: Lengths, target_lengths: Lengths) -> list[Index]:
-    everything = mixture([len(source_lengths)], [1.0], seed=1, epoch=0)
+    everything = mix_corpora([len(source_lengths)], [1.0], seed=1, epoch=0)
     return plan_epoch(source_lengths, target_lengths, budget=BUDGET, seed=1, epoch=0, indices=everything)
 
 

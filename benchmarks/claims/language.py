@@ -19,7 +19,7 @@ from rich.console import Console
 import heedful
 from claims import Evidence
 from claims.texts import KINDS, NGram, known_words, labeled, lexicon, questions, sentence, words_of, write_lines
-from heedful.data.corpus_text import lines_of, passages
+from heedful.data.corpus_text import passages, read_passage
 
 SEEDS = (1, 2, 3)
 TEXT, LABELS, TESTED = 20_000, 100, 1000  # sentences
@@ -97,7 +97,7 @@ def characters(folder: Path) -> Evidence:
     plain = ["model.dropout=0", "model.attention_dropout=0"]
     writer = train("shakespeare-char", [*sizes, *pace, *plain], folder / "run", seed=1, steps=CHARACTER_STEPS)
     texts = {
-        split: "".join(f"{line}\n" for part in passages(writer.run.data, split) for line in lines_of(part))
+        split: "".join(f"{line}\n" for part in passages(writer.run.data, split) for line in read_passage(part))
         for split in ("train", "valid")
     }
     model, counted = writer.judge("valid")["bits_per_character"], NGram(texts["train"], ORDER).bits(texts["valid"])

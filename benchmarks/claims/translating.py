@@ -11,7 +11,7 @@ from claims import Evidence
 from claims.learning import MODELS, Right, evaluate, hold_out, learn, percent, sources_of, targets_of
 from claims.toys import Link, Pair, copy, dictionary
 from heedful.build import Translator
-from heedful.data.gold import Words
+from heedful.data.gold import SentencePair
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
 from heedful.studies.alignment import Aligner, Models, align, heads_of
 
@@ -76,7 +76,7 @@ def worse(accuracies: Mapping[str, Sequence[Right]]) -> dict[str, str]:
 def alignment_error(translator: Translator, pairs: list[Pair]) -> float:
     """AER with one link per target word: the largest attention weight of the only head when the word is predicted."""
     models = Models(translator.system)
-    words = map(Words, sources_of(pairs), targets_of(pairs))
+    words = map(SentencePair, sources_of(pairs), targets_of(pairs))
     links = list(align(models, words, Aligner(tuple(heads_of(models)))))
     return alignment_error_rate(links, [sure(pair.links) for pair in pairs]).value
 

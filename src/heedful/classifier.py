@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from heedful.data.input_lines import refuse_too_long
-from heedful.data.labeled import Example, file_of
+from heedful.data.labeled import Example, find_split_file
 from heedful.errors import ConfigError
 from heedful.predictor import Predictor, check_split, no_data
 from heedful.tasks.classification import ClassificationTask
@@ -60,7 +60,7 @@ class Classifier(Predictor):
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """Loss and accuracy on a split of the run's data."""
         check_split(self.run.data, split)
-        path = file_of(self.run.data, split)
+        path = find_split_file(self.run.data, split)
         if path is None:
             raise no_data(split)
         model: Any = self.model

@@ -44,7 +44,7 @@ from heedful.training.signals import Stop, stop_requests
 from heedful.training.time_limit import Stopwatch
 from heedful.training.weights import parameter_limit
 from heedful.vectors.files import load_vectors
-from heedful.vectors.initialization import Placed, freeze_rows, place_in_model
+from heedful.vectors.initialization import InitializedRows, freeze_rows, initialize_embeddings
 
 
 def train(
@@ -281,12 +281,14 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     return trainer
 
 
-def place_vectors(config: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], progress: Progress) -> list[Placed]:
+def place_vectors(
+    config: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], progress: Progress
+) -> list[InitializedRows]:
     """Let the embeddings begin with word vectors, where the config names some."""
     if config.training.vectors is None:
         return []
     vectors = load_vectors(find_path(config.training.vectors))
-    placed = place_in_model(model, tokenizers, vectors, config.training.vectors_side)
+    placed = initialize_embeddings(model, tokenizers, vectors, config.training.vectors_side)
     for one in placed:
         progress.print(f"{len(one.rows):,} of {one.table.num_embeddings:,} embeddings begin as in {config.training.vectors}")
     return placed

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from heedful.classifier import Classifier
 from heedful.data.corpus_text import open_text, passages
-from heedful.data.labeled import file_of
+from heedful.data.labeled import find_split_file
 from heedful.data.pairs import pairs
 from heedful.data.splits import splits_of
 from heedful.inspection.importance import LossFunction
@@ -64,7 +64,7 @@ def of_text(worker: Predictor, count: int) -> Iterator[LossFunction]:
 
 def of_examples(worker: Predictor, count: int) -> Iterator[LossFunction]:
     assert isinstance(worker, Classifier), "whoever has labeled examples classifies"
-    task, path = worker.task, file_of(worker.run.data, "train")
+    task, path = worker.task, find_split_file(worker.run.data, "train")
     assert path is not None, "a run has training data"
     encoded = task.encode(list(islice(task.examples(path), count)), worker.system.target_tokenizer)
     for at in range(0, len(encoded.labels), worker.run.data.batch):

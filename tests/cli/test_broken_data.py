@@ -19,8 +19,8 @@ CASES: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "unequal line counts": (
         {"a.en": b"one\ntwo\nthree\n", "a.it": b"uno\ndue\n"},
         ["data.train={source='a.en',target='a.it'}"],
-        "a.en has 3 lines, but a.it has 2; line n of the one must translate line n of the other\n\n"
-        "hint: look for a line that was lost, added or cut in two",
+        "a.en has 3 lines, but a.it has 2; expected the same number, "
+        "with line n of one the translation of line n of the other\n\nhint: look for a missing, extra or split line",
     ),
     "no such file": (
         {"train.en.gz": gz(b"one\n")},
@@ -50,59 +50,61 @@ CASES: dict[str, tuple[dict[str, bytes], list[str], str]] = {
     "a missing column": (
         {"a.tsv": b"one\tuno\ntwo\n"},
         ["data.train={tsv='a.tsv'}"],
-        "a.tsv line 2 has 1 column, but column 2 is wanted\n\n"
-        "hint: columns are apart by tabs and counted from 1; `columns = [1, 2]` says which two are read",
+        "a.tsv line 2 has 1 column; expected at least 2, separated by tabs\n\n"
+        "hint: check the tabs of that line, or set `columns`, for example columns = [1, 2], counted from 1",
     ),
     "broken JSON": (
         {"a.jsonl": b'{"source": "one", "target": "uno"}\n{"source": \n'},
         ["data.train={jsonl='a.jsonl'}"],
-        "a.jsonl line 2 is not JSON: Expecting value\n\nhint: one JSON object a line, without blank lines",
+        "a.jsonl line 2 is not JSON: Expecting value\n\nhint: write one JSON object per line, without blank lines",
     ),
     "a missing field": (
         {"a.jsonl": b'{"sorce": "one", "target": "uno"}\n'},
         ["data.train={jsonl='a.jsonl'}"],
-        "a.jsonl line 1 has no field 'source'; it has: 'sorce', 'target'\n\nhint: did you mean 'sorce'?",
+        "a.jsonl line 1 has no field 'source'; its fields are: 'sorce', 'target'\n\nhint: did you mean 'sorce'?",
     ),
     "bad UTF-8 when strict": (
         {"a.tsv": b"one\tuno\nt\xffo\tdue\n"},
         ["data.train={tsv='a.tsv'}", "data.strict=true"],
-        "a.tsv line 2: byte 2 is not UTF-8\n\nhint: data.strict = false counts and skips such lines",
+        "a.tsv line 2: byte 2 is not UTF-8\n\nhint: correct the line, or set data.strict = false to count and skip such lines",
     ),
     "a NUL byte when strict": (
         {"a.tsv": b"one\tuno\ntwo\td\0e\n"},
         ["data.train={tsv='a.tsv'}", "data.strict=true"],
-        "a.tsv line 2: a NUL byte in the text\n\nhint: data.strict = false counts and skips such lines",
+        "a.tsv line 2: the text contains a NUL byte\n\n"
+        "hint: correct the line, or set data.strict = false to count and skip such lines",
     ),
     "no usable line at all": (
         {"a.tsv": b"\tuno\n\tdue\n"},
         ["data.train={tsv='a.tsv'}"],
-        "a.tsv has 2 lines, but no pair that can be used; 2 lines with an empty side, "
-        "the first at a.tsv line 1: nothing but white space\n\nhint: look at these lines",
+        "a.tsv has 2 lines, but no usable pair; 2 lines with an empty side, "
+        "the first at a.tsv line 1: the text is empty or white space\n\nhint: check these lines",
     ),
     "Latin-1": (
         {"a.en": b"one\n" * 10, "a.it": b"citt\xe0\n" * 9 + b"uno\n"},
         ["data.train={source='a.en',target='a.it'}"],
-        "a.en + a.it: 9 of 10 lines cannot be used, more than data.max_unusable = 0.05 allows; "
+        "a.en + a.it: 9 of 10 lines are unusable; expected at most data.max_unusable = 0.05 of them; "
         "9 lines that are not UTF-8, the first at a.it line 1: byte 5 is not UTF-8\n\n"
-        "hint: convert it: iconv -f ISO-8859-1 -t UTF-8 a.it > a.it.utf8; data.max_unusable = 1 skips them all the same",
+        "hint: convert it: iconv -f ISO-8859-1 -t UTF-8 a.it > a.it.utf8; "
+        "or set data.max_unusable = 1 to skip any number of lines",
     ),
     "a header": (
         {"a.tsv": b"en\tit\none\tuno\n"},
         ["data.train={tsv='a.tsv'}"],
-        "a.tsv line 1 looks like the names of columns: en, it\n\n"
-        "hint: header = true, beside the file in its table of [data], skips that line; header = false trains on it",
+        "a.tsv line 1 looks like a header: en, it; expected a sentence pair\n\n"
+        "hint: set header = true, next to the file in [data], to skip that line, or header = false to train on it",
     ),
     "standard input": (
         {},
         ["data.train={tsv='-'}"],
-        "standard input is a pipe or a device, whose text can be read only once; expected a file\n\n"
+        "standard input is a pipe or a device, which can be read only once; expected a file\n\n"
         "hint: save it to a file first: cat … > FILE",
     ),
     "the same text on both sides": (
         {"a.en": b"one\ntwo\n", "a.it": b"one\ntwo\n"},
         ["data.train={source='a.en',target='a.it'}"],
         "a.en and a.it have the same text in all 2 lines; expected a source and its translation\n\n"
-        "hint: check the files; a model that is to copy can be trained from one .tsv file",
+        "hint: check the file names; to train a model that copies its input, give both sides in one .tsv file",
     ),
 }
 

@@ -29,7 +29,7 @@ def test_files_that_training_would_refuse_are_reported_with_exit_code_3(
     assert heed("data", "check", *sides) == 3
     shown = capsys.readouterr()
     assert "20 lines that are not UTF-8, skipped" in shown.out
-    assert "20 of 120 lines cannot be used" in shown.err and "iconv -f ISO-8859-1" in shown.err
+    assert "20 of 120 lines are unusable" in shown.err and "iconv -f ISO-8859-1" in shown.err
     assert heed("data", "check", *sides, "--json") == 3
     report = json.loads(capsys.readouterr().out)
     assert report["corpora"][0]["unusable"] == 20 / 120 and report["refused"].startswith(str(sides[0]))

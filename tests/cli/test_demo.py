@@ -15,7 +15,7 @@ from heedful import config, running
 from heedful.build import Translator, load_translator
 from heedful.cli import align, demo
 from heedful.config import Run
-from heedful.data.gold import Gold, Words, builtin_gold
+from heedful.data.gold import Gold, SentencePair, builtin_gold
 from heedful.errors import Interrupted
 from heedful.evaluation.word_alignment import Link
 from heedful.settings import Settings
@@ -47,7 +47,7 @@ def test_a_sentence_with_a_wrong_translation_link_or_largest_weight_is_not_shown
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gold = builtin_gold("test", 60)
-    links: dict[Words, frozenset[Link]] = {pair: line.sure for pair, line in zip(*gold, strict=True)}
+    links: dict[SentencePair, frozenset[Link]] = {pair: line.sure for pair, line in zip(*gold, strict=True)}
     fit = [
         pair
         for pair in gold.pairs
@@ -57,11 +57,11 @@ def test_a_sentence_with_a_wrong_translation_link_or_largest_weight_is_not_shown
     answers = {pair.source: pair.target for pair in gold.pairs} | {first.source: "other words"}
 
     def links_with_an_error(
-        models: object, pairs: list[Words], aligner: object, valid: Gold
+        models: object, pairs: list[SentencePair], aligner: object, valid: Gold
     ) -> tuple[list[set[Link]], study.Aligner]:
         return [set(links[pair]) if pair != second else {(0, 0)} for pair in pairs], study.Aligner((study.AlignmentHead(0, 0),))
 
-    def weights_with_an_error(models: object, pairs: list[Words], heads: object, moments: object) -> list[list[Tensor]]:
+    def weights_with_an_error(models: object, pairs: list[SentencePair], heads: object, moments: object) -> list[list[Tensor]]:
         maps = []
         for pair in pairs:
             one = torch.zeros(1, len(pair.target.split()), len(pair.source.split()))

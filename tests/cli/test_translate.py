@@ -158,7 +158,7 @@ def test_standard_input_given_twice_is_refused(
     run: Path, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     sentence = error(capsys, *(one.format(run=run) for one in arguments), code=2)
-    assert sentence.startswith("error: standard input was given 2 times")
+    assert sentence.startswith("error: standard input is given 2 times")
 
 
 def test_a_terminal_gets_a_prompt_and_no_control_characters(run: Path) -> None:

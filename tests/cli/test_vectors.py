@@ -13,7 +13,7 @@ from workshop import heed, write_recipe
 from heedful.build import load
 from heedful.text import Tokenizer
 from heedful.vectors.files import load_vectors
-from heedful.vectors.initialization import place_vectors
+from heedful.vectors.initialization import initialize_rows
 from heedful.vectors.tokens import token_names
 
 TEXT = "The dog sees the cat.\nThe hen sees the cat.\n" * 40
@@ -58,7 +58,7 @@ def test_vectors_of_a_runs_tokens_fill_its_embedding(run: Path, tmp_path: Path) 
     vectors = load_vectors(output)
     names = token_names(Tokenizer.load(run / "tokenizer.json"))
     assert sorted(vectors.words) == ["w1", "w2", "w3"]
-    assert place_vectors(torch.nn.Embedding(len(names), 16), names, vectors) == 3
+    assert initialize_rows(torch.nn.Embedding(len(names), 16), names, vectors) == 3
 
 
 def test_vectors_and_neighbors_share_a_default_file(
@@ -114,7 +114,7 @@ def test_neighbors_in_the_embedding_of_a_run(run: Path, capsys: pytest.CaptureFi
         (("neighbors", "kign", "--vectors", "v.vec"), 3, "unknown word 'kign'"),
         (("neighbors", "king", "--vectors", "none.vec"), 3, "none.vec does not exist"),
         (("neighbors", "king", "+", "--vectors", "v.vec"), 2, "a word is missing at the end"),
-        (("vectors", "v.vec", "--output", "v.bin"), 2, "is no name of a vectors file"),
+        (("vectors", "v.vec", "--output", "v.bin"), 2, "has an unknown suffix for a vectors file"),
         (("vectors", "none.txt", "--output", "o.txt"), 3, "none.txt does not exist"),
         (("vectors", "v.vec", "--output", "o.txt", "--dim", "0"), 2, "--dim"),
         (("vectors", "v.vec", "--output", "o.txt", "--tokenizer", "nowhere"), 4, "nowhere"),

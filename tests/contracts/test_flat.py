@@ -7,7 +7,7 @@ import torch
 from tiny import Pairs, Speaker, logits_of
 from torch.testing import assert_close
 
-from heedful.exchange.flat import MEMORY, SIZES, Start, Step, axes_of, example, start_inputs
+from heedful.exchange.flat import MEMORY, SIZES, Start, Step, example, find_axes, start_state
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def _no_gradients() -> object:
 
 def test_flat_steps_equal_teacher_forcing_and_rows_may_be_reordered(model: Speaker, pairs: Pairs) -> None:
     """After three tokens the rows of every tensor are reversed."""
-    step = Step(model, start_inputs(model, pairs.source, pairs.mask)).eval()
+    step = Step(model, start_state(model, pairs.source, pairs.mask)).eval()
     tensors = dict(zip(step.names, Start(model)(pairs.source, pairs.mask), strict=True))
     after = [name for name in step.names if not name.startswith(MEMORY)]
     expected, order = logits_of(model, pairs), torch.arange(len(pairs.source))
@@ -35,7 +35,7 @@ def test_every_axis_is_named_by_the_size_that_determines_it(model: Speaker) -> N
     """The names predict the shapes for other sizes."""
     sizes = {"rows": 4, "source": 8, "row_state": 5}
     shapes = {name: tuple(tensor.shape) for name, tensor in example(model, **sizes).tensors.items()}
-    for axes in axes_of(model):
+    for axes in find_axes(model):
         assert axes.sizes[0] == "rows", "reordering selects rows of every tensor"
         for axis, size in enumerate(axes.sizes):
             assert isinstance(size, str) or shapes[axes.name][axis] == size

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from heedful.data.batching import END, JITTER, cut, mixture, over_budget, padding, plan_epoch
+from heedful.data.batching import END, JITTER, count_over_budget, find_batch_starts, mix_corpora, padding_fraction, plan_epoch
 from heedful.data.pairs import pairs
 from heedful.data.sources import CorpusConfig
 
@@ -34,23 +34,23 @@ def test_every_index_once_and_no_batch_over_the_budget(
         cost = len(batch) * max(max(lengths[index]) + END for index in batch)
         over += cost > budget
         assert cost <= budget or len(batch) == 1
-    assert over == over_budget(source, target, budget)
+    assert over == count_over_budget(source, target, budget)
 
 
 @given(lengths=st.lists(st.integers(1, 60)), budget=st.integers(1, 400))
-def test_batches_are_cut_as_one_would_by_hand(lengths: list[int], budget: int) -> None:
-    """Against taking one pair after the other for as long as the batch stays within the budget."""
+def test_batches_equal_those_of_a_plain_loop(lengths: list[int], budget: int) -> None:
+    """Compared with adding one pair after the other while the batch stays within the budget."""
     lengths.sort()
     starts: list[int] = []
     for at, length in enumerate(lengths):
         if not starts or (at - starts[-1] + 1) * length > budget:
             starts.append(at)
-    assert cut(np.array(lengths, np.int64), budget) == starts
+    assert find_batch_starts(np.array(lengths, np.int64), budget) == starts
 
 
 @given(lengths=LENGTHS, seed=st.integers(0, 9), chosen=st.lists(st.integers(0, 10**6), max_size=150))
 def test_a_plan_sorts_by_both_keys(lengths: list[tuple[int, int]], seed: int, chosen: list[int]) -> None:
-    """Against one sort of the whole corpus by the longer side and, among equals, by source - target with its noise."""
+    """Compared with one sort of the entire corpus by the longer side and, among equals, by source - target with noise."""
     source, target = columns(lengths)
     indices = np.array([index % len(lengths) for index in chosen] if lengths else [], np.int64)
     plan = plan_epoch(source, target, budget=100, seed=seed, epoch=0, indices=indices)
@@ -64,7 +64,7 @@ def test_a_plan_sorts_by_both_keys(lengths: list[tuple[int, int]], seed: int, ch
     assert sum(map(len, plan)) == len(order)
 
 
-def test_a_plan_needs_little_more_room_than_its_indices() -> None:
+def test_a_plan_needs_little_more_memory_than_its_indices() -> None:
     source, target = np.random.default_rng(0).integers(1, 60, (2, 200_000)).astype(np.int32)
     tracemalloc.start()
     plan = plan_epoch(source, target, budget=8192, seed=0, epoch=0)
@@ -95,12 +95,12 @@ def test_the_order_of_batches_does_not_follow_length() -> None:
     assert abs(np.corrcoef(np.arange(len(plan)), longest)[0, 1]) < 0.2
 
 
-def test_padding_is_counted_by_hand() -> None:
+def test_padding_equals_a_count_by_hand() -> None:
     source, target = np.array([2, 4, 1]), np.array([3, 3, 6])
     plan = [np.array([0, 1]), np.array([2])]
     # with the end token: sources 3, 5 | 2 and targets 4, 4 | 7; space 2 x 5 + 2 x 4 + 2 + 7
-    assert padding(plan, source, target) == pytest.approx(1 - 25 / 27)
-    assert padding([], source, target) == 0.0
+    assert padding_fraction(plan, source, target) == pytest.approx(1 - 25 / 27)
+    assert padding_fraction([], source, target) == 0.0
 
 
 def test_chosen_indices_are_planned_as_often_as_they_are_chosen() -> None:
@@ -124,21 +124,21 @@ def test_a_million_pairs_are_planned_in_about_a_second() -> None:
     weight=st.sampled_from([0.1, 0.25, 0.5, 1.0, 1.5, 3.0]),
     epochs=st.integers(1, 6),
 )
-def test_a_mixture_takes_each_pair_of_a_corpus_equally_often(sizes: list[int], weight: float, epochs: int) -> None:
+def test_a_mixture_uses_each_pair_of_a_corpus_equally_often(sizes: list[int], weight: float, epochs: int) -> None:
     weights = [1.0, weight, 2.0][: len(sizes)]
-    seen = np.zeros(sum(sizes), int)
+    uses = np.zeros(sum(sizes), int)
     for epoch in range(epochs):
-        indices = mixture(sizes, weights, seed=3, epoch=epoch)
+        indices = mix_corpora(sizes, weights, seed=3, epoch=epoch)
         assert len(indices) == sum(max(round(w * size), 1) for w, size in zip(weights, sizes, strict=True))
-        np.add.at(seen, indices, 1)
-    for part, size, w in zip(np.split(seen, np.cumsum(sizes)[:-1]), sizes, weights, strict=True):
+        np.add.at(uses, indices, 1)
+    for part, size, w in zip(np.split(uses, np.cumsum(sizes)[:-1]), sizes, weights, strict=True):
         assert part.max() - part.min() <= 1
         assert part.sum() == epochs * max(round(w * size), 1)
 
 
 def test_a_mixture_is_a_function_of_seed_and_epoch() -> None:
     def draw(seed: int, epoch: int) -> list[int]:
-        return [*map(int, mixture([50, 40], [0.5, 2.0], seed=seed, epoch=epoch))]
+        return [*map(int, mix_corpora([50, 40], [0.5, 2.0], seed=seed, epoch=epoch))]
 
     assert draw(1, 4) == draw(1, 4)
     assert draw(1, 4) != draw(1, 5)
@@ -159,4 +159,4 @@ def test_padding_on_multi30k_is_below_a_tenth() -> None:
     )
     plan = plan_epoch(source, target, budget=4096, seed=0, epoch=0)
     assert sum(map(len, plan)) == 28_998
-    assert padding(plan, source, target) < 0.06, "measured 0.051; the promise is 0.10"
+    assert padding_fraction(plan, source, target) < 0.06, "measured 0.051; the promise is 0.10"

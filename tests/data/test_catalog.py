@@ -14,7 +14,7 @@ HERE = os.environ.get("HEED_DATA")
 
 
 @pytest.mark.parametrize("name", CATALOG)
-def test_every_entry_is_whole(name: str) -> None:
+def test_every_entry_is_complete(name: str) -> None:
     corpus = CATALOG[name]
     assert corpus.origin.startswith("https://")
     assert corpus.terms
@@ -27,7 +27,7 @@ def test_every_entry_is_whole(name: str) -> None:
 
 @pytest.mark.skipif(HERE is None, reason="HEED_DATA is not set: the corpora are not here")
 @pytest.mark.parametrize("name", CATALOG)
-def test_the_catalog_tells_the_truth_about_the_local_files(name: str) -> None:
+def test_the_catalog_matches_the_local_files(name: str) -> None:
     corpus = CATALOG[name]
     folder = Path(str(HERE)) / name
     for file, checksum in corpus.checksums.items():

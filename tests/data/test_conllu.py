@@ -1,4 +1,4 @@
-"""Dependency trees: the text as it is written, arcs between its words, and errors that name the line."""
+"""Dependency trees: the restored text, arcs between its words, and errors with the line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write(path: Path, lines: list[str]) -> Path:
     return file
 
 
-def test_the_text_is_as_written_and_arcs_are_between_its_words(tmp_path: Path) -> None:
+def test_the_text_is_restored_and_arcs_are_between_its_words(tmp_path: Path) -> None:
     first, second = read_trees(write(tmp_path, [*DONT, *SEEN]))
     assert first.text == "I don't know."
     assert first.arcs == [Arc(0, 2, "nsubj"), Arc(1, 2, "aux"), Arc(1, 2, "advmod")]  # the full stop belongs to its word
@@ -53,15 +53,18 @@ def test_a_form_of_two_words_is_two_words_of_the_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        (["1\tI\t2"], "line 1 has 3 columns; expected the 10"),
+        (["1\tI\t2"], "line 1 has 3 columns; expected the 10 tab-separated columns"),
         ([*SEEN, row("2", "I", "0", "root")], "line 6: the token is numbered '2'; expected 1"),
         ([row("one", "I", "0", "root")], "line 1: the token is numbered 'one'"),
         (["# no", row("1", "I", "2", "root")], "line 2: the head is '2'; expected a number from 0 to 1"),
         ([row("1", "I", "_", "root")], "line 1: the head is '_'"),
-        ([row("1-2", "don't", "_", "_"), row("1", "do", "0", "root")], "line 1: the span 1-2 does not fit a sentence of 1"),
+        (
+            [row("1-2", "don't", "_", "_"), row("1", "do", "0", "root")],
+            "line 1: the span 1-2 exceeds the sentence, which has 1 tokens",
+        ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_line(lines: list[str], problem: str, tmp_path: Path) -> None:
+def test_errors_name_the_line(lines: list[str], problem: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=problem):
         list(read_trees(write(tmp_path, lines)))
 

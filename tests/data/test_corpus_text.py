@@ -1,4 +1,4 @@
-"""Plain text: where it is found, how it is cut, and that its tokens spell it again."""
+"""Plain text: finding the files, splitting, encoding and decoding."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from heedful.data.corpus_text import (
     decode_text,
     encode_text,
     find_text,
-    lines_of,
     open_text,
     passages,
+    read_passage,
 )
 from heedful.errors import DataError
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
@@ -43,17 +43,17 @@ def book(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["characters", "spaces", "bytes"])
-def test_the_tokens_of_a_file_spell_it_again(kind: str, book: Path, tmp_path: Path) -> None:
+def test_decoding_the_tokens_of_a_file_restores_it(kind: str, book: Path, tmp_path: Path) -> None:
     data = TextConfig.model_validate({"form": "text", "train": {"file": str(book)}, "valid": {"file": str(book)}})
     tokenizer = tokenizer_of(kind)
     text = open_text(passages(data, "train"), tokenizer, tmp_path)
-    whole = book.read_text()
-    assert decode_text(tokenizer, text.ids.tolist()) == whole
-    assert text.ids.tolist() == encode_text(tokenizer, whole)
-    assert (text.lines, text.words) == (40, len(whole.split()))
-    assert text.characters == text.bytes == len(whole)
+    content = book.read_text()
+    assert decode_text(tokenizer, text.ids.tolist()) == content
+    assert text.ids.tolist() == encode_text(tokenizer, content)
+    assert (text.lines, text.words) == (40, len(content.split()))
+    assert text.characters == text.bytes == len(content)
     if kind == "characters":
-        assert len(text.ids) == len(whole)
+        assert len(text.ids) == len(content)
     if kind == "spaces":
         assert len(text.ids) == text.words + text.lines
 
@@ -67,15 +67,15 @@ def test_bytes_are_counted_in_utf_8(tmp_path: Path) -> None:
 
 
 @given(text=st.text(st.sampled_from("ab \n")))
-def test_any_text_of_known_characters_reads_back(text: str) -> None:
+def test_decode_inverts_encode_for_known_characters(text: str) -> None:
     tokenizer = train_tokenizer(TokenizerConfig(kind="characters"), ["ab "])
     assert decode_text(tokenizer, encode_text(tokenizer, text)) == text
 
 
 @pytest.mark.parametrize("held_out", [0.1, 0.25, 0.5])
-def test_the_last_lines_of_a_file_validate_and_none_is_lost(book: Path, held_out: float) -> None:
+def test_the_last_lines_of_a_file_are_for_validation_and_none_is_lost(book: Path, held_out: float) -> None:
     data = TextConfig.model_validate({"form": "text", "file": str(book), "held_out": held_out})
-    train, valid = ([line for part in passages(data, split) for line in lines_of(part)] for split in ("train", "valid"))
+    train, valid = ([line for part in passages(data, split) for line in read_passage(part)] for split in ("train", "valid"))
     assert train + valid == LINES * 10
     characters = sum(len(line) + 1 for line in valid)
     longest = max(map(len, LINES)) + 1
@@ -83,29 +83,29 @@ def test_the_last_lines_of_a_file_validate_and_none_is_lost(book: Path, held_out
     assert passages(data, "test") == []
 
 
-def test_a_folder_has_its_splits_plain_or_packed(tmp_path: Path) -> None:
+def test_a_folder_has_plain_or_gzipped_splits(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("a\n")
     with gzip.open(tmp_path / "dev.txt.gz", "wt") as file:
         file.write("b\n")
     data = TextConfig.model_validate({"form": "text", "folder": str(tmp_path)})
-    assert [list(lines_of(part)) for split in ("train", "valid") for part in passages(data, split)] == [["a"], ["b"]]
+    assert [list(read_passage(part)) for split in ("train", "valid") for part in passages(data, split)] == [["a"], ["b"]]
     assert passages(data, "test") == []
     (tmp_path / "train.txt").unlink()
     with pytest.raises(DataError, match=r"has no train\.txt and no train\.txt\.gz"):
         passages(data, "train")
 
 
-def test_a_column_of_a_table_is_a_text(tmp_path: Path) -> None:
+def test_one_column_of_a_table_is_read_as_text(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("1\tgood film\n0\tbad film\n")
     table = {"file": str(tmp_path / "a.tsv"), "column": 2}
     data = TextConfig.model_validate({"form": "text", "train": [table, table], "valid": table})
-    assert [list(lines_of(part)) for part in passages(data, "train")] == [["good film", "bad film"]] * 2
+    assert [list(read_passage(part)) for part in passages(data, "train")] == [["good film", "bad film"]] * 2
     (tmp_path / "a.tsv").write_text("1\tgood film\nbroken\n")
-    with pytest.raises(DataError, match=r"a\.tsv line 2 has 1 column, but column 2 is wanted"):
-        list(lines_of(passages(data, "train")[0]))
+    with pytest.raises(DataError, match=r"a\.tsv line 2 has 1 column; expected at least 2, separated by tabs"):
+        list(read_passage(passages(data, "train")[0]))
 
 
-def test_what_was_encoded_is_found_again_unless_it_or_its_file_changed(book: Path, tmp_path: Path) -> None:
+def test_encoded_text_is_cached_until_it_or_its_file_changes(book: Path, tmp_path: Path) -> None:
     tokenizer = tokenizer_of("characters")
     data = TextConfig.model_validate({"form": "text", "file": str(book), "held_out": 0.5})
     first = open_text(passages(data, "train"), tokenizer, tmp_path)
@@ -120,6 +120,59 @@ def test_what_was_encoded_is_found_again_unless_it_or_its_file_changed(book: Pat
     )
     book.write_text("The end .\n" * 4)
     assert open_text(passages(data, "train"), tokenizer, tmp_path).lines == 2
+
+
+def test_missing_and_conflicting_options_are_errors() -> None:
+    assert "given none of them; expected one of folder, file" in refused(TextConfig, form="text")[""]
+    assert "given folder and file; expected one of" in refused(TextConfig, form="text", folder="a", file="b")[""]
+    assert refused(TextConfig, form="text", train={"file": "a"})["valid"] == "missing; expected a table with a file"
+    assert "data.file is not given" in refused(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]
+
+
+def test_a_long_line_is_stored_as_if_encoded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = " ".join(LINES * 9)
+    (tmp_path / "long.txt").write_text(line)
+    tokenizer = tokenizer_of("bytes")
+    monkeypatch.setattr("heedful.text.long_lines.MAX_CHARACTERS", 50)
+    text = open_text([Passage(tmp_path / "long.txt")], tokenizer, tmp_path)
+    assert text.ids.tolist() == [*tokenizer.encode(line), tokenizer.specials.end]
+    assert text.lines == 1
+
+
+def test_a_column_name_in_line_1_is_an_error_or_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "reviews.tsv"
+    path.write_text("label\ttext\n1\tgood\n")
+    with pytest.raises(DataError, match="line 1 looks like a header: column 2 is 'text'"):
+        list(read_passage(Passage(path, 2)))
+    assert list(read_passage(Passage(path, 2, header=True))) == ["good"]
+    assert list(read_passage(Passage(path, 2, header=False))) == ["text", "good"]
+    assert refused(TextFile, file="a", header=True) == {"header": "would have no effect without column"}
+
+
+def test_an_error_about_encoding_gives_the_conversion_command(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes("caf\xe9\n".encode("latin-1"))
+    with pytest.raises(DataError) as caught:
+        list(read_passage(Passage(tmp_path / "a")))
+    assert str(caught.value).replace(f"{tmp_path}/", "") == (
+        "a line 1: byte 4 is not UTF-8\n\nhint: convert it: iconv -f ISO-8859-1 -t UTF-8 a > a.utf8"
+    )
+
+
+def test_memory_is_bounded_for_a_line_of_any_length(tmp_path: Path) -> None:
+    """Tokenized at once, a character takes 200 bytes: 1.2 GB."""
+    (tmp_path / "a").write_bytes(b"abcdefghij" * 600_000 + b"\nThe end .\nThe end .\n")
+    program = """
+import re, sys
+from pathlib import Path
+from heedful.data.corpus_text import Passage, open_text, read_passage
+from heedful.text import TokenizerConfig, train_tokenizer
+part = Passage(Path(sys.argv[1]) / "a")
+tokenizer = train_tokenizer(TokenizerConfig(kind="bpe", vocab=200), read_passage(part))
+assert len(open_text([part], tokenizer, Path(sys.argv[1])).ids) > 10**6
+print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])  # ru_maxrss would count the parent's, too
+"""
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 700_000  # kB
 
 
 def test_a_store_that_another_process_builds_first_is_not_replaced(
@@ -141,56 +194,3 @@ def test_a_store_that_another_process_builds_first_is_not_replaced(
     text = open_text(parts, tokenizer, tmp_path)
     assert [path.stat().st_ino for path in tmp_path.glob("text/*/ids")] == files
     assert decode_text(tokenizer, text.ids.tolist()) == book.read_text()
-
-
-def test_what_is_missing_or_too_much_is_said() -> None:
-    assert "but none of them is given" in refused(TextConfig, form="text")[""]
-    assert "but folder and file is given" in refused(TextConfig, form="text", folder="a", file="b")[""]
-    assert refused(TextConfig, form="text", train={"file": "a"})["valid"] == "missing; expected a table with a file"
-    assert "data.file is not given" in refused(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]
-
-
-def test_a_text_of_one_long_line_is_stored_as_if_it_were_encoded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = " ".join(LINES * 9)
-    (tmp_path / "long.txt").write_text(line)
-    tokenizer = tokenizer_of("bytes")
-    monkeypatch.setattr("heedful.text.long_lines.MAX_CHARACTERS", 50)
-    text = open_text([Passage(tmp_path / "long.txt")], tokenizer, tmp_path)
-    assert text.ids.tolist() == [*tokenizer.encode(line), tokenizer.specials.end]
-    assert text.lines == 1
-
-
-def test_the_name_of_a_column_is_no_text(tmp_path: Path) -> None:
-    path = tmp_path / "reviews.tsv"
-    path.write_text("label\ttext\n1\tgood\n")
-    with pytest.raises(DataError, match="line 1 looks like the name of a column: text"):
-        list(lines_of(Passage(path, 2)))
-    assert list(lines_of(Passage(path, 2, header=True))) == ["good"]
-    assert list(lines_of(Passage(path, 2, header=False))) == ["text", "good"]
-    assert refused(TextFile, file="a", header=True) == {"header": "would have no effect without column"}
-
-
-def test_a_text_that_is_not_utf8_names_the_command_that_converts_it(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes("caf\xe9\n".encode("latin-1"))
-    with pytest.raises(DataError) as caught:
-        list(lines_of(Passage(tmp_path / "a")))
-    assert str(caught.value).replace(f"{tmp_path}/", "") == (
-        "a line 1: byte 4 is not UTF-8\n\nhint: convert it: iconv -f ISO-8859-1 -t UTF-8 a > a.utf8"
-    )
-
-
-def test_memory_is_bounded_however_long_a_line_is(tmp_path: Path) -> None:
-    """Tokenized whole, a character takes 200 bytes: 1.2 GB."""
-    (tmp_path / "a").write_bytes(b"abcdefghij" * 600_000 + b"\nThe end .\nThe end .\n")
-    program = """
-import re, sys
-from pathlib import Path
-from heedful.data.corpus_text import Passage, lines_of, open_text
-from heedful.text import TokenizerConfig, train_tokenizer
-part = Passage(Path(sys.argv[1]) / "a")
-tokenizer = train_tokenizer(TokenizerConfig(kind="bpe", vocab=200), lines_of(part))
-assert len(open_text([part], tokenizer, Path(sys.argv[1])).ids) > 10**6
-print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])  # ru_maxrss would count the parent's, too
-"""
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 700_000  # kB

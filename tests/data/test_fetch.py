@@ -13,7 +13,7 @@ import pytest
 
 import heedful.data.fetch
 from heedful.data.catalog import Corpus, Download
-from heedful.data.fetch import SUMS, get, list_corpora, locate
+from heedful.data.fetch import SUMS, get_corpus, list_corpora, locate
 from heedful.errors import ConfigError, DataError
 from heedful.storage.reading import sha256_of
 
@@ -28,7 +28,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A web site on this machine, and the folder that it shows."""
+    """A local web server, and the folder that it serves."""
     folder = tmp_path / "site"
     folder.mkdir()
     (folder / "train.en.gz").write_bytes(gzip.compress(TEXT))
@@ -64,55 +64,53 @@ def local_copy(root: Path) -> dict[str, str]:
 def test_a_corpus_is_copied_and_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_one(monkeypatch, local_copy(tmp_path / "local"), {})
     for source in (tmp_path / "local", tmp_path / "local/small"):
-        fetched = get("small", tmp_path / "mine", source)
+        fetched = get_corpus("small", tmp_path / "mine", source)
         assert fetched.folder == tmp_path / "mine/small"
         assert fetched.files == ("train.en.gz",)
         assert gzip.decompress((fetched.folder / "train.en.gz").read_bytes()) == TEXT
     assert names(tmp_path / "mine/small") == [SUMS, "train.en.gz"]
 
 
-def test_heed_data_is_looked_in_when_no_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heed_data_is_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_one(monkeypatch, local_copy(tmp_path / "local"), {})
     assert locate("small") is None
     monkeypatch.setenv("HEED_DATA", str(tmp_path / "local"))
     assert locate("small") == tmp_path / "local/small"
     assert [(row["name"], row["here"]) for row in list_corpora()] == [("small", f"{tmp_path}/local/small")]
-    assert get("small", tmp_path / "mine").origin == f"{tmp_path}/local/small"
+    assert get_corpus("small", tmp_path / "mine").origin == f"{tmp_path}/local/small"
 
 
-def test_a_changed_file_is_refused_even_if_a_list_of_checksums_beside_it_agrees(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_file_is_an_error_even_if_its_sha256sums_file_agrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_one(monkeypatch, local_copy(tmp_path / "local"), {})
     path = tmp_path / "local/small/train.en.gz"
     path.write_bytes(gzip.compress(TEXT.replace(b"two", b"2")))
     for place, name in ((tmp_path / "local/small", "train.en.gz"), (tmp_path / "local", "small/train.en.gz")):
         (place / SUMS).write_text(f"{sha256_of(path)}  {name}\n")
     with pytest.raises(DataError) as caught:
-        get("small", tmp_path / "mine", tmp_path / "local")
+        get_corpus("small", tmp_path / "mine", tmp_path / "local")
     changed = sha256(TEXT.replace(b"two", b"2")).hexdigest()
     assert str(caught.value) == (
         f"{path} is not the file of the catalog: its text has SHA-256 {changed}, expected {CHECKSUM}\n\n"
-        "hint: it is damaged, changed or another edition; get it again from where it came"
+        "hint: get it again from its origin: this one is damaged, edited or another version"
     )
     assert not (tmp_path / "mine").exists()
 
 
-def test_a_corpus_with_one_changed_file_is_refused_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_copied_if_one_file_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checksums = local_copy(tmp_path / "local")
     (tmp_path / "local/small/train.xx").write_text("changed\n")
     list_one(monkeypatch, checksums | {"train.xx": CHECKSUM}, {})
     with pytest.raises(DataError, match=r"train\.xx is not the file of the catalog"):
-        get("small", tmp_path / "mine", tmp_path / "local")
+        get_corpus("small", tmp_path / "mine", tmp_path / "local")
     assert not (tmp_path / "mine").exists()
 
 
-def test_a_damaged_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_one(monkeypatch, local_copy(tmp_path / "local"), {})
     path = tmp_path / "local/small/train.en.gz"
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(DataError, match="is damaged"):
-        get("small", tmp_path / "mine", tmp_path / "local")
+        get_corpus("small", tmp_path / "mine", tmp_path / "local")
 
 
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,85 +118,85 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, monkeypatch: p
     path = tmp_path / "local/small/train.en.gz"
     path.rename(tmp_path / "local/small/real.gz")
     path.symlink_to("real.gz")
-    assert get("small", tmp_path / "mine", tmp_path / "local").files == ("train.en.gz",)
+    assert get_corpus("small", tmp_path / "mine", tmp_path / "local").files == ("train.en.gz",)
     (tmp_path / "local/small/real.gz").rename(tmp_path / "elsewhere.gz")
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere.gz")
     with pytest.raises(DataError, match="is a symbolic link out of its folder"):
-        get("small", tmp_path / "other", tmp_path / "local")
+        get_corpus("small", tmp_path / "other", tmp_path / "local")
 
 
-def test_downloads_come_packed_and_can_be_copied_on(
+def test_downloads_are_gzipped_and_can_be_copied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: tuple[str, Path]
 ) -> None:
-    """Whatever bytes packing gives, the checksum is that of the text."""
+    """The checksum is that of the text, independent of the gzip bytes."""
     url, _ = site
     downloads = {
         "train.en.gz": Download(f"{url}/train.en.gz", 3),
         "input.txt.gz": Download(f"{url}/plain.txt", 3),
     }
     list_one(monkeypatch, dict.fromkeys(downloads, CHECKSUM), downloads)
-    fetched = get("small", tmp_path / "mine")
+    fetched = get_corpus("small", tmp_path / "mine")
     assert fetched.origin == "https://origin"
     assert [gzip.decompress((fetched.folder / file).read_bytes()) for file in fetched.files] == [TEXT, TEXT]
-    again = get("small", tmp_path / "other", tmp_path / "mine")
+    again = get_corpus("small", tmp_path / "other", tmp_path / "mine")
     assert again.files == fetched.files
 
 
 @pytest.mark.parametrize("verbatim", [True, False])
-def test_a_download_of_another_text_is_refused_where_the_catalog_has_its_checksum(
+def test_a_download_with_another_checksum_is_an_error_if_the_catalog_has_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: tuple[str, Path], verbatim: bool
 ) -> None:
     url, _ = site
     list_one(monkeypatch, {"train.en.gz": "0" * 64}, {"train.en.gz": Download(f"{url}/train.en.gz", 3, verbatim)})
     if verbatim:
-        with pytest.raises(DataError, match=f"gave a text with SHA-256 {CHECKSUM}, expected 0000"):
-            get("small", tmp_path / "mine")
+        with pytest.raises(DataError, match=f"has a text with SHA-256 {CHECKSUM}, expected 0000"):
+            get_corpus("small", tmp_path / "mine")
         assert names(tmp_path / "mine/small") == []
     else:
-        assert names(get("small", tmp_path / "mine").folder) == [SUMS, "train.en.gz"]
+        assert names(get_corpus("small", tmp_path / "mine").folder) == [SUMS, "train.en.gz"]
 
 
 @pytest.mark.parametrize("case", ["not found", "too short", "not gzip", "cut off", "no server"])
-def test_a_failed_download_says_what_was_tried_and_leaves_nothing(
+def test_a_failed_download_reports_what_was_tried_and_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: tuple[str, Path], case: str
 ) -> None:
     url, folder = site
     (folder / "page.gz").write_bytes(b"<html>")
     (folder / "cut.gz").write_bytes(gzip.compress(TEXT)[:-4])
-    tried = "the corpus 'small' cannot be got: HEED_DATA is not set, and"
+    tried = "cannot get the corpus 'small': HEED_DATA is not set, and"
     address, lines, message = {
-        "not found": (f"{url}/nothing.gz", 3, f"{tried} {url}/nothing.gz gave: File not found"),
-        "too short": (f"{url}/plain.txt", 4, f"{url}/plain.txt gave 3 lines, expected 4; it was not kept"),
-        "not gzip": (f"{url}/page.gz", 3, f"{tried} {url}/page.gz gave: Not a gzipped file (b'<h')"),
-        "cut off": (f"{url}/cut.gz", 3, f"{tried} {url}/cut.gz gave: Compressed file ended before"),
-        "no server": ("http://127.0.0.1:9/x.gz", 3, f"{tried} http://127.0.0.1:9/x.gz gave: [Errno"),
+        "not found": (f"{url}/nothing.gz", 3, f"{tried} {url}/nothing.gz failed: File not found"),
+        "too short": (f"{url}/plain.txt", 4, f"{url}/plain.txt has 3 lines, expected 4; it was not stored"),
+        "not gzip": (f"{url}/page.gz", 3, f"{tried} {url}/page.gz failed: Not a gzipped file (b'<h')"),
+        "cut off": (f"{url}/cut.gz", 3, f"{tried} {url}/cut.gz failed: Compressed file ended before"),
+        "no server": ("http://127.0.0.1:9/x.gz", 3, f"{tried} http://127.0.0.1:9/x.gz failed: [Errno"),
     }[case]
     list_one(monkeypatch, {"train.en.gz": "0" * 64}, {"train.en.gz": Download(address, lines)})
     with pytest.raises(DataError) as caught:
-        get("small", tmp_path / "mine")
+        get_corpus("small", tmp_path / "mine")
     assert str(caught.value).startswith(message)
     assert names(tmp_path / "mine/small") == []
 
 
-def test_what_cannot_be_downloaded_says_where_it_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_without_downloads_reports_its_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_one(monkeypatch, {"train.en.gz": "0" * 64}, {})
     with pytest.raises(DataError) as caught:
-        get("small", tmp_path)
+        get_corpus("small", tmp_path)
     assert str(caught.value) == (
-        "the corpus 'small' cannot be got: HEED_DATA is not set, and its files cannot be downloaded as they stand\n\n"
-        "hint: give --from FOLDER, or make it from https://origin (as it is)"
+        "cannot get the corpus 'small': HEED_DATA is not set, and its files cannot be downloaded unchanged\n\n"
+        "hint: give --from FOLDER, or prepare it from https://origin (as it is)"
     )
 
 
-def test_a_folder_without_the_corpus_and_an_unknown_name_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_the_corpus_and_an_unknown_name_are_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list_one(monkeypatch, {"train.en.gz": "0" * 64}, {})
     with pytest.raises(DataError, match="does not have the corpus 'small'; expected the files train"):
-        get("small", tmp_path / "mine", tmp_path)
+        get_corpus("small", tmp_path / "mine", tmp_path)
     with pytest.raises(ConfigError, match="did you mean 'small'"):
-        get("smal", tmp_path / "mine")
+        get_corpus("smal", tmp_path / "mine")
 
 
 @pytest.mark.skipif("HEED_DATA" not in os.environ, reason="HEED_DATA is not set: Multi30k is not here")
-def test_multi30k_is_got_from_heed_data(tmp_path: Path) -> None:
-    assert len(get("multi30k", tmp_path).files) == 9
+def test_multi30k_is_copied_from_heed_data(tmp_path: Path) -> None:
+    assert len(get_corpus("multi30k", tmp_path).files) == 9

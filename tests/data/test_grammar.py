@@ -127,7 +127,7 @@ def test_gold_structure_of_the_examples() -> None:
     assert (shower.source_heads, shower.source_labels) == ((1, -1, 3, 1), ("nsubj", "root", "det", "obj"))
 
 
-def test_a_left_out_word_is_aligned_with_what_says_it_instead() -> None:
+def test_a_dropped_word_is_aligned_with_the_word_that_expresses_it() -> None:
     expected = {
         "I never eat in the garden": {(0, 1), (1, 0), (1, 2), (2, 1), (3, 3), (4, 3), (5, 4)},
         "Do you wait for her?": {(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)},
@@ -187,7 +187,7 @@ def test_sentences_do_not_depend_on_the_hash_seed_of_the_process() -> None:
     assert outputs == {f"{[s[:2] + s[3:] for s in generate('valid', 20, seed=7)]}\n".encode()}
 
 
-def test_an_unknown_split_is_refused() -> None:
+def test_an_unknown_split_is_an_error() -> None:
     with pytest.raises(ConfigError, match="unknown split 'dev'"):
         next(generate("dev", 1))  # type: ignore[arg-type]
 
@@ -249,7 +249,7 @@ FEMININE = "la una della nella alla dalla sulla quella"
 
 
 def test_articles_fit_the_sound_that_follows(sample: list[Sentence]) -> None:
-    """No form stands before a sound that asks for another one."""
+    """No article precedes a sound that requires another form."""
     text = "\n".join(sentence.target.lower() for sentence in sample)
     plain, vowel, impure, feminine = (set(row.split()) for row in (BEFORE_PLAIN, BEFORE_VOWEL, BEFORE_IMPURE, FEMININE))
     pronouns = {"lo", "gli"}  # lo vedo, gli piace

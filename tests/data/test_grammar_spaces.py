@@ -1,4 +1,4 @@
-"""Numbered sets: permutations and the stream that visits everything once."""
+"""Numbered sets: permutations, and a stream that yields every item once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from heedful.data.grammar.clauses import Clause, always_said, lexical
+from heedful.data.grammar.clauses import Clause, always_overt, lexical
 from heedful.data.grammar.corpus import source_text, stream
 from heedful.data.grammar.lexicon import NAMES, VERBS
 from heedful.data.grammar.nouns import name_phrase
@@ -35,7 +35,7 @@ def test_a_space_numbers_every_combination_once() -> None:
 
 
 def test_the_stream_visits_every_sentence_once_and_ends() -> None:
-    subjects = one_of([always_said(name_phrase(name), 2, name.gender) for name in NAMES])
+    subjects = one_of([always_overt(name_phrase(name), 2, name.gender) for name in NAMES])
     families = [
         Family(weight, lexical, (subjects, ALL_MOODS, one_of([VERBS[verb]])))
         for weight, verb in ((1.0, "sleep"), (50.0, "dance"), (0.1, "go"))

@@ -1,4 +1,4 @@
-"""Lines as they arrive."""
+"""Chunks of the lines available so far."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Iterator
 
 import pytest
 
-from heedful.data.input_lines import chunks_as_they_arrive
+from heedful.data.input_lines import read_available
 from heedful.errors import DataError
 
 
 @pytest.mark.parametrize("error", [DataError("line 3 is bad"), OSError(5, "Input/output error")])
-def test_an_error_of_the_reader_comes_after_the_lines_before_it(error: Exception) -> None:
+def test_an_error_is_raised_after_the_lines_before_it(error: Exception) -> None:
     def lines() -> Iterator[str]:
         yield "a"
         yield "b"
         raise error
 
-    chunks = chunks_as_they_arrive(lines(), most=5)
+    chunks = read_available(lines(), most=5)
     assert next(chunks) == ["a", "b"]
     with pytest.raises(type(error)):
         next(chunks)
 
 
-def test_reading_runs_only_a_little_ahead() -> None:
-    taken = 0
+def test_reading_ahead_is_bounded() -> None:
+    produced = 0
     full = threading.Event()
 
     def lines() -> Iterator[str]:
-        nonlocal taken
-        for taken in range(1000):
-            if taken == 6:
+        nonlocal produced
+        for produced in range(1000):
+            if produced == 6:
                 full.set()
-            yield str(taken)
+            yield str(produced)
 
-    chunks = chunks_as_they_arrive(lines(), most=3)
+    chunks = read_available(lines(), most=3)
     assert next(chunks) == ["0", "1", "2"]
     assert full.wait(5)
-    assert not any(threading.Event().wait(0.01) for _ in range(3)) and taken <= 10
+    assert not any(threading.Event().wait(0.01) for _ in range(3)) and produced <= 10

@@ -1,4 +1,4 @@
-"""JSON from outside: a value, or one sentence about what is wrong."""
+"""Untrusted JSON: a value, or one clear error."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_json_is_parsed() -> None:
         ("", "Expecting value"),
     ],
 )
-def test_whatever_is_wrong_is_a_data_error_with_its_place(text: str, reason: str) -> None:
+def test_malformed_json_is_a_data_error_with_its_place(text: str, reason: str) -> None:
     with pytest.raises(DataError, match=f"^f.jsonl line 3 is not JSON: {reason}") as caught:
         parse_json(text, "f.jsonl line 3", hint="do this")
     assert caught.value.hint == "do this"

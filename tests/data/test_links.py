@@ -1,4 +1,4 @@
-"""Word links become links between pieces, and stay with their pair whatever is dropped, cut or tagged."""
+"""Word links become links between tokens and stay with their pair when pairs are dropped or tagged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from heedful.data.encode import StoreOptions, open_store
 from heedful.data.grammar import generate
-from heedful.data.links import Aligned, JoinedLinks, Links, open_links, piece_links
+from heedful.data.links import AlignedCorpus, JoinedLinks, Links, expand_to_pieces, open_links
 from heedful.data.sources import CorpusConfig
 from heedful.errors import DataError
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
@@ -20,7 +20,7 @@ ALIGNED = ["0-0 1-1 1-2", "0-0", "0-0 0-1 2?2"]
 
 
 @pytest.fixture(scope="module")
-def letters() -> Tokenizer:
+def tokenizer() -> Tokenizer:
     return train_tokenizer(TokenizerConfig(kind="characters"), [text for pair in PAIRS for text in pair] + ["<2it>"], ["<2it>"])
 
 
@@ -30,58 +30,60 @@ def corpus(folder: Path, aligned: list[str] = ALIGNED, tag: str | None = None) -
     return CorpusConfig(tsv=str(folder / "pairs.tsv"), alignment=str(folder / "train.align"), tag=tag)
 
 
-def opened(one: CorpusConfig, tokenizer: Tokenizer, folder: Path, dropped: list[int] | None = None, longest: int = 99) -> Links:
+def build_links(
+    one: CorpusConfig, tokenizer: Tokenizer, folder: Path, dropped: list[int] | None = None, longest: int = 99
+) -> Links:
     lines = np.array(dropped or [], np.int64)
     store = open_store(one, (tokenizer, tokenizer), StoreOptions(max_length=longest), dropped=lines, cache=folder)
-    return open_links(Aligned(one, store, len(PAIRS)), (tokenizer, tokenizer), folder)
+    return open_links(AlignedCorpus(one, store, len(PAIRS)), (tokenizer, tokenizer), folder)
 
 
-def words_again(links: Links, tokenizer: Tokenizer, pairs: list[tuple[str, str]]) -> list[set[tuple[int, int]]]:
-    """Each link between pieces as one between the words that own them."""
-    found = []
+def word_links(links: Links, tokenizer: Tokenizer, pairs: list[tuple[str, str]]) -> list[set[tuple[int, int]]]:
+    """Map links between tokens back to links between words."""
+    result = []
     for index, (source, target) in enumerate(pairs):
         owners = [tokenizer.word_of(tokenizer.encode(text)) for text in (source, target)]
-        found.append({(owners[0][i], owners[1][j]) for i, j in links.of(index).tolist()})
-    return found
+        result.append({(owners[0][i], owners[1][j]) for i, j in links.of(index).tolist()})
+    return result
 
 
-def test_linked_words_link_all_their_pieces() -> None:
-    assert piece_links([(1, 0)], np.array([0, 1, 1]), np.array([0, 0, 1])).tolist() == [[1, 0], [1, 1], [2, 0], [2, 1]]
-    assert piece_links([], np.array([0]), np.array([0])).shape == (0, 2)
+def test_linked_words_link_all_their_tokens() -> None:
+    assert expand_to_pieces([(1, 0)], np.array([0, 1, 1]), np.array([0, 0, 1])).tolist() == [[1, 0], [1, 1], [2, 0], [2, 1]]
+    assert expand_to_pieces([], np.array([0]), np.array([0])).shape == (0, 2)
 
 
-def test_the_pieces_belong_to_the_words_that_the_file_links(tmp_path: Path, letters: Tokenizer) -> None:
-    links = opened(corpus(tmp_path), letters, tmp_path)
+def test_token_links_map_back_to_the_word_links_of_the_file(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    links = build_links(corpus(tmp_path), tokenizer, tmp_path)
     assert len(links) == 3
-    assert words_again(links, letters, PAIRS) == [{(0, 0), (1, 1), (1, 2)}, {(0, 0)}, {(0, 0), (0, 1), (2, 2)}]
+    assert word_links(links, tokenizer, PAIRS) == [{(0, 0), (1, 1), (1, 2)}, {(0, 0)}, {(0, 0), (0, 1), (2, 2)}]
 
 
-def test_links_stay_with_their_pair_when_others_are_dropped_or_too_long(tmp_path: Path, letters: Tokenizer) -> None:
-    whole = corpus(tmp_path)
-    assert words_again(opened(whole, letters, tmp_path, dropped=[2]), letters, [PAIRS[0], PAIRS[2]])[1] == {
+def test_links_stay_with_their_pair_when_others_are_dropped_or_too_long(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    text_corpus = corpus(tmp_path)
+    assert word_links(build_links(text_corpus, tokenizer, tmp_path, dropped=[2]), tokenizer, [PAIRS[0], PAIRS[2]])[1] == {
         (0, 0),
         (0, 1),
         (2, 2),
     }
-    short = opened(whole, letters, tmp_path, longest=2)
-    assert len(short) == 1 and words_again(short, letters, [PAIRS[1]]) == [{(0, 0)}]
+    short = build_links(text_corpus, tokenizer, tmp_path, longest=2)
+    assert len(short) == 1 and word_links(short, tokenizer, [PAIRS[1]]) == [{(0, 0)}]
 
 
-def test_a_tag_moves_the_words_of_the_source_by_one(tmp_path: Path, letters: Tokenizer) -> None:
+def test_a_tag_shifts_the_source_words_by_one(tmp_path: Path, tokenizer: Tokenizer) -> None:
     tagged = [(f"<2it> {source}", target) for source, target in PAIRS]
-    links = opened(corpus(tmp_path, tag="<2it>"), letters, tmp_path)
-    assert words_again(links, letters, tagged) == [{(1, 0), (2, 1), (2, 2)}, {(1, 0)}, {(1, 0), (1, 1), (3, 2)}]
+    links = build_links(corpus(tmp_path, tag="<2it>"), tokenizer, tmp_path)
+    assert word_links(links, tokenizer, tagged) == [{(1, 0), (2, 1), (2, 2)}, {(1, 0)}, {(1, 0), (1, 1), (3, 2)}]
 
 
-def test_a_changed_file_makes_new_links(tmp_path: Path, letters: Tokenizer) -> None:
-    before = opened(corpus(tmp_path), letters, tmp_path).of(1).tolist()
-    after = opened(corpus(tmp_path, [ALIGNED[0], "", ALIGNED[2]]), letters, tmp_path).of(1).tolist()
+def test_a_changed_file_leads_to_new_links(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    before = build_links(corpus(tmp_path), tokenizer, tmp_path).of(1).tolist()
+    after = build_links(corpus(tmp_path, [ALIGNED[0], "", ALIGNED[2]]), tokenizer, tmp_path).of(1).tolist()
     assert before == [[0, 0]] and after == []
 
 
-def test_several_stores_are_numbered_as_one(tmp_path: Path, letters: Tokenizer) -> None:
-    whole = corpus(tmp_path)
-    parts = [opened(whole, letters, tmp_path, dropped=[2]), opened(whole, letters, tmp_path)]
+def test_joined_links_are_the_concatenation(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    text_corpus = corpus(tmp_path)
+    parts = [build_links(text_corpus, tokenizer, tmp_path, dropped=[2]), build_links(text_corpus, tokenizer, tmp_path)]
     joined = JoinedLinks(parts)
     expected = [parts[0].of(0), parts[0].of(1), parts[1].of(0), parts[1].of(1), parts[1].of(2)]
     assert [joined.of(i).tolist() for i in range(5)] == [one.tolist() for one in expected]
@@ -92,24 +94,24 @@ def test_several_stores_are_numbered_as_one(tmp_path: Path, letters: Tokenizer) 
     [
         (ALIGNED[:2], "train.align has 2 lines, but its corpus has 3"),
         ([*ALIGNED, "0-0"], "train.align has 4 lines, but its corpus has 3"),
-        (["0-0", "1-0", ""], "train.align line 2: 1-0 links words that are not there; the source has 1, the target 1"),
+        (["0-0", "1-0", ""], "train.align line 2: the link 1-0 is out of range; the source has 1 words, the target 1"),
         (["0-0", "0~0", ""], "train.align line 2: '0~0' is not a link"),
     ],
 )
-def test_what_does_not_fit_is_named_and_leaves_nothing_behind(
-    aligned: list[str], sentence: str, tmp_path: Path, letters: Tokenizer
+def test_a_wrong_alignment_file_is_an_error_with_its_line_and_leaves_no_files(
+    aligned: list[str], sentence: str, tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
     for _ in range(2):
         with pytest.raises(DataError, match=sentence):
-            opened(corpus(tmp_path, aligned), letters, tmp_path)
+            build_links(corpus(tmp_path, aligned), tokenizer, tmp_path)
 
 
-def test_the_built_in_corpus_brings_its_own(tmp_path: Path) -> None:
+def test_the_built_in_corpus_has_its_own_alignments(tmp_path: Path) -> None:
     sentences = list(generate("train", 20))
     lines = [text for one in sentences for text in (one.source, one.target)]
     words = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), lines, [])
     one = CorpusConfig(builtin=True, split="train", count=20)
     store = open_store(one, (words, words), cache=tmp_path)
-    links = open_links(Aligned(one, store, 20), (words, words), tmp_path)
+    links = open_links(AlignedCorpus(one, store, 20), (words, words), tmp_path)
     pairs = [(sentence.source, sentence.target) for sentence in sentences]
-    assert words_again(links, words, pairs) == [set(sentence.alignment) for sentence in sentences]
+    assert word_links(links, words, pairs) == [set(sentence.alignment) for sentence in sentences]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.pairs import Pair, Problem, check_pair, checked_pairs, pairs, sentences
+from heedful.data.pairs import Pair, Problem, check_pair, check_pairs, pairs, sentences
 from heedful.data.sources import CorpusConfig, RawPair
 from heedful.data.splits import DataConfig
 from heedful.errors import DataError
@@ -30,18 +30,18 @@ CASES: dict[str, tuple[bytes, bytes, str | None, str]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_problem_is_found_on_its_side(case: str) -> None:
+def test_each_problem_is_reported_for_its_side(case: str) -> None:
     source, target, kind, side = CASES[case]
-    verdict = check_pair(RawPair(7, source, target), max_ratio=9.0)
+    result = check_pair(RawPair(7, source, target), max_ratio=9.0)
     if kind is None:
-        assert verdict == Pair(7, source.decode(), target.decode())
+        assert result == Pair(7, source.decode(), target.decode())
     else:
-        assert isinstance(verdict, Problem)
-        assert (verdict.kind, verdict.line, verdict.side) == (kind, 7, side)
+        assert isinstance(result, Problem)
+        assert (result.kind, result.line, result.side) == (kind, 7, side)
 
 
 @given(st.binary(max_size=60), st.binary(max_size=60))
-def test_a_pair_is_good_exactly_when_the_rules_say_so(source: bytes, target: bytes) -> None:
+def test_a_pair_is_usable_exactly_by_the_rules(source: bytes, target: bytes) -> None:
     try:
         sides = [source.decode().strip(), target.decode().strip()]
     except UnicodeDecodeError:
@@ -57,19 +57,19 @@ def corpus_of(folder: Path, source: bytes, target: bytes, tag: str | None = None
     return CorpusConfig(source=f"{folder}/a", target=f"{folder}/b", tag=tag)
 
 
-def test_bad_lines_are_skipped_and_the_others_keep_their_numbers(tmp_path: Path) -> None:
+def test_unusable_lines_are_skipped_and_the_others_keep_their_numbers(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"one\n\xff\nthree\n\n", b"eins\nzwei\ndrei\nvier\n", tag="<2de>")
     assert list(pairs(corpus)) == [Pair(1, "<2de> one", "eins"), Pair(3, "<2de> three", "drei")]
 
 
-def test_json_that_is_no_unicode_is_skipped_like_bad_bytes(tmp_path: Path) -> None:
+def test_json_with_invalid_unicode_is_skipped_like_invalid_bytes(tmp_path: Path) -> None:
     lines = [rb'{"source": "\ud800", "target": "b"}', b'{"source": "\xff", "target": "b"}', b'{"source": "a", "target": "b"}']
     (tmp_path / "a").write_bytes(b"\n".join(lines))
-    verdicts = list(checked_pairs(CorpusConfig(jsonl=f"{tmp_path}/a")))
-    assert [getattr(verdict, "kind", None) for verdict in verdicts] == ["utf8", "utf8", None]
+    results = list(check_pairs(CorpusConfig(jsonl=f"{tmp_path}/a")))
+    assert [getattr(result, "kind", None) for result in results] == ["utf8", "utf8", None]
 
 
-def test_a_tokenizer_learns_from_texts_without_tags(tmp_path: Path) -> None:
+def test_tokenizer_training_text_has_no_tags(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"one\n", b"eins\n", tag="<2de>")
     assert list(sentences([corpus, corpus], "source")) == ["one", "one"]
     assert list(sentences([corpus], "target")) == ["eins"]
@@ -79,18 +79,21 @@ def test_a_tokenizer_learns_from_texts_without_tags(tmp_path: Path) -> None:
     ("source", "target", "message"),
     [
         (b"one\nt\xffo\n", b"eins\nzwei\n", "a line 2: byte 2 is not UTF-8"),
-        (b"one\ntwo\n", b"eins\nz\0\n", "b line 2: a NUL byte in the text"),
-        (b"one\ntwo\n", b"\nzwei\n", "b line 1: nothing but white space"),
-        (b"one\n@@\n", b"eins\n" + b"z" * 50, "a line 2: 2 characters, but 50 in its translation: '@@'"),
+        (b"one\ntwo\n", b"eins\nz\0\n", "b line 2: the text contains a NUL byte"),
+        (b"one\ntwo\n", b"\nzwei\n", "b line 1: the text is empty or white space"),
+        (b"one\n@@\n", b"eins\n" + b"z" * 50, "a line 2: 2 characters, but 50 in the translation: '@@'"),
     ],
 )
 def test_strict_stops_at_the_first_problem(tmp_path: Path, source: bytes, target: bytes, message: str) -> None:
     with pytest.raises(DataError) as caught:
-        list(checked_pairs(corpus_of(tmp_path, source, target), strict=True))
-    assert str(caught.value) == f"{tmp_path}/{message}\n\nhint: data.strict = false counts and skips such lines"
+        list(check_pairs(corpus_of(tmp_path, source, target), strict=True))
+    assert (
+        str(caught.value)
+        == f"{tmp_path}/{message}\n\nhint: correct the line, or set data.strict = false to count and skip such lines"
+    )
 
 
-def test_a_vocabulary_is_learned_from_the_pairs_that_are_trained_on(tmp_path: Path) -> None:
+def test_a_tokenizer_is_trained_on_the_usable_pairs(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"one\nfive\n", b"eins\n" + b"5" * 50)
     assert list(sentences([corpus], "source", max_ratio=20.0)) == ["one", "five"]
     data = DataConfig(train=(corpus,), valid=(corpus,), max_ratio=20.0)

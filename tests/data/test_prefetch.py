@@ -24,17 +24,17 @@ def test_the_order_is_unchanged(items: list[int | None], depth: int) -> None:
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3])
-def test_an_exception_comes_out_in_its_place(depth: int) -> None:
+def test_an_exception_is_raised_at_its_position(depth: int) -> None:
     def numbers() -> Iterator[int]:
         yield 1
         yield 2
         raise ValueError("the third")
 
-    seen = []
+    received = []
     with pytest.raises(ValueError, match="the third"):
         for number in prefetch(numbers(), depth):
-            seen.append(number)
-    assert seen == [1, 2]
+            received.append(number)
+    assert received == [1, 2]
     assert threads() == 0
 
 
@@ -43,7 +43,7 @@ class Unwilling:
         raise ValueError("not iterable today")
 
 
-def test_what_cannot_be_begun_is_an_error_and_no_hang() -> None:
+def test_a_failing_iter_is_an_error_and_does_not_hang() -> None:
     with pytest.raises(ValueError, match="not iterable today"):
         list(prefetch(Unwilling(), 2))
 
@@ -69,33 +69,33 @@ def test_stopping_early_closes_the_iterator_and_ends_the_thread(depth: int) -> N
     assert closed == ["prefetch"]
 
 
-def test_it_works_ahead_but_no_further_than_its_depth() -> None:
-    made: list[int] = []
+def test_it_computes_ahead_up_to_its_depth() -> None:
+    computed: list[int] = []
 
     def numbers() -> Iterator[int]:
         for number in range(20):
-            made.append(number)
+            computed.append(number)
             yield number
 
     ahead = prefetch(numbers(), 3)
     assert next(ahead) == 0
     for _ in range(200):
-        if len(made) == 5:
+        if len(computed) == 5:
             break
         time.sleep(0.01)
     time.sleep(0.05)
-    assert len(made) == 5  # the one taken, three in the queue, one in hand
+    assert len(computed) == 5  # one received, three in the queue, one waiting for room
     ahead.close()
 
 
-def test_nothing_is_begun_before_it_is_asked_for() -> None:
+def test_nothing_is_computed_before_the_first_next() -> None:
     ahead = prefetch([1], 2)
     assert threads() == 0
     assert list(ahead) == [1]
 
 
-def test_failing_and_closing_at_any_moment_never_hangs() -> None:
-    """Small queues and short items, so that both threads meet at every point."""
+def test_failing_and_closing_at_any_time_never_hangs() -> None:
+    """Small queues and short items, so that the threads interleave at every point."""
 
     def numbers(count: int) -> Iterator[int]:
         yield from range(count)

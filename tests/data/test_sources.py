@@ -51,17 +51,17 @@ def test_any_text_survives_jsonl(tmp_path_factory: pytest.TempPathFactory, pairs
     assert read == pairs
 
 
-def test_relative_paths_are_looked_up_here_and_then_in_heed_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    for folder in (here, there / "c"):
+def test_relative_paths_are_resolved_here_then_in_heed_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    working, shared = tmp_path / "here", tmp_path / "there"
+    for folder in (working, shared / "c"):
         folder.mkdir(parents=True)
-    corpora(there / "c")
-    monkeypatch.chdir(here)
-    monkeypatch.setenv("HEED_DATA", str(there))
+    corpora(shared / "c")
+    monkeypatch.chdir(working)
+    monkeypatch.setenv("HEED_DATA", str(shared))
     corpus = CorpusConfig(folder="c", languages=("en", "de"))
-    assert files_of(corpus) == (there / "c/train.en.gz", there / "c/train.de.gz")
-    (here / "c").mkdir()
-    corpora(here / "c")
+    assert files_of(corpus) == (shared / "c/train.en.gz", shared / "c/train.de.gz")
+    (working / "c").mkdir()
+    corpora(working / "c")
     assert files_of(corpus) == (Path("c/train.en.gz"), Path("c/train.de.gz"))
 
 
@@ -72,13 +72,13 @@ def folder_with(path: Path, *names: str) -> str:
     return str(path)
 
 
-def test_a_split_is_found_by_its_name_or_by_the_beginning_of_it(tmp_path: Path) -> None:
+def test_a_split_is_found_by_its_name_or_prefix(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, "train", "val", "test2016")
-    found = {
+    files = {
         split: files_of(CorpusConfig(folder=folder, languages=("de", "en"), split=split))[0].name
         for split in ("train", "valid", "test", "test2016")
     }
-    assert found == {"train": "train.de", "valid": "val.de", "test": "test2016.de", "test2016": "test2016.de"}
+    assert files == {"train": "train.de", "valid": "val.de", "test": "test2016.de", "test2016": "test2016.de"}
 
 
 def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_an_exact_name_wins_over_longer_ones(tmp_path: Path) -> None:
     assert files_of(CorpusConfig(folder=folder, languages=("en", "de"), split="test"))[0].name == "test.en"
 
 
-def test_a_header_is_skipped_or_is_text_as_the_config_says(tmp_path: Path) -> None:
+def test_the_config_decides_whether_a_header_is_skipped_or_text(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("en\tde\none\teins\n")
     assert list(raw_pairs(CorpusConfig(tsv=str(path), header=True))) == [RawPair(2, b"one", b"eins")]
@@ -95,7 +95,7 @@ def test_a_header_is_skipped_or_is_text_as_the_config_says(tmp_path: Path) -> No
         CorpusConfig(jsonl=str(path), header=True)
 
 
-def test_a_text_that_comes_from_a_pipe_is_read_in_one_pass(tmp_path: Path) -> None:
+def test_a_pipe_is_read_in_one_pass(tmp_path: Path) -> None:
     sides = []
     for name, text in (("a", b"one\ntwo\n"), ("b", b"eins\nzwei\n")):
         os.mkfifo(tmp_path / name)
@@ -103,7 +103,7 @@ def test_a_text_that_comes_from_a_pipe_is_read_in_one_pass(tmp_path: Path) -> No
         sides[-1].start()
     corpus = CorpusConfig(source=f"{tmp_path}/a", target=f"{tmp_path}/b")
     assert list(raw_pairs(corpus)) == [RawPair(1, b"one", b"eins"), RawPair(2, b"two", b"zwei")]
-    with pytest.raises(DataError, match="a is a pipe or a device, whose text can be read only once"):
+    with pytest.raises(DataError, match="a is a pipe or a device, which can be read only once"):
         refuse_streams(files_of(corpus))
     with pytest.raises(DataError, match="standard input is a pipe"):
         refuse_streams([Path("-")])
@@ -132,75 +132,76 @@ BROKEN: dict[str, tuple[dict[str, object], dict[str, bytes], str]] = {
     "source shorter": (
         {"source": "a", "target": "b"},
         {"a": b"1\n2\n", "b": b"1\n2\n3\n4\n5"},
-        "a has 2 lines, but b has 5; line n of the one must translate line n of the other\n\n"
-        "hint: look for a line that was lost, added or cut in two",
+        "a has 2 lines, but b has 5; expected the same number, "
+        "with line n of one the translation of line n of the other\n\nhint: look for a missing, extra or split line",
     ),
     "target shorter": (
         {"source": "a", "target": "b"},
         {"a": b"1\n" * 1200, "b": b"1\n"},
-        "a has 1,200 lines, but b has 1; line n of the one must translate line n of the other\n\n"
-        "hint: look for a line that was lost, added or cut in two",
+        "a has 1,200 lines, but b has 1; expected the same number, "
+        "with line n of one the translation of line n of the other\n\nhint: look for a missing, extra or split line",
     ),
     "tsv": (
         {"tsv": "a"},
         {"a": b"1\t2\n1\n"},
-        "a line 2 has 1 column, but column 2 is wanted\n\n"
-        "hint: columns are apart by tabs and counted from 1; `columns = [1, 2]` says which two are read",
+        "a line 2 has 1 column; expected at least 2, separated by tabs\n\n"
+        "hint: check the tabs of that line, or set `columns`, for example columns = [1, 2], counted from 1",
     ),
     "not json": (
         {"jsonl": "a"},
         {"a": b'{"source": "x", "target": "y"}\n{"source": \n'},
-        "a line 2 is not JSON: Expecting value\n\nhint: one JSON object a line, without blank lines",
+        "a line 2 is not JSON: Expecting value\n\nhint: write one JSON object per line, without blank lines",
     ),
     "not an object": (
         {"jsonl": "a"},
         {"a": b"[1]\n"},
-        'a line 1 is not an object but [1]\n\nhint: expected {"source": …, "target": …}',
+        'a line 1 is [1]; expected a JSON object\n\nhint: write for example {"source": "…", "target": "…"}',
     ),
     "no field": (
         {"jsonl": "a"},
         {"a": b'{"source": "x", "targte": "y"}\n'},
-        "a line 1 has no field 'target'; it has: 'source', 'targte'\n\nhint: did you mean 'targte'?",
+        "a line 1 has no field 'target'; its fields are: 'source', 'targte'\n\nhint: did you mean 'targte'?",
     ),
     "not a text": (
         {"jsonl": "a"},
         {"a": b'{"source": "x", "target": 3}\n'},
-        "a line 1: field 'target' is 3; expected a text",
+        "a line 1: field 'target' is 3; expected a string",
     ),
     "no split": (
         {"folder": ".", "languages": ("en", "de"), "split": "valid"},
         {"train.en": b"1\n", "train.de": b"1\n", "valid.en": b"1\n"},
         ". has no valid.en[.gz] with valid.de[.gz]; it has these splits in both languages: train\n\n"
-        "hint: a file there is named <split>.<language> or <split>.<language>.gz",
+        "hint: name the files <split>.<language> or <split>.<language>.gz",
     ),
     "several tests": (
         {"folder": ".", "languages": ("en", "de"), "split": "test"},
         {f"{name}.{language}": b"1\n" for name in ("test1", "test2") for language in ("en", "de")},
-        ". has several files for 'test': test1, test2\n\n"
-        'hint: say which, for example split = "test1" with folder and languages in [data.test]',
+        ". has several files for 'test': test1, test2; expected one per language\n\n"
+        'hint: choose one, for example split = "test1" with folder and languages in [data.test]',
     ),
     "no folder": (
         {"folder": "nowhere", "languages": ("en", "de")},
         {},
-        "there is no folder 'nowhere' here, in ./data or in $HEED_DATA (not set)\n\n"
-        "hint: check the path; a relative one starts from the working directory, ./data or $HEED_DATA",
+        "there is no folder 'nowhere' in the working directory, in ./data or in $HEED_DATA (not set)\n\n"
+        "hint: check the path; relative paths are resolved against the working directory, ./data and $HEED_DATA",
     ),
     "a public corpus that is not here": (
         {"folder": "multi30k", "languages": ("en", "de")},
         {},
-        "there is no folder 'multi30k' here, in ./data or in $HEED_DATA (not set)\n\n"
-        "hint: `heed data get multi30k` fetches this public corpus",
+        "there is no folder 'multi30k' in the working directory, in ./data or in $HEED_DATA (not set)\n\n"
+        "hint: run `heed data get multi30k` to download this public corpus",
     ),
     "nearly a public corpus": (
         {"folder": "multi30", "languages": ("en", "de")},
         {},
-        "there is no folder 'multi30' here, in ./data or in $HEED_DATA (not set)\n\n"
-        "hint: did you mean 'multi30k'? `heed data get multi30k` fetches it",
+        "there is no folder 'multi30' in the working directory, in ./data or in $HEED_DATA (not set)\n\n"
+        "hint: did you mean 'multi30k'? `heed data get multi30k` downloads it",
     ),
     "nearly a folder": (
         {"folder": "corpora/mine1", "languages": ("en", "de")},
         {"corpora/mine2/train.en": b"1\n"},
-        "there is no folder 'corpora/mine1' here, in ./data or in $HEED_DATA (not set)\n\nhint: did you mean 'corpora/mine2'?",
+        "there is no folder 'corpora/mine1' in the working directory, in ./data or in $HEED_DATA (not set)\n\n"
+        "hint: did you mean 'corpora/mine2'?",
     ),
     "a file for a folder": (
         {"folder": "x.tsv", "languages": ("en", "de")},
@@ -210,39 +211,40 @@ BROKEN: dict[str, tuple[dict[str, object], dict[str, bytes], str]] = {
     "a number of thousands of digits": (
         {"jsonl": "x.jsonl"},
         {"x.jsonl": b'{"source": "a", "target": "b", "id": ' + b"1" * 5000 + b"}\n"},
-        "x.jsonl line 1 is not JSON: a number has 5,000 digits\n\nhint: one JSON object a line, without blank lines",
+        "x.jsonl line 1 is not JSON: a number has 5,000 digits\n\nhint: write one JSON object per line, without blank lines",
     ),
     "the same file twice": (
         {"source": "a", "target": "x/../a"},
         {"a": b"1\n2\n", "x/b": b""},
-        "a and x/../a are one file; expected a source and its translation\n\nhint: check the names of source and target",
+        "a and x/../a are the same file; expected a source and its translation\n\n"
+        "hint: check the file names of source and target",
     ),
     "a header of a table": (
         {"tsv": "a"},
         {"a": b"Source\tTarget\nx\ty\n"},
-        "a line 1 looks like the names of columns: Source, Target\n\n"
-        "hint: header = true, beside the file in its table of [data], skips that line; header = false trains on it",
+        "a line 1 looks like a header: Source, Target; expected a sentence pair\n\n"
+        "hint: set header = true, next to the file in [data], to skip that line, or header = false to train on it",
     ),
     "a header of two files": (
         {"source": "a", "target": "b"},
         {"a": b"en\nx\n", "b": b"de\ny\n"},
-        "a line 1 looks like the names of columns: en, de\n\n"
-        "hint: header = true, beside the file in its table of [data], skips that line; header = false trains on it",
+        "a line 1 looks like a header: en, de; expected a sentence pair\n\n"
+        "hint: set header = true, next to the file in [data], to skip that line, or header = false to train on it",
     ),
     "deep nesting": (
         {"jsonl": "a"},
         {"a": b"[" * 100_000 + b"\n"},
-        "a line 1 is not JSON: too deeply nested\n\nhint: one JSON object a line, without blank lines",
+        "a line 1 is not JSON: too deeply nested\n\nhint: write one JSON object per line, without blank lines",
     ),
     "a key twice": (
         {"jsonl": "a"},
         {"a": b'{"source": "x", "target": "y", "source": "z"}\n'},
-        "a line 1 is not JSON: the key 'source' occurs twice\n\nhint: one JSON object a line, without blank lines",
+        "a line 1 is not JSON: the key 'source' occurs twice\n\nhint: write one JSON object per line, without blank lines",
     ),
     "not a number": (
         {"jsonl": "a"},
         {"a": b'{"source": "x", "target": "y", "n": NaN}\n'},
-        "a line 1 is not JSON: NaN is not a JSON number\n\nhint: one JSON object a line, without blank lines",
+        "a line 1 is not JSON: NaN is not a JSON number\n\nhint: write one JSON object per line, without blank lines",
     ),
     "UTF-16 on one side": (
         {"source": "a", "target": "b"},
@@ -253,7 +255,7 @@ BROKEN: dict[str, tuple[dict[str, object], dict[str, bytes], str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_corpus_of_broken_form_gives_one_clear_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_a_malformed_corpus_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     options, files, message = BROKEN[case]
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEED_DATA", raising=False)
@@ -272,9 +274,9 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
     "half": ({"source": "a"}, "source is given without target"),
     "no languages": ({"folder": "a"}, "folder is given without languages"),
     "no count": ({"builtin": True}, "builtin is given without count"),
-    "no such split": ({"builtin": True, "count": 3, "split": "dev"}, "split is 'dev', but builtin has: train, valid, test"),
+    "no such split": ({"builtin": True, "count": 3, "split": "dev"}, "split is 'dev'; expected one of: train, valid, test"),
     "stray": ({"source": "a", "target": "b", "columns": (1, 2)}, "columns would have no effect with source"),
-    "same": ({"tsv": "a", "columns": (2, 2)}, "columns is [2, 2], but source and target must differ"),
+    "same": ({"tsv": "a", "columns": (2, 2)}, "columns is [2, 2]; expected different values for source and target"),
     "one file": ({"source": "a", "target": "./a"}, "source and target are both 'a'; expected two files"),
     "zero": ({"tsv": "a", "columns": (0, 1)}, "greater than or equal to 1"),
     "unknown": ({"tsv": "a", "colums": (1, 2)}, "Extra inputs are not permitted"),
@@ -284,7 +286,7 @@ WRONG: dict[str, tuple[dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_config_says_what_is_wrong(case: str) -> None:
+def test_a_wrong_config_is_a_clear_error(case: str) -> None:
     options, message = WRONG[case]
     with pytest.raises(ValidationError) as caught:
         CorpusConfig.model_validate(options)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.data.split_text import Fits, rejoin, split_for
+from heedful.data.split_text import Fits, join_translations, split_to_fit
 
 ALPHABET = st.sampled_from(
     [*"abcXY. .!?…;:,\n\t\"')3 -–", "。", "！", "，", "好", "é", "e\u0301", "\u3000", "Mr. ", "; ", ", "]
@@ -21,7 +21,7 @@ def at_most(length: int) -> Fits:
 @settings(max_examples=400)
 @given(text=TEXTS, length=st.integers(1, 30))
 def test_parts_fit_and_joined_they_are_the_text(text: str, length: int) -> None:
-    parts = split_for(text, at_most(length))
+    parts = split_to_fit(text, at_most(length))
     assert "".join(parts) == text
     for part in parts:
         base = [character for character in part if not unicodedata.category(character).startswith("M")]
@@ -30,14 +30,14 @@ def test_parts_fit_and_joined_they_are_the_text(text: str, length: int) -> None:
 
 
 @given(text=TEXTS, length=st.integers(1, 30))
-def test_rejoining_untranslated_parts_gives_the_text(text: str, length: int) -> None:
-    parts = split_for(text, at_most(length))
-    assert rejoin(parts, [part.strip() for part in parts]) == text
+def test_joining_untranslated_parts_restores_the_text(text: str, length: int) -> None:
+    parts = split_to_fit(text, at_most(length))
+    assert join_translations(parts, [part.strip() for part in parts]) == text
 
 
 @given(text=TEXTS, limit=st.integers(1, 12))
-def test_it_holds_for_a_count_of_words_too(text: str, limit: int) -> None:
-    parts = split_for(text, lambda part: len(part.split()) <= limit)
+def test_parts_fit_with_a_limit_in_words_too(text: str, limit: int) -> None:
+    parts = split_to_fit(text, lambda part: len(part.split()) <= limit)
     assert "".join(parts) == text
     assert all(len(part.split()) <= limit for part in parts)
 
@@ -62,9 +62,9 @@ SPLIT: dict[str, tuple[str, int, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", SPLIT)
-def test_texts_are_cut_where_a_reader_would(case: str) -> None:
+def test_texts_are_split_at_sensible_positions(case: str) -> None:
     text, length, expected = SPLIT[case]
-    assert split_for(text, at_most(length)) == expected
+    assert split_to_fit(text, at_most(length)) == expected
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_texts_are_cut_where_a_reader_would(case: str) -> None:
 def test_translations_are_joined_with_the_white_space_of_the_source(
     parts: list[str], translations: list[str], expected: str
 ) -> None:
-    assert rejoin(parts, translations) == expected
+    assert join_translations(parts, translations) == expected
 
 
-def test_a_long_text_needs_few_questions() -> None:
+def test_a_long_text_needs_few_calls_of_fits() -> None:
     asked = 0
 
     def fits(text: str) -> bool:
@@ -92,6 +92,6 @@ def test_a_long_text_needs_few_questions() -> None:
         asked += 1
         return len(text) <= 1000
 
-    parts = split_for("word " * 20_000, fits)
+    parts = split_to_fit("word " * 20_000, fits)
     assert len(parts) == 100
     assert asked < 30 * len(parts)

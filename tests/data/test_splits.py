@@ -28,7 +28,7 @@ def test_a_table_is_a_list_of_one() -> None:
     assert splits_of(one) == Splits((CorpusConfig(source="a.en", target="a.de"),), (CorpusConfig.model_validate(FILES),), ())
 
 
-def test_the_folder_fills_the_splits(tmp_path: Path) -> None:
+def test_a_folder_provides_all_splits(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, "train", "valid", "test2016")
     splits = splits_of(DataConfig(folder=folder, languages=("en", "de")))
     assert splits == Splits(
@@ -36,12 +36,12 @@ def test_the_folder_fills_the_splits(tmp_path: Path) -> None:
     )
 
 
-def test_a_folder_may_lack_a_test(tmp_path: Path) -> None:
+def test_a_folder_may_have_no_test_set(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, "train", "valid")
     assert splits_of(DataConfig(folder=folder, languages=("en", "de"))).test == ()
 
 
-def test_a_table_of_its_own_wins_over_the_folder(tmp_path: Path) -> None:
+def test_a_table_of_a_split_overrides_the_folder(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, "train", "valid", "test")
     data = DataConfig.model_validate({"folder": folder, "languages": ["en", "de"], "test": {"tsv": "t.tsv"}})
     splits = splits_of(data)
@@ -49,19 +49,19 @@ def test_a_table_of_its_own_wins_over_the_folder(tmp_path: Path) -> None:
     assert splits.train[0].folder == folder
 
 
-def test_builtin_takes_its_counts() -> None:
+def test_builtin_uses_its_counts() -> None:
     splits = splits_of(DataConfig(builtin=True, counts=Counts(train=7)))
     assert [(corpora[0].split, corpora[0].count) for corpora in splits] == [("train", 7), ("valid", 500), ("test", 500)]
 
 
-def test_a_folder_in_a_table_takes_the_name_of_the_table() -> None:
+def test_the_split_of_a_folder_defaults_to_the_name_of_the_table() -> None:
     folder = {"folder": "f", "languages": ["en", "de"]}
     data = DataConfig.model_validate({"train": folder, "valid": folder, "test": {**folder, "split": "test2017"}})
     assert [corpora[0].split for corpora in splits_of(data)] == ["train", "valid", "test2017"]
 
 
 @pytest.mark.parametrize(
-    "typed",
+    "given",
     [
         {"train": FILES, "valid": FILES, "strict": True},
         {"train": [FILES, {"tsv": "b.tsv", "weight": 2.0, "tag": "<2de>", "columns": [2, 1]}], "valid": FILES},
@@ -69,11 +69,11 @@ def test_a_folder_in_a_table_takes_the_name_of_the_table() -> None:
         {"builtin": True, "counts": {"train": 10}},
     ],
 )
-def test_a_config_written_out_and_read_again_is_the_same(typed: dict[str, object]) -> None:
-    data = DataConfig.model_validate(typed)
+def test_a_config_survives_a_round_trip(given: dict[str, object]) -> None:
+    data = DataConfig.model_validate(given)
     written = data.model_dump(exclude_none=True)
     assert DataConfig.model_validate(written) == data
-    assert isinstance(written.get("train", {}), list) == isinstance(typed.get("train"), list)
+    assert isinstance(written.get("train", {}), list) == isinstance(given.get("train"), list)
 
 
 WRONG: dict[str, tuple[dict[str, object], str, str]] = {
@@ -90,7 +90,7 @@ WRONG: dict[str, tuple[dict[str, object], str, str]] = {
         "languages would have no effect without folder",
     ),
     "no languages": ({"folder": "a"}, "", "folder is given without languages"),
-    "one language": ({"folder": "a", "languages": ["en", "en"]}, "", "source and target must differ"),
+    "one language": ({"folder": "a", "languages": ["en", "en"]}, "", "expected different values for source and target"),
     "counts alone": (
         {"train": FILES, "valid": FILES, "counts": {}},
         "",
@@ -106,12 +106,12 @@ WRONG: dict[str, tuple[dict[str, object], str, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_config_says_where_and_what(case: str) -> None:
-    typed, where, message = WRONG[case]
+def test_a_wrong_config_is_an_error_with_path_and_message(case: str) -> None:
+    given, where, message = WRONG[case]
     with pytest.raises(ValidationError) as caught:
-        DataConfig.model_validate(typed)
-    found = {".".join(map(str, error["loc"])): error["msg"] for error in caught.value.errors()}
-    assert message in found[where]
+        DataConfig.model_validate(given)
+    messages = {".".join(map(str, error["loc"])): error["msg"] for error in caught.value.errors()}
+    assert message in messages[where]
 
 
 def test_files_on_the_command_line_become_splits() -> None:

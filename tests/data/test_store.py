@@ -20,13 +20,13 @@ import heedful.data.encode
 from heedful.data.encode import StoreOptions, cache_folder, open_store, without_dropped
 from heedful.data.pairs import Pair
 from heedful.data.sources import CorpusConfig
-from heedful.data.store import JoinedStore, PairStore, lengths_between
+from heedful.data.store import JoinedStore, PairStore, row_lengths
 from heedful.errors import DataError
 from heedful.storage.manifest import NAME
 
 
 class Letters:
-    """A tokenizer: one id a character. It counts what it was asked to encode, and may be slow."""
+    """A tokenizer with one id per character that counts its texts and may be slow."""
 
     def __init__(self, vocab: int = 0x110000, seconds: float = 0.0) -> None:
         self.vocab = vocab
@@ -66,7 +66,7 @@ WORDS = st.text(min_size=1, max_size=12).filter(lambda text: text.strip() and "\
 
 @settings(max_examples=25, deadline=None)
 @given(texts=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=9), chunk=st.integers(1, 4))
-def test_a_store_gives_back_ids_texts_and_lengths(
+def test_a_store_returns_ids_texts_and_lengths(
     tmp_path_factory: pytest.TempPathFactory, texts: list[tuple[str, str]], chunk: int
 ) -> None:
     folder = tmp_path_factory.mktemp("store")
@@ -89,16 +89,16 @@ def test_ids_are_as_small_as_the_vocabulary_allows(tmp_path: Path, vocab: int, k
     assert store.source(0).tolist() == [65535]
 
 
-def test_overlong_pairs_are_left_out_and_their_lines_known(tmp_path: Path) -> None:
+def test_overlong_pairs_are_left_out_and_their_lines_recorded(tmp_path: Path) -> None:
     texts = [("aaaa", "b"), ("aaaaa", "b"), ("a", "bbbb"), ("a", "bbbbb"), ("", "b")]
     letters = Letters()
     corpus = write(tmp_path, texts)
     store = open_store(corpus, (letters, letters), StoreOptions(max_length=4), cache=tmp_path)
     assert store.lines.tolist() == [1, 3]
     assert store.overlong.tolist() == [2, 4]
-    whole = open_store(corpus, (letters, letters), StoreOptions(max_length=None), cache=tmp_path)
-    assert whole.lines.tolist() == [1, 2, 3, 4]
-    with pytest.raises(DataError, match=r"no pair of .* is left: 4 are longer than max_length = 0"):
+    complete = open_store(corpus, (letters, letters), StoreOptions(max_length=None), cache=tmp_path)
+    assert complete.lines.tolist() == [1, 2, 3, 4]
+    with pytest.raises(DataError, match=r"no pair of .* can be used: all 4 are longer than data.max_length = 0"):
         open_store(corpus, (letters, letters), StoreOptions(max_length=0), cache=tmp_path)
 
 
@@ -115,7 +115,7 @@ def test_without_leaves_out_the_dropped_lines_and_no_others(dropped: set[int], l
     assert [pair.line for pair in kept] == sorted(lines - dropped)
 
 
-def test_leaving_out_a_million_lines_takes_a_byte_for_each() -> None:
+def test_dropping_a_million_lines_needs_one_byte_per_line() -> None:
     dropped = np.arange(1, 1_000_001)
     tracemalloc.start()
     assert list(without_dropped(dropped, [Pair(7, "a", "b"), Pair(1_000_001, "a", "b")])) == [Pair(1_000_001, "a", "b")]
@@ -124,11 +124,11 @@ def test_leaving_out_a_million_lines_takes_a_byte_for_each() -> None:
     assert peak < 3_000_000
 
 
-def test_lengths_are_differences_of_offsets_however_far_those_have_come() -> None:
+def test_lengths_are_differences_of_offsets_of_any_size() -> None:
     offsets = np.array([0, 3, 3, 2**40, 2**40 + 7], np.int64)
-    assert lengths_between(offsets[[0, 1, 2]]).tolist() == [3, 0]
-    assert lengths_between(offsets[[3, 4]]).tolist() == [7]
-    assert lengths_between(offsets[[3, 4]]).dtype == np.int32
+    assert row_lengths(offsets[[0, 1, 2]]).tolist() == [3, 0]
+    assert row_lengths(offsets[[3, 4]]).tolist() == [7]
+    assert row_lengths(offsets[[3, 4]]).dtype == np.int32
 
 
 def test_the_tag_is_part_of_the_source(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_the_tag_is_part_of_the_source(tmp_path: Path) -> None:
     assert content(open_store(corpus, (letters, letters), cache=tmp_path)) == ids([("<2de> a", "b")])
 
 
-def test_a_corpus_is_encoded_once_wherever_it_lies(tmp_path: Path) -> None:
+def test_a_moved_corpus_is_not_encoded_again(tmp_path: Path) -> None:
     letters = Letters()
     first = open_store(write(tmp_path, numbered(5)), (letters, letters), cache=tmp_path)
     again = open_store(write(tmp_path, numbered(5), name="moved"), (letters, letters), cache=tmp_path)
@@ -145,7 +145,7 @@ def test_a_corpus_is_encoded_once_wherever_it_lies(tmp_path: Path) -> None:
     assert content(first) == content(again) == ids(numbered(5))
 
 
-def test_whatever_changes_the_store_makes_a_new_one(tmp_path: Path) -> None:
+def test_every_option_that_changes_the_store_leads_to_a_new_one(tmp_path: Path) -> None:
     letters = Letters()
     corpus = write(tmp_path, numbered(5))
     (tmp_path / "pairs.tsv").write_text("ab\tcd\tef\n")
@@ -185,7 +185,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_store_is_noticed_and_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str) -> None:
+def test_a_damaged_store_is_detected_and_rebuilt(tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str) -> None:
     letters = Letters()
     corpus = write(tmp_path, numbered(5))
     folder = open_store(corpus, (letters, letters), cache=tmp_path).folder
@@ -194,7 +194,7 @@ def test_a_damaged_store_is_noticed_and_made_again(tmp_path: Path, caplog: pytes
         store = open_store(corpus, (letters, letters), cache=tmp_path)
     assert letters.encoded == 2 * 2 * 5
     assert content(store) == ids(numbered(5))
-    assert ("is damaged and will be made again" in caplog.text) == (damage != "no manifest")
+    assert ("is damaged and will be rebuilt" in caplog.text) == (damage != "no manifest")
 
 
 def make_in_a_process(folder: Path, seconds: float) -> None:
@@ -203,7 +203,7 @@ def make_in_a_process(folder: Path, seconds: float) -> None:
     (folder / f"encoded.{os.getpid()}").write_text(f"{letters.encoded} {content(store) == ids(numbered(40))}")
 
 
-def test_a_killed_process_leaves_nothing_behind_that_matters(tmp_path: Path) -> None:
+def test_a_store_is_rebuilt_after_a_killed_process(tmp_path: Path) -> None:
     corpus = write(tmp_path, numbered(40))
     process = multiprocessing.get_context("spawn").Process(target=make_in_a_process, args=(tmp_path, 60.0))
     process.start()
@@ -233,7 +233,7 @@ def test_of_two_processes_one_encodes_and_both_have_the_store(tmp_path: Path) ->
     assert results == ["0 True", "80 True"]
 
 
-def test_an_error_while_reading_leaves_no_half_store(tmp_path: Path) -> None:
+def test_an_error_while_reading_leaves_no_partial_store(tmp_path: Path) -> None:
     letters = Letters()
     (tmp_path / "a").write_text("one\ntwo\n")
     (tmp_path / "b").write_text("eins\n")
@@ -242,7 +242,7 @@ def test_an_error_while_reading_leaves_no_half_store(tmp_path: Path) -> None:
     assert [path.suffix for path in (tmp_path / "tokens").iterdir()] == [".lock"]
 
 
-def test_a_missing_file_and_a_cache_that_cannot_be_written_are_said(tmp_path: Path) -> None:
+def test_a_missing_file_and_an_unwritable_cache_are_errors(tmp_path: Path) -> None:
     letters = Letters()
     with pytest.raises(DataError, match="nowhere does not exist"):
         open_store(CorpusConfig(jsonl=f"{tmp_path}/nowhere"), (letters, letters), cache=tmp_path)
@@ -252,11 +252,11 @@ def test_a_missing_file_and_a_cache_that_cannot_be_written_are_said(tmp_path: Pa
         open_store(corpus, (letters, letters), cache=tmp_path / "file")
     assert str(caught.value) == (
         f"the token store cannot be written to {tmp_path}/file/tokens: Not a directory\n\n"
-        "hint: set HEED_CACHE to a folder that can be written to and has room"
+        "hint: set HEED_CACHE to a writable folder with enough free space"
     )
 
 
-def test_the_cache_lies_where_heed_cache_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heed_cache_sets_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEED_CACHE", "/somewhere")
     assert cache_folder() == Path("/somewhere")
     monkeypatch.delenv("HEED_CACHE")
@@ -279,7 +279,7 @@ def test_joined_stores_are_their_concatenation(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("HEED_DATA" not in os.environ, reason="HEED_DATA is not set: Multi30k is not here")
-def test_multi30k_is_stored_as_it_stands(tmp_path: Path) -> None:
+def test_multi30k_is_stored_unchanged(tmp_path: Path) -> None:
     letters = Letters()
     corpus = CorpusConfig(folder="multi30k", languages=("en", "de"), split="valid")
     store = open_store(corpus, (letters, letters), StoreOptions(keep_text=True, max_length=None), cache=tmp_path)

@@ -1,4 +1,4 @@
-"""GLEU is the smaller of precision and recall over n-grams of one to four tokens."""
+"""GLEU is the minimum of precision and recall over n-grams of one to four tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SENTENCES = st.lists(st.integers(0, 3), max_size=9)
 
 
 def by_hand(hypothesis: Sequence[int], reference: Sequence[int]) -> float:
-    """Cross off in the reference each n-gram that the hypothesis has, and take the smaller of the two shares."""
+    """Remove each matched n-gram from the reference, and return the minimum of precision and recall."""
     said, wanted = ([tuple(x[i : i + n]) for n in (1, 2, 3, 4) for i in range(len(x) - n + 1)] for x in (hypothesis, reference))
     left, matches = list(wanted), 0
     for gram in said:
@@ -27,12 +27,12 @@ def by_hand(hypothesis: Sequence[int], reference: Sequence[int]) -> float:
 
 
 @given(SENTENCES, SENTENCES)
-def test_it_is_the_smaller_of_precision_and_recall(one: list[int], other: list[int]) -> None:
+def test_gleu_is_the_minimum_of_precision_and_recall(one: list[int], other: list[int]) -> None:
     assert gleu(one, other) == pytest.approx(by_hand(one, other))
 
 
 @given(SENTENCES, SENTENCES)
-def test_of_a_sentence_with_itself_it_is_one_and_sides_may_be_exchanged(one: list[int], other: list[int]) -> None:
+def test_gleu_of_a_sentence_with_itself_is_one_and_gleu_is_symmetric(one: list[int], other: list[int]) -> None:
     assert gleu(one, one) == 1.0
     assert gleu(one, other) == gleu(other, one)
     assert (gleu(one, other) == 1.0) <= (len(one) == len(other))

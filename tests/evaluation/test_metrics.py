@@ -1,4 +1,4 @@
-"""Scores equal sacreBLEU's own and the formulas worked by hand."""
+"""Scores equal those of sacreBLEU and hand-worked formulas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OWN = {"bleu": BLEU, "chrf": CHRF, "ter": TER}
 
 
 def corpus(lines: int = 80) -> tuple[list[str], list[str]]:
-    """References of made-up words, and hypotheses that lose or change some of them."""
+    """References of random words, and hypotheses that lack or change some of them."""
     generator = random.Random(7)
     words = [f"{a}{b}" for a in "bdfgklmnprst" for b in ("a", "e", "io", "un", "esta")]
     references = [" ".join(generator.choices(words, k=generator.randint(4, 15))).capitalize() for _ in range(lines)]
@@ -80,7 +80,7 @@ def test_exact_match_is_the_share_of_equal_lines() -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_equal_texts_score_best_and_lower_case_may_be_ignored(name: str) -> None:
+def test_equal_texts_have_the_best_score_and_case_may_be_ignored(name: str) -> None:
     _, references = corpus(20)
     best = 100 if METRICS[name].higher_is_better else 0
     shouted = [line.upper() for line in references]
@@ -90,7 +90,7 @@ def test_equal_texts_score_best_and_lower_case_may_be_ignored(name: str) -> None
 
 
 @pytest.mark.parametrize("tokenize", ["13a", "intl", "char", "zh", "none"])
-def test_bleu_takes_the_tokenizers_of_sacrebleu(tokenize: str) -> None:
+def test_bleu_accepts_the_tokenizers_of_sacrebleu(tokenize: str) -> None:
     hypotheses, references = ["Ja, das ist (fast) gut."], ["Ja das ist fast gut!"]
     theirs = sacrebleu.corpus_bleu(hypotheses, [references], tokenize=tokenize)
     score = bleu(hypotheses, references, tokenize=tokenize)
@@ -98,26 +98,26 @@ def test_bleu_takes_the_tokenizers_of_sacrebleu(tokenize: str) -> None:
     assert f"tok:{tokenize}" in score.signature
 
 
-def test_an_unknown_tokenizer_is_named_with_the_nearest() -> None:
+def test_an_unknown_tokenizer_is_an_error_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match="unknown BLEU tokenizer '13b'; expected one of: none, zh, 13a") as caught:
         bleu(["a"], ["a"], tokenize="13b")
     assert caught.value.hint == "did you mean '13a'?"
 
 
 @pytest.mark.parametrize("name", ["chrf", "ter", "exact_match"])
-def test_a_tokenizer_without_effect_is_refused(name: str) -> None:
+def test_a_tokenizer_without_effect_is_an_error(name: str) -> None:
     with pytest.raises(ConfigError, match=f"tokenize='intl' has no effect on {name}"):
         METRICS[name](["a"], ["a"], tokenize="intl")
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_unequal_counts_are_refused_with_the_counts(name: str) -> None:
+def test_unequal_counts_are_an_error_with_the_counts(name: str) -> None:
     with pytest.raises(DataError, match="cannot score 2 hypotheses, 3 references"):
         METRICS[name](["a", "b"], ["a", "b", "c"])
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_nothing_to_score_is_refused(name: str) -> None:
+def test_nothing_to_score_is_an_error(name: str) -> None:
     with pytest.raises(DataError, match="nothing to score: 0 hypotheses, 0 references"):
         METRICS[name]([], [])
 
@@ -130,7 +130,7 @@ def test_empty_lines_can_be_scored(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_an_interval_contains_the_value_and_depends_on_the_seed_alone(name: str) -> None:
+def test_an_interval_contains_the_value_and_depends_only_on_the_seed(name: str) -> None:
     hypotheses, references = corpus(40)
     hypotheses[::2] = references[::2]
     one, same, other = (METRICS[name](hypotheses, references, bootstrap=200, seed=seed) for seed in (1, 1, 2))
@@ -141,12 +141,12 @@ def test_an_interval_contains_the_value_and_depends_on_the_seed_alone(name: str)
     assert "bs:200|seed:1|" in one.signature
 
 
-def test_too_few_resamples_are_refused() -> None:
+def test_too_few_resamples_are_an_error() -> None:
     with pytest.raises(ConfigError, match=r"bootstrap must be 0 .* or at least 40 resamples, but is 10"):
         bleu(["a"], ["a"], bootstrap=10)
 
 
-def test_lines_that_end_in_a_lone_period_draw_no_warning(
+def test_lines_that_end_in_a_separate_period_give_no_warning(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     lines = ["das ist gut ."] * 150
@@ -160,11 +160,11 @@ def test_perplexity_is_the_exponential_of_the_mean() -> None:
     nats = -sum(math.log(p) for p in (0.93 / 1.010, 0.8, 0.99 / 0.996, 0.94 / 0.974, 0.98 / 1.003))
     assert perplexity(nats, 5).value == pytest.approx(1.0769, abs=1e-4)
     assert perplexity(1e6, 3).value == math.inf
-    with pytest.raises(DataError, match="the count is 0"):
+    with pytest.raises(DataError, match="0 predicted tokens"):
         perplexity(0.0, 0)
 
 
-def test_real_text_scores_as_sacrebleu_scores_it() -> None:
+def test_scores_of_real_text_equal_those_of_sacrebleu() -> None:
     folder = os.environ.get("HEED_DATA")
     if folder is None:
         pytest.skip("HEED_DATA is not set: no Multi30k to score")

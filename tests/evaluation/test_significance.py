@@ -1,4 +1,4 @@
-"""Two systems on one test set: alike, clearly apart, and in between as sacreBLEU judges them."""
+"""Two systems on one test set: equal, clearly different, and in between with the p-values of sacreBLEU."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_clearly_better_system_is_significant(metric: str) -> None:
     assert compare(better, worse, lines, metric=metric, trials=100).verdict == "significantly worse at 0.05"
 
 
-def test_turning_the_systems_round_turns_the_difference_round() -> None:
+def test_swapping_the_systems_negates_the_difference() -> None:
     lines = references(60)
     one, other = damage(lines, 0.2, seed=1), damage(lines, 0.17, seed=2)
     there, back = compare(one, other, lines, trials=300), compare(other, one, lines, trials=300)
@@ -69,7 +69,7 @@ def test_p_values_agree_with_those_of_sacrebleu(name: str, own: type) -> None:
     lines = references(200)
     worse, better = damage(lines, 0.20, seed=5), damage(lines, 0.17, seed=6)
     result = compare(worse, better, lines, metric=name, trials=1000)
-    assert 0.002 < result.p_randomization < 0.5  # neither plain nor hopeless, so that the comparison says something
+    assert 0.002 < result.p_randomization < 0.5  # neither extreme, so that the comparison is informative
 
     def theirs(kind: str) -> float:
         test = PairedTest([("worse", worse), ("better", better)], {name: own()}, [lines], test_type=kind, n_samples=1000)
@@ -78,13 +78,13 @@ def test_p_values_agree_with_those_of_sacrebleu(name: str, own: type) -> None:
         assert p is not None
         return float(p)
 
-    # the same exchanges; sacreBLEU leaves out those whose difference is exactly equal (TER counts whole edits)
+    # the same swaps; sacreBLEU excludes those whose difference is exactly equal (TER counts whole edits)
     assert theirs("ar") <= result.p_randomization <= theirs("ar") + (0.01 if name == "ter" else 0)
     # the same resamples; sacreBLEU counts the upper tail about the mean, Koehn the resamples lost
     assert result.p_bootstrap == pytest.approx(theirs("bs"), abs=0.015)
 
 
-def test_lower_case_and_the_tokenizer_reach_both_systems() -> None:
+def test_lowercase_and_tokenizer_apply_to_both_systems() -> None:
     lines = references(20)
     shouted = [line.upper() for line in lines]
     result = compare(shouted, lines, lines, options=Options(lowercase=True, tokenize="char"), trials=50)
@@ -100,7 +100,7 @@ def test_same_seed_same_result_and_other_seed_other_interval() -> None:
     assert (first.low, first.high) != (third.low, third.high)
 
 
-def test_counts_are_checked_and_named() -> None:
+def test_unequal_counts_are_an_error_with_the_counts() -> None:
     with pytest.raises(DataError, match="cannot score 1 baseline, 2 system, 2 references"):
         compare(["a"], ["a", "b"], ["a", "b"])
     with pytest.raises(DataError, match="nothing to score: 0 baseline, 0 system, 0 references"):
@@ -117,14 +117,14 @@ def test_bootstrap_sums_equal_summing_the_drawn_rows() -> None:
     assert (bootstrap_sums(rows, 25, seed=8) == rows[drawn].sum(axis=1)).all()
 
 
-def test_blocks_change_no_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_block_size_does_not_change_the_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).integers(0, 9, size=(13, 4)).astype(np.float64)
     whole = bootstrap_sums(rows, 25, seed=8)
     monkeypatch.setattr("heedful.evaluation.resampling.BLOCK", 40)
     assert (bootstrap_sums(rows, 25, seed=8) == whole).all()
 
 
-def test_exchanging_keeps_the_total() -> None:
+def test_swapping_keeps_the_total() -> None:
     generator = np.random.default_rng(0)
     first, second = generator.integers(0, 9, size=(2, 20, 3)).astype(np.float64)
     ones, others = swapped_sums(first, second, 30, seed=1)

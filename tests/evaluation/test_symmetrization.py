@@ -1,4 +1,4 @@
-"""Two alignments become one: a worked example, and the order in which the four ways contain one another."""
+"""Symmetrization: a worked example, and the inclusion order of the four methods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINKS = st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=
 
 
 def test_a_worked_example() -> None:
-    """From {00, 11}: 12 and 22 touch the intersection and align new words; 44 and 53 touch at a corner, but not it."""
+    """From {00, 11}: 12 and 22 are adjacent and align new words; 44 and 53 are adjacent to each other only."""
     both = {name: symmetrize(FORWARD, BACKWARD) for name, symmetrize in SYMMETRIZATIONS.items()}
     assert both["intersection"] == {(0, 0), (1, 1)}
     assert both["grow-diag"] == {(0, 0), (1, 1), (1, 2), (2, 2)}
@@ -30,7 +30,7 @@ def test_a_link_between_words_that_are_both_aligned_is_never_added() -> None:
 
 
 @given(LINKS, LINKS)
-def test_each_way_holds_what_the_stricter_one_holds(first: frozenset[Link], second: frozenset[Link]) -> None:
+def test_each_method_includes_the_links_of_the_stricter_one(first: frozenset[Link], second: frozenset[Link]) -> None:
     ways = [SYMMETRIZATIONS[name](first, second) for name in ("intersection", "grow-diag", "grow-diag-final-and", "union")]
     assert all(fewer <= more for fewer, more in itertools.pairwise(ways))
 

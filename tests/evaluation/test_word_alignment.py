@@ -1,4 +1,4 @@
-"""The alignment error rate: its golden value, its limits, and the format it reads."""
+"""The alignment error rate: a known value, its limits, and the file format."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_worked_example_is_four_tenths() -> None:
 
 
 @given(st.lists(links, min_size=1, max_size=5))
-def test_finding_exactly_the_sure_links_is_perfect(found: list[frozenset[tuple[int, int]]]) -> None:
+def test_predicting_exactly_the_sure_links_is_perfect(found: list[frozenset[tuple[int, int]]]) -> None:
     assert alignment_error_rate(found, [Alignment(line, line) for line in found]).value == 0
 
 
@@ -50,12 +50,12 @@ def test_the_rate_equals_the_formula_over_pooled_links(
 
 
 @given(st.lists(alignments, max_size=5))
-def test_reading_what_was_written_gives_the_same_links(lines: list[Alignment]) -> None:
+def test_parsing_inverts_formatting(lines: list[Alignment]) -> None:
     assert parse_alignments(format_alignment(line) for line in lines) == lines
 
 
 @pytest.mark.parametrize("link", ["1", "1-", "-1-2", "1:2", "a-b", "1-2-3", "1--2", "²-1"])
-def test_a_broken_link_is_named_with_its_line(link: str) -> None:
+def test_a_malformed_link_is_an_error_with_its_line(link: str) -> None:
     with pytest.raises(DataError, match=r"line 2: .* is not a link; expected i-j"):
         parse_alignments(["0-0 1?1", f"0-0 {link}"])
 
@@ -75,7 +75,7 @@ def test_the_interval_contains_the_value() -> None:
     assert score.signature == "unit:word|bs:200|seed:12345|links:sure,possible"
 
 
-def test_the_gold_alignments_of_the_hansards_read_and_score() -> None:
+def test_the_gold_alignments_of_the_hansards_can_be_read_and_scored() -> None:
     folder = os.environ.get("HEED_DATA")
     if folder is None:
         pytest.skip("HEED_DATA is not set: no gold alignments to read")
@@ -87,7 +87,7 @@ def test_the_gold_alignments_of_the_hansards_read_and_score() -> None:
     assert 0 < alignment_error_rate(diagonal, gold).value < 1
 
 
-def test_precision_is_of_what_was_found_and_recall_of_what_is_sure() -> None:
+def test_precision_is_over_predicted_links_and_recall_over_sure_links() -> None:
     gold = [Alignment(frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (1, 1), (2, 2)}))]
     assert precision_and_recall([{(0, 0), (1, 2), (2, 2)}], gold) == (2 / 3, 1 / 2)
     assert precision_and_recall([set()], gold) == (1.0, 0.0)

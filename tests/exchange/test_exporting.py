@@ -1,4 +1,4 @@
-"""An export is a folder that translates by itself as its run does; it is whole or not there."""
+"""An export translates without the package, with the same result as its run; it is complete or absent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINES = ["w1 w2 w3", "w7", "w19 w4 w4 w11 w2 strange", "w3 w3 w3 w3 w3 w3 w3 w3 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that lost heads, one layer all of them."""
+    """A pruned run; one layer has no heads left."""
     folder = tmp_path_factory.mktemp("small")
     recipe, run = write_recipe(folder), folder / "run"
     assert heed("train", recipe, "search.max_extra=3", "--run", run) == 0
@@ -58,30 +58,32 @@ def test_it_translates_without_the_package_as_the_run_does(small: Path, exported
 @pytest.mark.parametrize(
     "search", [{"beam": 1}, {"beam": 3, "length_penalty": 0.0}, {"beam": 4, "penalty": "power", "min_length": 4}]
 )
-def test_its_search_is_ours(small: Path, exported: Path, search: dict[str, Any]) -> None:
+def test_its_beam_search_equals_ours(small: Path, exported: Path, search: dict[str, Any]) -> None:
     translator = Translator(exported)
     translator.facts["search"] |= search
     expected = heedful.load(small).translate(LINES, **search)
     assert [translator.translate(line) for line in LINES] == expected
 
 
-def test_what_differs_is_not_written(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_model_that_differs_is_not_written(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     def write_another(model: Any, folder: Path) -> None:
         with torch.no_grad():
-            model.target_embedding.weight.mul_(2)  # what is written from here on is another model,
+            model.target_embedding.weight.mul_(2)  # the written model differs
         try:
             write_graphs(model, folder)
         finally:
             with torch.no_grad():
-                model.target_embedding.weight.div_(2)  # than the one it is compared with
+                model.target_embedding.weight.div_(2)  # from the one it is compared with
 
     monkeypatch.setitem(exporting.FORMS, "onnx", exporting.FORMS["onnx"]._replace(write=write_another))
     assert heed("export", small, "--out", tmp_path / "new", "--sentences", "5") == 1
-    assert "says something else" in capsys.readouterr().err
+    assert "differs from the original" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_refusals(small: Path, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_folders_unknown_forms_and_missing_runs_are_errors(
+    small: Path, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = (exported / "export.json").read_bytes()
     assert heed("export", small, "--out", exported) == 2
     assert "exists already" in capsys.readouterr().err and (exported / "export.json").read_bytes() == before
@@ -90,7 +92,7 @@ def test_refusals(small: Path, exported: Path, tmp_path: Path, capsys: pytest.Ca
     assert heed("export", tmp_path / "nothing", "--out", tmp_path / "new") == 4
 
 
-def test_without_the_packages_it_says_what_to_install(
+def test_missing_packages_are_an_error_with_the_install_command(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)

@@ -1,4 +1,4 @@
-"""ONNX graphs say what the model says, for rows, sources and tokens of numbers that they were not made with."""
+"""ONNX graphs compute the model's logits, for numbers of rows and tokens other than those of the export."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from heedful.exchange.onnx_graphs import write_graphs
 from heedful.exchange.onnx_model import OnnxModel
 from heedful.nn.decoder_state import expand_rows, select_rows
 
-SHAPES = [(1, 1, 1), (4, 13, 9)]  # rows, tokens of the source, tokens said
+SHAPES = [(1, 1, 1), (4, 13, 9)]  # rows, source tokens, target tokens
 EXPORTED: list[tuple[str, dict[str, Any]]] = [
     ("transformer", NO_HEADS | {"position": "rotary"}),
     ("transformer", UNEVEN | {"position": "relative", "norm": "pre", "window": 3}),
@@ -30,34 +30,34 @@ EXPORTED: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("family", "changes"), EXPORTED, ids=lambda value: str(value)[:60])
-def test_what_is_exported_says_the_same(family: str, changes: dict[str, Any], tmp_path: Path) -> None:
+def test_exported_logits_equal_those_of_the_model(family: str, changes: dict[str, Any], tmp_path: Path) -> None:
     model = tiny_model(Variant(family, tuple(changes.items())))
     write_graphs(model, tmp_path)
     exported = OnnxModel(tmp_path, threads=1)
-    for rows, read, said in SHAPES:
-        source, target = torch.randint(4, VOCAB, (rows, read)), torch.randint(4, VOCAB, (rows, said))
-        real = torch.arange(read) < torch.randint(1, read + 1, (rows, 1))
+    for rows, length, generated in SHAPES:
+        source, target = torch.randint(4, VOCAB, (rows, length)), torch.randint(4, VOCAB, (rows, generated))
+        real = torch.arange(length) < torch.randint(1, length + 1, (rows, 1))
         with torch.inference_mode():
             expected = model.project(model.step(target, model.start(source, real, room=0)).hidden)
-            found = exported.project(exported.step(target, exported.start(source, real, room=0)).hidden)
-        assert_close(found, expected, atol=1e-5, rtol=0)
+            logits = exported.project(exported.step(target, exported.start(source, real, room=0)).hidden)
+        assert_close(logits, expected, atol=1e-5, rtol=0)
     if family == "transformer":
-        beams_go_their_own_way(model, exported)
+        check_reordered_beams(model, exported)
 
 
-def beams_go_their_own_way(model: Any, exported: Any) -> None:
-    """Two hypotheses for each of two sources, which change places after their first token."""
+def check_reordered_beams(model: Any, exported: Any) -> None:
+    """Two hypotheses for each of two sources, reordered after their first token."""
     source, first, second = torch.randint(4, VOCAB, (2, 5)), torch.randint(4, VOCAB, (4, 1)), torch.randint(4, VOCAB, (4, 1))
-    answers = []
-    for one in (model, exported):
+    logits = []
+    for variant in (model, exported):
         with torch.inference_mode():
-            state = expand_rows(one.start(source, None, room=8), 2)
-            state = select_rows(one.step(first, state).state, torch.tensor([1, 0, 2, 2]))
-            answers.append(one.project(one.step(second, state).hidden))
-    assert_close(answers[1], answers[0], atol=1e-5, rtol=0)
+            state = expand_rows(variant.start(source, None, room=8), 2)
+            state = select_rows(variant.step(first, state).state, torch.tensor([1, 0, 2, 2]))
+            logits.append(variant.project(variant.step(second, state).hidden))
+    assert_close(logits[1], logits[0], atol=1e-5, rtol=0)
 
 
-def test_a_model_bound_to_one_length_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="for sequences of any length") as refusal:
+def test_a_model_bound_to_one_length_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="with dynamic sequence lengths") as caught:
         write_graphs(tiny_model(Variant("gpt", (("reach", ("local", "compressed")), ("block", 4)))), tmp_path)
-    assert "reach" in str(refusal.value) and not list(tmp_path.iterdir())
+    assert "reach" in str(caught.value) and not list(tmp_path.iterdir())

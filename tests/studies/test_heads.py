@@ -10,7 +10,7 @@ from tiny import SPEAKING, VOCAB, Speaker, Variant, tiny_config, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.data.conllu import Arc, Parsed
+from heedful.data.conllu import Arc, ParsedSentence
 from heedful.data.grammar import generate
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.word_alignment import Alignment
@@ -244,7 +244,7 @@ def test_lines_with_one_two_and_three_columns() -> None:
 
 def test_missing_targets_are_translated_by_the_system() -> None:
     system, config = system_of(tiny_model(Variant("transformer", ()))), SearchConfig(beam=1, max_length=5)
-    trees = [Parsed("a b", []), Parsed("c d e", [])]
+    trees = [ParsedSentence("a b", []), ParsedSentence("c d e", [])]
     given = Sample("a", "b")
     filled = fill_targets(system, [given, *from_trees(trees)], config)
     assert filled[0] == given

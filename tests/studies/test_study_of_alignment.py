@@ -9,7 +9,7 @@ import torch
 from workshop import WORDS, heed, write_recipe
 
 from heedful.build import load_translator
-from heedful.data.gold import Gold, Words
+from heedful.data.gold import Gold, SentencePair
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
 from heedful.inspection.alignment import cross_maps
 from heedful.inspection.alignment_links import LinkRule
@@ -27,7 +27,9 @@ from heedful.studies.alignment import (
 from heedful.studies.alignment_report import GoldSet, by_layer
 from heedful.studies.trace import trace_translation, word_maps
 
-PAIRS = [Words(" ".join(WORDS[i : i + n]), " ".join(reversed(WORDS[i : i + n]))) for i, n in ((0, 3), (4, 8), (2, 1), (9, 5))]
+PAIRS = [
+    SentencePair(" ".join(WORDS[i : i + n]), " ".join(reversed(WORDS[i : i + n]))) for i, n in ((0, 3), (4, 8), (2, 1), (9, 5))
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     return Models(load_translator(folder / "run").system)
 
 
-def reversed_gold(pairs: list[Words]) -> Gold:
+def reversed_gold(pairs: list[SentencePair]) -> Gold:
     """The corpus reverses: word i becomes word n - 1 - i."""
     lengths = [len(pair.source.split()) for pair in pairs]
     sure = [frozenset((i, n - 1 - i) for i in range(n)) for n in lengths]
@@ -75,7 +77,7 @@ def test_attention_to_punctuation_does_not_count_for_its_word(models: Models) ->
     specials = tokenizer.specials
     pieces = torch.tensor([[*source, specials.end]]), torch.tensor([[specials.start, *target]])
     weights = torch.cat(cross_maps(models.forward.models[0], *pieces))  # (heads, w2 ? w1 and the end, w1 w2 ? and the end)
-    (weights_by_head,) = collect_head_weights(models, [Words("w1 w2?", "w2? w1")]).maps["predict"]
+    (weights_by_head,) = collect_head_weights(models, [SentencePair("w1 w2?", "w2? w1")]).maps["predict"]
     torch.testing.assert_close(weights_by_head, weights[:, [0, 2]][..., [0, 1]], atol=1e-5, rtol=1e-4)
 
 
@@ -92,7 +94,7 @@ def test_heads_of_the_reverse_model_use_swapped_pairs(models: Models) -> None:
 
 def test_empty_and_too_long_pairs_have_no_links(models: Models) -> None:
     aligner = Aligner(tuple(heads_of(models)))
-    odd = [Words("", "w1"), PAIRS[0], Words(" ".join(["w1"] * 30), "w2"), Words("w1", " ")]
+    odd = [SentencePair("", "w1"), PAIRS[0], SentencePair(" ".join(["w1"] * 30), "w2"), SentencePair("w1", " ")]
     empty, found, long, blank = align(models, odd, aligner)
     assert empty == long == blank == set()
     assert found == next(align(models, [PAIRS[0]], aligner)) != set()

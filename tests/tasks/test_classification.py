@@ -149,7 +149,7 @@ def test_what_is_wrong_with_data_or_config_is_said(tmp_path: Path) -> None:
     with pytest.raises(heedful.HeedfulError, match="has the label 'maybe'; expected one of: no, yes"):
         ClassificationTask(config, data, SearchConfig(), 1).check()
     assert "two or more that differ" in refused(ClassificationConfig, name="classification", labels=["a", "a"])["labels"]
-    assert refused(LabeledConfig, form="labeled", label=2)["texts"] == "given [2], which holds the column of the label"
+    assert refused(LabeledConfig, form="labeled", label=2)["texts"] == "given [2], which includes the column of the label, 2"
 
 
 BOTH = """\

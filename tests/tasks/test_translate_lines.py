@@ -11,7 +11,7 @@ import torch
 from workshop import heed, write_recipe
 
 from heedful.build import Translator, load_translator
-from heedful.data.input_lines import chunks_as_they_arrive
+from heedful.data.input_lines import read_available
 from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
 from heedful.search import SearchConfig
 from heedful.tasks.evaluate_translations import Examples, evaluate, score_pairs
@@ -69,7 +69,7 @@ def test_another_number_of_prefixes_than_lines_is_refused_after_what_has_one(
 
 
 def test_a_stream_is_answered_as_it_arrives() -> None:
-    assert list(chunks_as_they_arrive(["a", "b", "c"], most=2)) == [["a", "b"], ["c"]]
+    assert list(read_available(["a", "b", "c"], most=2)) == [["a", "b"], ["c"]]
 
 
 @pytest.mark.parametrize("options", METHODS, ids=str)

@@ -1,4 +1,4 @@
-"""BPE-dropout: without dropping it is the library's BPE, with it a pure function of (seed, epoch, index)."""
+"""BPE-dropout: with p = 0 the library's BPE, otherwise a pure function of (seed, epoch, index)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ TEXT = st.lists(st.one_of(PARTS)).map("".join)
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None)
 @given(text=TEXT)
-def test_dropping_nothing_is_the_library(kind: Kind, text: str) -> None:
+def test_dropout_of_zero_equals_the_library(kind: Kind, text: str) -> None:
     own = trained(kind).codec.sampler(0.0)
     assert own.encode(text, seed=1, epoch=2, index=3) == trained(kind).encode(text)
 
 
 @pytest.mark.skipif("HEED_DATA" not in os.environ, reason="HEED_DATA is not set: Multi30k not read")
-def test_dropping_nothing_is_the_library_on_real_text() -> None:
+def test_dropout_of_zero_equals_the_library_on_real_text() -> None:
     path = Path(os.environ["HEED_DATA"], "multi30k", "valid.de.gz")
     with gzip.open(path, "rt", encoding="utf-8") as file:
         lines = file.read().splitlines()
@@ -54,7 +54,7 @@ def test_a_tokenizer_without_dropout_samples_what_it_encodes(kind: Kind) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_asked_before_does_not_matter(kind: Kind) -> None:
+def test_a_segmentation_does_not_depend_on_earlier_calls(kind: Kind) -> None:
     asked = [(line, seed, epoch, index) for line in LINES[:2] for seed in (1, 2) for epoch in (0, 1) for index in (5, 6)]
 
     def answers(order: list[tuple[str, int, int, int]]) -> dict[tuple[str, int, int, int], list[int]]:
@@ -64,16 +64,16 @@ def test_what_was_asked_before_does_not_matter(kind: Kind) -> None:
     assert answers(asked) == answers(asked[::-1]) == answers(asked[::3] + asked)
 
 
-def test_forgetting_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clearing_the_cache_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     before = [trained("bpe", 0.2).encode_sampled(LINES[0], seed=1, epoch=epoch, index=0) for epoch in range(20)]
-    monkeypatch.setattr("heedful.text.bpe_dropout.REMEMBERED", 2)
+    monkeypatch.setattr("heedful.text.bpe_dropout.CACHE_SIZE", 2)
     fresh = Tokenizer.from_json(trained("bpe", 0.2).to_json())
     assert [fresh.encode_sampled(LINES[0], seed=1, epoch=epoch, index=0) for epoch in range(20)] == before
     assert len(fresh.sampler.pool) <= 2
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_segmentation_spells_the_text_and_epochs_differ(kind: Kind) -> None:
+def test_every_segmentation_decodes_to_the_text_and_epochs_differ(kind: Kind) -> None:
     tokenizer = trained(kind, 0.2)
     for seed in (0, -7, 2**70):
         rows = [tokenizer.encode_sampled(LINES[1], seed=seed, epoch=epoch, index=4) for epoch in range(30)]
@@ -88,14 +88,14 @@ def one_merge(dropout: float) -> BpeDropout:
     return tokenizer.codec.sampler(dropout)
 
 
-def test_a_merge_is_dropped_as_often_as_asked() -> None:
+def test_merges_are_dropped_with_the_given_probability() -> None:
     sampler = one_merge(0.3)
     drawn = [sampler.segmentation(seed, "ab", entry) for seed in range(100) for entry in range(POOL)]
     merged = sum(len(ids) == 1 for ids in drawn) / len(drawn)
     assert abs(merged - 0.7) < 4 * (0.3 * 0.7 / len(drawn)) ** 0.5  # four standard errors
 
 
-def test_all_entries_of_a_pool_are_taken_alike_over_positions_indices_and_epochs() -> None:
+def test_pool_entries_are_uniform_over_positions_indices_and_epochs() -> None:
     sampler = one_merge(0.5)
     entries = [sampler.segmentation(0, "▁ab", entry) for entry in range(POOL)]
     expected = sum(map(len, entries)) / POOL

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.text import TokenizerConfig, long_lines, train_tokenizer
-from heedful.text.long_lines import cut, encode_lines
+from heedful.text.long_lines import encode_lines, split_line
 from heedful.text.tokenizer import Tokenizer
 
 WORDS = ["a", "dog", "runs", "fast", "don't", "12", "￭", "naïve"]
@@ -21,7 +21,7 @@ def tokenizer_of(kind: str) -> Tokenizer:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_line_cut_between_words_has_the_same_tokens(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_split_between_words_has_the_same_tokens(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = tokenizer_of(kind)
     lines = [*LINES, "", "a  dog", LINES[0]]
     whole = [id for row in tokenizer.encode_many(lines) for id in (*row, -1)]
@@ -31,10 +31,10 @@ def test_a_line_cut_between_words_has_the_same_tokens(kind: str, monkeypatch: py
 
 @settings(max_examples=60)
 @given(st.text("ab ", max_size=40))
-def test_pieces_are_short_and_join_to_the_line(line: str) -> None:
+def test_parts_are_short_and_join_to_the_line(line: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(long_lines, "MAX_CHARACTERS", 7)
-        pieces = list(cut(line, keep_spaces=True))
+        pieces = list(split_line(line, keep_spaces=True))
         assert "".join(pieces) == line
         assert all(len(piece) <= 7 for piece in pieces)
         assert all(piece.endswith(" ") for piece in pieces[:-1] if " " in piece[1:] and "  " not in line)

@@ -1,4 +1,4 @@
-"""Normalizing agrees with Python's own tables, and doing it twice is doing it once."""
+"""Normalization equals Python's unicodedata and is idempotent."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def test_forms_are_those_of_unicode() -> None:
 @pytest.mark.parametrize("lowercase", [False, True])
 @settings(deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs", "Cn"])))
-def test_twice_is_once(form: Form, lowercase: bool, text: str) -> None:
+def test_normalizing_is_idempotent(form: Form, lowercase: bool, text: str) -> None:
     once = normalize(text, form, lowercase)
     assert normalize(once, form, lowercase) == once
 
 
-def test_a_letter_whose_small_form_is_not_composed_is_composed() -> None:
+def test_a_decomposed_lowercase_letter_is_composed() -> None:
     assert normalize("\u03aa\u0301", "nfc", lowercase=True) == "\u0390"
 
 
-def test_none_leaves_text_alone_and_lowercase_lowers() -> None:
+def test_none_leaves_text_unchanged_and_lowercase_lowercases() -> None:
     assert normalize("E\u0301 ﬁ Ⅳ", "none") == "E\u0301 ﬁ Ⅳ"
     assert normalize("E\u0301 ﬁ Ⅳ", "nfkc", lowercase=True) == "é fi iv"
 
 
-def test_the_report_names_what_was_done() -> None:
+def test_the_report_names_the_normalization() -> None:
     assert describe_normalizing("nfc", True) == "nfc, lower-cased"
     assert describe_normalizing("none", False) == "not normalized"

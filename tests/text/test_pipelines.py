@@ -1,4 +1,4 @@
-"""Cutting text into pieces: nothing is lost, kinds of characters part, and the worked examples of the module hold."""
+"""Pre-tokenization: nothing is lost, classes of characters are separated, and the module's examples are correct."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def cut(library: Tokenizer, text: str) -> list[str]:
     return [piece for piece, _ in library.pre_tokenizer.pre_tokenize_str(normal)]
 
 
-def test_words_are_joined_where_no_space_stood() -> None:
+def test_joiners_mark_where_there_was_no_space() -> None:
     assert cut(PIPELINES["words"]([]), "(don't)") == [f"({JOINER}", "don", f"{JOINER}'{JOINER}", "t", f"{JOINER})"]
 
 
-def test_bars_stand_for_spaces_and_letters_digits_and_signs_part() -> None:
+def test_bars_mark_spaces_and_letters_digits_and_punctuation_are_separated() -> None:
     pieces = cut(PIPELINES["bpe"]([]), "two men, 10 dogs")
     assert pieces == [f"{BAR}two", f"{BAR}men", ",", f"{BAR}10", f"{BAR}dogs"]
 
@@ -39,7 +39,7 @@ def test_pieces_joined_are_the_text(kind: str, text: str) -> None:
 @pytest.mark.parametrize("kind", SPACES)
 @settings(deadline=None)
 @given(text=TEXT)
-def test_cutting_chunk_by_chunk_is_cutting_at_once(kind: str, text: str) -> None:
+def test_splitting_by_chunks_equals_splitting_at_once(kind: str, text: str) -> None:
     library = PIPELINES[kind]([])
     normal = library.normalizer.normalize_str(text)
     chunks = re.findall(chunk_pattern(SPACES[kind]), normal)

@@ -1,4 +1,4 @@
-"""SentencePiece files: ids are the file's own, what it lacks comes after, and text reads back."""
+"""SentencePiece files: ids are the file's own, missing special tokens come after them, and text survives a round trip."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 @cache
 def exact(name: str) -> bytes:
-    """A model that changes nothing: every character has a piece or bytes, every space is kept."""
+    """A lossless model: every character has a piece or bytes, every space is kept."""
     return model(remove_extra_whitespaces=False, byte_fallback=True, vocab_size=330, **MODELS[name])
 
 
@@ -54,12 +54,12 @@ def tokenizer_of(folder: Path, content: bytes, tags: list[str] | None = None) ->
 @pytest.mark.parametrize("name", MODELS)
 @settings(deadline=None)
 @given(text=st.text(st.one_of(st.sampled_from("  aeost,12"), st.characters(exclude_categories=["Cs"]))))
-def test_text_reads_back(name: str, text: str) -> None:
+def test_text_survives_a_round_trip(name: str, text: str) -> None:
     codec = SentencePieceCodec(exact(name))
     text = text.replace("▁", "_")  # which the library itself reads as a space
     [ids] = codec.encode([text])
     assert codec.decode([ids]) == [text]
-    spelled = b"".join(codec.spell(ids)).decode()
+    spelled = b"".join(codec.piece_bytes(ids)).decode()
     assert spelled == (text if name == "no prefix" or not text else f" {text}")
 
 
@@ -95,7 +95,7 @@ def test_padding_under_its_name_is_found_and_a_missing_start_is_added(tmp_path: 
 
 
 @pytest.mark.parametrize("options", [{}, {"user_defined_symbols": "<2de>"}])
-def test_a_tag_is_one_id_in_front_of_the_text(tmp_path: Path, options: dict[str, str]) -> None:
+def test_a_tag_is_one_id_before_the_text(tmp_path: Path, options: dict[str, str]) -> None:
     tokenizer = tokenizer_of(tmp_path, model(**options), ["<2de>", "<2fr>"])
     for tag in ("<2de>", "<2fr>"):
         ids = tokenizer.encode(f"{tag} the dog")
@@ -116,12 +116,12 @@ def test_pieces_of_one_word_together_are_that_word(tmp_path: Path, name: str) ->
     text = "the  dög 中文, runs"
     ids = tokenizer.encode(text)
     words = [b""] * len(text.split())
-    for index, (_, spelling) in zip(tokenizer.word_of(ids), tokenizer.spell(ids), strict=True):
+    for index, (_, spelling) in zip(tokenizer.word_of(ids), tokenizer.piece_bytes(ids), strict=True):
         words[index] += spelling
     assert [word.decode().strip() for word in words] == text.split()
 
 
-def test_the_file_travels_in_tokenizer_json(tmp_path: Path) -> None:
+def test_the_model_file_is_stored_in_tokenizer_json(tmp_path: Path) -> None:
     tokenizer = tokenizer_of(tmp_path, exact("unigram"), ["<2de>"])
     tokenizer.save(tmp_path / "tokenizer.json")
     (tmp_path / "text.model").unlink()
@@ -141,13 +141,13 @@ def test_the_report_names_the_normalization_of_the_file(tmp_path: Path, rule: st
     assert tokenizer.description == f"sentencepiece {len(tokenizer)}, {expected}"
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_with_its_name(tmp_path: Path) -> None:
     path = str(tmp_path / "absent.model")
     with pytest.raises(DataError, match=r"absent\.model.*No such file"):
         train_tokenizer(TokenizerConfig(kind="sentencepiece", file=path), [])
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\x00" * 64])
-def test_a_broken_file_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_file_is_an_error(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(DataError, match="is not a SentencePiece model"):
         tokenizer_of(tmp_path, content)

@@ -1,4 +1,4 @@
-"""Special tokens are found by role, under any of their names, at whatever id they have."""
+"""Special tokens are found by role, under any of their names and with any id."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 from heedful.text.specials import ALIASES, SPECIALS, Specials, find_special
 
 
-def test_a_vocabulary_whose_padding_is_not_zero_is_read_as_it_is() -> None:
+def test_padding_need_not_be_zero() -> None:
     vocabulary = {"<SOS>": 0, "[UNK]": 1, "is": 16, "<PAD>": 3, "the": 42, "<EOS>": 99}
-    found = {role: find_special(role, vocabulary) for role in Specials._fields}
-    assert found == {"start": 0, "unk": 1, "pad": 3, "end": 99}
+    ids = {role: find_special(role, vocabulary) for role in Specials._fields}
+    assert ids == {"start": 0, "unk": 1, "pad": 3, "end": 99}
 
 
 @pytest.mark.parametrize("role", Specials._fields)
-def test_a_role_that_nothing_plays_is_none(role: str) -> None:
+def test_a_missing_role_is_none(role: str) -> None:
     assert find_special(role, {"dog": 0, "cat": 1}) is None
 
 

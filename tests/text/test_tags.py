@@ -1,4 +1,4 @@
-"""Tags: which names are allowed, and where a text is cut."""
+"""Tags: allowed names, and splitting of text."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from heedful.text.tags import TagSplitter, check_tags
 
 
 @pytest.mark.parametrize("tags", [["de"], [""], ["<2 de>"], ["<>"], ["<s>"], ["<unk>"], ["<a><b>"], ["<2de>", "<2de>"]])
-def test_tags_that_text_could_contain_are_refused(tags: list[str]) -> None:
+def test_tags_that_text_could_contain_are_errors(tags: list[str]) -> None:
     with pytest.raises(ConfigError):
         check_tags(tags)
 
 
-def test_tags_in_angle_brackets_are_allowed() -> None:
-    check_tags(["<2de>", "<2fr>", "<formal>"])
+def test_tags_in_angle_brackets_are_allowed_and_matched() -> None:
+    tags = ["<2de>", "<2fr>", "<formal>"]
+    check_tags(tags)
+    assert TagSplitter({tag: id for id, tag in enumerate(tags)})("".join(tags)) == [0, 1, 2]
 
 
-def test_text_is_cut_at_tags_and_the_space_after_them_goes() -> None:
+def test_text_is_split_at_tags_including_the_space_after_them() -> None:
     split = TagSplitter({"<2de>": 7, "<x>": 8})
     assert split("<2de> a dog") == [7, "a dog"]
     assert split("<x><2de>  a <x> b") == [8, 7, "a ", 8, "b"]

@@ -1,4 +1,4 @@
-"""Promises that every kind of tokenizer keeps: text reads back, files load, words are found, specials stay special."""
+"""Properties of every kind of tokenizer: round trips of text and files, words of pieces, special tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from heedful.errors import DataError
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
-from heedful.text.library import refusing_panics
+from heedful.text.library import panics_as_errors
 from heedful.text.normalize import normalize
 from heedful.text.specials import SPECIALS
 from heedful.text.tokenizer import CODECS, OPTIONS, Kind
@@ -45,20 +45,20 @@ def trained(kind: Kind, normalize: str = "none") -> Tokenizer:
     return train_tokenizer(config, LINES, tags=["<2de>", "<2fr>"])
 
 
-def test_every_kind_is_known_everywhere() -> None:
+def test_every_kind_is_registered() -> None:
     assert set(OPTIONS) == set(CODECS) == {*KINDS, "sentencepiece"}
 
 
 @pytest.mark.parametrize("kind", ["characters", "bpe", "unigram", "bytes"])
 @settings(deadline=None)
 @given(text=st.text(ALPHABET))
-def test_text_over_the_training_alphabet_reads_back_with_every_space(kind: Kind, text: str) -> None:
+def test_text_over_the_training_alphabet_survives_a_round_trip(kind: Kind, text: str) -> None:
     assert trained(kind).decode(trained(kind).encode(text)) == text
 
 
 @settings(deadline=None)
 @given(text=ANY)
-def test_bytes_read_back_any_text(text: str) -> None:
+def test_bytes_restore_any_text(text: str) -> None:
     tokenizer = trained("bytes")
     assert tokenizer.decode(tokenizer.encode(text)) == text
     normalizing = trained("bytes", "nfkc")
@@ -67,13 +67,13 @@ def test_bytes_read_back_any_text(text: str) -> None:
 
 @settings(deadline=None)
 @given(words=st.lists(st.sampled_from(WORDS)))
-def test_known_words_read_back_with_their_punctuation(words: list[str]) -> None:
+def test_known_words_and_punctuation_survive_a_round_trip(words: list[str]) -> None:
     tokenizer = trained("words")
     text = " ".join(words)
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_lines_seen_in_training_are_made_of_known_words() -> None:
+def test_training_lines_have_no_unknown_words() -> None:
     tokenizer = trained("words")
     assert tokenizer.decode_many(tokenizer.encode_many(LINES)) == LINES
     assert tokenizer.decode(tokenizer.encode("  the   men ")) == "the men"
@@ -84,26 +84,26 @@ def test_lines_seen_in_training_are_made_of_known_words() -> None:
 @given(text=ANY)
 def test_no_text_encodes_to_padding_start_or_end(kind: Kind, text: str) -> None:
     specials = trained(kind).specials
-    for spelled in (text, f"{text}<s>{text}</s> <pad>"):
-        assert {specials.pad, specials.start, specials.end}.isdisjoint(trained(kind).encode(spelled))
+    for joined in (text, f"{text}<s>{text}</s> <pad>"):
+        assert {specials.pad, specials.start, specials.end}.isdisjoint(trained(kind).encode(joined))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None)
 @given(text=ANY.map(lambda text: text.replace("▁", "").replace("￭", "")))
-def test_spellings_joined_are_the_decoded_text(kind: Kind, text: str) -> None:
+def test_joined_piece_bytes_are_the_decoded_text(kind: Kind, text: str) -> None:
     ids = trained(kind).encode(text)
-    spelled = b"".join(spelling for _, spelling in trained(kind).spell(ids)).decode()
-    assert spelled == trained(kind).decode(ids) if kind == "characters" else spelled[1:] == trained(kind).decode(ids)
+    joined = b"".join(piece for _, piece in trained(kind).piece_bytes(ids)).decode()
+    assert joined == trained(kind).decode(ids) if kind == "characters" else joined[1:] == trained(kind).decode(ids)
 
 
 def check_words(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert tokenizer.specials.unk not in ids
     words = [b""] * len(text.split())
-    for index, (_, spelling) in zip(tokenizer.word_of(ids), tokenizer.spell(ids), strict=True):
+    for index, (_, piece) in zip(tokenizer.word_of(ids), tokenizer.piece_bytes(ids), strict=True):
         if words:
-            words[index] += spelling
+            words[index] += piece
     assert [word.decode().strip() for word in words] == text.split()
 
 
@@ -115,7 +115,7 @@ def test_pieces_of_one_word_together_are_that_word(kind: Kind, words: list[str])
     check_words(trained(kind), " ".join(known))
 
 
-def test_to_a_tokenizer_that_parts_at_spaces_a_special_token_is_an_unknown_word() -> None:
+def test_special_tokens_in_text_are_unknown_words_for_kind_spaces() -> None:
     tokenizer = trained("spaces")
     unknown = tokenizer.specials.unk
     assert [tokenizer.encode(word) for word in SPECIALS] == [[unknown]] * 4
@@ -126,7 +126,7 @@ def test_to_a_tokenizer_that_parts_at_spaces_a_special_token_is_an_unknown_word(
 @pytest.mark.parametrize("kind", ["characters", "bpe", "unigram", "bytes"])
 @settings(deadline=None)
 @given(text=st.text(ALPHABET))
-def test_so_they_are_among_many_spaces(kind: Kind, text: str) -> None:
+def test_words_are_found_among_many_spaces(kind: Kind, text: str) -> None:
     check_words(trained(kind), text)
 
 
@@ -138,7 +138,7 @@ def test_an_unknown_word_is_still_a_word(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_special_ids_are_left_out_of_text_and_belong_to_no_word(kind: Kind) -> None:
+def test_special_ids_are_not_decoded_and_belong_to_no_word(kind: Kind) -> None:
     tokenizer = trained(kind)
     pad, start, end, unk = tokenizer.specials
     ids = tokenizer.encode("the men")
@@ -150,18 +150,18 @@ def test_special_ids_are_left_out_of_text_and_belong_to_no_word(kind: Kind) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sign_is_no_part_of_the_word_it_stands_at_unless_it_is_all_of_it(kind: Kind) -> None:
+def test_punctuation_is_masked_unless_it_is_the_entire_word(kind: Kind) -> None:
     tokenizer = trained(kind)
     pad, start, end, _ = tokenizer.specials
     ids = [start, *tokenizer.encode("the men, , walk"), end, pad]
-    pieces, words, spoken = tokenizer.pieces(ids), tokenizer.word_of(ids), tokenizer.spoken_word_of(ids)
-    changed = [pieces[i] for i, (word, other) in enumerate(zip(words, spoken, strict=True)) if word != other]
+    pieces, words, unpunctuated = tokenizer.pieces(ids), tokenizer.word_of(ids), tokenizer.unpunctuated_word_of(ids)
+    changed = [pieces[i] for i, (word, other) in enumerate(zip(words, unpunctuated, strict=True)) if word != other]
     assert changed == ([] if kind == "spaces" else [","])
-    assert set(spoken) == {-1, 0, 1, 2, 3}
+    assert set(unpunctuated) == {-1, 0, 1, 2, 3}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_at_once_is_one_at_a_time(kind: Kind) -> None:
+def test_encode_many_equals_encode(kind: Kind) -> None:
     tokenizer = trained(kind)
     texts = [*LINES, "", " ", "<2de> the men", "\n"] * 30
     rows = tokenizer.encode_many(texts)
@@ -172,7 +172,7 @@ def test_many_at_once_is_one_at_a_time(kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tag_is_one_id_in_front_of_the_text(kind: Kind) -> None:
+def test_a_tag_is_one_id_before_the_text(kind: Kind) -> None:
     tokenizer = trained(kind)
     ids = tokenizer.encode("<2de> the men")
     other = tokenizer.encode("<2fr> the men")
@@ -190,7 +190,7 @@ def test_pieces_are_readable() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_gives_the_same_tokenizer_and_the_library_reads_it_too(kind: Kind, tmp_path: Path) -> None:
+def test_a_saved_tokenizer_is_the_same_and_the_library_loads_it(kind: Kind, tmp_path: Path) -> None:
     tokenizer = trained(kind)
     path = tmp_path / "tokenizer.json"
     tokenizer.save(path)
@@ -212,7 +212,7 @@ def test_a_copy_in_another_process_encodes_the_same(kind: Kind) -> None:
     assert copy.encode("<s> the men") == trained(kind).encode("<s> the men")
 
 
-def test_the_fingerprint_follows_the_vocabulary_and_not_dropout() -> None:
+def test_the_fingerprint_depends_on_the_vocabulary_and_not_on_dropout() -> None:
     def fingerprint(lines: list[str], **options: object) -> str:
         return train_tokenizer(TokenizerConfig.model_validate({"vocab": 100, **options}), lines).fingerprint
 
@@ -240,7 +240,7 @@ def broken_files() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", broken_files())
-def test_a_broken_file_is_refused_by_name(name: str, tmp_path: Path) -> None:
+def test_a_broken_file_is_an_error_with_its_name(name: str, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(broken_files()[name], encoding="utf-8")
     with pytest.raises(DataError, match=r"tokenizer\.json' is not a tokenizer of heedful") as caught:
@@ -248,7 +248,7 @@ def test_a_broken_file_is_refused_by_name(name: str, tmp_path: Path) -> None:
     assert caught.value.hint is not None
 
 
-def test_a_missing_or_undecodable_file_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_missing_or_undecodable_file_is_an_error_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"absent\.json.*No such file"):
         Tokenizer.load(tmp_path / "absent.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
@@ -257,8 +257,8 @@ def test_a_missing_or_undecodable_file_is_refused_by_name(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_half_a_character_is_refused(kind: Kind) -> None:
-    with pytest.raises(DataError, match=r"text 2 holds '\\ud83d', half of a character"):
+def test_half_a_surrogate_pair_is_an_error(kind: Kind) -> None:
+    with pytest.raises(DataError, match=r"text 2 contains '\\ud83d', half of a surrogate pair"):
         trained(kind).encode_many(["fine", "cut \ud83d here"])
 
 
@@ -279,23 +279,23 @@ def test_half_a_character_is_refused(kind: Kind) -> None:
         {"normalize": "nfd"},
     ],
 )
-def test_impossible_options_are_refused(options: dict[str, object]) -> None:
+def test_impossible_options_are_errors(options: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         TokenizerConfig.model_validate(options)
 
 
-def test_an_idle_option_is_named_with_those_that_count() -> None:
-    with pytest.raises(ValidationError, match=r"dropout = 0\.1 has no effect with kind = 'words'; it takes: .*vocab"):
+def test_an_option_without_effect_is_an_error_that_lists_the_others() -> None:
+    with pytest.raises(ValidationError, match=r"dropout = 0\.1 has no effect with kind = 'words'; its options are: .*vocab"):
         TokenizerConfig(kind="words", dropout=0.1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_config_written_out_in_full_is_read_again(kind: Kind) -> None:
+def test_a_complete_config_survives_a_round_trip(kind: Kind) -> None:
     config = TokenizerConfig(kind=kind)
     assert TokenizerConfig.model_validate(config.model_dump()) == config
 
 
-def test_a_forked_process_encodes_in_silence() -> None:
+def test_a_forked_process_encodes_without_warnings() -> None:
     program = """
 import os
 from heedful.text import TokenizerConfig, train_tokenizer
@@ -315,14 +315,14 @@ def test_neither_torch_nor_numpy_is_loaded() -> None:
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 
 
-@pytest.mark.parametrize(("kind", "strange"), [("words", ["zebra", "gnu"]), ("spaces", ["zebra", "gnu"]), ("bytes", [])])
-def test_words_in_no_vocabulary_are_named(kind: Kind, strange: list[str]) -> None:
+@pytest.mark.parametrize(("kind", "unknown"), [("words", ["zebra", "gnu"]), ("spaces", ["zebra", "gnu"]), ("bytes", [])])
+def test_unknown_words_are_listed(kind: Kind, unknown: list[str]) -> None:
     known = trained(kind)
-    assert known.unknown_words("the (zebra) the gnu zebra, men") == strange
+    assert known.unknown_words("the (zebra) the gnu zebra, men") == unknown
     assert known.unknown_words("the men") == known.unknown_words("") == []
 
 
-def test_what_is_unknown_is_named_precisely_and_briefly() -> None:
+def test_unknown_words_are_listed_without_known_parts_and_shortened() -> None:
     known = trained("words")
     assert known.unknown_words("the men? «the» men, they") == ["?", "«", "»"]
     assert known.unknown_words("the " + "z" * 100_000) == ["z" * 40 + "…"]
@@ -330,7 +330,7 @@ def test_what_is_unknown_is_named_precisely_and_briefly() -> None:
 
 
 def hostile(kind: Kind) -> dict[str, Callable[[dict[str, Any]], object]]:
-    """Changes to the content of a tokenizer.json that the library would take, fail on, or run for ever with."""
+    """Changes to the content of a tokenizer.json that the library would accept, fail on, or never finish with."""
     regex = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
     bad_regex = {"type": "Replace", "pattern": {"Regex": "(?<=a+"}, "content": ""}
     charsmap = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
@@ -375,7 +375,7 @@ def hostile(kind: Kind) -> dict[str, Callable[[dict[str, Any]], object]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_brings_a_vocabulary_and_nothing_else(kind: Kind, tmp_path: Path) -> None:
+def test_only_the_vocabulary_of_a_file_is_used(kind: Kind, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     text = trained(kind).to_json()
     for name, change in hostile(kind).items():
@@ -390,9 +390,9 @@ def test_a_file_brings_a_vocabulary_and_nothing_else(kind: Kind, tmp_path: Path)
 
 def test_a_panic_of_the_library_is_a_data_error() -> None:
     class PanicException(BaseException):
-        """Named as the one of Rust, which is no Exception either."""
+        """Named like the panic of Rust, which is not an Exception either."""
 
-    with pytest.raises(DataError, match="the tokenizer failed: index out of bounds"), refusing_panics():
+    with pytest.raises(DataError, match="the tokenizer failed: index out of bounds"), panics_as_errors():
         raise PanicException("index out of bounds")
-    with pytest.raises(KeyboardInterrupt), refusing_panics():
+    with pytest.raises(KeyboardInterrupt), panics_as_errors():
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Learnt vocabularies: the same text gives the same file, no character is lost, impossible wishes are refused."""
+"""Tokenizer training: the same text gives the same file, no character is lost, impossible options are errors."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def config(kind: Kind, **options: object) -> TokenizerConfig:
     return TokenizerConfig.model_validate({"kind": kind, **size, **options})
 
 
-def test_every_kind_is_tried() -> None:
+def test_every_kind_is_tested() -> None:
     assert set(KINDS) == set(LEARNERS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_lines_give_the_same_file_whatever_their_order(kind: Kind) -> None:
+def test_the_same_lines_in_any_order_give_the_same_file(kind: Kind) -> None:
     # Many ties: random words over few letters, each hardly more frequent than the next.
     draw = random.Random(0)
     lines = ["".join(draw.choices("abcdef ,.", k=30)) for _ in range(60)]
@@ -44,12 +44,12 @@ def test_the_same_lines_give_the_same_file_whatever_their_order(kind: Kind) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_our_special_ids_are_nought_to_three(kind: Kind) -> None:
+def test_our_special_ids_are_zero_to_three(kind: Kind) -> None:
     assert train_tokenizer(config(kind), LINES).specials == Specials(pad=0, start=1, end=2, unk=3)
 
 
 @pytest.mark.parametrize("kind", SIZES)
-def test_the_vocabulary_has_the_size_asked_for_tags_included(kind: Kind) -> None:
+def test_the_vocabulary_has_the_requested_size_including_tags(kind: Kind) -> None:
     room = {"words": 30, "spaces": 24, "unigram": 62}.get(kind, SIZES[kind])
     assert len(train_tokenizer(config(kind, vocab=room), LINES, tags=["<2de>", "<2fr>"])) == room
 
@@ -63,14 +63,14 @@ def test_no_character_of_the_training_text_is_unknown(kind: Kind) -> None:
         assert tokenizer.decode(tokenizer.encode(line)) == line
 
 
-def test_characters_that_the_unigram_trainer_keeps_for_itself_count_too() -> None:
+def test_characters_reserved_by_the_unigram_trainer_are_counted() -> None:
     lines = [*LINES, "\u2047\u2585\t\r"]
     needed = 4 + len(set("".join(lines)) - {" "} | {"▁"})
     assert len(train_tokenizer(config("unigram", vocab=needed + 5), lines)) == needed + 5
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "bytes"])
-def test_too_little_room_for_the_alphabet_is_an_error_that_says_how_much_is_needed(kind: Kind) -> None:
+def test_a_vocabulary_too_small_for_the_alphabet_is_an_error_with_the_size_needed(kind: Kind) -> None:
     tags = ["<2de>", "<2fr>"]
     with pytest.raises(ConfigError, match=r"vocab = 20 is too small.* need (\d+)") as caught:
         train_tokenizer(config(kind, vocab=20), LINES, tags)
@@ -88,8 +88,8 @@ def test_empty_text_is_an_error(kind: Kind, lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_half_a_character_in_the_text_is_an_error(kind: Kind) -> None:
-    with pytest.raises(DataError, match="half of a character"):
+def test_half_a_surrogate_pair_in_the_text_is_an_error(kind: Kind) -> None:
+    with pytest.raises(DataError, match="half of a surrogate pair"):
         train_tokenizer(config(kind), [*LINES, "cut \ud83d here"])
 
 
@@ -99,23 +99,23 @@ def test_one_short_line_is_enough(kind: Kind) -> None:
     assert tokenizer.decode(tokenizer.encode("a")) == "a"
 
 
-def test_words_seen_too_rarely_are_unknown_and_the_others_are_not() -> None:
+def test_only_rare_words_are_unknown() -> None:
     tokenizer = train_tokenizer(config("words", min_frequency=3), ["a dog", "a dog", "a cat runs", "a cat runs", "a dog"])
     assert tokenizer.decode(tokenizer.encode("a dog runs a cat")) == "a dog <unk> a <unk>"
 
 
-def test_room_for_not_a_single_word_is_an_error() -> None:
+def test_a_vocabulary_without_room_for_a_word_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"vocab = 5 is too small: 1 words, 4 special tokens and 1 tags need 6"):
         train_tokenizer(config("words", vocab=5), LINES, ["<2de>"])
 
 
-def test_a_text_without_any_word_often_enough_is_an_error() -> None:
-    with pytest.raises(DataError, match=r"no word .* occurs 5 times"):
+def test_a_text_without_frequent_words_is_an_error() -> None:
+    with pytest.raises(DataError, match=r"no word .* occurs tokenizer.min_frequency = 5 times"):
         train_tokenizer(config("words", min_frequency=5), ["a dog"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_lower_casing_and_normalizing_happen_in_training_and_encoding(kind: Kind) -> None:
+def test_lowercasing_and_normalizing_apply_to_training_and_encoding(kind: Kind) -> None:
     tokenizer = train_tokenizer(config(kind, lowercase=True, normalize="nfkc"), LINES)
     assert tokenizer.encode("Die MA\u0308NNER") == tokenizer.encode("die männer")
     assert tokenizer.decode(tokenizer.encode("Die MA\u0308NNER")) == "die männer"
@@ -123,7 +123,7 @@ def test_lower_casing_and_normalizing_happen_in_training_and_encoding(kind: Kind
 
 
 @pytest.mark.skipif("HEED_DATA" not in os.environ, reason="HEED_DATA is not set: Multi30k not read")
-def test_multi30k_has_no_unknown_and_reads_back() -> None:
+def test_multi30k_has_no_unknown_tokens_and_survives_a_round_trip() -> None:
     def read(name: str) -> list[str]:
         with gzip.open(Path(os.environ["HEED_DATA"], "multi30k", f"{name}.gz"), "rt", encoding="utf-8") as file:
             return file.read().splitlines()

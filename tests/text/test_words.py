@@ -1,4 +1,4 @@
-"""The word of a piece, checked against str.split on text cut anywhere, also inside a character."""
+"""The word of a piece, compared with str.split on text split anywhere, also inside a character."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.text.words import without_signs, word_indices
+from heedful.text.words import mask_punctuation, word_indices
 
 TEXT = st.text(st.one_of(st.sampled_from(" \u00a0\u3000aé中"), st.characters(exclude_categories=["Cs"])))
 
@@ -30,7 +30,7 @@ def test_pieces_of_one_word_together_are_that_word(text: str, places: list[int])
 
 
 def split_before_words(piece: bytes) -> list[bytes]:
-    """Cuts before every space that follows something else."""
+    """Split before every space that follows another character."""
     parts, start = [], 0
     text = piece.decode("utf-8", "surrogateescape")
     for place in range(1, len(text)):
@@ -44,7 +44,7 @@ def test_spaces_belong_to_the_word_after_them_and_at_the_end_to_the_last() -> No
     assert word_indices([b" ", b"a", b" ", b" ", b"b", b" "]) == [0, 0, 1, 1, 1, 1]
 
 
-def test_a_piece_of_several_words_counts_to_the_first() -> None:
+def test_a_piece_of_several_words_belongs_to_the_first() -> None:
     assert word_indices([b" in the", b" end"]) == [0, 2]
 
 
@@ -55,15 +55,15 @@ def test_no_words_at_all() -> None:
 
 @settings(deadline=None)
 @given(words=st.lists(st.text(st.sampled_from("ab1é中'?-€"), min_size=1)))
-def test_without_signs_no_word_loses_its_letters_and_one_of_signs_stays_whole(words: list[str]) -> None:
+def test_masking_punctuation_keeps_letters_and_words_of_punctuation_only(words: list[str]) -> None:
     text = " ".join(words)
     spellings = [character.encode() for character in text]
-    kept = without_signs(spellings, word_indices(spellings))
+    kept = mask_punctuation(spellings, word_indices(spellings))
     left = ["".join(c for c, index in zip(text, kept, strict=True) if index == n).strip() for n in range(len(words))]
     assert left == ["".join(filter(str.isalnum, word)) or word for word in words]
 
 
-def test_a_piece_that_is_more_than_signs_or_part_of_a_character_is_none() -> None:
-    assert without_signs([b" dogs?"], [0]) == [0]
-    assert without_signs([b" \xd0", b"\x96", b"?"], [0, 0, 0]) == [0, 0, -1]
-    assert without_signs([b"", b" dogs", b"", b"?", b""], [-1, 0, 0, 0, -1]) == [-1, 0, 0, -1, -1]
+def test_pieces_with_letters_or_partial_characters_are_not_punctuation() -> None:
+    assert mask_punctuation([b" dogs?"], [0]) == [0]
+    assert mask_punctuation([b" \xd0", b"\x96", b"?"], [0, 0, 0]) == [0, 0, -1]
+    assert mask_punctuation([b"", b" dogs", b"", b"?", b""], [-1, 0, 0, 0, -1]) == [-1, 0, 0, -1, -1]

@@ -10,19 +10,19 @@ from heedful.models import MODELS
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 from heedful.training.optimizers import OptimizerConfig, make_optimizer
 from heedful.vectors.initialization import (
-    Placed,
+    InitializedRows,
     Sides,
     embedding_of,
     freeze_rows,
+    initialize_embeddings,
+    initialize_rows,
     matching_rows,
-    place_in_model,
-    place_vectors,
 )
 from heedful.vectors.table import Vectors
 from heedful.vectors.tokens import token_names
 
 DIM = 16
-ROWS, WITHOUT = [4, 5, 6, 7, 8, 10], 9  # words of the pairs that have vectors, and one that has none
+ROWS, WITHOUT = [4, 5, 6, 7, 8, 10], 9  # rows of words with vectors, and of one without
 TOKENS = ["<pad>", "<s>", "</s>", "<unk>", "▁dog", "s", "▁cat", "▁eel"]
 KNOWN = Vectors(["cat", "▁dog", "dog", "s"], torch.randn(4, DIM, generator=torch.Generator().manual_seed(2)) * 30)
 
@@ -33,30 +33,30 @@ def table_of(count: int = len(TOKENS)) -> nn.Embedding:
     return table
 
 
-def test_tokens_take_the_vectors_of_their_name_and_others_stay() -> None:
+def test_tokens_get_the_vectors_of_their_name_and_others_stay() -> None:
     table = table_of()
     before = table.weight.detach().clone()
-    assert place_vectors(table, TOKENS, KNOWN) == 3
-    expected = {4: 1, 5: 3, 6: 0}  # ▁dog has a vector of its own, ▁cat that of cat
+    assert initialize_rows(table, TOKENS, KNOWN) == 3
+    expected = {4: 1, 5: 3, 6: 0}  # ▁dog has its own vector, ▁cat has that of cat
     factors = [table.weight[row] / KNOWN.values[own] for row, own in expected.items()]
     torch.testing.assert_close(torch.stack(factors), factors[0][0].expand(3, DIM))
     left = [row for row in range(len(TOKENS)) if row not in expected]
     assert torch.equal(table.weight[left], before[left])
 
 
-def test_placed_rows_have_the_scale_of_the_rows_they_replace() -> None:
+def test_initialized_rows_have_the_scale_of_the_rows_they_replace() -> None:
     table = table_of()
     rows = matching_rows(TOKENS, KNOWN)[0]
     before = table.weight.detach()[rows].square().mean()
-    place_vectors(table, TOKENS, KNOWN)
+    initialize_rows(table, TOKENS, KNOWN)
     torch.testing.assert_close(table.weight.detach()[rows].square().mean(), before)
 
 
-def test_vectors_that_do_not_fit_are_refused() -> None:
+def test_vectors_of_another_size_are_an_error() -> None:
     with pytest.raises(ConfigError, match="the vectors have 16 dimensions, the embedding 8; expected the same"):
-        place_vectors(nn.Embedding(8, 8), TOKENS, KNOWN)
+        initialize_rows(nn.Embedding(8, 8), TOKENS, KNOWN)
     with pytest.raises(DataError, match="none of the 2 tokens has a vector"):
-        place_vectors(nn.Embedding(2, DIM), ["x", "y"], KNOWN)
+        initialize_rows(nn.Embedding(2, DIM), ["x", "y"], KNOWN)
 
 
 @pytest.fixture
@@ -87,10 +87,12 @@ def fresh(**changes: object) -> Speaker:
         ("all", "source", ["target_embedding"]),
     ],
 )
-def test_the_wanted_tables_of_a_model_are_set(tie: str, sides: Sides, tables: list[str], tokenizer: Tokenizer) -> None:
+def test_the_embeddings_of_the_given_sides_are_initialized(
+    tie: str, sides: Sides, tables: list[str], tokenizer: Tokenizer
+) -> None:
     model, untouched = fresh(tie=tie), fresh(tie=tie)
     vectors = vectors_for(tokenizer)
-    placed = place_in_model(model, (tokenizer, tokenizer), vectors, sides)
+    placed = initialize_embeddings(model, (tokenizer, tokenizer), vectors, sides)
     assert [one.table for one in placed] == [getattr(model, name) for name in tables]
     units = nn.functional.normalize(vectors.values, dim=1)
     for one in placed:
@@ -101,7 +103,7 @@ def test_the_wanted_tables_of_a_model_are_set(tie: str, sides: Sides, tables: li
         assert changed == (name in [f"{table}.weight" for table in tables])
 
 
-def learn(model: Speaker, placed: list[Placed], *, frozen: bool, decay: float) -> None:
+def learn(model: Speaker, placed: list[InitializedRows], *, frozen: bool, decay: float) -> None:
     optimizer = make_optimizer(OptimizerConfig(name="adamw", decay=decay), model)
     if frozen:
         for one in placed:
@@ -116,9 +118,9 @@ def learn(model: Speaker, placed: list[Placed], *, frozen: bool, decay: float) -
 
 @pytest.mark.parametrize("decay", [0.0, 0.5])
 @pytest.mark.parametrize("tie", ["all", "none"])
-def test_frozen_rows_keep_their_bits_while_the_rest_learns(tie: str, decay: float, tokenizer: Tokenizer) -> None:
+def test_frozen_rows_keep_their_bits_while_the_others_are_trained(tie: str, decay: float, tokenizer: Tokenizer) -> None:
     model = fresh(tie=tie).train()
-    placed = place_in_model(model, (tokenizer, tokenizer), vectors_for(tokenizer), "both")
+    placed = initialize_embeddings(model, (tokenizer, tokenizer), vectors_for(tokenizer), "both")
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     learn(model, placed, frozen=True, decay=decay)
     for one in placed:
@@ -128,23 +130,23 @@ def test_frozen_rows_keep_their_bits_while_the_rest_learns(tie: str, decay: floa
     assert [name for name, parameter in model.named_parameters() if torch.equal(parameter, before[name])] == []
 
 
-def test_rows_that_are_not_frozen_learn_on(tokenizer: Tokenizer) -> None:
+def test_rows_that_are_not_frozen_are_trained(tokenizer: Tokenizer) -> None:
     model = fresh().train()
-    placed = place_in_model(model, (tokenizer, tokenizer), vectors_for(tokenizer), "both")
+    placed = initialize_embeddings(model, (tokenizer, tokenizer), vectors_for(tokenizer), "both")
     before = placed[0].table.weight.detach().clone()
     learn(model, placed, frozen=False, decay=0.0)
     assert (placed[0].table.weight[ROWS] != before[ROWS]).any(dim=1).all()
 
 
-def test_frozen_rows_count_in_no_gradient_norm(tokenizer: Tokenizer) -> None:
+def test_frozen_rows_do_not_count_in_the_gradient_norm(tokenizer: Tokenizer) -> None:
     model = fresh(dropout=0.0)
-    placed = place_in_model(model, (tokenizer, tokenizer), vectors_for(tokenizer), "both")
+    placed = initialize_embeddings(model, (tokenizer, tokenizer), vectors_for(tokenizer), "both")
     freeze_rows(placed[0], torch.optim.SGD(model.parameters(), lr=1.0))
     logits_of(model, make_pairs()).square().sum().backward()  # type: ignore[no-untyped-call]
     gradient = placed[0].table.weight.grad
     assert gradient is not None and (gradient[ROWS] == 0).all() and (gradient[WITHOUT] != 0).any()
 
 
-def test_a_model_without_words_is_refused() -> None:
+def test_a_model_without_embedding_is_an_error() -> None:
     with pytest.raises(ConfigError, match="Linear has no embedding of source tokens"):
         embedding_of(nn.Linear(2, 2), "source")

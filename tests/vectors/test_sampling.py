@@ -6,7 +6,16 @@ import torch
 from numpy.typing import NDArray
 
 from heedful.vectors import sampling
-from heedful.vectors.sampling import NOWHERE, Blocks, batches, choose_words, draw_noise, draw_pairs, lay_out, thin_out
+from heedful.vectors.sampling import (
+    MISSING,
+    Blocks,
+    batches,
+    choose_words,
+    draw_noise,
+    draw_pairs,
+    make_blocks,
+    subsample_words,
+)
 from heedful.vectors.tokens import END_OF_LINE, Tokens
 
 WINDOW = 3
@@ -24,7 +33,7 @@ def pairs_of(blocks: Blocks, paired: torch.Tensor) -> list[tuple[int, int]]:
 
 
 def widest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every window at its full reach."""
+    """Every window at its maximum size."""
     monkeypatch.setattr(torch, "randint", lambda low, high, shape, generator: torch.full(shape, high - 1))
 
 
@@ -32,8 +41,8 @@ def test_pairs_are_those_within_the_window_on_the_same_line(monkeypatch: pytest.
     widest(monkeypatch)
     lines = [list(range(20)), [20], list(range(21, 24)), list(range(24, 60))]
     tokens = tokens_of(*lines)
-    rows, numbers = thin_out(tokens.ids, choose_words(tokens.counts, 1, ()), torch.ones(60), torch.Generator())
-    blocks = lay_out(rows, numbers, WINDOW)
+    rows, numbers = subsample_words(tokens.ids, choose_words(tokens.counts, 1, ()), torch.ones(60), torch.Generator())
+    blocks = make_blocks(rows, numbers, WINDOW)
     expected = [
         (line[i], line[j])
         for line in lines
@@ -44,22 +53,22 @@ def test_pairs_are_those_within_the_window_on_the_same_line(monkeypatch: pytest.
     assert pairs_of(blocks, draw_pairs(blocks, WINDOW, torch.Generator())) == sorted(expected)
 
 
-def test_every_reach_up_to_the_window_is_equally_likely() -> None:
+def test_every_distance_up_to_the_window_is_equally_likely() -> None:
     rows = torch.zeros(16_000, dtype=torch.long)
-    blocks = lay_out(rows, rows, WINDOW)
+    blocks = make_blocks(rows, rows, WINDOW)
     paired = draw_pairs(blocks, WINDOW, torch.Generator().manual_seed(1))
     right = torch.stack([paired[:, i, i + WINDOW + 1 : i + 2 * WINDOW + 1] for i in range(paired.shape[1])])
     shares = right[..., :-1, :].float().flatten(0, -2).mean(0)  # at distances 1, 2, 3
     torch.testing.assert_close(shares, torch.tensor([1.0, 2 / 3, 1 / 3]), atol=0.02, rtol=0)
 
 
-def test_rare_and_special_tokens_are_gone_and_their_neighbors_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rare_and_special_tokens_are_removed_and_their_neighbors_become_adjacent(monkeypatch: pytest.MonkeyPatch) -> None:
     widest(monkeypatch)
     tokens = tokens_of([5, 0, 6, 9], [5, 6])
     vocabulary = choose_words(tokens.counts, 2, (0,))
     assert vocabulary.ids.tolist() == [5, 6]
-    assert (vocabulary.rows >= 0).sum() == 2 and vocabulary.rows[9] == NOWHERE
-    blocks = lay_out(*thin_out(tokens.ids, vocabulary, torch.ones(2), torch.Generator()), 1)
+    assert (vocabulary.rows >= 0).sum() == 2 and vocabulary.rows[9] == MISSING
+    blocks = make_blocks(*subsample_words(tokens.ids, vocabulary, torch.ones(2), torch.Generator()), 1)
     assert pairs_of(blocks, draw_pairs(blocks, 1, torch.Generator())) == [(0, 1), (0, 1), (1, 0), (1, 0)]
 
 
@@ -73,12 +82,12 @@ def test_a_frequent_word_is_kept_with_the_root_of_threshold_over_share() -> None
     kept = vocabulary.shares_kept(0.01)
     torch.testing.assert_close(kept, torch.tensor([(0.01 / 0.9) ** 0.5, (0.01 / 0.09) ** 0.5, 1.0]))
     ids = np.repeat(np.arange(3, dtype=np.int32), counts)
-    rows, _ = thin_out(ids, vocabulary, kept, torch.Generator().manual_seed(1))
+    rows, _ = subsample_words(ids, vocabulary, kept, torch.Generator().manual_seed(1))
     assert np.allclose(np.bincount(rows) / counts, kept, rtol=0.06)
     assert vocabulary.shares_kept(0.0).tolist() == [1.0, 1.0, 1.0]
 
 
-def test_noise_follows_counts_to_the_three_quarters() -> None:
+def test_negative_samples_follow_counts_to_the_power_of_three_quarters() -> None:
     counts = counted([1000, 100, 10, 1])
     drawn = draw_noise(choose_words(counts, 1, ()).noise(), 4000, torch.Generator().manual_seed(1))
     shares = np.bincount(drawn.flatten(), minlength=4) / drawn.numel()
@@ -86,7 +95,7 @@ def test_noise_follows_counts_to_the_three_quarters() -> None:
     assert np.allclose(shares, expected, rtol=0.05)
 
 
-def test_an_epoch_shows_every_word_once_however_the_text_is_sliced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_has_every_word_once_for_any_slice_size(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = tokens_of(*([1, 2, 3, 4, 5] for _ in range(500)))
     vocabulary = choose_words(tokens.counts, 1, ())
     for size in (77, 1 << 18):

@@ -5,13 +5,13 @@ import math
 import torch
 from torch import Tensor
 
-from heedful.vectors.skipgram import FURTHEST, Batch, Tables, descend, gradients, loss, make_batch, update
+from heedful.vectors.skipgram import MAX_STEP, Batch, Tables, gradients, loss, make_batch, update, update_rows
 
 WORDS, DIM, NEGATIVES = 7, 6, 3
 
 
 def example() -> tuple[Tables, Batch]:
-    """Two blocks of three words with five around and four of noise; words recur within and between blocks."""
+    """Two blocks of three words with five around and four negative samples; words recur within and between blocks."""
     tables = Tables(torch.randn(WORDS, DIM, dtype=torch.float64), torch.randn(WORDS, DIM, dtype=torch.float64))
     words, around, noise = (torch.randint(WORDS, (2, count)) for count in (3, 5, 4))
     batch = make_batch(words, around, torch.rand(2, 3, 5) < 0.6, noise, NEGATIVES)
@@ -19,7 +19,7 @@ def example() -> tuple[Tables, Batch]:
 
 
 def loss_of_pairs(tables: Tables, batch: Batch) -> float:
-    """As the paper writes it: pair by pair, with the mean over the block's noise in place of the expectation."""
+    """The loss of the paper: pair by pair, with the mean over the block's negative samples instead of the expectation."""
 
     def log_sigmoid(product: Tensor) -> float:
         return -math.log1p(math.exp(-float(product)))
@@ -53,7 +53,7 @@ def test_gradients_are_those_of_autograd() -> None:
         torch.testing.assert_close(summed, reference)
 
 
-def test_a_small_update_is_the_rate_times_the_gradient() -> None:
+def test_a_small_update_is_the_learning_rate_times_the_gradient() -> None:
     tables, batch = example()
     leaves = Tables(tables.inner.clone().requires_grad_(), tables.outer.clone().requires_grad_())
     expected = torch.autograd.grad(loss(leaves, batch).total, list(leaves))
@@ -63,12 +63,12 @@ def test_a_small_update_is_the_rate_times_the_gradient() -> None:
         torch.testing.assert_close(table, leaf.detach() - rate * gradient)
 
 
-def test_a_row_named_often_goes_no_further_than_the_limit() -> None:
-    """The gradient of each mention is 1, so the way gone is the step itself."""
+def test_the_update_of_a_frequent_row_is_limited() -> None:
+    """The gradient of each occurrence is 1, so the change is the step itself."""
     for mentions, weight, rate in ((1, 1.0, 0.5), (100, 1.0, 0.5), (3, 50.0, 0.1)):
         table = torch.zeros(4, 2)
         rows = torch.full((1, mentions), 2)
-        descend(table, rows, torch.full((1, mentions, 2), weight), torch.full((1, mentions), weight), rate)
-        expected = min(rate * mentions * weight, FURTHEST)
+        update_rows(table, rows, torch.full((1, mentions, 2), weight), torch.full((1, mentions), weight), rate)
+        expected = min(rate * mentions * weight, MAX_STEP)
         torch.testing.assert_close(table[2], torch.full((2,), -expected))
         assert (table[[0, 1, 3]] == 0).all()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from heedful.errors import ConfigError, DataError
-from heedful.vectors.table import Term, Vectors, neighbors, parse_queries, spell_query
+from heedful.vectors.table import Term, Vectors, format_query, neighbors, parse_queries
 
 ROYAL = Vectors(
     ["king", "man", "woman", "queen", "apple", "▁pear"],
@@ -14,39 +14,39 @@ ROYAL = Vectors(
 )
 
 
-def test_neighbors_are_ordered_by_the_cosine_and_leave_the_word_out() -> None:
-    found = neighbors(ROYAL, [Term(1.0, "king")], 10)
+def test_neighbors_are_sorted_by_cosine_without_the_word_itself() -> None:
+    nearest = neighbors(ROYAL, [Term(1.0, "king")], 10)
     expected = {
         word: float(ROYAL.values[0] @ ROYAL.values[row]) / float(ROYAL.values[0].norm() * ROYAL.values[row].norm())
         for row, word in enumerate(ROYAL.words)
         if word != "king"
     }
-    assert [near.word for near in found] == sorted(expected, key=lambda word: -expected[word])
-    assert all(math.isclose(near.cosine, expected[near.word], abs_tol=1e-6) for near in found)
+    assert [near.word for near in nearest] == sorted(expected, key=lambda word: -expected[word])
+    assert all(math.isclose(near.cosine, expected[near.word], abs_tol=1e-6) for near in nearest)
 
 
 def test_an_analogy_is_a_sum_of_unit_vectors() -> None:
     best = neighbors(ROYAL, [Term(1.0, "king"), Term(-1.0, "man"), Term(1.0, "woman")], 1)[0]
     king, man, woman, queen = torch.nn.functional.normalize(ROYAL.values[:4], dim=1)
-    wanted = king - man + woman
+    query = king - man + woman
     assert best.word == "queen"
-    assert math.isclose(best.cosine, float(wanted @ queen / wanted.norm()), abs_tol=1e-6)
+    assert math.isclose(best.cosine, float(query @ queen / query.norm()), abs_tol=1e-6)
 
 
-def test_a_piece_is_found_by_the_word_that_it_begins() -> None:
+def test_a_piece_is_found_by_its_word() -> None:
     assert ROYAL.row_of("pear") == ROYAL.row_of("▁pear") == 5
 
 
-def test_an_unknown_word_is_refused_with_the_nearest_spelling() -> None:
-    with pytest.raises(DataError) as refusal:
+def test_an_unknown_word_is_an_error_with_the_nearest_word() -> None:
+    with pytest.raises(DataError) as caught:
         neighbors(ROYAL, [Term(1.0, "quen")])
-    assert str(refusal.value) == (
-        "unknown word 'quen'; expected one of the 6 words that have vectors\n\nhint: did you mean 'queen'?"
+    assert str(caught.value) == (
+        "unknown word 'quen'; expected one of the 6 words with a vector\n\nhint: did you mean 'queen'?"
     )
 
 
 def test_queries_are_words_and_signed_sums_of_them() -> None:
-    read = [spell_query(query) for query in parse_queries(["king", "-", "man", "+", "woman", "pear", "apple - man"])]
+    read = [format_query(query) for query in parse_queries(["king", "-", "man", "+", "woman", "pear", "apple - man"])]
     assert read == ["king - man + woman", "pear", "apple - man"]
     assert parse_queries(["a - b"]) == [[Term(1.0, "a"), Term(-1.0, "b")]]
 
@@ -60,7 +60,7 @@ def test_queries_are_words_and_signed_sums_of_them() -> None:
         ([" "], "a word is missing at the end of ' '"),
     ],
 )
-def test_half_a_sum_is_refused(given: list[str], message: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
+def test_an_incomplete_sum_is_an_error(given: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         parse_queries(given)
-    assert refusal.value.args[0] == message
+    assert caught.value.args[0] == message

@@ -13,7 +13,7 @@ from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 from heedful.vectors.progress import VectorsProgress
 from heedful.vectors.table import Term, Vectors, neighbors
 from heedful.vectors.tokens import encode_text, token_names
-from heedful.vectors.training import Told, VectorsConfig, epochs_for, train_vectors
+from heedful.vectors.training import VectorsConfig, VectorsStep, default_epochs, train_vectors
 
 CLASSES = {
     "noun": ["dog", "cat", "horse", "goat", "hen"],
@@ -62,7 +62,7 @@ def test_a_words_nearest_neighbor_is_one_that_it_could_be_exchanged_for(learned:
 
 
 def test_words_of_one_class_are_nearer_than_others_in_nearly_every_comparison(learned: Vectors) -> None:
-    """The area under the curve that tells pairs of a class from pairs of two, by cosine; 0.9 was asked for."""
+    """The area under the ROC curve for pairs of one class against pairs of two, by cosine; at least 0.9."""
     kinds = [(word, kind) for kind, members in CLASSES.items() for word in members]
     rows = [learned.row_of(word) for word, _ in kinds]
     cosines = learned.units[rows] @ learned.units[rows].T
@@ -73,13 +73,13 @@ def test_words_of_one_class_are_nearer_than_others_in_nearly_every_comparison(le
     assert (same[:, None] > other).mean() >= 0.99
 
 
-def test_words_that_share_contexts_only_in_pairs_find_their_twins() -> None:
+def test_words_that_share_contexts_in_pairs_are_nearest_neighbors() -> None:
     """Twenty pairs; of each pair either word is drawn, always between the same two neighbors."""
     draw = random.Random(5)
     lines = [f"left{i} twin{i}{draw.choice('ab')} right{i}" for i in (draw.randrange(20) for _ in range(8000))]
     tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), lines)
-    made = train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL)
-    right = [neighbors(made, [Term(1.0, f"twin{i}a")], 1)[0].word == f"twin{i}b" for i in range(20)]
+    vectors = train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL)
+    right = [neighbors(vectors, [Term(1.0, f"twin{i}a")], 1)[0].word == f"twin{i}b" for i in range(20)]
     assert sum(right) == 20
 
 
@@ -92,29 +92,29 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
     assert torch.equal(first, second) and not torch.equal(first, other)
 
 
-def test_the_loss_falls_and_the_rate_falls_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.vectors.training.TELL_EVERY", 1)
+def test_the_loss_decreases_and_the_learning_rate_decays_linearly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heedful.vectors.training.REPORT_EVERY", 1)
     lines = sentences(3000)
     tokenizer = words_tokenizer(lines)
-    told: list[Told] = []
-    train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL, told.append)
-    assert len(told) >= 40
-    means = [float(one.loss.total / one.loss.count) for one in told]
+    steps: list[VectorsStep] = []
+    train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL, steps.append)
+    assert len(steps) >= 40
+    means = [float(one.loss.total / one.loss.count) for one in steps]
     assert abs(means[0] - 6 * np.log(2)) < 1e-3  # zero u: every product is 0
     assert np.mean(means[-10:]) < 0.8 * means[0]
-    for one in told:
-        assert one.rate == pytest.approx(SMALL.rate * (1 - one.done))
+    for one in steps:
+        assert one.learning_rate == pytest.approx(SMALL.learning_rate * (1 - one.done))
 
 
-def test_without_subsampling_a_text_of_two_words_stays_within_numbers() -> None:
+def test_without_subsampling_a_text_of_two_words_stays_finite() -> None:
     lines = ["a b"] * 5000
     tokenizer = words_tokenizer(lines)
-    made = train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL.model_copy(update={"subsample": 0.0}))
-    assert made.words == ["a", "b"] and float(made.values.abs().max()) < 10
+    vectors = train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL.model_copy(update={"subsample": 0.0}))
+    assert vectors.words == ["a", "b"] and float(vectors.values.abs().max()) < 10
 
 
 @pytest.mark.parametrize("kind", ["characters", "words", "bpe", "unigram", "bytes"])
-def test_tokens_of_every_kind_of_tokenizer_have_names_of_their_own(kind: str) -> None:
+def test_token_names_are_unique_for_every_kind_of_tokenizer(kind: str) -> None:
     lines = ["two men, 10 dogs (don't) run.", "a café — ‘déjà vu’ — in the U.S. and more men and dogs"] * 3
     tokenizer = train_tokenizer(TokenizerConfig.model_validate({"kind": kind} | ROOM.get(kind, {})), lines, ["<2de>"])
     names = token_names(tokenizer)
@@ -122,8 +122,8 @@ def test_tokens_of_every_kind_of_tokenizer_have_names_of_their_own(kind: str) ->
     assert names[tokenizer.specials.pad] == "<pad>"
     tokens = encode_text(lines, tokenizer)
     assert tokens.total == sum(len(tokenizer.encode(line)) for line in lines)
-    made = train_vectors(tokens, tokenizer, SMALL)
-    assert set(made.words) <= set(names) and len(made.words) == (tokens.counts > 0).sum() - (tokens.counts[3] > 0)
+    vectors = train_vectors(tokens, tokenizer, SMALL)
+    assert set(vectors.words) <= set(names) and len(vectors.words) == (tokens.counts > 0).sum() - (tokens.counts[3] > 0)
 
 
 ROOM = {"bpe": {"vocab": 100}, "unigram": {"vocab": 60}, "bytes": {"vocab": 300}}
@@ -139,22 +139,22 @@ def test_a_long_text_is_encoded_in_parts_to_the_same_ids(monkeypatch: pytest.Mon
     assert (whole.ids == -1).sum() == 100
 
 
-def test_text_without_enough_words_is_refused() -> None:
+def test_text_without_enough_words_is_an_error() -> None:
     lines = sentences(5)
     tokenizer = words_tokenizer(lines)
-    with pytest.raises(DataError, match=r"0 words occur 900 times; expected at least two"):
+    with pytest.raises(DataError, match=r"0 words occur at least 900 times; expected at least two"):
         train_vectors(encode_text(lines, tokenizer), tokenizer, SMALL.model_copy(update={"min_count": 900}))
-    with pytest.raises(DataError, match="holds no word"):
+    with pytest.raises(DataError, match="has no words"):
         encode_text(["", " "], tokenizer)
 
 
-def test_off_a_terminal_every_epoch_is_one_line() -> None:
+def test_without_a_terminal_every_epoch_is_one_line() -> None:
     lines = sentences(300)
     tokenizer = words_tokenizer(lines)
     tokens = encode_text(lines, tokenizer)
     console = Console(file=io.StringIO(), record=True, width=80)
     progress = VectorsProgress(tokens.total, 4, console)
-    train_vectors(tokens, tokenizer, SMALL, progress.tell)
+    train_vectors(tokens, tokenizer, SMALL, progress.report)
     progress.close()
     said = console.export_text().splitlines()
     assert [line.split()[:2] for line in said] == [["epoch", str(number)] for number in (1, 2, 3, 4)]
@@ -162,12 +162,12 @@ def test_off_a_terminal_every_epoch_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(("tokens", "times"), [(0, 100), (1_000, 100), (263_000, 20), (1_000_000, 5), (50_000_000, 5)])
-def test_a_short_text_is_read_oftener(tokens: int, times: int) -> None:
-    assert epochs_for(tokens) == times
+def test_a_short_text_has_more_epochs(tokens: int, times: int) -> None:
+    assert default_epochs(tokens) == times
 
 
-def test_who_says_nothing_of_epochs_gets_those_of_the_text() -> None:
+def test_the_default_number_of_epochs_depends_on_the_text() -> None:
     tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), sentences(60))
-    told: list[Told] = []
-    train_vectors(encode_text(sentences(60), tokenizer), tokenizer, SMALL.model_copy(update={"epochs": None}), told.append)
-    assert told[-1].epoch == 99
+    steps: list[VectorsStep] = []
+    train_vectors(encode_text(sentences(60), tokenizer), tokenizer, SMALL.model_copy(update={"epochs": None}), steps.append)
+    assert steps[-1].epoch == 99

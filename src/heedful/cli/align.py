@@ -15,7 +15,7 @@ from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
     from heedful.build import Translator
-    from heedful.data.gold import Gold, Words
+    from heedful.data.gold import Gold, SentencePair
     from heedful.evaluation.word_alignment import Link
     from heedful.studies.alignment import Aligner, AlignmentHead, Models
 
@@ -64,7 +64,7 @@ def align(
     ] = 0.0,
     cover: Annotated[
         Literal["none", "target", "both"],
-        typer.Option(help="Words that get at least one link: none, all target words, or all words."),
+        typer.Option(help="SentencePair that get at least one link: none, all target words, or all words."),
     ] = "none",
     reverse: Annotated[Path | None, typer.Option(help="Run of the opposite direction, to align in both directions.")] = None,
     symmetrize: Annotated[
@@ -84,7 +84,7 @@ def align(
     from heedful.data.gold import read_gold
     from heedful.data.input_lines import refuse_too_long, refuse_two_readers
     from heedful.errors import ConfigError
-    from heedful.evaluation.metrics import FEWEST
+    from heedful.evaluation.metrics import MIN_RESAMPLES
     from heedful.inspection.alignment_links import LinkRule
     from heedful.studies.alignment import Aligner, Models, as_pharaoh
 
@@ -95,8 +95,8 @@ def align(
         raise ConfigError("--source and --target require each other", hint="give both, or neither for the run's test data")
     if gold is not None and source is None:
         raise ConfigError("--gold requires --source and --target")
-    if bootstrap and bootstrap < FEWEST:
-        raise ConfigError(f"--bootstrap: given {bootstrap}, expected 0 (no interval) or at least {FEWEST} resamples")
+    if bootstrap and bootstrap < MIN_RESAMPLES:
+        raise ConfigError(f"--bootstrap: given {bootstrap}, expected 0 (no interval) or at least {MIN_RESAMPLES} resamples")
     translator = load_translator(run, checkpoint, device)
     back = None if reverse is None else load_translator(reverse, checkpoint, device)
     pairs, gold_links, valid = read_pairs(translator, source, target, gold)
@@ -137,11 +137,11 @@ def align(
 
 def read_pairs(
     translator: Translator, source: Path | None, target: Path | None, gold: Path | None
-) -> tuple[list[Words], Gold | None, Gold | None]:
+) -> tuple[list[SentencePair], Gold | None, Gold | None]:
     """The pairs to align, their gold links, and validation pairs with gold links to select on; from the given files, or from
     the run's data, of which only the built-in corpus has gold links."""
     from heedful.build import examples_of
-    from heedful.data.gold import Words, builtin_gold, read_gold, read_words
+    from heedful.data.gold import SentencePair, builtin_gold, read_gold, read_words
     from heedful.data.splits import splits_of
     from heedful.errors import ConfigError
 
@@ -155,7 +155,7 @@ def read_pairs(
         raise ConfigError("the run has no test data", hint="add --source and --target")
     if any(not corpus.builtin for corpus in (*splits.test, *splits.valid)):
         examples = examples_of(splits.test, translator.run.data.max_ratio)
-        return [Words(*pair) for pair in zip(*examples, strict=True)], None, None
+        return [SentencePair(*pair) for pair in zip(*examples, strict=True)], None, None
     corpora = splits.test[0], splits.valid[0]
     test, valid = (builtin_gold(one.split or "", one.count or 0, one.seed or 0) for one in corpora)
     return test.pairs, test, valid
@@ -184,7 +184,7 @@ def select_heads(models: Models, layer: int | None, heads: str | None) -> tuple[
 
 
 def compute_links(
-    models: Models, pairs: list[Words], aligner: Aligner | None, valid: Gold | None
+    models: Models, pairs: list[SentencePair], aligner: Aligner | None, valid: Gold | None
 ) -> tuple[list[set[Link]], Aligner]:
     """The links of the given aligner, or of the one with the lowest error on the validation pairs."""
     from heedful.studies.alignment import align, choose_aligner, collect_head_weights
@@ -214,7 +214,7 @@ def default_aligner(translator: Translator, models: Models) -> Aligner:
 
 
 def symmetrize_links(
-    links: list[set[Link]], back: Translator, pairs: list[Words], valid: Gold | None, method: str
+    links: list[set[Link]], back: Translator, pairs: list[SentencePair], valid: Gold | None, method: str
 ) -> tuple[list[set[Link]], dict[str, Any]]:
     """Combine the links with those of a model of the opposite direction."""
     from heedful.evaluation.symmetrization import SYMMETRIZATIONS

@@ -35,7 +35,7 @@ def get(
     """Download a corpus, or copy it from a local folder, and verify it."""
     from dataclasses import asdict
 
-    from heedful.data.fetch import get as get_corpus
+    from heedful.data.fetch import get_corpus
 
     fetched = get_corpus(name, destination, source)
     if json:
@@ -66,7 +66,7 @@ def check(
 
     refuse_two_readers(map(Path, files))
     report = check_corpora(splits_of_files(files, header=header), Rules(strict=strict))
-    refusal = report.refusal(MAX_UNUSABLE)
+    refusal = report.training_error(MAX_UNUSABLE)
     if json:
         print_json(report.as_dict() | {"refused": refusal and refusal.args[0]})
         if refusal is not None:

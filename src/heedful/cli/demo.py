@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from heedful.build import Translator
-    from heedful.data.gold import Words
+    from heedful.data.gold import SentencePair
     from heedful.tasks.evaluate_translations import Examples
 
 PICTURES = 2  # sentences whose attention is shown
@@ -115,7 +115,7 @@ def evaluate_alignment(translator: Translator) -> tuple[float, list[str]]:
     return alignment_error_rate(predicted, gold.alignments).value, shown[:PICTURES]
 
 
-def format_attention(pair: Words, weights: Tensor) -> str:
+def format_attention(pair: SentencePair, weights: Tensor) -> str:
     """A sentence, its translation, and the attention between their words (target words, source words) as a text heatmap."""
     from heedful.inspection.text_heatmap import draw_text_heatmap
 

@@ -24,7 +24,7 @@ def export(
     """Export a model and its tokenizers for other runtimes, and compare its output with the run."""
     from heedful.exchange import export
 
-    result = export(run, out, form, which=checkpoint, sentences=sentences, say=print_message)
+    result = export(run, out, form, checkpoint=checkpoint, sentences=sentences, report=print_message)
     parity = result.parity
     if json:
         print_json(result._asdict() | {"folder": str(result.folder), "parity": parity._asdict()})

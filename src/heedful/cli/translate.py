@@ -55,7 +55,7 @@ def translate(
     """Translate lines of text.
 
     With -s n_best=N each line yields N rows: score TAB text."""
-    from heedful.data.input_lines import STDIN, chunks_as_they_arrive, is_interactive, read_texts, refuse_two_readers
+    from heedful.data.input_lines import STDIN, is_interactive, read_available, read_texts, refuse_two_readers
     from heedful.tasks.translate import GATHER, in_chunks, translate_chunks
 
     files = files or [STDIN]
@@ -66,7 +66,7 @@ def translate(
     lines = (line for file in files for line in read_texts(file, may_be_empty=True))
     if any(map(is_terminal, files)):
         print_message("type a sentence and press Enter; end with Ctrl-D")
-    chunks = chunks_as_they_arrive(lines, GATHER) if any(map(is_interactive, files)) else in_chunks(lines)
+    chunks = read_available(lines, GATHER) if any(map(is_interactive, files)) else in_chunks(lines)
     unknown: dict[str, int] = {}  # words outside the vocabulary, and the first line of each
     begun = None if prefixes is None else collect_unknown(read_texts(prefixes, may_be_empty=True), translator, unknown)
     for number, one in enumerate(translate_chunks(translator.system, chunks, config, begun), 1):

@@ -38,7 +38,7 @@ def vectors(
         float,
         typer.Option(min=0.0, max=1.0, callback=check_finite, help="Frequency above which words are subsampled; 0: none."),
     ] = 1e-4,
-    rate: Annotated[
+    learning_rate: Annotated[
         float,
         typer.Option(min=1e-6, max=MAX_NUMBER, callback=check_finite, help="Initial learning rate; it decays to zero."),
     ] = 0.05,
@@ -57,7 +57,7 @@ def vectors(
     from heedful.vectors.files import check_output, save_vectors
     from heedful.vectors.progress import VectorsProgress
     from heedful.vectors.tokens import encode_text
-    from heedful.vectors.training import VectorsConfig, epochs_for, train_vectors
+    from heedful.vectors.training import VectorsConfig, default_epochs, train_vectors
 
     check_output(output)
     if tokenizer is None and side != "source":
@@ -69,17 +69,17 @@ def vectors(
         epochs=epochs,
         min_count=min_count,
         subsample=subsample,
-        rate=rate,
+        learning_rate=learning_rate,
         seed=seed,
     )
     splitter = load_tokenizer(tokenizer, side, lowercase) if tokenizer else train_word_tokenizer(texts, min_count, lowercase)
     tokens = encode_text(read_lines(texts), splitter)
-    passes = epochs or epochs_for(tokens.total)
+    passes = epochs or default_epochs(tokens.total)
     print_message(f"{tokens.total:,} tokens, {splitter.description}, {passes} epochs")
     start = time.monotonic()
     progress = VectorsProgress(tokens.total, passes)
     try:
-        trained = train_vectors(tokens, splitter, config, progress.tell)
+        trained = train_vectors(tokens, splitter, config, progress.report)
     finally:
         progress.close()
     seconds = time.monotonic() - start
@@ -134,15 +134,15 @@ def neighbors(
 ) -> None:
     """List the nearest words by cosine similarity of their vectors."""
     from heedful.errors import DataError
+    from heedful.vectors.table import format_query, parse_queries
     from heedful.vectors.table import neighbors as nearest_words
-    from heedful.vectors.table import parse_queries, spell_query
 
     queries = parse_queries(words)
     table_of_vectors = read_vectors(vectors, side, checkpoint)
     answers, unknown = [], list[DataError]()
     for query in queries:
         try:
-            answers.append((spell_query(query), nearest_words(table_of_vectors, query, count)))
+            answers.append((format_query(query), nearest_words(table_of_vectors, query, count)))
         except DataError as error:
             unknown.append(error)
     if unknown and not answers:

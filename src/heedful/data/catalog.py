@@ -1,8 +1,7 @@
-"""Public corpora by name: where they come from, on what terms, and the SHA-256 of the text in every file, unpacked.
+"""Catalog of public corpora: origin, license terms, and the SHA-256 of the unpacked text of every file.
 
-`downloads` gives, for corpora whose files can be fetched as they stand, the address of each file and how many lines it
-has; the others were cut or split after download (`form` says how) and are taken from a folder that has them.
-`fetch.py` does both.
+`downloads` lists the URL and line count of each file of corpora that can be downloaded unchanged. The others were filtered
+or split after download (`form` describes how) and can only be copied from a folder. `fetch.py` does both.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import NamedTuple
 
 class Download(NamedTuple):
     url: str
-    lines: int  # ends of line in the text, so that an error page or half a file is noticed
-    verbatim: bool = True  # its text has the checksum of the catalog; if not, only its lines are counted
+    lines: int  # number of newlines, to detect an error page or a truncated file
+    verbatim: bool = True  # the text has the checksum of the catalog; otherwise only the lines are counted
 
 
 @dataclass(frozen=True)
@@ -23,9 +22,9 @@ class Corpus:
     languages: tuple[str, ...]
     splits: dict[str, int]  # examples in each
     origin: str
-    terms: str  # as known; read them at the origin before passing anything on
+    terms: str  # as far as known; read them at the origin before redistributing the data
     form: str
-    checksums: dict[str, str]  # file: SHA-256 of its text; gzip files are unpacked first, since packing differs
+    checksums: dict[str, str]  # file -> SHA-256 of its text, unpacked because gzip output varies
     downloads: dict[str, Download] = field(default_factory=dict)
 
 
@@ -71,7 +70,7 @@ CATALOG: dict[str, Corpus] = {
         splits={"train": 192_783, "valid": 2_000, "test": 2_000},
         origin="https://github.com/Helsinki-NLP/Tatoeba-Challenge",
         terms="CC-BY 2.0 FR, by the Tatoeba contributors",
-        form="v2021-08-07, eng-por dev part less repeats and sentences of its test set, split by sentence",
+        form="v2021-08-07, eng-por dev part without duplicates and sentences of its test set, split by sentence",
         checksums={
             "test.en.gz": "0c71334d963d96216127f4e34ad05b4e323799697e1408204d6da77dc6badced",
             "test.pt.gz": "c411e4c0661f1d140c3cb90a52c689cfc1992a0a4d81009494f38fea0a9473da",
@@ -87,7 +86,7 @@ CATALOG: dict[str, Corpus] = {
         splits={"train": 27_135, "valid": 1_000, "test": 1_000},
         origin="https://github.com/Helsinki-NLP/Tatoeba-Challenge",
         terms="CC-BY 2.0 FR, by the Tatoeba contributors",
-        form="part of eng-ita test and dev; repeats left out, split by sentence",
+        form="part of eng-ita test and dev, without duplicates, split by sentence",
         checksums={
             "test.en.gz": "e42794128a5475687007afea5dd628a99fe163da0f67c52a6dc9ad80a3d6a822",
             "test.it.gz": "8f3d2ded05c893b6917230c9413189d61a715833d94d81a84a92ce384a2772e2",
@@ -103,7 +102,7 @@ CATALOG: dict[str, Corpus] = {
         splits={"train": 109_443, "valid": 2_542, "test": 1_076},
         origin="https://www.debian.org/international/l10n/ddtp",
         terms="Debian, mixed free licenses",
-        form="package descriptions of Debian 12 cut to paragraphs, split by package",
+        form="paragraphs of package descriptions of Debian 12, split by package",
         checksums={
             "test.en.gz": "43a3281f227bbf2c4d4429fa7c99bda5178449e83a1b9606d46f4576a53c2f90",
             "test.it.gz": "b244a1f3539c2f1816dad03c5d45536cd0161afc3442245bea766eb8edac0b04",
@@ -119,7 +118,7 @@ CATALOG: dict[str, Corpus] = {
         splits={"train": 111_057, "valid": 2_000, "test": 2_000},
         origin="https://www.manythings.org/anki/",
         terms="CC-BY 2.0 FR, by the Tatoeba contributors",
-        form="export of 2020-08-23 less sentences of the Tatoeba-Challenge test set, split by sentence",
+        form="export of 2020-08-23 without sentences of the Tatoeba-Challenge test set, split by sentence",
         checksums={
             "test.en.gz": "94aa09a133cd25c9a4a1ff25ea9bb80961cf69c44963c8bd24353ee7ccc45f44",
             "test.es.gz": "ea3aa6f40e83c3032a199871072a9957198fd1ec604d4a8c50a3a9fcfce76dcc",
@@ -180,7 +179,7 @@ CATALOG: dict[str, Corpus] = {
         splits={"train": 20_000, "valid": 2_000, "test": 3_000},
         origin="https://ai.stanford.edu/~amaas/data/sentiment/",
         terms="not stated; cite Maas et al. 2011",
-        form="label TAB text; cut from the 25,000 training reviews",
+        form="label TAB text; a subset of the 25,000 training reviews",
         checksums={
             "test.tsv.gz": "73e020ef28339bd3265eca91f890d3b79790ae00511dd981c6036b19fd1fbcde",
             "train.tsv.gz": "7b2de95a6270d69a896bc0f523bfc52af32aca6e17368cb85f8d6311301a03df",
@@ -193,7 +192,7 @@ CATALOG: dict[str, Corpus] = {
         splits={"train": 984, "valid": 500},
         origin="https://github.com/liuzeming01/XDailyDialog",
         terms="CC-BY-NC-SA 4.0",
-        form="one dialogue a line, turns apart by TAB",
+        form="one dialogue per line, turns separated by TAB",
         checksums={
             "train.txt.gz": "c3ea87647e5ff9ea08ab0e2288b9d5ecd3f5b7d95098523160151432c27b4287",
             "valid.txt.gz": "b4151f830e0e29ccf1d2e8998ebbbd847e1487d1a5571db7d57d9a8def8a2533",
@@ -205,7 +204,7 @@ CATALOG: dict[str, Corpus] = {
         splits={"train": 12_174, "valid": 2_098, "test": 2_919},
         origin="https://github.com/google-research-datasets/dstc8-schema-guided-dialogue",
         terms="CC-BY-SA 4.0",
-        form="utterances only, one dialogue a line, turns apart by TAB",
+        form="utterances only, one dialogue per line, turns separated by TAB",
         checksums={
             "test.txt.gz": "906a50bf3fd2c3c9b98b1adf2a085b9a72672708e61e6f05e6ed38f4f2a10544",
             "train.txt.gz": "819dd42f7c14ff7d7c5145c98a2ec791d0fd4d67fd6c6f6d145e93e7be24f373",
@@ -232,7 +231,7 @@ CATALOG: dict[str, Corpus] = {
         splits={"train": 36_718, "valid": 3_760, "test": 4_358},
         origin="https://github.com/pytorch/examples",
         terms="CC-BY-SA",
-        form="tokenized, with <unk>; the articles of train may stand in another order than in the official file",
+        form="tokenized, with <unk>; the articles of train may be in another order than in the official file",
         checksums={
             "test.txt.gz": "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
             "train.txt.gz": "728c77e87e176af4730f9a80fc6008bcaff421a7202c1c048877c0eec3685f89",
@@ -269,7 +268,7 @@ CATALOG: dict[str, Corpus] = {
         splits={"en": 1_000, "de": 1_000},
         origin="https://universaldependencies.org",
         terms="CC-BY-SA",
-        form="parallel UD, sentence n is the same in both files",
+        form="parallel UD; sentence n of one file is the translation of sentence n of the other",
         checksums={
             "de.conllu.gz": "a530bdb50349bbd7c13706b6a759a9d73e8f514fff41fbf27149e914b0c3e723",
             "en.conllu.gz": "c80584f2bc2b31d5bada78a1136f9feec7ac49e5e18898db02dea434b5b8f0aa",
@@ -280,7 +279,7 @@ CATALOG: dict[str, Corpus] = {
         languages=(),
         splits={"ETTh1": 17_420},
         origin="https://github.com/zhouhaoyi/ETDataset",
-        terms="CC-BY-ND 4.0: do not pass on changed copies",
+        terms="CC-BY-ND 4.0: do not redistribute modified copies",
         form="hourly rows, header, date and 7 columns",
         checksums={
             "ETTh1.csv.gz": "f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066",

@@ -1,15 +1,15 @@
-"""The check before training: read every line once, and say what is wrong with which line of which file.
+"""The check before training: read every line once and report each problem with its file and line.
 
-    unequal line counts, a file of broken form      stop, always                  (a DataError from `sources.py`)
-    bad UTF-8, NUL bytes, empty sides, ratios       counted and skipped           (stop under strict)
-    more than `max_unusable` of a corpus skipped    stop, after the report
-    source and target are the same text             stop, always
-    duplicates: a training pair met before          counted and kept              (dropped under drop_duplicates)
-    leaks: a training source that valid or test     counted and kept              (dropped under drop_leaks)
-           has as a source too
+    unequal line counts, malformed files            error                         (a DataError from `sources.py`)
+    invalid UTF-8, NUL bytes, empty sides, ratios   counted and skipped           (error if strict)
+    more than `max_unusable` of a corpus skipped    error, after the report
+    source and target are the same text             error
+    duplicates: a repeated training pair            counted and kept              (dropped with drop_duplicates)
+    leaks: a training source that is also a         counted and kept              (dropped with drop_leaks)
+           source in valid or test
 
-Texts are compared as the model reads them, tag included, by 64-bit hashes: 24 bytes for a pair, sorted in numpy.
-Only training is ever dropped from: what is validated and tested on decides a score and stays as it is.
+Texts are compared as model input, tag included, by 64-bit hashes: 24 bytes for a pair, sorted in numpy.
+Pairs are only dropped from training data, because validation and test data determine scores and must stay unchanged.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.pairs import MAX_RATIO, Pair, checked_pairs
+from heedful.data.pairs import MAX_RATIO, Pair, check_pairs
 from heedful.data.report import CheckReport, CorpusCheck, Example, Finding
 from heedful.data.sources import CorpusConfig, files_of, place_of, title_of
 from heedful.data.splits import DataConfig, Splits, splits_of
 from heedful.errors import DataError
 from heedful.storage.reading import convert_command, likely_encoding
 
-EXAMPLES = 5  # named in a report for each kind of problem
-SAMPLE = 4096  # bytes by which an encoding is told
+EXAMPLES = 5  # listed in a report for each kind of problem
+SAMPLE = 4096  # bytes for guessing the encoding
 
 Hashes = NDArray[np.uint64]
 Lines = NDArray[np.int64]
@@ -38,7 +38,7 @@ Lines = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rules:
-    """What is done with pairs that look wrong; the keys of [data] of the same names."""
+    """How to handle questionable pairs; the keys of [data] with the same names."""
 
     strict: bool = False
     max_ratio: float = MAX_RATIO
@@ -47,15 +47,15 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What one pass over a corpus leaves behind."""
+class CorpusScan:
+    """The result of one pass over a corpus."""
 
     split: str
     corpus: CorpusConfig
     total: int
     skipped: tuple[Finding, ...]
     conversions: tuple[str, ...]  # commands for files that are not UTF-8
-    lines: Lines  # of the pairs that are left
+    lines: Lines  # of the usable pairs
     pairs: Hashes
     sources: Hashes
 
@@ -66,52 +66,54 @@ def check_data(data: DataConfig) -> CheckReport:
 
 
 def check_corpora(splits: Splits, rules: Rules | None = None) -> CheckReport:
-    """Reads all corpora and reports; the corpora of the report stand in the order of the splits."""
+    """Read all corpora and return a report on them, in the order of the splits."""
     rules = rules or Rules()
-    readings = [read(split, corpus, rules) for split, corpora in zip(Splits._fields, splits, strict=True) for corpus in corpora]
-    train = [reading for reading in readings if reading.split == "train"]
-    held_out = [reading for reading in readings if reading.split != "train"]
-    repeats = find_repeats(train)
+    scans = [
+        scan_corpus(split, corpus, rules) for split, corpora in zip(Splits._fields, splits, strict=True) for corpus in corpora
+    ]
+    train = [scan for scan in scans if scan.split == "train"]
+    held_out = [scan for scan in scans if scan.split != "train"]
+    duplicates = find_duplicates(train)
     leaks = find_leaks(train, held_out)
     checks = [
-        summarize_check(reading, repeat, leak, rules) for reading, repeat, leak in zip(train, repeats, leaks, strict=True)
+        summarize_check(scan, duplicate, leak, rules) for scan, duplicate, leak in zip(train, duplicates, leaks, strict=True)
     ]
-    for reading in held_out:
-        (repeat,) = find_repeats([reading])
-        checks.append(summarize_check(reading, repeat, Marks(np.zeros(0, np.int64), ()), Rules()))
+    for scan in held_out:
+        (duplicate,) = find_duplicates([scan])
+        checks.append(summarize_check(scan, duplicate, Matches(np.zeros(0, np.int64), ()), Rules()))
     return CheckReport(tuple(checks))
 
 
-def read(split: str, corpus: CorpusConfig, rules: Rules) -> Reading:
-    """One pass over the corpus: problems are counted, the hashes of good pairs are kept."""
+def scan_corpus(split: str, corpus: CorpusConfig, rules: Rules) -> CorpusScan:
+    """Read the corpus once: count problems and hash the usable pairs."""
     counts: dict[str, int] = {}
     examples: dict[str, list[Example]] = {}
-    samples: dict[str, bytes] = {}  # of each side, what is not UTF-8
+    samples: dict[str, bytes] = {}  # side -> bytes that are not UTF-8
     lines, pair_hashes, source_hashes = array("q"), array("Q"), array("Q")
     total = copied = 0
-    for verdict in checked_pairs(corpus, max_ratio=rules.max_ratio, strict=rules.strict):
+    for result in check_pairs(corpus, max_ratio=rules.max_ratio, strict=rules.strict):
         total += 1
-        if isinstance(verdict, Pair):
-            copied += verdict.source == verdict.target
-            source = verdict.source.encode()
-            lines.append(verdict.line)
+        if isinstance(result, Pair):
+            copied += result.source == result.target
+            source = result.source.encode()
+            lines.append(result.line)
             source_hashes.append(hash64(source))
-            pair_hashes.append(hash64(source + b"\0" + verdict.target.encode()))
+            pair_hashes.append(hash64(source + b"\0" + result.target.encode()))
             continue
-        counts[verdict.kind] = counts.get(verdict.kind, 0) + 1
-        seen = examples.setdefault(verdict.kind, [])
-        if len(seen) < EXAMPLES:
-            seen.append(Example(place_of(corpus, verdict.line, verdict.side), verdict.text))
-        if verdict.sample and len(samples.get(verdict.side, b"")) < SAMPLE:
-            samples[verdict.side] = samples.get(verdict.side, b"") + verdict.sample
+        counts[result.kind] = counts.get(result.kind, 0) + 1
+        of_kind = examples.setdefault(result.kind, [])
+        if len(of_kind) < EXAMPLES:
+            of_kind.append(Example(place_of(corpus, result.line, result.side), result.text))
+        if result.sample and len(samples.get(result.side, b"")) < SAMPLE:
+            samples[result.side] = samples.get(result.side, b"") + result.sample
     refuse_copy(corpus, copied, total)
     skipped = tuple(Finding(kind, counts[kind], "skipped", tuple(examples[kind])) for kind in counts)
-    return Reading(
+    return CorpusScan(
         split,
         corpus,
         total,
         skipped,
-        conversions(corpus, samples),
+        conversion_commands(corpus, samples),
         np.frombuffer(lines, np.int64),
         np.frombuffer(pair_hashes, np.uint64),
         np.frombuffer(source_hashes, np.uint64),
@@ -119,17 +121,17 @@ def read(split: str, corpus: CorpusConfig, rules: Rules) -> Reading:
 
 
 def refuse_copy(corpus: CorpusConfig, copied: int, total: int) -> None:
-    """Two files of the same content: one of them was given twice, or copied to the wrong name."""
+    """Raise if both files have the same text: one was given twice, or copied to the wrong name."""
     if len(files_of(corpus)) == 2 and copied == total > 1:
         source, target = files_of(corpus)
         raise DataError(
             f"{source} and {target} have the same text in all {total:,} lines; expected a source and its translation",
-            hint="check the files; a model that is to copy can be trained from one .tsv file",
+            hint="check the file names; to train a model that copies its input, give both sides in one .tsv file",
         )
 
 
-def conversions(corpus: CorpusConfig, samples: dict[str, bytes]) -> tuple[str, ...]:
-    """A command for each file that has lines which are not UTF-8."""
+def conversion_commands(corpus: CorpusConfig, samples: dict[str, bytes]) -> tuple[str, ...]:
+    """Return an iconv command for each file with lines that are not UTF-8."""
     files = files_of(corpus)
     commands = [
         convert_command(str(files[0 if side == "source" else -1]), likely_encoding(sample)) for side, sample in samples.items()
@@ -142,74 +144,74 @@ def hash64(text: bytes) -> int:
 
 
 @dataclass(frozen=True)
-class Marks:
-    """Pairs of one reading that were singled out: their positions in it, and the first few in words."""
+class Matches:
+    """Duplicates or leaks in one corpus: their positions in its scan, and examples for the report."""
 
     positions: Lines
     examples: tuple[Example, ...]
 
 
-def find_repeats(readings: Sequence[Reading]) -> list[Marks]:
-    """For each reading the pairs that were met before, in it or in one before it."""
-    if not readings:
+def find_duplicates(scans: Sequence[CorpusScan]) -> list[Matches]:
+    """Return, for each scan, the pairs that occurred before, in it or in an earlier one."""
+    if not scans:
         return []
-    hashes = np.concatenate([reading.pairs for reading in readings])
+    hashes = np.concatenate([scan.pairs for scan in scans])
     order = np.argsort(hashes, kind="stable")
     again = np.zeros(len(hashes), bool)
     again[order[1:]] = hashes[order[1:]] == hashes[order[:-1]]
-    marks = []
+    matches = []
     start = 0
-    for reading in readings:
-        positions = np.flatnonzero(again[start : start + len(reading.lines)])
-        first = [int(np.flatnonzero(hashes == reading.pairs[at])[0]) for at in positions[:EXAMPLES]]
-        marks.append(add_marks(reading, positions, "the same pair as", [place(readings, at) for at in first]))
-        start += len(reading.lines)
-    return marks
+    for scan in scans:
+        positions = np.flatnonzero(again[start : start + len(scan.lines)])
+        first = [int(np.flatnonzero(hashes == scan.pairs[at])[0]) for at in positions[:EXAMPLES]]
+        matches.append(describe_matches(scan, positions, "the same pair as", [locate_pair(scans, at) for at in first]))
+        start += len(scan.lines)
+    return matches
 
 
-def find_leaks(train: Sequence[Reading], held_out: Sequence[Reading]) -> list[Marks]:
-    """For each reading of train the pairs whose source is also a source in one of the others."""
-    hashes = np.concatenate([np.zeros(0, np.uint64), *(reading.sources for reading in held_out)])
-    marks = []
-    for reading in train:
-        positions = np.flatnonzero(np.isin(reading.sources, hashes))
-        first = [int(np.flatnonzero(hashes == reading.sources[at])[0]) for at in positions[:EXAMPLES]]
-        marks.append(add_marks(reading, positions, "the source is also in", [place(held_out, at) for at in first]))
-    return marks
+def find_leaks(train: Sequence[CorpusScan], held_out: Sequence[CorpusScan]) -> list[Matches]:
+    """Return, for each training scan, the pairs whose source is also a source in held-out data."""
+    hashes = np.concatenate([np.zeros(0, np.uint64), *(scan.sources for scan in held_out)])
+    matches = []
+    for scan in train:
+        positions = np.flatnonzero(np.isin(scan.sources, hashes))
+        first = [int(np.flatnonzero(hashes == scan.sources[at])[0]) for at in positions[:EXAMPLES]]
+        matches.append(describe_matches(scan, positions, "the source is also in", [locate_pair(held_out, at) for at in first]))
+    return matches
 
 
-def add_marks(reading: Reading, positions: Lines, words: str, others: list[str]) -> Marks:
+def describe_matches(scan: CorpusScan, positions: Lines, words: str, others: list[str]) -> Matches:
     examples = tuple(
-        Example(place_of(reading.corpus, int(reading.lines[at])), f"{words} {other}")
+        Example(place_of(scan.corpus, int(scan.lines[at])), f"{words} {other}")
         for at, other in zip(positions, others, strict=False)
     )
-    return Marks(positions, examples)
+    return Matches(positions, examples)
 
 
-def place(readings: Sequence[Reading], position: int) -> str:
-    """The place of a pair that is known by its position in the concatenation of all readings."""
-    for reading in readings:
-        if position < len(reading.lines):
-            return place_of(reading.corpus, int(reading.lines[position]))
-        position -= len(reading.lines)
-    raise AssertionError("a position beyond the last reading")
+def locate_pair(scans: Sequence[CorpusScan], position: int) -> str:
+    """Return file and line of the pair at this position in the concatenation of all scans."""
+    for scan in scans:
+        if position < len(scan.lines):
+            return place_of(scan.corpus, int(scan.lines[position]))
+        position -= len(scan.lines)
+    raise AssertionError("the position is beyond the last scan")
 
 
-def summarize_check(reading: Reading, repeats: Marks, leaks: Marks, rules: Rules) -> CorpusCheck:
-    findings: list[Finding] = list(reading.skipped)
+def summarize_check(scan: CorpusScan, duplicates: Matches, leaks: Matches, rules: Rules) -> CorpusCheck:
+    findings: list[Finding] = list(scan.skipped)
     dropped: list[Lines] = [np.zeros(0, np.int64)]
-    for kind, marks, drop in (("duplicate", repeats, rules.drop_duplicates), ("leak", leaks, rules.drop_leaks)):
-        if len(marks.positions):
-            findings.append(Finding(kind, len(marks.positions), "dropped" if drop else "kept", marks.examples))
+    for kind, matches, drop in (("duplicate", duplicates, rules.drop_duplicates), ("leak", leaks, rules.drop_leaks)):
+        if len(matches.positions):
+            findings.append(Finding(kind, len(matches.positions), "dropped" if drop else "kept", matches.examples))
         if drop:
-            dropped.append(marks.positions)
+            dropped.append(matches.positions)
     positions = np.unique(np.concatenate(dropped))
     return CorpusCheck(
-        split=reading.split,
-        title=title_of(reading.corpus),
-        total=reading.total,
-        kept=len(reading.lines) - len(positions),
+        split=scan.split,
+        title=title_of(scan.corpus),
+        total=scan.total,
+        kept=len(scan.lines) - len(positions),
         findings=tuple(findings),
-        dropped=reading.lines[positions],
-        conversions=reading.conversions,
+        dropped=scan.lines[positions],
+        conversions=scan.conversions,
     )

@@ -1,14 +1,14 @@
-"""Dependency trees from CoNLL-U files, the format of Universal Dependencies: a line a token, a blank line after a sentence.
+"""Dependency trees from CoNLL-U files (Universal Dependencies): one token per line, a blank line after each sentence.
 
-    1-2   don't   _   _   …  _   _       …  _                 a word of the text that is several tokens
+    1-2   don't   _   _   …  _   _       …  _                 a word of the text that consists of several tokens
     1     do      …   …   …  3   aux     …  _                 token 1 depends on token 3
     2     n't     …   …   …  3   advmod  …  _
-    3     know    …   …   …  0   root    …  SpaceAfter=No     0: on nothing
+    3     know    …   …   …  0   root    …  SpaceAfter=No     head 0: the root
     4     .       …   …   …  3   punct   …  _
 
-A model reads the text, "don't know.", and its words are what stands between spaces. So an arc is told between those: one
-within a word is left out, and a word may have several (don't -> know: aux and advmod). Subtypes (nsubj:pass) count as
-their type.
+The model's input is the text, "don't know.", whose words are separated by spaces. So arcs are mapped to these words: an arc
+within a word is left out, and a word may have several arcs (don't -> know: aux and advmod). Subtypes (nsubj:pass) are
+reduced to their type.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from heedful.errors import DataError
 COLUMNS = 10
 NUMBER = re.compile(r"[0-9]{1,9}")
 RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
-EMPTY = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}")  # a token that the text leaves out
+EMPTY = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}")  # an elided token, not in the text
 
 
 class Arc(NamedTuple):
-    """Two words of a text, counted from 0, and what the one is to the other."""
+    """A dependency between two words of a text, counted from 0."""
 
     dependent: int
     head: int
     relation: str
 
 
-class Parsed(NamedTuple):
+class ParsedSentence(NamedTuple):
     text: str
     arcs: list[Arc]
 
@@ -44,7 +44,7 @@ class Parsed(NamedTuple):
 class Row(NamedTuple):
     """A line that is not a comment."""
 
-    place: str  # the file and the line, for errors
+    place: str  # file and line, for error messages
     number: str
     form: str
     head: str
@@ -52,47 +52,48 @@ class Row(NamedTuple):
     spaced: bool  # a space follows
 
 
-def read_trees(path: Path) -> Iterator[Parsed]:
-    """The sentences of a file, plain or .gz."""
+def read_trees(path: Path) -> Iterator[ParsedSentence]:
+    """Yield the sentences of a file, plain or .gz."""
     file = find_path(str(path))
     rows: list[Row] = []
     for number, line in enumerate(read_texts(file), start=1):
         if line.startswith("#"):
             continue
         if line.strip():
-            rows.append(row_of(line, f"{file} line {number}"))
+            rows.append(parse_row(line, f"{file} line {number}"))
         elif rows:
-            yield parsed(rows)
+            yield build_sentence(rows)
             rows = []
     if rows:
-        yield parsed(rows)
+        yield build_sentence(rows)
 
 
-def row_of(line: str, place: str) -> Row:
+def parse_row(line: str, place: str) -> Row:
     cells = line.split("\t")
     if len(cells) != COLUMNS:
         raise DataError(
-            f"{place} has {len(cells)} column{'s' * (len(cells) != 1)}; expected the {COLUMNS} of CoNLL-U, apart by tabs",
-            hint="Universal Dependencies come in this format; a table of two columns is none",
+            f"{place} has {len(cells)} column{'s' * (len(cells) != 1)}; "
+            f"expected the {COLUMNS} tab-separated columns of CoNLL-U",
+            hint="give a file in CoNLL-U format, such as the .conllu files of Universal Dependencies",
         )
     return Row(place, cells[0], cells[1], cells[6], cells[7], "SpaceAfter=No" not in cells[9].split("|"))
 
 
-def parsed(rows: Sequence[Row]) -> Parsed:
-    """One sentence: its text, and the arcs between the words of it."""
-    tokens, spans = tokens_and_spans(rows)
+def build_sentence(rows: Sequence[Row]) -> ParsedSentence:
+    """Return the text of a sentence and the arcs between its words."""
+    tokens, spans = separate_spans(rows)
     text, words, covered, word = "", [], 0, 0
     for at, row in enumerate(tokens, start=1):
-        if at > covered:  # what stands in the text is the token, or the span that begins with it
+        if at > covered:  # the text has the token, or the span that starts with it
             covered, written = spans.get(at, (at, row))
-            word = len(text.split()) - (text[-1:] not in ("", " "))  # the last word goes on where no space follows it
+            word = len(text.split()) - (text[-1:] not in ("", " "))  # without a space in between, the last word continues
             text += written.form + " " * written.spaced
         words.append(word)
-    return Parsed(text.rstrip(), list(arcs_of(tokens, words)))
+    return ParsedSentence(text.rstrip(), list(build_arcs(tokens, words)))
 
 
-def tokens_and_spans(rows: Iterable[Row]) -> tuple[list[Row], dict[int, tuple[int, Row]]]:
-    """The tokens, numbered without a gap, and by the first token of each span its last one."""
+def separate_spans(rows: Iterable[Row]) -> tuple[list[Row], dict[int, tuple[int, Row]]]:
+    """Return the tokens, numbered without a gap, and a dict from the first token of each span to its last one."""
     tokens: list[Row] = []
     spans: dict[int, tuple[int, Row]] = {}
     for row in rows:
@@ -104,12 +105,12 @@ def tokens_and_spans(rows: Iterable[Row]) -> tuple[list[Row], dict[int, tuple[in
             tokens.append(row)
     for first, (last, row) in spans.items():
         if not first < last <= len(tokens):
-            raise DataError(f"{row.place}: the span {row.number} does not fit a sentence of {len(tokens)} tokens")
+            raise DataError(f"{row.place}: the span {row.number} exceeds the sentence, which has {len(tokens)} tokens")
     return tokens, spans
 
 
-def arcs_of(tokens: Sequence[Row], words: Sequence[int]) -> Iterator[Arc]:
-    """words: for each token the word of the text that it belongs to."""
+def build_arcs(tokens: Sequence[Row], words: Sequence[int]) -> Iterator[Arc]:
+    """Yield the arcs between words; words: for each token the index of its word."""
     for row, dependent in zip(tokens, words, strict=True):
         if not NUMBER.fullmatch(row.head) or int(row.head) > len(tokens):
             raise DataError(f"{row.place}: the head is {row.head!r:.40}; expected a number from 0 to {len(tokens)}")

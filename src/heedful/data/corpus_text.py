@@ -1,18 +1,18 @@
-"""Plain text as one long row of tokens, for those who only go on: [data] with form = "text".
+"""Plain text as one long sequence of tokens, for language models: [data] with form = "text".
 
     folder = "wikitext2"             file = "shakespeare/input.txt.gz"        [[data.train]]
     (train.txt, valid.txt and        held_out = 0.1                           file = "books.txt"
-    test.txt there, plain or .gz)    (its last tenth validates)               [[data.train]]
+    test.txt in it, plain or .gz)    (its last tenth is for validation)       [[data.train]]
                                                                               file = "imdb/train.tsv"
                                                                               column = 2
                                                                               [data.valid]
                                                                               file = "valid.txt"
 
-Every line is encoded by itself, and the end token stands for the end of the line, whatever the vocabulary is made of:
-a newline is a token, and lines are what a tokenizer learns from. The encoded text is kept in the cache, memory-mapped:
+Every line is encoded separately and followed by the end token, with every kind of tokenizer: a newline is a token, and
+tokenizers are trained on lines. The encoded text is cached and memory-mapped:
 
-    ids              every token, one after the other     uint16, or uint32 for large vocabularies
-    MANIFEST.json    its size and SHA-256, and what the text has: lines, words, characters, bytes
+    ids              all tokens, concatenated             uint16, or uint32 for large vocabularies
+    MANIFEST.json    size and SHA-256, and the number of lines, words, characters and bytes of the text
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ TEXT_COLUMN = re.compile("text|sentence|review|content|comment|document|body|tit
 
 
 class TextFile(Config):
-    """A file of text, plain or .gz, or a column of one whose columns are apart by tabs."""
+    """A text file, plain or .gz, or one column of a tab-separated file."""
 
     file: str
-    """A text file, plain or .gz."""
+    """Text file, plain or .gz."""
     column: Size | None = None
-    """The column of a tab-separated file to read, counted from 1; default: whole lines."""
+    """Column of a tab-separated file to read, counted from 1; default: entire lines."""
     header: bool | None = None
-    """Whether line 1 names the columns and is skipped; default: refused if it looks so."""
+    """Whether line 1 is a header and is skipped; default: an error if it looks like one."""
 
     @model_validator(mode="after")
     def _header_is_of_columns(self) -> TextFile:
@@ -60,31 +60,31 @@ class TextFile(Config):
         return self
 
 
-def one_or_more(value: Any) -> Any:
+def as_list(value: Any) -> Any:
     return [TextFile.model_validate(value)] if isinstance(value, Mapping | TextFile) else value
 
 
-def as_typed(files: tuple[TextFile, ...]) -> Any:
+def unwrap_single(files: tuple[TextFile, ...]) -> Any:
     tables = [file.model_dump(exclude_none=True) for file in files]
     return tables[0] if len(tables) == 1 else tables
 
 
-TextFiles = Annotated[tuple[TextFile, ...], Field(min_length=1), BeforeValidator(one_or_more), PlainSerializer(as_typed)]
+TextFiles = Annotated[tuple[TextFile, ...], Field(min_length=1), BeforeValidator(as_list), PlainSerializer(unwrap_single)]
 
 
 class TextConfig(Config):
-    """Where the text is, and how it is cut into sequences."""
+    """The text files, and how they are cut into training sequences."""
 
     form: Literal["text"]
     """Form of the data: plain text."""
     train: TextFiles | None = None
     """Training files, instead of `folder` or `file`."""
     valid: TextFiles | None = None
-    """Validation files; needed with `train`."""
+    """Validation files; required with `train`."""
     test: TextFiles | None = None
     """Test files."""
     folder: str | None = None
-    """A folder with train.txt, valid.txt and test.txt, plain or .gz."""
+    """Folder with train.txt, valid.txt and test.txt, plain or .gz."""
     file: str | None = None
     """One text file for training and validation."""
     held_out: Probability = 0.1
@@ -102,21 +102,21 @@ class TextConfig(Config):
         given = [name for name, value in ways.items() if value]
         problems = []
         if len(given) != 1:
-            said = " and ".join(given) if given else "none of them"
-            problems.append(Problem("", f"expected one of folder, file or train with valid, but {said} is given"))
+            names = " and ".join(given) or "none of them"
+            problems.append(Problem("", f"given {names}; expected one of folder, file or train with valid"))
         elif self.train and not self.valid:
             problems.append(Problem("valid", "missing; expected a table with a file"))
-        idle: dict[str, str] = {}
+        no_effect: dict[str, str] = {}
         if not self.train:
-            idle |= dict.fromkeys(("valid", "test"), "data.train is not given")
+            no_effect |= dict.fromkeys(("valid", "test"), "data.train is not given")
         if not self.file:
-            idle["held_out"] = "data.file is not given"
-        refuse([*problems, *unused(self, idle)])
+            no_effect["held_out"] = "data.file is not given"
+        refuse([*problems, *unused(self, no_effect)])
         return self
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Tokens of the longest source, none, and of the longest target."""
+        """Maximum tokens of source (none) and target."""
         return 0, self.block
 
     @property
@@ -125,94 +125,97 @@ class TextConfig(Config):
 
 
 class Passage(NamedTuple):
-    """A file, or some lines of it."""
+    """A file, or a range of its lines."""
 
     path: Path
     column: int | None = None
-    part: tuple[float, float] = (0.0, 1.0)  # of its characters; a line belongs to where it begins
+    part: tuple[float, float] = (0.0, 1.0)  # range of its characters, as fractions; a line belongs to where it starts
     header: bool | None = None
 
 
 def passages(data: TextConfig, split: str) -> list[Passage]:
-    """What a split is made of; nothing where there is no such split."""
+    """Return the files of a split; empty if there is no such split."""
     if data.file is not None:
         parts = {"train": (0.0, 1 - data.held_out), "valid": (1 - data.held_out, 1.0)}
         return [Passage(find_path(data.file), None, parts[split])] if split in parts else []
     if data.folder is not None:
-        found = find_split(find_folder(data.folder), split)
-        return [] if found is None else [Passage(found)]
-    return [Passage(find_path(one.file), one.column, header=one.header) for one in getattr(data, split) or ()]
+        path = find_split(find_folder(data.folder), split)
+        return [] if path is None else [Passage(path)]
+    return [Passage(find_path(file.file), file.column, header=file.header) for file in getattr(data, split) or ()]
 
 
 def find_split(folder: Path, split: str) -> Path | None:
-    """<split>.txt or <split>.txt.gz, under any of the names that the split goes by."""
+    """Return <split>.txt or <split>.txt.gz, under any of the aliases of the split; None if there is no test set."""
     names = [f"{name}.txt{packed}" for name in ALIASES[split] for packed in ("", ".gz")]
-    found = next((folder / name for name in names if (folder / name).is_file()), None)
-    if found is None and split != "test":
+    path = next((folder / name for name in names if (folder / name).is_file()), None)
+    if path is None and split != "test":
         raise missing_split(folder, f"{split}.txt")
-    return found
+    return path
 
 
-def lines_of(passage: Passage) -> Iterator[str]:
-    lines = cells_of(passage)
+def read_passage(passage: Passage) -> Iterator[str]:
+    lines = read_cells(passage)
     begin, end = passage.part
     if (begin, end) == (0.0, 1.0):
         yield from lines
         return
-    whole = sum(len(line) + 1 for line in cells_of(passage))
-    place = 0
+    total = sum(len(line) + 1 for line in read_cells(passage))
+    position = 0
     for line in lines:
-        if begin * whole <= place < end * whole:
+        if begin * total <= position < end * total:
             yield line
-        place += len(line) + 1
+        position += len(line) + 1
 
 
-def cells_of(passage: Passage) -> Iterator[str]:
-    """The text of every line, or of one column of it."""
+def read_cells(passage: Passage) -> Iterator[str]:
+    """Yield every line, or one column of it."""
     for number, raw in enumerate(read_lines(passage.path), start=1):
-        cell = cell_of(decode_training_line(raw, passage.path, number), passage, number)
+        cell = select_column(decode_training_line(raw, passage.path, number), passage, number)
         if number == 1 and passage.column is not None and passage.header is not False:
             if passage.header:
                 continue
             if TEXT_COLUMN.fullmatch(cell.strip().lower()):
                 raise DataError(
-                    f"{passage.path} line 1 looks like the name of a column: {cell}",
-                    hint="header = true, beside file and column, skips that line; header = false trains on it",
+                    f"{passage.path} line 1 looks like a header: column {passage.column} is {cell!r:.40}; expected text",
+                    hint="set header = true, next to file and column, to skip that line, or header = false to train on it",
                 )
         yield cell
 
 
-def cell_of(line: str, passage: Passage, number: int) -> str:
+def select_column(line: str, passage: Passage, number: int) -> str:
     if passage.column is None:
         return line
     cells = line.split("\t")
     if len(cells) < passage.column:
-        has = f"{len(cells)} column{'s' * (len(cells) != 1)}"
-        raise DataError(f"{passage.path} line {number} has {has}, but column {passage.column} is wanted")
+        given = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+        raise DataError(
+            f"{passage.path} line {number} has {given}; expected at least {passage.column}, separated by tabs",
+            hint="check `column`, which is counted from 1, and the tabs of that line",
+        )
     return cells[passage.column - 1]
 
 
 class TextStore(NamedTuple):
-    """The text of a split."""
+    """The encoded text of a split."""
 
     ids: NDArray[Any]  # (tokens,)
     lines: int
-    words: int  # what white space stands between
-    characters: int  # ends of lines counted
-    bytes: int  # of UTF-8, ends of lines counted
+    words: int  # separated by white space
+    characters: int  # including newlines
+    bytes: int  # of UTF-8, including newlines
 
 
 def open_text(parts: Sequence[Passage], tokenizer: Tokenizer, cache: Path | None = None) -> TextStore:
-    """Found in the cache, or made."""
+    """Return the encoded text, from the cache if it is there."""
     about = [[content_hash(part.path), part.column, part.part, *([True] if part.header else [])] for part in parts]
     key = sha256(json.dumps([1, about, tokenizer.fingerprint]).encode()).hexdigest()[:32]
     folder = (cache or cache_folder()) / "text" / key
-    lines = chain.from_iterable(map(lines_of, parts))
+    lines = chain.from_iterable(map(read_passage, parts))
     return find_or_build(folder, find_text, lambda partial: write_tokens(partial, lines, tokenizer))
 
 
 def find_text(folder: Path) -> TextStore | None:
-    """None where there is none, or where it is not what its manifest says."""
+    """Load the encoded text; None if it is missing or differs from its manifest."""
     try:
         manifest = checked_manifest(folder)
         return TextStore(map_array(folder / "ids", manifest["type"]), *manifest["counts"])
@@ -236,7 +239,7 @@ def write_tokens(folder: Path, lines: Iterable[str], tokenizer: Tokenizer) -> No
 
 
 def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
-    """A text of any number of lines; the last one goes on unless a newline ends it."""
+    """Encode a text of any number of lines; the last line is left open unless it ends in a newline."""
     first, *others = tokenizer.encode_many(text.split("\n"))
     return [*first, *chain.from_iterable((tokenizer.specials.end, *row) for row in others)]
 

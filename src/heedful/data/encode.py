@@ -1,12 +1,12 @@
-"""From a corpus to its token store: encoded once, kept in a cache, found again by what it was made from.
+"""Encode a corpus into a token store, cached by its content.
 
     key = SHA-256(contents of the files, tokenizer fingerprints, options that change what is stored)
 
-so that a changed file, tokenizer or option makes a new store, and a moved or renamed file does not. A store is written
-into a folder of its own and renamed when it is complete: killed in the middle, it is begun again. Two processes that
-want the same store take turns, and the second finds it made. A store damaged since is noticed, and made again.
+so that a changed file, tokenizer or option leads to a new store, and a moved or renamed file does not. A store is written
+into a temporary folder and renamed when it is complete, so an interrupted build starts over. Of two processes that need
+the same store, one builds it while the other waits. A damaged store is detected and rebuilt.
 
-Texts are read and checked in one thread while the tokenizer encodes the chunk before, on all cores if it can.
+Texts are read and checked in one thread while the tokenizer encodes the previous chunk, on all cores if it can.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from heedful.storage.reading import read_package_files, sha256_of, unreadable
 from heedful.storage.writing import create
 
 CHUNK = 10_000  # pairs encoded at a time
-CHARACTERS = 1 << 21  # of the sources, likewise; a tokenizer takes a few hundred bytes for each
+CHARACTERS = 1 << 21  # of the sources encoded at a time; a tokenizer needs a few hundred bytes for each
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ Found = TypeVar("Found")
 
 
 class Encoder(Protocol):
-    """What is needed of a tokenizer."""
+    """The part of a tokenizer that a store needs."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -54,7 +54,7 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class StoreOptions:
-    max_length: int | None = 256  # tokens a side, without the end token; None keeps every pair
+    max_length: int | None = 256  # tokens per side, without the end token; None keeps every pair
     max_ratio: float = MAX_RATIO
     keep_text: bool = False
 
@@ -67,11 +67,11 @@ def open_store(
     dropped: NDArray[np.int64] | None = None,
     cache: Path | None = None,
 ) -> PairStore:
-    """The store of the corpus: found in the cache, or made.
+    """Return the store of the corpus, from the cache if it is there.
 
-    encoders: those of source and target, which may be the same
-    dropped:  lines to leave out, as `CheckReport.dropped` gives them
-    cache:    a folder; $HEED_CACHE, or else ~/.cache/heedful, when not given
+    encoders: tokenizers of source and target, which may be the same
+    dropped:  lines to leave out, as `CheckReport.dropped` returns them
+    cache:    a folder; default: $HEED_CACHE, or ~/.cache/heedful
     """
     options = options or StoreOptions()
     dropped = np.zeros(0, np.int64) if dropped is None else dropped
@@ -81,15 +81,15 @@ def open_store(
     store = find_or_build(root / key, find_store, lambda partial: write_store(partial, kept, encoders, options))
     if len(store) == 0:
         raise DataError(
-            f"no pair of {title_of(corpus)} is left: {len(store.overlong):,} are longer than "
-            f"max_length = {options.max_length} tokens on a side",
+            f"no pair of {title_of(corpus)} can be used: all {len(store.overlong):,} are longer than "
+            f"data.max_length = {options.max_length} tokens on a side",
             hint="raise data.max_length, or choose a tokenizer with a larger vocabulary",
         )
     return store
 
 
 def without_dropped(dropped: NDArray[np.int64], kept: Iterable[Pair]) -> Iterator[Pair]:
-    """The pairs whose line is not among the dropped; one byte a line, where a set would take sixty for each number."""
+    """Return the pairs whose line is not dropped; one byte per line, where a set would take sixty per number."""
     marks = np.zeros(int(dropped.max(initial=-1)) + 1, bool)
     marks[dropped] = True
     is_dropped = marks.tobytes()
@@ -122,7 +122,7 @@ def content_hash(path: Path) -> str:
 
 
 def grammar_fingerprint() -> str:
-    """The built-in corpus is a function of the grammar's own files: when they change, it does."""
+    """Return a hash of the grammar's source files, on which the built-in corpus depends."""
     digest = sha256()
     for name, content in read_package_files("heedful.data.grammar").items():
         digest.update(name.encode() + b"\0" + sha256(content).digest())
@@ -132,22 +132,22 @@ def grammar_fingerprint() -> str:
 def find_store(folder: Path) -> PairStore | None:
     try:
         return load_store(folder)
-    except OSError:  # there is none, or no way to it
+    except OSError:  # missing or unreadable
         return None
     except Damaged as damage:
-        log.warning("the token store %s is damaged and will be made again: %s", folder, damage)
+        log.warning("the token store %s is damaged and will be rebuilt: %s", folder, damage)
         return None
 
 
 def find_or_build(folder: Path, find: Callable[[Path], Found | None], write: Callable[[Path], None]) -> Found:
-    """What is stored in a folder of the cache: found, or written."""
+    """Return what a folder of the cache stores; write it if it is missing."""
     try:
         return folders.find_or_build(folder, find, write)
     except (OSError, WriteError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         raise DataError(
             f"the token store cannot be written to {folder.parent}: {getattr(cause, 'strerror', None) or cause}",
-            hint="set HEED_CACHE to a folder that can be written to and has room",
+            hint="set HEED_CACHE to a writable folder with enough free space",
         ) from error
 
 
@@ -177,7 +177,7 @@ def write_store(folder: Path, kept: Iterable[Pair], encoders: tuple[Encoder, Enc
 
 
 class Ragged:
-    """Rows of different lengths: <name>.values has them one after the other, <name>.offsets says where each begins."""
+    """Rows of different lengths: <name>.values is their concatenation, <name>.offsets where each starts."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.values = create(folder / f"{name}.values")

@@ -1,8 +1,8 @@
-"""Get a corpus of the catalog: copied from a folder that has it, or downloaded from its origin.
+"""Copy a corpus of the catalog from a folder, or download it from its origin.
 
-The checksums of the catalog decide in both cases: a file whose text differs is refused. A SHA256SUMS file is written for
-people (`sha256sum -c`) and never read: whoever can change a corpus can change the checksums beside it. A symbolic link that
-leaves the folder is not followed. A file is moved to its place when it is complete and right.
+Both are verified against the checksums of the catalog. A SHA256SUMS file is written for users (`sha256sum -c`) but never
+read: anyone who can change a corpus can change the checksums next to it. Symbolic links out of the folder are not followed.
+A file is renamed to its final name once it is complete and verified.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from heedful.storage.reading import content_sha256, read_bytes, sha256_of
 from heedful.storage.writing import output_bytes, replace_text, write_error
 
 SUMS = "SHA256SUMS"
-TIMEOUT = 30  # seconds without an answer
+TIMEOUT = 30  # seconds without a response
 
 
 @dataclass(frozen=True)
 class Fetched:
     folder: Path
     files: tuple[str, ...]
-    origin: str  # the folder it was copied from, or the address it was downloaded from
+    origin: str  # the folder it was copied from, or the URL it was downloaded from
 
 
 def list_corpora() -> list[dict[str, object]]:
-    """One row a corpus, as `heed data list` shows them."""
+    """Return one row per corpus, as in `heed data list`."""
     return [
         {
             "name": name,
@@ -54,69 +54,69 @@ def list_corpora() -> list[dict[str, object]]:
 
 
 def locate(name: str, root: Path | None = None) -> Path | None:
-    """The folder with the corpus's files: root/name or root itself; root is $HEED_DATA when not given."""
+    """Return the folder with the corpus's files: root/name or root itself; default root: $HEED_DATA."""
     corpus = lookup(name, CATALOG, "corpus")
     if root is None:
         if not os.environ.get("HEED_DATA"):
             return None
         root = Path(os.environ["HEED_DATA"])
-    wanted = [*corpus.downloads] or [*corpus.checksums]
-    return next((folder for folder in (root / name, root) if all((folder / file).is_file() for file in wanted)), None)
+    files = [*corpus.downloads] or [*corpus.checksums]
+    return next((folder for folder in (root / name, root) if all((folder / file).is_file() for file in files)), None)
 
 
-def get(name: str, destination: Path, source_folder: Path | None = None) -> Fetched:
-    """Puts the corpus into destination/name, from `source_folder` or, without one, from $HEED_DATA or its origin."""
+def get_corpus(name: str, destination: Path, source_folder: Path | None = None) -> Fetched:
+    """Write the corpus to destination/name, from `source_folder`; default: from $HEED_DATA or its origin."""
     corpus = lookup(name, CATALOG, "corpus")
-    found = locate(name, source_folder)
-    if source_folder is not None and found is None:
+    local = locate(name, source_folder)
+    if source_folder is not None and local is None:
         raise DataError(
             f"{source_folder} does not have the corpus {name!r}; expected the files {', '.join(corpus.checksums)} "
             f"in {source_folder / name} or in {source_folder}",
-            hint="leave out --from to look in $HEED_DATA and then to download",
+            hint="leave out --from to try $HEED_DATA and then a download",
         )
     folder = destination / name
     try:
-        return copy(corpus, found, folder) if found else download(name, corpus, folder)
+        return copy_corpus(corpus, local, folder) if local else download_corpus(name, corpus, folder)
     except OSError as error:
         raise write_error(folder, error) from error
 
 
-def copy(corpus: Corpus, source: Path, folder: Path) -> Fetched:
-    """All files are checked before the first one is written, so that a refused corpus leaves nothing behind."""
+def copy_corpus(corpus: Corpus, source: Path, folder: Path) -> Fetched:
+    """Copy the files; all are checked before the first one is written, so that an error leaves nothing behind."""
     files = [file for file in corpus.checksums if (source / file).is_file()]
     for file in files:
-        checked_content(source, file, corpus.checksums[file])
+        read_checked(source, file, corpus.checksums[file])
     folder.mkdir(parents=True, exist_ok=True)
     for file in files:
-        content = checked_content(source, file, corpus.checksums[file])  # again: it may have changed since
+        content = read_checked(source, file, corpus.checksums[file])  # again, in case it changed
         with output_bytes(folder / file) as copied:
             copied.write(content)
     write_sums(folder, files)
     return Fetched(folder, tuple(files), str(source))
 
 
-def checked_content(source: Path, file: str, checksum: str) -> bytes:
-    """The bytes of a file whose text has this SHA-256."""
+def read_checked(source: Path, file: str, checksum: str) -> bytes:
+    """Return the bytes of a file after comparing the SHA-256 of its text."""
     refuse_outside(source / file, source)
     content = read_bytes(source / file)
     try:
-        found = content_sha256(content)
+        digest = content_sha256(content)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{source / file} is damaged: {error}", hint="copy or download it again") from error
-    if found != checksum:
+    if digest != checksum:
         raise DataError(
-            f"{source / file} is not the file of the catalog: its text has SHA-256 {found}, expected {checksum}",
-            hint="it is damaged, changed or another edition; get it again from where it came",
+            f"{source / file} is not the file of the catalog: its text has SHA-256 {digest}, expected {checksum}",
+            hint="get it again from its origin: this one is damaged, edited or another version",
         )
     return content
 
 
 def refuse_outside(path: Path, folder: Path) -> None:
-    """A link in a folder from somebody else could name any file of this machine."""
+    """Raise if a path leaves the folder: a symbolic link in it could point to any file of this machine."""
     if not path.resolve().is_relative_to(folder.resolve()):
         raise DataError(
             f"{path} is a symbolic link out of its folder, to {path.resolve()}; links are not followed",
-            hint="replace the link by the file",
+            hint="replace the link with the file",
         )
 
 
@@ -124,47 +124,47 @@ def write_sums(folder: Path, files: list[str]) -> None:
     replace_text(folder / SUMS, "".join(f"{sha256_of(folder / file)}  {file}\n" for file in sorted(files)))
 
 
-def download(name: str, corpus: Corpus, folder: Path) -> Fetched:
+def download_corpus(name: str, corpus: Corpus, folder: Path) -> Fetched:
     root = os.environ.get("HEED_DATA")
     tried = f"it is not in $HEED_DATA ({root})" if root else "HEED_DATA is not set"
     if not corpus.downloads:
         raise DataError(
-            f"the corpus {name!r} cannot be got: {tried}, and its files cannot be downloaded as they stand",
-            hint=f"give --from FOLDER, or make it from {corpus.origin} ({corpus.form})",
+            f"cannot get the corpus {name!r}: {tried}, and its files cannot be downloaded unchanged",
+            hint=f"give --from FOLDER, or prepare it from {corpus.origin} ({corpus.form})",
         )
     folder.mkdir(parents=True, exist_ok=True)
-    for file, wanted in corpus.downloads.items():
-        failed = f"the corpus {name!r} cannot be got: {tried}, and {wanted.url} gave"
-        checksum = corpus.checksums.get(file) if wanted.verbatim else None
+    for file, download in corpus.downloads.items():
+        failed = f"cannot get the corpus {name!r}: {tried}, and {download.url} failed"
+        checksum = corpus.checksums.get(file) if download.verbatim else None
         with output_bytes(folder / file) as stream, gzip.GzipFile("", "wb", 9, stream, mtime=0) as packed:
             lines, digest = 0, sha256()
-            for block in blocks_of(wanted, failed):
+            for block in download_blocks(download, failed):
                 lines += block.count(b"\n")
                 digest.update(block)
                 packed.write(block)
-            refuse_other_text(wanted, lines, digest.hexdigest(), checksum)
+            check_download(download, lines, digest.hexdigest(), checksum)
     write_sums(folder, [*corpus.downloads])
     return Fetched(folder, tuple(corpus.downloads), corpus.origin)
 
 
-def blocks_of(wanted: Download, failed: str) -> Iterator[bytes]:
-    """The text at an address, unpacked; failed: how the message begins if it cannot be had."""
-    request = urllib.request.Request(wanted.url, headers={"User-Agent": "heedful"})
+def download_blocks(download: Download, failed: str) -> Iterator[bytes]:
+    """Yield the text at a URL, unpacked; failed: the start of the error message if that fails."""
+    request = urllib.request.Request(download.url, headers={"User-Agent": "heedful"})
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-            text = cast(IO[bytes], gzip.GzipFile(fileobj=answer) if wanted.url.endswith(".gz") else answer)
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+            text = cast(IO[bytes], gzip.GzipFile(fileobj=response) if download.url.endswith(".gz") else response)
             yield from iter(lambda: text.read(1 << 20), b"")
     except (OSError, EOFError, zlib.error, http.client.HTTPException) as error:
         if isinstance(error, urllib.error.HTTPError):
-            error.close()  # it is also the answer, and still open
+            error.close()  # it is also the response, and still open
         raise DataError(
             f"{failed}: {getattr(error, 'reason', error)}", hint="try again with a network, or give --from FOLDER"
         ) from error
 
 
-def refuse_other_text(wanted: Download, lines: int, found: str, checksum: str | None) -> None:
-    hint = "try again; if it stays so, the origin has changed"
-    if lines != wanted.lines:
-        raise DataError(f"{wanted.url} gave {lines:,} lines, expected {wanted.lines:,}; it was not kept", hint=hint)
-    if checksum is not None and found != checksum:
-        raise DataError(f"{wanted.url} gave a text with SHA-256 {found}, expected {checksum}; it was not kept", hint=hint)
+def check_download(download: Download, lines: int, digest: str, checksum: str | None) -> None:
+    hint = "try again; if the error persists, the file has changed at its origin"
+    if lines != download.lines:
+        raise DataError(f"{download.url} has {lines:,} lines, expected {download.lines:,}; it was not stored", hint=hint)
+    if checksum is not None and digest != checksum:
+        raise DataError(f"{download.url} has a text with SHA-256 {digest}, expected {checksum}; it was not stored", hint=hint)

@@ -1,4 +1,4 @@
-"""Lines of text to work on one after the other: from files, or from a stream as they arrive."""
+"""Lines of input text: from files, or from a stream in chunks of the lines available so far."""
 
 from __future__ import annotations
 
@@ -11,42 +11,44 @@ from heedful.data.sources import find_path
 from heedful.errors import ConfigError, DataError
 from heedful.storage.reading import decode_line, read_lines
 
-PATIENCE = 0.01  # seconds without another line after which those that came are worked on
-MAX_CHARACTERS = 10**6  # of one text for a model: tokenizing takes hundreds of bytes for each
+CHUNK_TIMEOUT = 0.01  # seconds to wait for another line before a chunk is processed
+MAX_CHARACTERS = 10**6  # of one input text: tokenizing needs hundreds of bytes for each
 STDIN = Path("-")
 STDIN_NAMES = {"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}
 
 
 def as_text(line: bytes, place: str) -> str:
-    """The line without its end, or an error that names the place."""
+    """Decode a line without its newline; DataError with the place if it is not UTF-8."""
     try:
         return line.removesuffix(b"\n").removesuffix(b"\r").decode()
     except UnicodeDecodeError as error:
-        raise DataError(f"{place}: byte {error.start + 1} is not UTF-8", hint="convert it, for example with iconv") from error
+        raise DataError(
+            f"{place}: byte {error.start + 1} is not UTF-8; expected UTF-8 text", hint="convert it, for example with iconv"
+        ) from error
 
 
 def read_texts(path: Path, *, may_be_empty: bool = False) -> Iterator[str]:
-    """The lines of a file or a pipe, plain or .gz; "-" is standard input."""
-    found = path if path == STDIN else find_path(str(path))
-    for number, line in enumerate(read_lines(found, may_be_empty=may_be_empty), start=1):
-        yield decode_line(line, found, number)
+    """Yield the lines of a file or a pipe, plain or .gz; "-" is standard input."""
+    file = path if path == STDIN else find_path(str(path))
+    for number, line in enumerate(read_lines(file, may_be_empty=may_be_empty), start=1):
+        yield decode_line(line, file, number)
 
 
 def is_interactive(path: Path) -> bool:
-    """Whether the lines may be typed or computed while we wait: standard input, a pipe, a terminal."""
+    """Return whether lines may come with delays: standard input, a pipe, a terminal."""
     if path == STDIN:
         return True
-    found = find_path(str(path))
-    return found.exists() and not found.is_file()
+    file = find_path(str(path))
+    return file.exists() and not file.is_file()
 
 
 def refuse_two_readers(paths: Iterable[Path | None]) -> None:
-    """Standard input can be read once."""
+    """Raise if standard input, which can be read only once, is given more than once."""
     readers = [str(path) for path in paths if str(path) in STDIN_NAMES]
     if len(readers) > 1:
         raise ConfigError(
-            f"standard input was given {len(readers)} times ({', '.join(readers)}); it can be read once",
-            hint="save it to a file and give the file",
+            f"standard input is given {len(readers)} times ({', '.join(readers)}); expected at most once",
+            hint="save it to a file and give the file name",
         )
 
 
@@ -54,14 +56,14 @@ def refuse_too_long(text: str, place: str) -> None:
     if len(text) > MAX_CHARACTERS:
         raise DataError(
             f"{place} has {len(text):,} characters; expected at most {MAX_CHARACTERS:,}",
-            hint="put every sentence on a line of its own",
+            hint="put each sentence on its own line",
         )
 
 
-def chunks_as_they_arrive(lines: Iterable[str], most: int) -> Iterator[list[str]]:
-    """As many lines at a time as have arrived: who types one line and waits is answered at once.
+def read_available(lines: Iterable[str], most: int) -> Iterator[list[str]]:
+    """Yield chunks of the lines available so far, at most `most`, so that interactive input is processed at once.
 
-    A thread reads the lines, at most a few chunks ahead. An error there is raised here, after the lines before it."""
+    A thread reads the lines, at most a few chunks ahead. Its errors are raised here, after the lines before them."""
     queue: Queue[str | BaseException | None] = Queue(maxsize=2 * most)
 
     def pump() -> None:
@@ -76,7 +78,7 @@ def chunks_as_they_arrive(lines: Iterable[str], most: int) -> Iterator[list[str]
     chunk: list[str] = []
     while True:
         try:
-            line = queue.get(timeout=PATIENCE if chunk else None)
+            line = queue.get(timeout=CHUNK_TIMEOUT if chunk else None)
         except Empty:
             yield chunk
             chunk = []

@@ -1,6 +1,6 @@
-"""JSON that was written elsewhere: whatever is wrong with it becomes one DataError that names its place.
+"""Strict JSON for untrusted files: every problem is a DataError with the file and line.
 
-Refused is also what two programs could read differently: a key that occurs twice, NaN and Infinity.
+Ambiguous JSON is an error too: duplicate keys, NaN and Infinity.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_DIGITS = 400  # a float has at most 309 before the point
 
 
 def parse_json(text: str, place: str, *, hint: str | None = None) -> Any:
-    """The value of a JSON text; `place` names the file, and the line where there are several."""
+    """Return the value of a JSON text; `place` names the file, and the line if there are several."""
     try:
         return json.loads(text, object_pairs_hook=unique_keys, parse_constant=refuse_constant, parse_int=parse_int)
     except json.JSONDecodeError as error:
@@ -27,11 +27,11 @@ def parse_json(text: str, place: str, *, hint: str | None = None) -> Any:
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    result = dict(pairs)
+    if len(result) != len(pairs):
         keys = [key for key, _ in pairs]
         raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r:.60} occurs twice")
-    return found
+    return result
 
 
 def refuse_constant(name: str) -> NoReturn:

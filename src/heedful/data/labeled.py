@@ -1,8 +1,8 @@
-"""Texts with labels, a table a split: [data] with form = "labeled".
+"""Labeled texts, one table per split: [data] with form = "labeled".
 
-folder = "sst2"        train.tsv, valid.tsv and test.tsv there, plain or .gz; columns are apart by tabs
-label = 1              the column of the label
-texts = [2]            those of the texts: one, or the two that are compared, or a beginning and its endings
+folder = "sst2"        with train.tsv, valid.tsv and test.tsv, plain or .gz; columns are separated by tabs
+label = 1              column of the label
+texts = [2]            columns of the texts: one, or a pair of texts, or a context and its possible endings
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
-from heedful.errors import DataError
+from heedful.errors import DataError, nearest
 from heedful.schema import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, refuse
 from heedful.storage.reading import decode_training_line, read_lines
 
@@ -27,21 +27,21 @@ class LabeledConfig(Config):
     form: Literal["labeled"]
     """Form of the data: texts with labels."""
     folder: str | None = None
-    """A folder with train.tsv, valid.tsv and test.tsv, plain or .gz."""
+    """Folder with train.tsv, valid.tsv and test.tsv, plain or .gz."""
     train: str | None = None
-    """The training file, instead of the folder's."""
+    """Training file, instead of the folder's."""
     valid: str | None = None
-    """The validation file, instead of the folder's."""
+    """Validation file, instead of the folder's."""
     test: str | None = None
-    """The test file, instead of the folder's."""
+    """Test file, instead of the folder's."""
     header: bool | None = None
-    """Whether line 1 of each file names the columns; default: refused if it looks so."""
+    """Whether line 1 of each file is a header and is skipped; default: an error if it looks like one."""
     label: Size = 1
     """Column of the label, counted from 1."""
     texts: Annotated[tuple[Size, ...], Field(min_length=1)] = (2,)
     """Columns of the texts, counted from 1."""
     limit: ZeroOrCount = 0
-    """Train on this many examples only, drawn at random; 0: all."""
+    """Train on this many randomly sampled examples only; 0: all."""
     max_length: Size = 256
     """Maximum tokens per sequence; longer ones are truncated."""
     batch: Count = 32
@@ -58,7 +58,9 @@ class LabeledConfig(Config):
             missing = [split for split in ("train", "valid") if getattr(self, split) is None]
             problems = [Problem(split, "missing; expected a file, or data.folder") for split in missing]
         if self.label in self.texts:
-            problems.append(Problem("texts", f"given {list(self.texts)!r}, which holds the column of the label"))
+            problems.append(
+                Problem("texts", f"given {list(self.texts)!r}, which includes the column of the label, {self.label}")
+            )
         refuse(problems)
         return self
 
@@ -72,47 +74,66 @@ class Example(NamedTuple):
     texts: tuple[str, ...]
 
 
-def file_of(data: LabeledConfig, split: str) -> Path | None:
-    """Where a split is; None where there is no such test set."""
-    named: str | None = getattr(data, split)
-    if named is not None:
-        return find_path(named)
+def find_split_file(data: LabeledConfig, split: str) -> Path | None:
+    """Return the file of a split; None if there is no test set."""
+    name: str | None = getattr(data, split)
+    if name is not None:
+        return find_path(name)
     if data.folder is None:
         return None
     folder = find_folder(data.folder)
     names = [f"{name}.tsv{packed}" for name in ALIASES[split] for packed in ("", ".gz")]
-    found = next((folder / name for name in names if (folder / name).is_file()), None)
-    if found is None and split != "test":
+    path = next((folder / name for name in names if (folder / name).is_file()), None)
+    if path is None and split != "test":
         raise missing_split(folder, f"{split}.tsv")
-    return found
+    return path
 
 
-def examples_in(data: LabeledConfig, path: Path) -> list[Example]:
-    found = []
+def read_examples(data: LabeledConfig, path: Path, labels: Sequence[str] | None = None) -> list[Example]:
+    """Read the examples of a file; DataError with file and line if a column is missing or empty, or if a label is not
+    one of `labels`; default: any label."""
+    examples = []
     for number, line in enumerate(read_lines(path), start=1):
         cells = decode_training_line(line, path, number).split("\t")
-        most = max(data.label, *data.texts)
-        if len(cells) < most:
-            has = f"{len(cells)} column{'s' * (len(cells) != 1)}"
-            raise DataError(f"{path} line {number} has {has}, expected at least {most}, separated by tabs")
+        columns = max(data.label, *data.texts)
+        if len(cells) < columns:
+            given = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+            raise DataError(
+                f"{path} line {number} has {given}; expected at least {columns}, separated by tabs",
+                hint="check data.label and data.texts, which are counted from 1, and the tabs of that line",
+            )
         empty = next((column for column in (data.label, *data.texts) if not cells[column - 1].strip()), None)
         if empty is not None:
-            what = "label" if empty == data.label else "text"
+            content = "label" if empty == data.label else "text"
             raise DataError(
-                f"{path} line {number}: column {empty} is empty, expected a {what}", hint="remove the line, or fill it in"
+                f"{path} line {number}: column {empty} is empty; expected a {content}", hint="remove the line, or fill it in"
             )
-        found.append(Example(cells[data.label - 1], tuple(cells[column - 1] for column in data.texts)))
+        examples.append(Example(cells[data.label - 1], tuple(cells[column - 1] for column in data.texts)))
     if data.header is None:
-        refuse_header(path, found)
-    return found[1:] if data.header else found
+        refuse_header(path, examples)
+    first = 1 if data.header else 0
+    if labels is not None:
+        refuse_unknown_label(path, examples, labels, first)
+    return examples[first:]
 
 
-def refuse_header(path: Path, found: Sequence[Example]) -> None:
-    """A first line is taken for a header if its label has the name of a column, or is the only one that occurs once."""
-    first, counts = found[0].label, Counter(one.label for one in found)
+def refuse_unknown_label(path: Path, examples: Sequence[Example], labels: Sequence[str], first: int) -> None:
+    """Raise at the first label, from index `first` on, that is not one of `labels`."""
+    for number, example in enumerate(examples[first:], start=first + 1):
+        if example.label not in labels:
+            close = nearest(example.label, labels)
+            raise DataError(
+                f"{path} line {number} has the label {example.label!r:.40}; expected one of: {', '.join(labels)}",
+                hint=f"did you mean {close!r}?" if close else "correct the label, or add it to task.labels",
+            )
+
+
+def refuse_header(path: Path, examples: Sequence[Example]) -> None:
+    """Raise if line 1 looks like a header: its label is a column name, or the only label that occurs once."""
+    first, counts = examples[0].label, Counter(example.label for example in examples)
     alone = counts[first] == 1 and len(counts) > 2 and all(count > 1 for label, count in counts.items() if label != first)
     if alone or (counts[first] == 1 and LABEL_COLUMN.fullmatch(first.strip().lower())):
         raise DataError(
-            f"{path} line 1 looks like the names of columns: its label is {first!r:.40}, which no other line has",
-            hint="data.header = true skips that line; data.header = false trains on it",
+            f"{path} line 1 looks like a header: its label is {first!r:.40}, which no other line has",
+            hint="set data.header = true to skip that line, or data.header = false to train on it",
         )

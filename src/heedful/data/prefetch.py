@@ -1,6 +1,6 @@
-"""Prepare what comes next while the present is being worked on: one thread, a queue of limited depth, the same order.
+"""Compute the next items in a background thread, with a bounded queue and in the same order.
 
-An exception of the iterator comes out at the consumer, in its place. When the consumer stops early (or closes the
+An exception of the iterator is raised in the consumer at the same position. When the consumer stops early (or closes the
 generator), the iterator is closed in its own thread, and the thread has ended before `close` returns.
 """
 
@@ -18,32 +18,32 @@ class Failure(NamedTuple):
     error: BaseException
 
 
-class Finished:
-    """Comes after the last item."""
+class EndOfItems:
+    """Marks the end of the queue."""
 
 
 def prefetch(items: Iterable[Item], depth: int) -> Generator[Item, None, None]:
-    """The items, up to `depth` of them ready ahead of time; 0 makes each when it is asked for, without a thread."""
+    """Yield the items, computing up to `depth` of them ahead; 0: without a thread, each on demand."""
     if depth == 0:
         yield from items
         return
-    queue: Queue[Item | Failure | Finished] = Queue(depth)
+    queue: Queue[Item | Failure | EndOfItems] = Queue(depth)
     stopped = Event()
-    thread = Thread(target=fill, args=(items, queue, stopped), name="prefetch", daemon=True)
+    thread = Thread(target=fill_queue, args=(items, queue, stopped), name="prefetch", daemon=True)
     thread.start()
     try:
-        while not isinstance(item := queue.get(), Finished):
+        while not isinstance(item := queue.get(), EndOfItems):
             if isinstance(item, Failure):
                 raise item.error
             yield item
     finally:
         stopped.set()
-        drain(queue)  # whoever waits for room gets it, then sees that it should stop
+        empty_queue(queue)  # so that a blocked `put` returns and the thread reads `stopped`
         thread.join()
 
 
-def fill(items: Iterable[Item], queue: Queue[Item | Failure | Finished], stopped: Event) -> None:
-    last: Failure | Finished = Finished()
+def fill_queue(items: Iterable[Item], queue: Queue[Item | Failure | EndOfItems], stopped: Event) -> None:
+    last: Failure | EndOfItems = EndOfItems()
     try:
         iterator = iter(items)
         try:
@@ -60,7 +60,7 @@ def fill(items: Iterable[Item], queue: Queue[Item | Failure | Finished], stopped
         queue.put(last)
 
 
-def drain(queue: Queue[Item]) -> None:
+def empty_queue(queue: Queue[Item]) -> None:
     while True:
         try:
             queue.get_nowait()

@@ -1,4 +1,4 @@
-"""What the check found, as a value: for people by `lines`, for programs by `as_dict`, for training by `dropped`."""
+"""The result of a data check: `lines` for users, `as_dict` for programs, `dropped` for training."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 from heedful.errors import DataError
 
-# The kinds of problem, as a report names one and many of them.
+# The kinds of problem, in singular and plural.
 NAMES: dict[str, tuple[str, str]] = {
     "utf8": ("line that is not UTF-8", "lines that are not UTF-8"),
     "nul": ("line with a NUL byte", "lines with NUL bytes"),
     "empty": ("line with an empty side", "lines with an empty side"),
     "long": ("line that is too long", "lines that are too long"),
-    "ratio": ("line with an absurd length ratio", "lines with absurd length ratios"),
+    "ratio": ("line that exceeds the maximum length ratio", "lines that exceed the maximum length ratio"),
     "duplicate": ("duplicate", "duplicates"),
-    "leak": ("source leaked from valid or test", "sources leaked from valid or test"),
+    "leak": ("source that is also in valid or test", "sources that are also in valid or test"),
 }
 
 
@@ -44,43 +44,44 @@ class CorpusCheck:
     split: str
     title: str  # the files
     total: int  # lines read
-    kept: int  # pairs that training will see
+    kept: int  # pairs used for training
     findings: tuple[Finding, ...]
-    dropped: NDArray[np.int64] = field(repr=False)  # lines of good pairs that were asked to be dropped, in order
-    conversions: tuple[str, ...] = ()  # commands that would convert files which are not UTF-8
+    dropped: NDArray[np.int64] = field(repr=False)  # lines of usable pairs dropped as duplicates or leaks, in order
+    conversions: tuple[str, ...] = ()  # commands that convert files that are not UTF-8
 
     @property
     def skipped(self) -> list[Finding]:
         """The problems that make a line unusable, most frequent first."""
-        return sorted((one for one in self.findings if one.action == "skipped"), key=lambda one: -one.count)
+        skipped = [finding for finding in self.findings if finding.action == "skipped"]
+        return sorted(skipped, key=lambda finding: -finding.count)
 
     @property
     def unusable(self) -> float:
-        """The share of lines that are skipped."""
-        return sum(one.count for one in self.skipped) / max(self.total, 1)
+        """The fraction of lines that are skipped."""
+        return sum(finding.count for finding in self.skipped) / max(self.total, 1)
 
-    def refusal(self, max_unusable: float) -> DataError | None:
-        """Why this corpus cannot be trained on, if that is so."""
+    def training_error(self, max_unusable: float) -> DataError | None:
+        """Return the error if this corpus has too few usable lines for training, else None."""
         if self.kept and self.unusable <= max_unusable:
             return None
-        worst, bad = (self.skipped or self.findings)[0], sum(one.count for one in self.skipped)
+        worst, skipped = (self.skipped or self.findings)[0], sum(finding.count for finding in self.skipped)
         example = f"{worst.examples[0].place}: {worst.examples[0].text}"
         if worst.kind == "utf8":
             advice = f"convert it: {' && '.join(self.conversions)}"
         elif worst.kind == "nul":
-            advice = "NUL bytes are no text; UTF-16, for example, is converted by: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8"
+            advice = "remove the NUL bytes; if the file is UTF-16, convert it: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8"
         else:
-            advice = "look at these lines"
+            advice = "check these lines"
         if not self.kept:
             return DataError(
-                f"{self.title} has {self.total:,} lines, but no pair that can be used; {worst.count:,} {worst.what}, "
+                f"{self.title} has {self.total:,} lines, but no usable pair; {worst.count:,} {worst.what}, "
                 f"the first at {example}",
                 hint=advice,
             )
         return DataError(
-            f"{self.title}: {bad:,} of {self.total:,} lines cannot be used, more than data.max_unusable = {max_unusable:g} "
-            f"allows; {worst.count:,} {worst.what}, the first at {example}",
-            hint=f"{advice}; data.max_unusable = 1 skips them all the same",
+            f"{self.title}: {skipped:,} of {self.total:,} lines are unusable; expected at most "
+            f"data.max_unusable = {max_unusable:g} of them; {worst.count:,} {worst.what}, the first at {example}",
+            hint=f"{advice}; or set data.max_unusable = 1 to skip any number of lines",
         )
 
 
@@ -92,18 +93,18 @@ class CheckReport:
     def clean(self) -> bool:
         return not any(corpus.findings for corpus in self.corpora)
 
-    def refusal(self, max_unusable: float) -> DataError | None:
-        """Why the data cannot be trained on, if that is so: the first corpus with too few usable lines."""
-        refusals = (corpus.refusal(max_unusable) for corpus in self.corpora)
-        return next((one for one in refusals if one is not None), None)
+    def training_error(self, max_unusable: float) -> DataError | None:
+        """Return the error of the first corpus with too few usable lines for training, else None."""
+        errors = (corpus.training_error(max_unusable) for corpus in self.corpora)
+        return next((error for error in errors if error is not None), None)
 
     def dropped(self, split: str) -> list[NDArray[np.int64]]:
-        """For each corpus of the split, in order, the lines that its store leaves out."""
+        """Return, for each corpus of the split in order, the lines that its store leaves out."""
         return [corpus.dropped for corpus in self.corpora if corpus.split == split]
 
     def lines(self) -> list[str]:
         """train  29,000 pairs, 28,998 kept  train.en.gz + train.de.gz
-        2 lines with absurd length ratios, skipped
+        2 lines that exceed the maximum length ratio, skipped
           train.en.gz line 12: …"""
         texts: list[str] = []
         width = max((len(f"{corpus.total:,}") for corpus in self.corpora), default=0)
@@ -144,9 +145,9 @@ class CheckReport:
 
 
 class Notes(NamedTuple):
-    """What a check has to say where nothing is dropped."""
+    """The report of a check that drops nothing."""
 
-    found: list[str]
+    messages: list[str]
 
     def lines(self) -> list[str]:
-        return self.found
+        return self.messages

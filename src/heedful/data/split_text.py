@@ -1,8 +1,8 @@
-"""A text that is too long for the model, in parts that are not, and the translated parts as one text again.
+"""Split a text that is too long for the model, and join the translations of its parts.
 
-A text that fits is one part. Otherwise it is cut at every sentence end, for sentences are what a model was trained on;
-a sentence that is still too long is cut at the last full stop up to which it fits, or else semicolon or colon, or
-else comma, or else space, or else character. Cuts come after the white space, so that the parts, joined, are the text.
+A text that fits is one part. Otherwise it is split at every sentence end, because models are trained on sentences;
+a sentence that is still too long is split at the last full stop up to which it fits, or else semicolon or colon, or
+else comma, or else space, or else character. Splits come after the white space, so that the parts, joined, are the text.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from itertools import pairwise
 Fits = Callable[[str], bool]
 
 CLOSERS = r"[\"'”’»›)\]」』）】]*"
-# Marks of scripts with spaces end something only before white space ("3.14", "1,000"); those of scripts without always.
+# In scripts with spaces, punctuation ends a unit only before white space ("3.14", "1,000"); in others always.
 SENTENCE = re.compile(rf"[.!?…؟۔।॥։።]+{CLOSERS}\s+|[。！？｡]+{CLOSERS}\s*|\n\s*")
 CLAUSE = re.compile(rf"[;:؛]{CLOSERS}\s+|[；：]{CLOSERS}\s*")
 COMMA = re.compile(rf"[,،]{CLOSERS}\s+|[，、]{CLOSERS}\s*|\s[-–—]\s+")
 SPACE = re.compile(r"\s+")
-# A word that ends in a full stop and does not end a sentence: an initial, or one of these.
+# Abbreviations, whose full stop does not end a sentence: an initial, or one of these.
 ABBREVIATION = re.compile(r"(?:^|[\s(\"'“«])(?:\w|Mr|Mrs|Ms|Dr|Prof|St|No|Nr|vs|e\.g|i\.e|z\.B|d\.h|Sig|Dott|Mme|Sr|Sra)$")
 
 
-def split_for(text: str, fits: Fits) -> list[str]:
-    """Parts that each fit, except a lone character that does not; "".join of them is the text."""
+def split_to_fit(text: str, fits: Fits) -> list[str]:
+    """Split into parts that fit, except a single character that does not; "".join(parts) is the text."""
     if fits(text):
         return [text]
-    return [part for sentence in cut_at(text, sentence_ends(text)) for part in shorten(sentence, fits, FINER)]
+    return [part for sentence in split_at(text, sentence_ends(text)) for part in shorten(sentence, fits, FINER)]
 
 
-def rejoin(parts: Sequence[str], translations: Sequence[str]) -> str:
-    """The translations of the parts as one text, with the white space that stood at the ends of each part.
+def join_translations(parts: Sequence[str], translations: Sequence[str]) -> str:
+    """Join the translations of the parts, with the white space at the ends of each part.
 
-    Where the source needs no space after a mark ("好。") and the translation's script does, one is put.
+    Where the source has no space after punctuation ("好。") and the translation's script needs one, it is inserted.
     """
     text = seam = ""
     for part, translation in zip(parts, translations, strict=True):
@@ -54,23 +54,23 @@ def needs_space(seam: str, left: str, right: str) -> bool:
 
 
 def is_wide(character: str) -> bool:
-    """Chinese, Japanese and Korean characters and marks, most of which are written without spaces."""
+    """Return whether it is a Chinese, Japanese or Korean character, most of which are written without spaces."""
     return unicodedata.east_asian_width(character) in "WF"
 
 
-def cut_at(text: str, ends: Sequence[int]) -> list[str]:
+def split_at(text: str, ends: Sequence[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise([0, *ends])]
 
 
 def shorten(text: str, fits: Fits, levels: Sequence[Callable[[str], list[int]]]) -> list[str]:
-    """Parts that reach as far as they fit, cut by the first level where possible, by later levels where needed."""
+    """Split into the longest parts that fit, at the first level where possible, at later levels where needed."""
     if not levels or fits(text):
         return [text]
     ends = levels[0](text)
     parts: list[str] = []
-    start, number = 0, 0  # of the part, in characters; of the end after it
+    start, number = 0, 0  # start of the part, in characters; index of the next end
     while start < len(text):
-        reach = furthest(text, start, ends, number, fits)
+        reach = last_fitting_end(text, start, ends, number, fits)
         if reach is None:
             reach = number
             parts.extend(shorten(text[start : ends[reach]], fits, levels[1:]))
@@ -80,8 +80,8 @@ def shorten(text: str, fits: Fits, levels: Sequence[Callable[[str], list[int]]])
     return parts
 
 
-def furthest(text: str, start: int, ends: Sequence[int], first: int, fits: Fits) -> int | None:
-    """The number of the last end up to which text[start:] fits, by doubling and halving; None if the first does not."""
+def last_fitting_end(text: str, start: int, ends: Sequence[int], first: int, fits: Fits) -> int | None:
+    """Return the index of the last end up to which text[start:] fits, by doubling and bisection; None if none does."""
     count = 1
     while first + count - 1 < len(ends) and fits(text[start : ends[first + count - 1]]):
         count *= 2
@@ -100,7 +100,7 @@ def sentence_ends(text: str) -> list[int]:
 
 
 def is_sentence_end(text: str, end: int) -> bool:
-    """Not so before a small letter or after an abbreviation, unless there is a line end."""
+    """Return False before a lowercase letter or after an abbreviation, unless there is a newline."""
     before = text[max(end - 40, 0) : end]
     body = before.rstrip()
     if "\n" in before[len(body) :]:
@@ -109,13 +109,13 @@ def is_sentence_end(text: str, end: int) -> bool:
 
 
 def character_ends(text: str) -> list[int]:
-    """A character and the marks that combine with it stay together."""
+    """Return the ends of characters; combining marks stay with their character."""
     joined = [unicodedata.category(character).startswith("M") or character == "\u200d" for character in text]
     return [end for end in range(1, len(text)) if not joined[end]] + [len(text)]
 
 
 def ends_of(pattern: re.Pattern[str], text: str) -> list[int]:
-    """Where the pattern's matches end, and where the text does; white space at the start is not cut off."""
+    """Return the ends of the pattern's matches and of the text; leading white space is not split off."""
     begin = len(text) - len(text.lstrip())
     return [match.end() for match in pattern.finditer(text, begin) if match.end() < len(text)] + [len(text)]
 

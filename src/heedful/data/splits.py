@@ -1,4 +1,4 @@
-"""Which pairs are trained on, validated on and tested on: the [data] table.
+"""The training, validation and test corpora: the [data] table.
 
     [data]                          [data.train]                    [[data.train]]
     folder = "multi30k"             source = "train.en"             source = "a.en"
@@ -6,8 +6,8 @@
                                     [data.valid]                    [[data.train]]
     (or: builtin = true)            …                               tsv = "b.tsv"
 
-The short forms on the left fill the splits that have no table of their own. The config stays as it was typed;
-`splits_of` works it out into corpora.
+The short form on the left applies to the splits without a table of their own. The config keeps the form that was given;
+`splits_of` resolves it to corpora.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from heedful.schema import Config, Count, Size, ZeroOrSmallCount
 SPLITS = ("train", "valid", "test")
 
 
-def one_or_more(value: Any) -> Any:
-    """A single table stands for a list of one, and the problems in it keep the path that the user typed."""
+def as_list(value: Any) -> Any:
+    """Turn a single table into a list of one; validated here, so that errors in it keep the path that the user gave."""
     return [CorpusConfig.model_validate(value)] if isinstance(value, Mapping | CorpusConfig) else value
 
 
-def as_typed(corpora: tuple[CorpusConfig, ...]) -> Any:
+def unwrap_single(corpora: tuple[CorpusConfig, ...]) -> Any:
     tables = [corpus.model_dump(exclude_none=True) for corpus in corpora]
     return tables[0] if len(tables) == 1 else tables
 
 
-Corpora = Annotated[tuple[CorpusConfig, ...], Field(min_length=1), BeforeValidator(one_or_more), PlainSerializer(as_typed)]
+Corpora = Annotated[tuple[CorpusConfig, ...], Field(min_length=1), BeforeValidator(as_list), PlainSerializer(unwrap_single)]
 
 MAX_UNUSABLE = 0.05
 
@@ -46,7 +46,7 @@ MaxRatio = Annotated[float, Field(gt=1.0, le=MAX_NUMBER)]
 
 
 class Counts(Config):
-    """How many pairs the grammar writes for each split; a split is chosen by a hash of the source, so none leak."""
+    """Number of pairs that the grammar generates for each split; splits are disjoint by a hash of the source."""
 
     train: PairCount = 20_000
     """Training pairs."""
@@ -57,7 +57,7 @@ class Counts(Config):
 
 
 class DataConfig(Config):
-    """The corpora, what is done with pairs that look wrong, and how large a batch is."""
+    """The corpora, the handling of questionable pairs, and the batch size."""
 
     form: Literal["pairs"] = "pairs"
     """Form of the data: sentence pairs."""
@@ -76,11 +76,11 @@ class DataConfig(Config):
     counts: Counts | None = None
     """Number of pairs of each split that the grammar generates."""
     strict: bool = False
-    """Stop at a pair that looks wrong instead of skipping it."""
+    """Stop at an unusable pair instead of skipping it."""
     max_ratio: MaxRatio = MAX_RATIO
     """Maximum ratio of the lengths of both sides, in characters."""
     max_unusable: Share = MAX_UNUSABLE
-    """Maximum share of unusable lines in a corpus before the run stops; 1: any number."""
+    """Maximum fraction of unusable lines in a corpus; more stop the run; 1: any number."""
     drop_duplicates: bool = False
     """Keep only the first of identical training pairs."""
     drop_leaks: bool = False
@@ -96,20 +96,20 @@ class DataConfig(Config):
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Tokens of the longest source and target, the end or the start counted."""
+        """Maximum tokens of source and target, including the end or start token."""
         return self.max_length + 1, self.max_length + 1
 
     @model_validator(mode="after")
     def every_option_has_an_effect(self) -> Self:
         problems: list[str] = []
         if self.folder and self.builtin:
-            problems.append("folder and builtin are both given; leave out the one or the other")
+            problems.append("folder and builtin are both given; expected one of them")
         if self.languages and not self.folder:
             problems.append("languages would have no effect without folder")
         if self.folder and not self.languages:
             problems.append('folder is given without languages; expected for example languages = ["en", "de"]')
         if self.languages and self.languages[0] == self.languages[1]:
-            problems.append(f"languages is {list(self.languages)!r}, but source and target must differ")
+            problems.append(f"languages is {list(self.languages)!r}; expected different values for source and target")
         if self.counts and not self.builtin:
             problems.append("counts would have no effect without builtin")
         if not self.folder and not self.builtin:
@@ -118,7 +118,7 @@ class DataConfig(Config):
                 problems.append(f"{' and '.join(missing)} missing; expected a table of files, or folder, or builtin")
         for split in ("valid", "test"):
             if any(corpus.weight != 1.0 for corpus in getattr(self, split) or ()):
-                problems.append(f"{split}: weight would have no effect, only train is mixed by weight")
+                problems.append(f"{split}: weight would have no effect; only train is weighted")
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -131,17 +131,17 @@ class Splits(NamedTuple):
 
 
 def splits_of(data: DataConfig) -> Splits:
-    """The corpora of each split; there is none for test when the folder has no file whose name begins with it, or when
-    train is given apart and test is not."""
+    """Return the corpora of each split; none for test if the folder has no file whose name starts with "test", or if
+    train has its own table and test does not."""
     return Splits(*(corpora_of(data, split) for split in SPLITS))
 
 
 def corpora_of(data: DataConfig, split: str) -> tuple[CorpusConfig, ...]:
-    typed: tuple[CorpusConfig, ...] | None = getattr(data, split)
-    if typed is not None:
-        return tuple(named(corpus, split) for corpus in typed)
+    given: tuple[CorpusConfig, ...] | None = getattr(data, split)
+    if given is not None:
+        return tuple(set_split(corpus, split) for corpus in given)
     if split == "test" and data.train is not None:
-        return ()  # another corpus's test set would judge a model of this one
+        return ()  # the folder's test set belongs to another corpus than the training data
     if data.builtin:
         return (CorpusConfig(builtin=True, split=split, count=getattr(data.counts or Counts(), split)),)
     if data.folder is None or data.languages is None:
@@ -151,31 +151,31 @@ def corpora_of(data: DataConfig, split: str) -> tuple[CorpusConfig, ...]:
     return (CorpusConfig(folder=data.folder, languages=data.languages, split=split),)
 
 
-def named(corpus: CorpusConfig, split: str) -> CorpusConfig:
-    """In [data.valid] the split of a folder or of the grammar is "valid", unless another one is named."""
+def set_split(corpus: CorpusConfig, split: str) -> CorpusConfig:
+    """Set the default split of a folder or of the grammar: "valid" in [data.valid]."""
     if corpus.form in ("folder", "builtin") and corpus.split is None:
         return corpus.model_copy(update={"split": split})
     return corpus
 
 
 def splits_of_files(files: list[str], *, header: bool = False) -> Splits:
-    """For `heed data check FILES`: two files, a .tsv or a .jsonl make a corpus; train comes first."""
+    """Return the splits of `heed data check FILES`: two files, a .tsv or a .jsonl per corpus; train, valid, test."""
     corpora: list[CorpusConfig] = []
-    waiting: list[str] = []
+    unpaired: list[str] = []
     for file in files:
         form = next((form for form in ("tsv", "jsonl") if file.removesuffix(".gz").endswith(f".{form}")), None)
-        if form and not waiting:
+        if form and not unpaired:
             corpora.append(CorpusConfig.model_validate({form: file} | ({"header": True} if header and form == "tsv" else {})))
-        elif waiting:
-            if Path(waiting[0]) == Path(file):
+        elif unpaired:
+            if Path(unpaired[0]) == Path(file):
                 raise ConfigError(f"{file!r} is given as both source and target; expected two files, one for each language")
-            corpora.append(CorpusConfig(source=waiting.pop(), target=file, header=header or None))
+            corpora.append(CorpusConfig(source=unpaired.pop(), target=file, header=header or None))
         else:
-            waiting.append(file)
-    if waiting or not 1 <= len(corpora) <= len(SPLITS):
+            unpaired.append(file)
+    if unpaired or not 1 <= len(corpora) <= len(SPLITS):
         raise ConfigError(
             f"{len(files)} file{'s' * (len(files) != 1)} given; expected a source and a target file, "
-            "or one .tsv or .jsonl file, once for train and once more each for valid and test",
-            hint="heed data check train.en train.de valid.en valid.de",
+            "or one .tsv or .jsonl file, for train and optionally for valid and test",
+            hint="write for example: heed data check train.en train.de valid.en valid.de",
         )
     return Splits(*((corpus,) for corpus in corpora))

@@ -1,9 +1,9 @@
-"""Scores of translations: BLEU, chrF and TER as sacreBLEU computes them, GLEU, exact match, perplexity.
+"""Translation metrics: BLEU, chrF and TER by sacreBLEU, GLEU, exact match, perplexity.
 
     METRICS["bleu"](hypotheses, references, bootstrap=1000) -> Score(name, value, low, high, signature)
 
-A score carries the signature under which others can repeat it. BLEU, chrF, TER, GLEU and exact match run from
-0 to 100; lower is better for TER only. With `bootstrap` resamples of the test set, low and high enclose 95 per cent of them."""
+A score includes its signature, for reproducibility. BLEU, chrF, TER, GLEU and exact match range from 0 to 100;
+lower is better for TER only. With `bootstrap` resamples of the test set, (low, high) is the 95% interval."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from heedful.evaluation.gleu import ORDER, gleu
 from heedful.evaluation.resampling import Statistics, bootstrap_sums, interval
 
 SEED = 12345  # sacreBLEU's own
-FEWEST = 40  # resamples from which the outer fortieths can be cut off
+MIN_RESAMPLES = 40  # the fewest from which 1/40 can be cut off at each end
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How text is read; None leaves a choice to the metric's own standard (13a for BLEU, lower case for TER)."""
+    """Text preprocessing; None: the metric's default (13a for BLEU, lowercase for TER)."""
 
     lowercase: bool | None = None
     tokenize: str | None = None
@@ -42,7 +42,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A corpus metric; calling it gives the Score, `statistics` gives what significance tests resample."""
+    """A corpus metric; calling it returns the Score, `statistics` returns what significance tests resample."""
 
     name: str
     statistics: Callable[[Sequence[str], Sequence[str], Options], Statistics]
@@ -64,38 +64,41 @@ class Metric:
 
 
 def score(name: str, statistics: Statistics, bootstrap: int, seed: int) -> Score:
-    """The value of the corpus and, where resamples are asked for, its interval."""
+    """Return the corpus score and, if bootstrap > 0, its confidence interval."""
     if bootstrap == 0:
         return Score(name, statistics.value(), None, None, statistics.signature)
-    if bootstrap < FEWEST:
+    if bootstrap < MIN_RESAMPLES:
         raise ConfigError(
-            f"bootstrap must be 0 (no interval) or at least {FEWEST} resamples, but is {bootstrap}",
-            hint="1000 is usual",
+            f"bootstrap must be 0 (no interval) or at least {MIN_RESAMPLES} resamples, but is {bootstrap}",
+            hint="use 1000, the usual number",
         )
     low, high = interval(statistics.values(bootstrap_sums(statistics.rows, bootstrap, seed)))
-    return Score(name, statistics.value(), low, high, resampled_signature(statistics.signature, bootstrap, seed))
+    return Score(name, statistics.value(), low, high, add_resamples(statistics.signature, bootstrap, seed))
 
 
-def resampled_signature(signature: str, bootstrap: int, seed: int) -> str:
-    """The signature with the resamples and the seed where sacreBLEU writes them, after the first field."""
+def add_resamples(signature: str, bootstrap: int, seed: int) -> str:
+    """Insert the number of resamples and the seed into a signature after its first field, as sacreBLEU does."""
     first, rest = signature.split("|", 1)
     return f"{first}|bs:{bootstrap}|seed:{seed}|{rest}"
 
 
 def check_counts(**sides: Sequence[object]) -> None:
-    """Every side has the same number of lines, and there is at least one."""
-    said = ", ".join(f"{len(lines)} {side}" for side, lines in sides.items())
+    """Raise unless all sides have the same number of lines, at least one."""
+    given = ", ".join(f"{len(lines)} {side}" for side, lines in sides.items())
     counts = {len(lines) for lines in sides.values()}
     if len(counts) > 1:
-        raise DataError(f"cannot score {said}: line i of each must belong together, so the counts must be equal")
+        raise DataError(
+            f"cannot score {given}: expected the same number of lines of each, with line i of each for the same sentence",
+            hint="look for a missing, extra or split line",
+        )
     if counts == {0}:
-        raise DataError(f"nothing to score: {said}")
+        raise DataError(f"nothing to score: {given}; expected at least one line of each")
 
 
 def perplexity(total: float, count: int) -> Score:
-    """exp(total / count): from the summed negative log-probability in nats and the number of predicted tokens."""
+    """Return exp(total / count), with the summed negative log-probability in nats and the number of predicted tokens."""
     if count < 1:
-        raise DataError(f"nothing to score: perplexity needs at least one predicted token, but the count is {count}")
+        raise DataError(f"nothing to score: {count} predicted tokens; perplexity requires at least one")
     try:
         value = math.exp(total / count)
     except OverflowError:
@@ -107,28 +110,28 @@ def _bleu(hypotheses: Sequence[str], references: Sequence[str], options: Options
     tokenize = BLEU.TOKENIZER_DEFAULT if options.tokenize is None else options.tokenize
     lookup(tokenize, dict.fromkeys(BLEU.TOKENIZERS), "BLEU tokenizer")
     try:
-        # force: do not warn on stderr about lines that end in " ."; the score is the same
+        # force: no warning on stderr about lines that end in " ."; the score is the same
         metric = BLEU(lowercase=bool(options.lowercase), tokenize=tokenize, force=True)
     except (ImportError, OSError, RuntimeError) as error:  # a missing extra of sacreBLEU, or no network for its model
         raise ConfigError(
-            f"BLEU tokenizer {tokenize!r} cannot be used here: {error}",
-            hint="13a, intl, char, zh and none need nothing besides",
+            f"BLEU tokenizer {tokenize!r} is not available: {error}",
+            hint="use 13a, intl, char, zh or none, which need no other package",
         ) from error
-    return _gather(metric, hypotheses, references)
+    return _sacrebleu_statistics(metric, hypotheses, references)
 
 
 def _chrf(hypotheses: Sequence[str], references: Sequence[str], options: Options) -> Statistics:
     _refuse_tokenizer("chrf", options)
-    return _gather(CHRF(lowercase=bool(options.lowercase)), hypotheses, references)
+    return _sacrebleu_statistics(CHRF(lowercase=bool(options.lowercase)), hypotheses, references)
 
 
 def _ter(hypotheses: Sequence[str], references: Sequence[str], options: Options) -> Statistics:
     _refuse_tokenizer("ter", options)
-    return _gather(TER(case_sensitive=options.lowercase is False), hypotheses, references)
+    return _sacrebleu_statistics(TER(case_sensitive=options.lowercase is False), hypotheses, references)
 
 
 def _exact_match(hypotheses: Sequence[str], references: Sequence[str], options: Options) -> Statistics:
-    """The share of lines equal to their reference, white space around them aside."""
+    """Exact match: the fraction of lines equal to their reference, ignoring leading and trailing white space."""
     _refuse_tokenizer("exact_match", options)
 
     def plain(line: str) -> str:
@@ -136,14 +139,14 @@ def _exact_match(hypotheses: Sequence[str], references: Sequence[str], options: 
 
     rows = [(plain(line) == plain(reference), 1) for line, reference in zip(hypotheses, references, strict=True)]
     return Statistics(
-        rows=np.array(rows, dtype=np.float64),  # (sentences, 2): equal, counted
+        rows=np.array(rows, dtype=np.float64),  # (sentences, 2): equal, 1
         formula=lambda sums: 100 * sums[0] / sums[1],
         signature=f"nrefs:1|case:{'lc' if options.lowercase else 'mixed'}|space:stripped",
     )
 
 
 def _gleu(hypotheses: Sequence[str], references: Sequence[str], options: Options) -> Statistics:
-    """The mean over sentences, whose words stand between white space."""
+    """The mean GLEU of sentences, with words separated by white space."""
     _refuse_tokenizer("gleu", options)
 
     def words(line: str) -> list[str]:
@@ -151,14 +154,14 @@ def _gleu(hypotheses: Sequence[str], references: Sequence[str], options: Options
 
     rows = [(gleu(words(line), words(reference)), 1) for line, reference in zip(hypotheses, references, strict=True)]
     return Statistics(
-        rows=np.array(rows, dtype=np.float64),  # (sentences, 2): of the sentence, counted
+        rows=np.array(rows, dtype=np.float64),  # (sentences, 2): GLEU, 1
         formula=lambda sums: 100 * sums[0] / sums[1],
         signature=f"nrefs:1|case:{'lc' if options.lowercase else 'mixed'}|tok:space|order:{ORDER}|mean:sentences",
     )
 
 
-def _gather(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
-    """What a sacreBLEU metric counts in each sentence, and its formula over their sum."""
+def _sacrebleu_statistics(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Statistics:
+    """Return the per-sentence statistics of a sacreBLEU metric, and its formula over their sum."""
     return Statistics(
         rows=np.array(metric._extract_corpus_statistics(hypotheses, [references]), dtype=np.float64),
         formula=lambda sums: float(metric._compute_score_from_stats(sums).score),
@@ -169,7 +172,7 @@ def _gather(metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -
 def _refuse_tokenizer(name: str, options: Options) -> None:
     if options.tokenize is not None:
         raise ConfigError(
-            f"tokenize={options.tokenize!r} has no effect on {name}, which has no choice of tokenizer",
+            f"tokenize={options.tokenize!r} has no effect on {name}; only bleu has this option",
             hint="leave tokenize out, or score with bleu",
         )
 

@@ -1,9 +1,9 @@
-"""Resampling a test set: a corpus score is a function of sums, so a resample costs one matrix product.
+"""Resampling of a test set: a corpus score is a function of sums, so a resample costs one matrix product.
 
     score(corpus) = f(sum_i rows_i)        rows_i: the counts of sentence i (matches, lengths, edits, …)
 
-A bootstrap resample draws as many sentences as there are, with replacement; its sum is counts @ rows. f is
-sacreBLEU's own formula, called once a resample. With the same seed the draws are those of sacreBLEU."""
+A bootstrap resample draws all sentences with replacement; its sum is counts @ rows. f is sacreBLEU's own formula, called
+once per resample. With the same seed the draws are those of sacreBLEU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLOCK = 1 << 22  # draws held in memory at once
 
 
 class Statistics(NamedTuple):
-    """What a metric keeps of a scored corpus: enough to score any resample of it."""
+    """The statistics of a scored corpus, enough to score any resample of it."""
 
     rows: Numbers  # (sentences, counts)
     formula: Callable[[list[float]], float]  # of the summed counts
@@ -29,25 +29,25 @@ class Statistics(NamedTuple):
         return self.formula(self.rows.sum(axis=0).tolist())
 
     def values(self, sums: Numbers) -> Numbers:
-        """The score of each row of sums: (trials, counts) -> (trials,)."""
+        """Return the score of each row of sums: (trials, counts) -> (trials,)."""
         return np.array([self.formula(row) for row in sums.tolist()])
 
 
 def bootstrap_sums(rows: Numbers, trials: int, seed: int) -> Numbers:
-    """The summed counts of `trials` resamples of the sentences: (trials, counts)."""
+    """Return the summed counts of `trials` resamples of the sentences: (trials, counts)."""
     sentences = len(rows)
     generator = np.random.default_rng(seed)
     sums = []
     for block in _blocks(trials, sentences):
         drawn = generator.choice(sentences, size=(block, sentences), replace=True)
-        drawn += np.arange(block)[:, None] * sentences  # each trial counts in a range of its own
+        drawn += np.arange(block)[:, None] * sentences  # a separate range of bins for each trial
         counts = np.bincount(drawn.ravel(), minlength=block * sentences).reshape(block, sentences)
         sums.append(counts @ rows)  # (block, counts)
     return np.concatenate(sums)
 
 
 def swapped_sums(first: Numbers, second: Numbers, trials: int, seed: int) -> tuple[Numbers, Numbers]:
-    """Exchange the two systems' outputs on a random half of the sentences: two (trials, counts)."""
+    """Swap the two systems' outputs on a random half of the sentences and return both sums: two (trials, counts)."""
     sentences = len(first)
     generator = np.random.default_rng(seed)
     sums = []
@@ -59,14 +59,14 @@ def swapped_sums(first: Numbers, second: Numbers, trials: int, seed: int) -> tup
 
 
 def interval(values: Numbers) -> tuple[float, float]:
-    """The central 95 per cent of resampled values: a fortieth is cut off at each end."""
+    """Return the central 95% interval of resampled values: 1/40 is cut off at each end."""
     ordered = np.sort(values)
     cut = len(ordered) // 40
     return float(ordered[cut]), float(ordered[len(ordered) - 1 - cut])
 
 
 def _blocks(trials: int, sentences: int) -> Iterator[int]:
-    """Cut the trials so that no block holds more than BLOCK draws (one trial at the least)."""
+    """Yield block sizes, in trials, of at most BLOCK draws each (and at least one trial)."""
     size = max(1, BLOCK // sentences)
     for start in range(0, trials, size):
         yield min(size, trials - start)

@@ -1,15 +1,15 @@
-"""Is one system better than another, or was the test set lucky? Two answers from the same sentences.
+"""Significance tests of the difference between two systems on the same test set.
 
-Paired bootstrap (Koehn 2004): resample the test set; p is the share of resamples in which the system that is ahead
-on the whole set is not ahead. One-sided; the resampled differences also give the interval of the difference.
+Paired bootstrap (Koehn 2004): resample the test set; p is the fraction of resamples in which the better system on the
+full set is not better. One-sided; the resampled differences also give the interval of the difference.
 
-Approximate randomization (Riezler & Maxwell 2005): if the systems were alike, exchanging their outputs on any half
-of the sentences would do nothing; p is the share of exchanges with a difference at least as large. Two-sided.
+Approximate randomization (Riezler & Maxwell 2005): if the systems were equal, swapping their outputs on a random half
+of the sentences would not matter; p is the fraction of swaps with a difference at least as large. Two-sided.
 
-    p = (1 + trials that speak against) / (1 + trials)
+    p = (1 + trials against the difference) / (1 + trials)
 
-so p is never 0, and a system compared with itself has p = 1. Two sides weigh about double: where the first p is 0.03, the
-second is near 0.06. The verdict goes by the second, which asks whether there is a difference and not in whose favor."""
+so p is never 0, and a system compared with itself has p = 1. A two-sided p is about twice as large: where the first p is
+0.03, the second is near 0.06. The verdict uses the second, which tests for a difference in either direction."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.errors import ConfigError, lookup
-from heedful.evaluation.metrics import FEWEST, METRICS, SEED, Options, Score, check_counts, resampled_signature
+from heedful.evaluation.metrics import METRICS, MIN_RESAMPLES, SEED, Options, Score, add_resamples, check_counts
 from heedful.evaluation.resampling import Statistics, bootstrap_sums, interval, swapped_sums
 
 STANDARD = Options()
-LEVEL = 0.05  # of a p below which chance is held to be a poor explanation
+LEVEL = 0.05  # significance level
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class Comparison:
     baseline: Score
     system: Score
     difference: float  # system - baseline, in the metric's own direction (a better TER is negative)
-    low: float  # 95 per cent of the resampled differences
+    low: float  # 95% interval of the resampled differences
     high: float
     p_bootstrap: float
     p_randomization: float
-    verdict: str  # on the system, in words
+    verdict: str  # for example "significantly better at 0.05"
 
 
 def compare(
@@ -53,8 +53,10 @@ def compare(
     """Score two systems on the same references and test their difference."""
     chosen = lookup(metric, METRICS, "metric")
     check_counts(baseline=baseline, system=system, references=references)
-    if trials < FEWEST:
-        raise ConfigError(f"a comparison needs at least {FEWEST} trials, but has {trials}", hint="1000 is usual")
+    if trials < MIN_RESAMPLES:
+        raise ConfigError(
+            f"a comparison requires at least {MIN_RESAMPLES} trials, but has {trials}", hint="use 1000, the usual number"
+        )
     first = chosen.statistics(baseline, references, options)
     second = chosen.statistics(system, references, options)
     difference = second.value() - first.value()
@@ -65,7 +67,7 @@ def compare(
     )
     differences = second_values - first_values
     low, high = interval(differences)
-    signature = resampled_signature(first.signature, trials, seed)
+    signature = add_resamples(first.signature, trials, seed)
     p_randomization = _randomize(first, second, abs(difference), trials=trials, seed=seed)
     return Comparison(
         metric=metric,
@@ -76,20 +78,20 @@ def compare(
         high=high,
         p_bootstrap=_share(differences * np.sign(difference) <= 0),
         p_randomization=p_randomization,
-        verdict=verdict(p_randomization, (difference > 0) == chosen.higher_is_better),
+        verdict=describe_significance(p_randomization, (difference > 0) == chosen.higher_is_better),
     )
 
 
-def verdict(p: float, ahead: bool) -> str:
-    """What a p says of the system."""
+def describe_significance(p: float, ahead: bool) -> str:
+    """Describe a p-value; ahead: whether the system's score is better."""
     if p >= LEVEL:
         return f"no significant difference at {LEVEL}"
     return f"significantly {'better' if ahead else 'worse'} at {LEVEL}"
 
 
 def _randomize(first: Statistics, second: Statistics, difference: float, *, trials: int, seed: int) -> float:
-    ones, others = swapped_sums(first.rows, second.rows, trials, seed)
-    return _share(np.abs(first.values(ones) - second.values(others)) >= difference)
+    first_sums, second_sums = swapped_sums(first.rows, second.rows, trials, seed)
+    return _share(np.abs(first.values(first_sums) - second.values(second_sums)) >= difference)
 
 
 def _share(against: NDArray[np.bool_]) -> float:

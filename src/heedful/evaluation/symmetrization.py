@@ -1,10 +1,10 @@
-"""Two alignments of the same words, made from the source's side and from the target's, become one.
+"""Symmetrization: combine the alignments of both translation directions into one.
 
-intersection           links that both have: few and right
-union                  links that either has: many
-grow-diag              the intersection, grown by links of the union that touch it (also at a corner) and align a word
-                       that had none, until none is left
-grow-diag-final-and    then also those of the union whose words are both still without a link (Koehn et al., 2003)
+intersection           links in both: high precision
+union                  links in either: high recall
+grow-diag              the intersection, extended by adjacent links of the union (also diagonally) that align an
+                       unaligned word, until none is left
+grow-diag-final-and    then also links of the union between two unaligned words (Koehn et al., 2003)
 """
 
 from __future__ import annotations

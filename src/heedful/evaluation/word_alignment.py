@@ -1,9 +1,9 @@
 """Word alignments and their error rate (Och & Ney 2003).
 
-    AER = 1 - (|A and S| + |A and P|) / (|A| + |S|)        A found, S sure, P possible (S is part of P); lower is better
+    AER = 1 - (|A and S| + |A and P|) / (|A| + |S|)        A predicted, S sure, P possible (S in P); lower is better
 
-summed over the corpus. Files have one sentence pair a line, links apart by spaces: `i-j` is sure, `i?j` possible,
-both counted from 0 (the Pharaoh format). Alignments are of words: merge subwords first."""
+summed over the corpus. Files have one sentence pair per line, with links separated by spaces: `i-j` is sure, `i?j`
+possible, both counted from 0 (the Pharaoh format). Alignments are between words: merge subwords first."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from heedful.errors import DataError
 from heedful.evaluation.metrics import SEED, Score, check_counts, score
 from heedful.evaluation.resampling import Statistics
 
-Link = tuple[int, int]  # word of the source, word of the target
+Link = tuple[int, int]  # source word, target word
 
 LINK = re.compile(r"([0-9]{1,9})([-?])([0-9]{1,9})")
 
 
 class Alignment(NamedTuple):
     sure: frozenset[Link]
-    possible: frozenset[Link]  # the sure ones included
+    possible: frozenset[Link]  # includes the sure ones
 
 
 def parse_alignments(lines: Iterable[str]) -> list[Alignment]:
-    """Read lines of links; a link given both ways is sure."""
+    """Parse lines of links; a link given as both sure and possible is sure."""
     return [parse_alignment(line, f"line {number}") for number, line in enumerate(lines, start=1)]
 
 
 def format_alignment(alignment: Alignment) -> str:
-    """The line that parses to this alignment, its links in order."""
+    """Return the line that parses to this alignment, with sorted links."""
     return " ".join(f"{i}{'-' if (i, j) in alignment.sure else '?'}{j}" for i, j in sorted(alignment.possible))
 
 
 def alignment_error_rate(
-    found: Sequence[Set[Link]], gold: Sequence[Alignment], *, bootstrap: int = 0, seed: int = SEED
+    predicted: Sequence[Set[Link]], gold: Sequence[Alignment], *, bootstrap: int = 0, seed: int = SEED
 ) -> Score:
-    """From 0 (perfect) to 1; where nothing was found and nothing is sure, 0."""
-    check_counts(alignments=found, references=gold)
+    """Return the error rate, from 0 (perfect) to 1; 0 if there are no predicted and no sure links."""
+    check_counts(alignments=predicted, references=gold)
     rows = [
         (len(links & line.sure) + len(links & line.possible), len(links) + len(line.sure))
-        for links, line in zip(found, gold, strict=True)
+        for links, line in zip(predicted, gold, strict=True)
     ]
     statistics = Statistics(
         rows=np.array(rows, dtype=np.float64),  # (sentences, 2): agreements, links
@@ -54,21 +54,21 @@ def alignment_error_rate(
     return score("aer", statistics, bootstrap, seed)
 
 
-def precision_and_recall(found: Sequence[Set[Link]], gold: Sequence[Alignment]) -> tuple[float, float]:
-    """The share of what was found that is possible, and of what is sure that was found; 1 where there is nothing."""
-    links, sure = sum(map(len, found)), sum(len(line.sure) for line in gold)
-    possible = sum(len(one & line.possible) for one, line in zip(found, gold, strict=True))
-    recalled = sum(len(one & line.sure) for one, line in zip(found, gold, strict=True))
-    return possible / links if links else 1.0, recalled / sure if sure else 1.0
+def precision_and_recall(predicted: Sequence[Set[Link]], gold: Sequence[Alignment]) -> tuple[float, float]:
+    """Return the fraction of predicted links that are possible, and of sure links that are predicted; 1 for 0 / 0."""
+    total, sure = sum(map(len, predicted)), sum(len(line.sure) for line in gold)
+    possible = sum(len(links & line.possible) for links, line in zip(predicted, gold, strict=True))
+    recalled = sum(len(links & line.sure) for links, line in zip(predicted, gold, strict=True))
+    return possible / total if total else 1.0, recalled / sure if sure else 1.0
 
 
 def parse_alignment(line: str, place: str) -> Alignment:
-    """One line of links; what is none is an error that names the place."""
+    """Parse one line of links; DataError with the place if one is malformed."""
     sure, possible = set(), set()
     for link in line.split():
         match = LINK.fullmatch(link)
         if match is None:
-            raise DataError(f"{place}: {link!r:.40} is not a link; expected i-j (sure) or i?j (possible), from 0")
+            raise DataError(f"{place}: {link!r:.40} is not a link; expected i-j (sure) or i?j (possible), counted from 0")
         pair = int(match[1]), int(match[3])
         possible.add(pair)
         if match[2] == "-":

@@ -1,4 +1,4 @@
-"""Models for other runtimes. A form is one function that writes a model's files into a folder, and one that runs them here."""
+"""Export of models to other runtimes. A form is one function that writes a model's files, and one that runs them here."""
 
 from __future__ import annotations
 

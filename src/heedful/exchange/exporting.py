@@ -1,14 +1,14 @@
-"""From a run folder to a folder that other runtimes read.
+"""Export a run to a folder for other runtimes.
 
-    made = export("runs/small", "small-onnx")
+    exported = export("runs/small", "small-onnx")
 
     start.onnx  step.onnx     the model (flat.py)
-    tokenizer.json            its vocabulary, read by the library `tokenizers`
-    export.json               names, special tokens, how to search, and how it compares with the run
-    translate.py              translates with these files alone
-    README.md                 what this is
+    tokenizer.json            the tokenizer, for the library `tokenizers`
+    export.json               tensor names, special tokens, search options, and the comparison with the run
+    translate.py              a translator that needs only these files
+    README.md                 a description
 
-What was written is compared with the run before anybody sees it: the folder appears when that is done, or not at all.
+The exported model is compared with the run first: the folder is created only if both agree.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from heedful.storage.writing import write_text
 from heedful.text.tokenizer import Tokenizer
 from heedful.training.run_folder import refuse_name
 
-SEARCHED_BY = ("penalty", "length_penalty", "min_length", "max_length", "max_extra")
-ELSEWHERE = "sentencepiece"  # the kind of vocabulary that the library does not read
+SEARCH_OPTIONS = ("penalty", "length_penalty", "min_length", "max_length", "max_extra")
+SENTENCEPIECE = "sentencepiece"  # the kind of tokenizer that the library `tokenizers` cannot load
 
 
 class Form(NamedTuple):
@@ -53,7 +53,7 @@ class Exported(NamedTuple):
     folder: Path
     form: str
     files: dict[str, int]  # bytes
-    run_bytes: int  # of the run's weights
+    run_bytes: int  # size of the run's weights
     parity: Parity
 
 
@@ -62,33 +62,34 @@ def export(
     out: str | os.PathLike[str],
     form: str = "onnx",
     *,
-    which: str | None = None,
+    checkpoint: str | None = None,
     sentences: int = 100,
-    say: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> Exported:
-    """Write a folder `out`; compared on so many validation sentences. say: what to do with a word on how far it is."""
+    """Write the folder `out` after comparing the export with the run on `sentences` validation sentences.
+    report: called with progress messages."""
     kind, folder = lookup(form, FORMS, "form"), Path(out)
     refuse_name(folder)
     if folder.exists():
-        raise ConfigError(f"{folder} exists already", hint="give the export a folder of its own with --out")
-    translator = build.load_translator(Path(run), which, "cpu")
+        raise ConfigError(f"{folder} exists already; expected a new folder", hint="choose another folder with --out")
+    translator = build.load_translator(Path(run), checkpoint, "cpu")
     model: Any = translator.model
     data, search, threads = translator.run.data, translator.run.search, torch.get_num_threads()
     examples = build.examples_of(splits_of(data).valid, data.max_ratio)
     sources, targets = list(examples.sources[:sentences]), list(examples.references[:sentences])
     with new_folder(folder) as unfinished:
-        say(f"writing {translator.run.model.family} {translator.checkpoint} as {form}")
+        report(f"writing {translator.run.model.family} {translator.checkpoint} as {form}")
         kind.write(model, unfinished)
-        say(f"comparing both on {len(sources)} validation sentences")
-        exported = kind.run(unfinished, threads=threads, max_length=model.max_length)
-        found = compare(translator.system, exported, sources, targets, search, threads)
-        tell(unfinished, translator, form, found)
+        report(f"comparing both on {len(sources)} validation sentences")
+        exported = kind.run(unfinished, threads=threads, longest=model.longest)
+        parity = compare(translator.system, exported, sources, targets, search, threads)
+        write_metadata(unfinished, translator, form, parity)
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-    return Exported(folder, form, files, (translator.checkpoint / "model.safetensors").stat().st_size, found)
+    return Exported(folder, form, files, (translator.checkpoint / "model.safetensors").stat().st_size, parity)
 
 
-def tell(folder: Path, translator: build.Translator, form: str, found: Parity) -> None:
-    """All files but the model's own."""
+def write_metadata(folder: Path, translator: build.Translator, form: str, parity: Parity) -> None:
+    """Write all files except the model."""
     system = translator.system
     sides = {"source": system.source_tokenizer, "target": system.target_tokenizer}
     shared = sides["source"] is sides["target"]
@@ -104,52 +105,52 @@ def tell(folder: Path, translator: build.Translator, form: str, found: Parity) -
         "checkpoint": translator.checkpoint.name,
         "tokenizers": names,
         **{side: specials_of(tokenizer) for side, tokenizer in sides.items()},
-        "longest": model.max_length,
-        "search": searched(translator.run.search),
-        "parity": found._asdict(),
+        "longest": model.longest,
+        "search": search_settings(translator.run.search),
+        "parity": parity._asdict(),
     }
     write_text(folder / "export.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
-    readable = all(tokenizer.kind != ELSEWHERE for tokenizer in sides.values())
+    readable = all(tokenizer.kind != SENTENCEPIECE for tokenizer in sides.values())
     if readable:
         write_text(folder / "translate.py", read_package_text("heedful.exchange", "standalone.py"))
-    write_text(folder / "README.md", card(facts, translator.run.model.family, found, readable))
+    write_text(folder / "README.md", format_readme(facts, translator.run.model.family, parity, readable))
 
 
 def specials_of(tokenizer: Tokenizer) -> dict[str, int]:
     return {name: getattr(tokenizer.specials, name) for name in ("pad", "start", "end", "unk")}
 
 
-def searched(config: SearchConfig) -> dict[str, Any]:
-    """What a plain beam search must know; who does not search by a beam has one of 1."""
-    told = plain(config)
-    known = {name: told.get(name, SearchConfig.model_fields[name].default) for name in SEARCHED_BY}
+def search_settings(config: SearchConfig) -> dict[str, Any]:
+    """Return the options of a plain beam search; other methods become a beam of 1."""
+    given = plain(config)
+    options = {name: given.get(name, SearchConfig.model_fields[name].default) for name in SEARCH_OPTIONS}
     if config.method != "beam":
-        known["length_penalty"] = 0.0
-    return {"beam": config.beam if config.method == "beam" else 1, **known}
+        options["length_penalty"] = 0.0
+    return {"beam": config.beam if config.method == "beam" else 1, **options}
 
 
-def card(facts: dict[str, Any], family: str, found: Parity, readable: bool) -> str:
-    use = "python translate.py < lines.txt        # needs onnxruntime, tokenizers and numpy"
+def format_readme(facts: dict[str, Any], family: str, parity: Parity, readable: bool) -> str:
+    use = "python translate.py < lines.txt        # requires onnxruntime, tokenizers and numpy"
     if not readable:
-        use = "# its vocabulary is a SentencePiece model, which tokenizer.json holds for heedful alone"
+        use = "# the tokenizer is a SentencePiece model, in a tokenizer.json that only heedful can load"
     return f"""# {facts["run"]}, as {facts["form"].upper()}
 
-A {family} that translates: `start.onnx` reads a source, `step.onnx` says what may come next. Both take any number of rows.
-What `start.onnx` puts out goes into `step.onnx` under the same names; what a step puts out as `next.NAME` goes into the next
-one as `NAME`, and `memory.…` stays as it was. To re-order hypotheses, take rows of all of them. Ids and the numbers of the
-search are in `export.json`.
+A {family} translation model: `start.onnx` encodes the source, `step.onnx` predicts the next token. Both accept any number of
+rows. The outputs of `start.onnx` are inputs of `step.onnx` with the same names; the output `next.NAME` of a step is the
+input `NAME` of the next step, and `memory.…` does not change. To reorder hypotheses, index the rows of all state tensors.
+Special token ids and search options are in `export.json`.
 
 ```
 {use}
 ```
 
-## Compared with the run it was made from
+## Comparison with the run
 
 | | |
 |---|---|
-| largest difference of a logit | {found.logits:.1e}, over {found.tokens:,} tokens |
-| sentences translated alike | {found.same} of {found.sentences} |
-| seconds for them | {found.seconds:.2f}; in torch {found.seconds_before:.2f} |
+| largest difference of a logit | {parity.logits:.1e}, over {parity.tokens:,} tokens |
+| identical translations | {parity.same} of {parity.sentences} sentences |
+| seconds | {parity.seconds:.2f}; in torch {parity.seconds_before:.2f} |
 
-Made by heedful {facts["heedful"]} from `{facts["checkpoint"]}`.
+Exported by heedful {facts["heedful"]} from `{facts["checkpoint"]}`.
 """

@@ -1,11 +1,12 @@
-"""A model as two functions of plain tensors, which is all that other runtimes know.
+"""A model as two functions of plain tensors, as other runtimes need it.
 
-    start   source, real                       -> all that is known before anything is said
-    step    token, and all that is known       -> logits, and what is known then
+    start   source, real                       -> initial decoder state
+    step    token, decoder state               -> logits, next decoder state
 
-What is known is a state (nn/rows.py), a tree; here it is a row of tensors, each with its path in the tree for a name. Those
-called memory.… stay as they are, the others are replaced by what a step answers. Each hypothesis has a row of its own in all
-of them, also in memory, and slots are added as tokens are said: whoever re-orders hypotheses takes rows of every tensor.
+The decoder state (nn/decoder_state.py) is a tree; here it is a flat list of tensors, each named by its path in the tree.
+Tensors named memory.… are constant, the others are replaced after each step. Each hypothesis has a row of its own in all of
+them, including memory, and cache slots are appended as tokens are generated: to reorder hypotheses, index the rows of every
+tensor.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ from torch import Tensor, nn
 from heedful.nn.decoder_state import State, Tree, map_tree
 
 MEMORY = "memory"
-SIZES = {"rows": 3, "source": 5, "row_state": 2}  # of an example; each is changed once to see what it decides
-FIRST_ID = 4  # an id that is no special token
+SIZES = {"rows": 3, "source": 5, "row_state": 2}  # of an example; each is varied to find the axes that depend on it
+FIRST_ID = 4  # an id that is not a special token
 
 
 class Axes(NamedTuple):
-    """A tensor's name, and of each axis its size, or the name of what decides it."""
+    """A tensor's name, and for each axis its size, or the name of its dynamic size."""
 
     name: str
     sizes: tuple[int | str, ...]
 
     @property
     def open(self) -> dict[int, str]:
-        """The axes whose sizes are not fixed."""
+        """The dynamic axes, with their names."""
         return {axis: size for axis, size in enumerate(self.sizes) if isinstance(size, str)}
 
 
-def parts_of(state: State) -> dict[str, Tree]:
+def state_parts(state: State) -> dict[str, Tree]:
     return {MEMORY: state.memory, "row_state": state.row_state, "kv_cache": state.kv_cache, "owned_slots": state.owned_slots}
 
 
 def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of a tree with its path."""
+    """Yield every tensor of a tree with its path."""
     if isinstance(tree, Tensor):
         yield path, tree
     elif tree is not None:
@@ -49,7 +50,7 @@ def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Tensor]]:
 
 
 def unflatten_like(like: Tree, tensors: Mapping[str, Tensor], path: str = "") -> Tree:
-    """The tree with these tensors in the places of its own."""
+    """Return a tree of the structure of `like` with these tensors."""
     if like is None:
         return None
     if isinstance(like, Tensor):
@@ -59,13 +60,13 @@ def unflatten_like(like: Tree, tensors: Mapping[str, Tensor], path: str = "") ->
     return type(like)(unflatten_like(branch, tensors, f"{path}.{number}") for number, branch in enumerate(like))
 
 
-def one_slot_more(x: Tensor) -> Tensor:
-    """x (rows, slots, …) -> (rows, slots + 1, …)."""
+def append_slot(x: Tensor) -> Tensor:
+    """Append a slot of zeros: x (rows, slots, …) -> (rows, slots + 1, …)."""
     return torch.cat((x, x.new_zeros(x.shape[0], 1, *x.shape[2:])), dim=1)
 
 
-def start_inputs(model: Any, source: Tensor, real: Tensor) -> State:
-    """A state with no slot that nobody wrote."""
+def start_state(model: Any, source: Tensor, real: Tensor) -> State:
+    """Return the initial state, without unused cache slots."""
     state: State = model.start(source, real, room=1)
     if state.owned_slots is None:
         return state
@@ -79,30 +80,30 @@ class Start(nn.Module):
         self.model = model
 
     def forward(self, source: Tensor, real: Tensor) -> tuple[Tensor, ...]:
-        """source (rows, source) ids, real (rows, source): False where it is padded."""
-        return tuple(tensor for _, tensor in leaves(parts_of(start_inputs(self.model, source, real))))
+        """source (rows, source) ids, real (rows, source): False for padding -> tensors of the initial state."""
+        return tuple(tensor for _, tensor in leaves(state_parts(start_state(self.model, source, real))))
 
 
 class Step(nn.Module):
     def __init__(self, model: nn.Module, like: State) -> None:
         super().__init__()
         self.model, self.like = model, like
-        self.names = [name for name, _ in leaves(parts_of(like))]
+        self.names = [name for name, _ in leaves(state_parts(like))]
 
     def forward(self, token: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """token (rows,): what was said last -> logits (rows, vocabulary), and what is known then, but for the memory."""
-        known = unflatten_like(parts_of(self.like), dict(zip(self.names, tensors, strict=True)))
-        slots = 0 if known["owned_slots"] is None else known["owned_slots"].shape[1]
-        grown = {name: map_tree(one_slot_more, known[name]) for name in ("kv_cache", "owned_slots")}
-        state = State(known[MEMORY], known["row_state"], grown["kv_cache"], grown["owned_slots"], slots)
+        """token (rows,): the last generated -> logits (rows, vocabulary) and the next state, without the memory."""
+        parts = unflatten_like(state_parts(self.like), dict(zip(self.names, tensors, strict=True)))
+        slots = 0 if parts["owned_slots"] is None else parts["owned_slots"].shape[1]
+        grown = {name: map_tree(append_slot, parts[name]) for name in ("kv_cache", "owned_slots")}
+        state = State(parts[MEMORY], parts["row_state"], grown["kv_cache"], grown["owned_slots"], slots)
         model: Any = self.model
-        said = model.step(token[:, None], state)
-        after = {name: part for name, part in parts_of(said.state).items() if name != MEMORY}
-        return model.project(said.hidden[:, -1]), *(tensor for _, tensor in leaves(after))
+        output = model.step(token[:, None], state)
+        after = {name: part for name, part in state_parts(output.state).items() if name != MEMORY}
+        return model.project(output.hidden[:, -1]), *(tensor for _, tensor in leaves(after))
 
 
 class Example(NamedTuple):
-    """Something to show both functions with."""
+    """Example inputs of both functions, for tracing."""
 
     source: Tensor
     real: Tensor
@@ -111,39 +112,39 @@ class Example(NamedTuple):
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        return dict(leaves(parts_of(self.state)))
+        return dict(leaves(state_parts(self.state)))
 
 
 def example(model: nn.Module, *, rows: int, source: int, row_state: int) -> Example:
-    """So many rows that have read so many tokens and said so many."""
-    read = FIRST_ID + torch.arange(rows * source).view(rows, source) % 3
+    """Return example inputs: `rows` hypotheses for `source` source tokens, after `row_state` generated tokens."""
+    ids = FIRST_ID + torch.arange(rows * source).view(rows, source) % 3
     real = torch.ones(rows, source, dtype=torch.bool)
     real[0, -1] = False
     token = torch.full((rows,), FIRST_ID)
-    state = start_inputs(model, read, real)
-    names = [name for name, _ in leaves(parts_of(state)) if not name.startswith(MEMORY)]
+    state = start_state(model, ids, real)
+    names = [name for name, _ in leaves(state_parts(state)) if not name.startswith(MEMORY)]
     for _ in range(row_state):
-        known = dict(leaves(parts_of(state)))
-        after = Step(model, state).eval()(token, *known.values())[1:]
-        parts = unflatten_like(parts_of(state), known | dict(zip(names, after, strict=True)))
+        tensors = dict(leaves(state_parts(state)))
+        after = Step(model, state).eval()(token, *tensors.values())[1:]
+        parts = unflatten_like(state_parts(state), tensors | dict(zip(names, after, strict=True)))
         state = State(parts[MEMORY], parts["row_state"], parts["kv_cache"], parts["owned_slots"])
-    return Example(read, real, token, state)
+    return Example(ids, real, token, state)
 
 
-def axes_of(model: nn.Module) -> list[Axes]:
-    """Of every tensor of a state, what its size depends on: found by looking at states of several sizes."""
-    usual = {name: tensor.shape for name, tensor in example(model, **SIZES).tensors.items()}
+def find_axes(model: nn.Module) -> list[Axes]:
+    """Return the axes of every tensor of a state; dynamic ones are found by comparing states of several sizes."""
+    base = {name: tensor.shape for name, tensor in example(model, **SIZES).tensors.items()}
     larger = {
         cause: {name: x.shape for name, x in example(model, **SIZES | {cause: SIZES[cause] + 2}).tensors.items()}
         for cause in SIZES
     }
 
-    def decided(name: str, axis: int) -> int | str:
-        size = usual[name][axis]
+    def axis_size(name: str, axis: int) -> int | str:
+        size = base[name][axis]
         causes = [cause for cause in SIZES if larger[cause][name][axis] != size]
         if not causes:
             return size
-        told = sum(SIZES[cause] for cause in causes)
-        return "_".join(causes) if size == told else f"{'_'.join(causes)}_{size}"
+        expected = sum(SIZES[cause] for cause in causes)
+        return "_".join(causes) if size == expected else f"{'_'.join(causes)}_{size}"
 
-    return [Axes(name, tuple(decided(name, axis) for axis in range(len(shape)))) for name, shape in usual.items()]
+    return [Axes(name, tuple(axis_size(name, axis) for axis in range(len(shape)))) for name, shape in base.items()]

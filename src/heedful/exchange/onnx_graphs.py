@@ -1,7 +1,7 @@
-"""A model's two functions as two ONNX graphs, start.onnx and step.onnx, for sources and rows of any number.
+"""Export of a model's two functions as ONNX graphs, start.onnx and step.onnx, with dynamic batch size and lengths.
 
-torch.export follows the model's own code once, with sizes that it must not depend on; one that does cannot be exported, and
-is refused. The graphs' inputs and outputs are called as in flat.py; what a step answers is called next.… .
+torch.export traces the model's own code once with dynamic sizes; a model whose code depends on these sizes cannot be
+exported and raises an error. Inputs and outputs of the graphs are named as in flat.py; outputs of a step are named next.… .
 """
 
 from __future__ import annotations
@@ -19,78 +19,78 @@ from torch import nn
 from torch.export import Dim
 
 from heedful.errors import ConfigError
-from heedful.exchange.flat import MEMORY, SIZES, Axes, Start, Step, axes_of, example
+from heedful.exchange.flat import MEMORY, SIZES, Axes, Start, Step, example, find_axes
 
 START, STEP = "start.onnx", "step.onnx"
 NEXT = "next."
-READ = Axes("source", ("rows", "source")), Axes("real", ("rows", "source"))
-SAID = Axes("token", ("rows",))
+SOURCE = Axes("source", ("rows", "source")), Axes("real", ("rows", "source"))
+TOKEN = Axes("token", ("rows",))
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 @torch.no_grad()
 def write_graphs(model: nn.Module, folder: Path) -> list[Axes]:
-    """Both files; returns what a step takes besides the token."""
-    need_packages()
-    known = axes_of(model)
-    shown = example(model, **SIZES)
-    names = [one.name for one in known]
-    sizes: dict[str, Any] = {}  # one for each name: axes that have it are of one size
+    """Write both files; return the state inputs of a step."""
+    require_packages()
+    state_axes = find_axes(model)
+    inputs = example(model, **SIZES)
+    names = [axes.name for axes in state_axes]
+    sizes: dict[str, Any] = {}  # axis name -> its torch.export.Dim
     with quietly():
-        reading = traced(
-            Start(model), (shown.source, shown.real), dict(zip(("source", "real"), opened(READ, sizes), strict=True))
+        start = trace(
+            Start(model), (inputs.source, inputs.real), dict(zip(("source", "real"), dynamic_axes(SOURCE, sizes), strict=True))
         )
-        put(reading, folder / START, [one.name for one in READ], names)
-        shapes = {"token": opened([SAID], sizes)[0], "tensors": opened(known, sizes)}
-        saying = traced(Step(model, shown.state), (shown.token, *shown.tensors.values()), shapes)
+        write_graph(start, folder / START, [axes.name for axes in SOURCE], names)
+        shapes = {"token": dynamic_axes([TOKEN], sizes)[0], "tensors": dynamic_axes(state_axes, sizes)}
+        step = trace(Step(model, inputs.state), (inputs.token, *inputs.tensors.values()), shapes)
         after = [NEXT + name for name in names if not name.startswith(MEMORY)]
-        put(saying, folder / STEP, [SAID.name, *names], ["logits", *after])
-    return known
+        write_graph(step, folder / STEP, [TOKEN.name, *names], ["logits", *after])
+    return state_axes
 
 
-def need_packages() -> None:
-    """Asked before anything else: following a model takes a while."""
+def require_packages() -> None:
+    """Raise if a package is missing, before the slow tracing."""
     try:
         for name in PACKAGES:
             import_module(name)
     except ImportError as error:
-        needed = f"ONNX needs the packages {', '.join(PACKAGES)}; {error.name or 'one'} is not there"
-        raise ConfigError(needed, hint="pip install 'heedful[exchange]'") from error
+        missing = f"ONNX export requires the packages {', '.join(PACKAGES)}; {error.name or 'one'} is not installed"
+        raise ConfigError(missing, hint="install them: pip install 'heedful[exchange]'") from error
 
 
-def opened(tensors: Any, sizes: dict[str, Any]) -> tuple[dict[int, Any], ...]:
-    """Which axes of these tensors are of any size."""
-    return tuple({axis: sizes.setdefault(name, Dim(name)) for axis, name in one.open.items()} for one in tensors)
+def dynamic_axes(tensors: Any, sizes: dict[str, Any]) -> tuple[dict[int, Any], ...]:
+    """Return {axis: Dim} of the dynamic axes of each tensor."""
+    return tuple({axis: sizes.setdefault(name, Dim(name)) for axis, name in axes.open.items()} for axes in tensors)
 
 
-def traced(function: nn.Module, given: tuple[Any, ...], shapes: dict[str, Any]) -> Any:
+def trace(function: nn.Module, inputs: tuple[Any, ...], shapes: dict[str, Any]) -> Any:
     try:
-        return torch.export.export(function.eval(), given, dynamic_shapes=shapes, strict=False)
-    except Exception as error:  # torch has several for it
-        raise refusal(error) from error
+        return torch.export.export(function.eval(), inputs, dynamic_shapes=shapes, strict=False)
+    except Exception as error:  # torch raises several types
+        raise export_error(error) from error
 
 
-def put(program: Any, path: Path, inputs: list[str], outputs: list[str]) -> None:
+def write_graph(program: Any, path: Path, inputs: list[str], outputs: list[str]) -> None:
     try:
-        kv_cache = torch.onnx.export(program, input_names=inputs, output_names=outputs, dynamo=True, verbose=False)
+        exported = torch.onnx.export(program, input_names=inputs, output_names=outputs, dynamo=True, verbose=False)
     except torch.onnx.OnnxExporterError as error:
-        raise refusal(error) from error
-    assert kv_cache is not None, "with dynamo there is a program"
-    kv_cache.save(path)
+        raise export_error(error) from error
+    assert exported is not None, "with dynamo=True a program is returned"
+    exported.save(path)
 
 
-def refusal(error: Exception) -> ConfigError:
-    """In one sentence, and with the first of what torch says."""
-    said = str(error.__cause__ or error).strip().splitlines()[0]
+def export_error(error: Exception) -> ConfigError:
+    """Return a ConfigError with the first line of torch's message."""
+    message = str(error.__cause__ or error).strip().splitlines()[0]
     return ConfigError(
-        "the model as it is configured cannot become an ONNX graph for sequences of any length",
-        hint=f"a gpt whose reach is local or compressed cuts them into blocks; torch says: {said}",
+        f"this model cannot be exported to an ONNX graph with dynamic sequence lengths: {message}",
+        hint="train a gpt whose model.reach is not local or compressed, which split sequences into blocks",
     )
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Without torch's remarks on itself and on packages that nobody asked for."""
+    """Suppress torch's warnings about itself and about optional packages."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     with warnings.catch_warnings():

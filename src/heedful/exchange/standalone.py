@@ -1,9 +1,9 @@
-"""Translate with start.onnx and step.onnx and nothing else than onnxruntime, tokenizers and numpy.
+"""Translate with start.onnx and step.onnx; requires only onnxruntime, tokenizers and numpy.
 
     python translate.py FOLDER < lines > translations
 
-A beam search as `heed translate` has it, without its constraints: the hypotheses of a sentence are rows of one batch, and
-where they change places, rows of all that is known are taken.
+The beam search of `heed translate`, without its constraints: the hypotheses of a sentence are rows of one batch, and to
+reorder them, the rows of all state tensors are indexed.
 """
 
 from __future__ import annotations
@@ -24,53 +24,55 @@ class Translator:
 
         folder = Path(folder)
         self.facts = json.loads((folder / "export.json").read_text(encoding="utf-8"))
-        self.begin, self.go_on = (onnxruntime.InferenceSession(folder / name) for name in ("start.onnx", "step.onnx"))
-        self.known = [one.name for one in self.begin.get_outputs()]
-        self.taken = {one.name for one in self.go_on.get_inputs()}
-        self.said = [one.name.removeprefix("next.") for one in self.go_on.get_outputs()]
-        self.read, self.write = (
+        self.start_graph, self.step_graph = (
+            onnxruntime.InferenceSession(folder / name) for name in ("start.onnx", "step.onnx")
+        )
+        self.state_names = [output.name for output in self.start_graph.get_outputs()]
+        self.input_names = {entry.name for entry in self.step_graph.get_inputs()}
+        self.output_names = [output.name.removeprefix("next.") for output in self.step_graph.get_outputs()]
+        self.source_tokenizer, self.target_tokenizer = (
             Tokenizer.from_file(str(folder / self.facts["tokenizers"][side])) for side in ("source", "target")
         )
-        self.read.encode_special_tokens = True
+        self.source_tokenizer.encode_special_tokens = True
 
     def translate(self, text: str) -> str:
-        ids = self.read.encode(text, add_special_tokens=False).ids
-        silent = {self.facts["target"][name] for name in ("pad", "start", "end")}
-        said = [id for id in self.search(ids) if id not in silent] if ids else []
-        return str(self.write.decode(said, skip_special_tokens=False))
+        ids = self.source_tokenizer.encode(text, add_special_tokens=False).ids
+        control = {self.facts["target"][name] for name in ("pad", "start", "end")}
+        generated = [id for id in self.search(ids) if id not in control] if ids else []
+        return str(self.target_tokenizer.decode(generated, skip_special_tokens=False))
 
     def search(self, ids: list[int]) -> list[int]:
-        """The best sentence's ids, without start and end."""
-        asked, special = self.facts["search"], self.facts["target"]
-        limit = min(max(len(ids) + asked["max_extra"], asked["min_length"]), asked["max_length"])  # the end not counted
+        """Return the ids of the best hypothesis, without start and end."""
+        options, special = self.facts["search"], self.facts["target"]
+        limit = min(max(len(ids) + options["max_extra"], options["min_length"]), options["max_length"])  # without the end
         if self.facts["longest"]:
             limit = min(limit, self.facts["longest"] - 1)
-        known = self.start([*ids, self.facts["source"]["end"]])
-        total = np.zeros(1)  # (rows,) log-probability of each beginning
-        begun: list[list[int]] = [[special["start"]]]
-        found: list[tuple[float, list[int]]] = []
+        state = self.start([*ids, self.facts["source"]["end"]])
+        total = np.zeros(1)  # (rows,) log-probability of each prefix
+        prefixes: list[list[int]] = [[special["start"]]]
+        finished: list[tuple[float, list[int]]] = []
         for length in range(1, limit + 2):
-            logits, known = self.step([row[-1] for row in begun], known)
+            logits, state = self.step([prefix[-1] for prefix in prefixes], state)
             scores = total[:, None] + logits - log_total(logits)
-            if length <= asked["min_length"]:
+            if length <= options["min_length"]:
                 scores[:, special["end"]] = -np.inf
             if length == limit + 1:
                 scores[:, np.arange(scores.shape[1]) != special["end"]] = -np.inf
-            best = np.argsort(-scores, axis=None, kind="stable")[: asked["beam"] - len(found)]
+            best = np.argsort(-scores, axis=None, kind="stable")[: options["beam"] - len(finished)]
             rows, tokens = np.divmod(best, scores.shape[1])
             for row, token in zip(rows, tokens, strict=True):
                 if token == special["end"] and np.isfinite(scores[row, token]):
-                    found.append((scores[row, token] / self.penalty(length), begun[row][1:]))
-            going = [place for place, token in enumerate(tokens) if token != special["end"]]
-            going = [place for place in going if np.isfinite(scores.flat[best[place]])]
-            if not going:
+                    finished.append((scores[row, token] / self.penalty(length), prefixes[row][1:]))
+            kept = [rank for rank, token in enumerate(tokens) if token != special["end"]]
+            kept = [rank for rank in kept if np.isfinite(scores.flat[best[rank]])]
+            if not kept:
                 break
-            total = scores.flat[best[going]]
-            begun = [[*begun[rows[place]], int(tokens[place])] for place in going]
-            known = {name: tensor[rows[going]] for name, tensor in known.items()}
-            if found and total.max() / self.penalty(limit + 1) <= max(found)[0]:
-                break  # log-probabilities only fall
-        return max(found, key=lambda one: one[0])[1]
+            total = scores.flat[best[kept]]
+            prefixes = [[*prefixes[rows[rank]], int(tokens[rank])] for rank in kept]
+            state = {name: tensor[rows[kept]] for name, tensor in state.items()}
+            if finished and total.max() / self.penalty(limit + 1) <= max(finished)[0]:
+                break  # log-probabilities only decrease
+        return max(finished, key=lambda hypothesis: hypothesis[0])[1]
 
     def penalty(self, length: int) -> float:
         alpha = self.facts["search"]["length_penalty"]
@@ -79,14 +81,14 @@ class Translator:
 
     def start(self, ids: list[int]) -> dict[str, NDArray[Any]]:
         source = np.array([ids])
-        found = self.begin.run(None, {"source": source, "real": np.ones_like(source, dtype=bool)})
-        return dict(zip(self.known, found, strict=True))
+        tensors = self.start_graph.run(None, {"source": source, "real": np.ones_like(source, dtype=bool)})
+        return dict(zip(self.state_names, tensors, strict=True))
 
-    def step(self, tokens: list[int], known: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        given = {"token": np.array(tokens)} | known
-        answers = self.go_on.run(None, {name: x for name, x in given.items() if name in self.taken})
-        after = dict(zip(self.said, answers, strict=True))
-        return after.pop("logits"), known | after
+    def step(self, tokens: list[int], state: dict[str, NDArray[Any]]) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+        inputs = {"token": np.array(tokens)} | state
+        outputs = self.step_graph.run(None, {name: x for name, x in inputs.items() if name in self.input_names})
+        after = dict(zip(self.output_names, outputs, strict=True))
+        return after.pop("logits"), state | after
 
 
 def log_total(logits: NDArray[Any]) -> NDArray[Any]:

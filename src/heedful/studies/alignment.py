@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.data.gold import Words
+from heedful.data.gold import SentencePair
 from heedful.evaluation.word_alignment import Alignment, Link
 from heedful.inspection.alignment import cross_weights, merge_pieces
 from heedful.inspection.alignment_links import LinkRule, choose_heads_and_rule, label_maps, links, select_heads
@@ -99,7 +99,7 @@ def heads_of(models: Models) -> list[AlignmentHead]:
     return heads
 
 
-def forced_passes(system: System, pairs: Sequence[Words], heads: Sequence[AlignmentHead]) -> Iterator[Pass]:
+def forced_passes(system: System, pairs: Sequence[SentencePair], heads: Sequence[AlignmentHead]) -> Iterator[Pass]:
     """Yield teacher-forced passes over all pairs that fit the model, the longest first."""
     source, target = system.source_tokenizer, system.target_tokenizer
     ids = source.encode_many([pair.source for pair in pairs]), target.encode_many([pair.target for pair in pairs])
@@ -111,16 +111,16 @@ def forced_passes(system: System, pairs: Sequence[Words], heads: Sequence[Alignm
         source_ids, target_ids = ([side[i] for i in batch_indices] for side in ids)
         batch = collate(source_ids, target_ids, source.specials, target.specials).to(system.device)
         weights = cross_weights(system.models[0], batch.source, batch.source_mask, batch.target_in, layers)
-        own = [target.spoken_word_of(row) for row in target_ids]
+        own = [target.unpunctuated_word_of(row) for row in target_ids]
         words: dict[Moment, Tensor] = {
             "predict": pad([[*row, -1] for row in own], -1),  # the last step predicts the end token
             "consume": pad([[-1, *row] for row in own], -1),  # the first step consumes the start token
         }
-        yield Pass(batch_indices, weights, pad([[*source.spoken_word_of(row), -1] for row in source_ids], -1), words)
+        yield Pass(batch_indices, weights, pad([[*source.unpunctuated_word_of(row), -1] for row in source_ids], -1), words)
 
 
 def maps_of(
-    models: Models, pairs: Sequence[Words], heads: Sequence[AlignmentHead], moments: Sequence[Moment]
+    models: Models, pairs: Sequence[SentencePair], heads: Sequence[AlignmentHead], moments: Sequence[Moment]
 ) -> list[list[Tensor]]:
     """Return for each moment and pair (heads, target words, source words), in the order of the heads."""
     shapes = [(len(heads), len(pair.target.split()), len(pair.source.split())) for pair in pairs]
@@ -138,13 +138,13 @@ def maps_of(
     return results
 
 
-def collect_head_weights(models: Models, pairs: Sequence[Words]) -> HeadWeights:
+def collect_head_weights(models: Models, pairs: Sequence[SentencePair]) -> HeadWeights:
     """Return the attention weights of all heads between words."""
     heads = heads_of(models)
     return HeadWeights(heads, dict(zip(MOMENTS, maps_of(models, pairs, heads, MOMENTS), strict=True)))
 
 
-def align(models: Models, pairs: Iterable[Words], aligner: Aligner) -> Iterator[set[Link]]:
+def align(models: Models, pairs: Iterable[SentencePair], aligner: Aligner) -> Iterator[set[Link]]:
     """Yield the links of each pair, in the order of the pairs."""
     remaining = iter(pairs)
     while chunk := list(islice(remaining, GATHER)):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.data.conllu import Arc, Parsed
+from heedful.data.conllu import Arc, ParsedSentence
 from heedful.data.grammar import Sentence
 from heedful.errors import DataError
 from heedful.evaluation.word_alignment import Alignment, parse_alignments
@@ -52,7 +52,7 @@ def arcs(heads: Sequence[int], labels: Sequence[str]) -> list[Arc]:
     return [Arc(word, head, label) for word, (head, label) in enumerate(zip(heads, labels, strict=True)) if head >= 0]
 
 
-def from_trees(trees: Iterable[Parsed]) -> list[Sample]:
+def from_trees(trees: Iterable[ParsedSentence]) -> list[Sample]:
     """Return samples without targets from dependency trees."""
     return [Sample(tree.text, source_arcs=tree.arcs) for tree in trees]
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.data.labeled import Example, LabeledConfig, examples_in, file_of
+from heedful.data.labeled import Example, LabeledConfig, find_split_file, read_examples
 from heedful.data.report import Notes
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
@@ -155,7 +155,7 @@ class ClassificationTask:
         refuse_streams(self.files())
         found = []
         for split in ("train", "valid", "test"):
-            path = file_of(self.data, split)
+            path = find_split_file(self.data, split)
             if path is not None:
                 examples = self.examples(path)
                 counts = [f"{label}: {sum(one.label == label for one in examples):,}" for label in self.config.labels]
@@ -163,22 +163,18 @@ class ClassificationTask:
         return Notes(found)
 
     def files(self) -> list[Path]:
-        return [path for split in ("train", "valid", "test") if (path := file_of(self.data, split)) is not None]
+        return [path for split in ("train", "valid", "test") if (path := find_split_file(self.data, split)) is not None]
 
     def examples(self, path: Path) -> list[Example]:
         least, most = COLUMNS[self.config.layout]
         if not least <= len(self.data.texts) <= most:
             wanted = f"{least}" if least == most else f"{least} or more"
             raise DataError(f"layout {self.config.layout!r} needs {wanted} columns in data.texts, not {len(self.data.texts)}")
-        found = examples_in(self.data, path)
-        strange = next((one.label for one in found if one.label not in self.config.labels), None)
-        if strange is not None:
-            raise DataError(f"{path} has the label {strange!r}; expected one of: {', '.join(self.config.labels)}")
-        return found
+        return read_examples(self.data, path, self.config.labels)
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         """What the vocabulary is learned from, unless the run begins with another's."""
-        path = file_of(self.data, "train")
+        path = find_split_file(self.data, "train")
         assert path is not None, "there is always something to train on"
         for one in self.examples(path) if side == "target" else ():
             yield from one.texts
@@ -206,7 +202,7 @@ class ClassificationTask:
         return Encoded(groups, [self.config.labels.index(one.label) for one in examples])
 
     def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: Notes, *, keep_text: bool) -> Splits:
-        train, valid = (file_of(self.data, split) for split in ("train", "valid"))
+        train, valid = (find_split_file(self.data, split) for split in ("train", "valid"))
         assert train is not None and valid is not None, "the config has seen to it"
         examples = self.examples(train)
         if self.data.limit:

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from heedful.data.corpus_text import TextConfig, TextStore, lines_of, open_text, passages
+from heedful.data.corpus_text import TextConfig, TextStore, open_text, passages, read_passage
 from heedful.data.report import Notes
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
@@ -91,7 +91,7 @@ class LanguageModelingTask:
         for split in ("train", "valid", "test"):
             for passage in passages(self.data, split):
                 counts = np.zeros(2, np.int64)
-                for line in lines_of(passage):
+                for line in read_passage(passage):
                     counts += (1, len(line) + 1)
                 if not counts[0]:
                     raise DataError(f"{passage.path} has no line for {split}", hint="change data.held_out")
@@ -105,7 +105,7 @@ class LanguageModelingTask:
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         """What the vocabulary is learned from; there is no source."""
         for passage in passages(self.data, "train") if side == "target" else ():
-            yield from lines_of(passage)
+            yield from read_passage(passage)
 
     @property
     def tags(self) -> list[str]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from heedful.bounds import MAX_BEAM
-from heedful.evaluation.gleu import gleu_of_grams, grams
+from heedful.evaluation.gleu import count_ngrams, gleu_from_counts
 from heedful.inspection.attention_maps import inference_context
 from heedful.models import SequenceModel
 from heedful.nn.decoder_state import select_sources
@@ -116,8 +116,8 @@ def draw(
             found.setdefault(tuple(reference), 0)
     rewards = []
     for found, reference in zip(counted, references, strict=True):
-        wanted = grams(reference)
-        rewards.append([gleu_of_grams(grams(sentence), wanted) for sentence in found])
+        wanted = count_ngrams(reference)
+        rewards.append([gleu_from_counts(count_ngrams(sentence), wanted) for sentence in found])
     sentences = [[list(sentence) for sentence in found] for found in counted]
     times = [list(found.values()) for found in counted]
     rectangles = (rectangle(rows).to(sources[0].device) for rows in (rewards, times))

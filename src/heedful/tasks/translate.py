@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from heedful.data.input_lines import refuse_too_long
-from heedful.data.split_text import rejoin, split_for
+from heedful.data.split_text import join_translations, split_to_fit
 from heedful.errors import CheckpointError, ConfigError, DivergedError, HeedfulError
 from heedful.models import SequenceModel
 from heedful.nn.decoder_state import States
@@ -186,7 +186,7 @@ def parts_of(system: System, line: str, ids: list[int]) -> list[tuple[str, list[
     """The line and its ids, or where it is too long its parts and theirs."""
     if len(ids) <= system.max_length:
         return [(line, ids)]
-    parts = split_for(line, lambda text: len(system.source_tokenizer.encode(text)) <= system.max_length)
+    parts = split_to_fit(line, lambda text: len(system.source_tokenizer.encode(text)) <= system.max_length)
     return list(zip(parts, system.source_tokenizer.encode_many(parts), strict=True))
 
 
@@ -196,7 +196,7 @@ def join(found: list[list[Candidate]], parts: list[str]) -> list[Candidate]:
         return found[0]
     return [
         Candidate(
-            rejoin(parts, [one.text for one in kth]),
+            join_translations(parts, [one.text for one in kth]),
             sum(one.score for one in kth),
             sum(one.log_probability for one in kth),
             [token for one in kth for token in one.tokens],

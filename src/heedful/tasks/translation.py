@@ -10,10 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 from torch import Tensor, nn
 
-from heedful.data.batching import Index, mixture, padding, plan_epoch
+from heedful.data.batching import Index, mix_corpora, padding_fraction, plan_epoch
 from heedful.data.check import check_data
 from heedful.data.encode import StoreOptions, open_store
-from heedful.data.links import Aligned, JoinedLinks, open_links
+from heedful.data.links import AlignedCorpus, JoinedLinks, open_links
 from heedful.data.pairs import pairs, sentences
 from heedful.data.report import CheckReport
 from heedful.data.sources import CorpusConfig, files_of, find_path, refuse_streams
@@ -107,7 +107,7 @@ class TranslationTask:
         """Reads every line once, and reports what is wrong with which; too many unusable lines are an error."""
         refuse_streams(self.files())
         report = check_data(self.data)
-        refusal = report.refusal(self.data.max_unusable)
+        refusal = report.training_error(self.data.max_unusable)
         if refusal is not None:
             raise refusal
         return report
@@ -137,7 +137,7 @@ class TranslationTask:
         weights = tuple(corpus.weight for corpus in splits.train)
         links = None
         if self.config.guided_alignment:
-            aligned = map(Aligned, splits.train, stores, (one.total for one in report.corpora if one.split == "train"))
+            aligned = map(AlignedCorpus, splits.train, stores, (one.total for one in report.corpora if one.split == "train"))
             links = JoinedLinks([open_links(one, tokenizers) for one in aligned])
         return Corpora(JoinedStore(stores), weights, examples_of(splits.valid, self.data.max_ratio), links)
 
@@ -165,7 +165,7 @@ class TranslationTask:
             "left_out": train.overlong,
             "batches_per_epoch": len(plan),
             "tokens_per_epoch": sum(int(train.target_lengths[batch].sum()) + len(batch) for batch in plan),
-            "padding": padding(plan, train.source_lengths, train.target_lengths),
+            "padding": padding_fraction(plan, train.source_lengths, train.target_lengths),
         }
 
     def describe(self) -> str:
@@ -181,7 +181,7 @@ class TranslationTask:
     def plan(self, epoch: int) -> list[Index]:
         """The batches of an epoch: a pure function of the seed and the epoch."""
         train = self.corpora.train
-        chosen = mixture(train.sizes, self.corpora.weights, seed=self.seed, epoch=epoch)
+        chosen = mix_corpora(train.sizes, self.corpora.weights, seed=self.seed, epoch=epoch)
         return plan_epoch(
             train.source_lengths,
             train.target_lengths,

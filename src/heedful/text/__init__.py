@@ -1,4 +1,4 @@
-"""Text to ids and back: special tokens, normalizing, tokenizers. No torch."""
+"""Tokenizers, special tokens and text normalization. No torch."""
 
 from heedful.text.specials import END, PAD, START, UNK, Specials
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig

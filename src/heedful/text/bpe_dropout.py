@@ -1,10 +1,10 @@
-"""BPE-dropout (Provilkov et al. 2020): while a word is put together, every merge is left out with probability p.
+"""BPE-dropout (Provilkov et al. 2020): while a word is segmented, every merge is dropped with probability p.
 
-    repeat: of the merges that apply and survive this round's draw, do the one learned first; stop when none is left
+    repeat: drop each applicable merge with probability p, apply the first-learned of the rest; stop when none is left
 
-A model then sees a word in many segmentations. Here which one is a pure function of (seed, epoch, index): every
-word has a pool of segmentations, entry k drawn by a generator keyed by (seed, word, k), and the word at position t
-of the text takes entry hash(seed, epoch, index)[t]. A text then costs one look-up a word.
+So a model is trained on many segmentations of a word. Here the segmentation is a pure function of (seed, epoch, index):
+every word has a pool of segmentations, entry k sampled by a generator keyed by (seed, word, k), and the word at position
+t of the text uses entry hash(seed, epoch, index)[t]. Encoding a text then costs one look-up per word.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tokenizers import Tokenizer
 from heedful.text.pipelines import chunk_pattern
 from heedful.text.tags import TagSplitter
 
-POOL = 64  # segmentations a word; a divisor of 256, so that every entry is as likely
-REMEMBERED = 400_000  # segmentations in memory; forgetting them changes nothing but time
+POOL = 64  # segmentations per word; a divisor of 256, so that all entries are equally likely
+CACHE_SIZE = 400_000  # segmentations in memory; clearing them only costs time
 
 Pair = tuple[int, int]
 
 
 class BpeDropout:
-    """Encodes as the library's BPE does, merges dropped; `space` is what its pieces begin with after a space."""
+    """Encodes like the library's BPE, with merges dropped; `space` is the character that marks a space in its pieces."""
 
     def __init__(self, library: Tokenizer, space: str, tags: Mapping[str, int], dropout: float) -> None:
         model = json.loads(library.to_str())["model"]
@@ -38,7 +38,7 @@ class BpeDropout:
         self.find_chunks = re.compile(chunk_pattern(space)).findall
         self.ids: dict[str, int] = model["vocab"]
         self.unk = self.ids[model["unk_token"]]
-        # pair of ids -> (rank, id of the merged piece): what is learned first is done first
+        # pair of ids -> (rank, id of the merged piece); merges are applied in the order of their ranks
         self.merges: dict[Pair, Pair] = {
             (self.ids[left], self.ids[right]): (rank, self.ids[left + right])
             for rank, (left, right) in enumerate(model["merges"])
@@ -61,24 +61,24 @@ class BpeDropout:
         return ids
 
     def segmentation(self, seed: int, chunk: str, entry: int) -> list[int]:
-        """Entry `entry` of the pool of `chunk`."""
+        """Return entry `entry` of the pool of `chunk`."""
         key = (seed, chunk, entry)
-        found = self.pool.get(key)
-        if found is None:
-            if len(self.pool) >= REMEMBERED:
+        ids = self.pool.get(key)
+        if ids is None:
+            if len(self.pool) >= CACHE_SIZE:
                 self.pool.clear()
-            found = self.pool[key] = self.segment(chunk, random.Random(f"{seed} {entry} {chunk}").random)
-        return found
+            ids = self.pool[key] = self.segment(chunk, random.Random(f"{seed} {entry} {chunk}").random)
+        return ids
 
     def segment(self, chunk: str, draw: Callable[[], float]) -> list[int]:
         pieces = self.library.pre_tokenizer.pre_tokenize_str(chunk)
-        return [id for piece, _ in pieces for id in self.merge(self.letters(piece), draw)]
+        return [id for piece, _ in pieces for id in self.merge(self.character_ids(piece), draw)]
 
-    def letters(self, piece: str) -> list[int]:
-        """One id a character; unknown characters side by side are one unknown, as the library fuses them."""
+    def character_ids(self, piece: str) -> list[int]:
+        """Return one id per character; adjacent unknown characters share one id, as in the library."""
         ids: list[int] = []
-        for letter in piece:
-            id = self.ids.get(letter, self.unk)
+        for character in piece:
+            id = self.ids.get(character, self.unk)
             if id != self.unk or not ids or ids[-1] != self.unk:
                 ids.append(id)
         return ids
@@ -86,17 +86,17 @@ class BpeDropout:
     def merge(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
         while True:
             best: Pair | None = None
-            place = 0
+            position = 0
             for t, pair in enumerate(pairwise(ids)):
                 merge = self.merges.get(pair)
-                # A merge that would not be chosen anyway needs no draw.
+                # A merge of lower rank than the best so far needs no random number.
                 if merge and (best is None or merge < best) and draw() >= self.dropout:
-                    best, place = merge, t
+                    best, position = merge, t
             if best is None:
                 return ids
-            ids[place : place + 2] = [best[1]]
+            ids[position : position + 2] = [best[1]]
 
 
 def draw_bytes(key: tuple[int, int, int], count: int) -> bytes:
-    """`count` random bytes, always the same for the same key."""
+    """Return `count` pseudorandom bytes, a function of the key."""
     return hashlib.shake_128(b"%d %d %d" % key).digest(count)

@@ -1,8 +1,8 @@
-"""Text of any length in bounded memory: a tokenizer takes a few hundred bytes for each character that it sees at once.
+"""Encode text of any length in bounded memory: a tokenizer needs a few hundred bytes for each character of a call.
 
-Lines are encoded some at a time, and a line of more than MAX_CHARACTERS is cut at a space. Between two words the cut changes
-nothing: the space belongs to the token after it, as it does at the beginning of a text. Only where a line has no single
-space within reach is a word cut in two.
+Lines are encoded in batches, and a line of more than MAX_CHARACTERS is split at a space. Splitting between two words does
+not change the ids: the space belongs to the next token, as at the start of a text. Only where MAX_CHARACTERS contain no
+single space is a word split.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ MAX_CHARACTERS = 1 << 20
 MAX_LINES = 10_000  # encoded at a time
 
 
-class Encodes(Protocol):
-    """What is needed of a tokenizer."""
+class LineTokenizer(Protocol):
+    """The part of a tokenizer that this module needs."""
 
     @property
     def kind(self) -> str: ...
     def encode_many(self, texts: Sequence[str], /) -> list[list[int]]: ...
 
 
-def encode_lines(tokenizer: Encodes, lines: Iterable[str], end: int) -> Iterator[Iterator[int]]:
-    """The ids of all lines, with `end` after each line, some lines at a time."""
-    keep_spaces = tokenizer.kind == "characters"  # whose spaces are tokens of their own
+def encode_lines(tokenizer: LineTokenizer, lines: Iterable[str], end: int) -> Iterator[Iterator[int]]:
+    """Yield the ids of all lines, with `end` after each line, one batch of lines at a time."""
+    keep_spaces = tokenizer.kind == "characters"  # where spaces are separate tokens
     for batch in batches(lines, keep_spaces):
         rows = tokenizer.encode_many([text for text, _ in batch])
         yield chain.from_iterable((*row, end) if is_last else row for row, (_, is_last) in zip(rows, batch, strict=True))
 
 
 def batches(lines: Iterable[str], keep_spaces: bool) -> Iterator[list[tuple[str, bool]]]:
-    """Pieces of lines, each with whether it is the last of its line; a list has at most MAX_CHARACTERS and MAX_LINES."""
+    """Yield batches of (part of a line, whether it is the last part), at most MAX_CHARACTERS and MAX_LINES each."""
     batch: list[tuple[str, bool]] = []
     size = 0
     for line in lines:
-        pieces = list(cut(line, keep_spaces=keep_spaces))
+        pieces = list(split_line(line, keep_spaces=keep_spaces))
         for number, piece in enumerate(pieces, start=1):
             if batch and (size + len(piece) > MAX_CHARACTERS or len(batch) == MAX_LINES):
                 yield batch
@@ -47,8 +47,8 @@ def batches(lines: Iterable[str], keep_spaces: bool) -> Iterator[list[tuple[str,
         yield batch
 
 
-def cut(line: str, *, keep_spaces: bool = False) -> Iterator[str]:
-    """Pieces of at most MAX_CHARACTERS; the space at which a line is cut is left out, unless it is kept before the cut."""
+def split_line(line: str, *, keep_spaces: bool = False) -> Iterator[str]:
+    """Yield parts of at most MAX_CHARACTERS, without the spaces between them unless keep_spaces."""
     begin = 0
     while len(line) - begin > MAX_CHARACTERS:
         end = last_single_space(line, begin, begin + MAX_CHARACTERS - 1)
@@ -62,7 +62,7 @@ def cut(line: str, *, keep_spaces: bool = False) -> Iterator[str]:
 
 
 def last_single_space(line: str, begin: int, end: int) -> int | None:
-    """Where the last space of line[begin:end] stands that has no space on either side."""
+    """Return the index of the last space of line[begin:end] that has no adjacent space."""
     place = line.rfind(" ", begin + 1, end)
     while place > 0 and (line[place - 1] == " " or line[place + 1] == " "):
         place = line.rfind(" ", begin + 1, place)

@@ -1,8 +1,7 @@
-"""Words too long to learn pieces from: a run of letters, of digits, of other signs or of spaces beyond MAX_WORD characters.
+"""Remove words that are too long for tokenizer training: runs of letters, digits, other characters or spaces over MAX_WORD.
 
-Learning merges rescans a word for each merge in it, so one repetitive "word" of a million characters takes hours. No language
-has such words; they are left out. Their characters are not: each is given once at the end, as a word of its own, so that the
-alphabet stays complete.
+BPE training rescans a word for each merge in it, so one repetitive "word" of a million characters takes hours. Their
+characters are kept: each is yielded once at the end, as a word of its own, so that the alphabet stays complete.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from tokenizers import Regex, pre_tokenizers
 from heedful.text.pipelines import DIGITS, LETTERS
 
 MAX_WORD = 1000
-BLOCK = 1 << 16  # characters looked at together; a word across two blocks may be twice as long
+BLOCK = 1 << 16  # characters searched at a time; a word across two blocks may be twice as long
 
 log = logging.getLogger(__name__)
 
 
-def without_long_words(lines: Iterable[str]) -> Iterator[str]:
-    """The same lines; a warning at the end tells how much was left out."""
+def remove_long_words(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines without long words; log a warning at the end with the number of removed characters."""
     suspicious = re.compile(rf"[^ ]{{{MAX_WORD + 1},}}| {{{MAX_WORD + 1},}}")
     kinds = [f"[{LETTERS}]", f"[{DIGITS}]", f"[^ {LETTERS}{DIGITS}]", " "]
     long_word = Regex("|".join(f"(?<!{kind}){kind}{{{MAX_WORD + 1},}}" for kind in kinds))
@@ -44,5 +43,7 @@ def without_long_words(lines: Iterable[str]) -> Iterator[str]:
             kept += " ".join(words)
         yield kept
     if left_out:
-        log.warning("a vocabulary is learned without %s characters, in words of more than %s", f"{left_out:,}", f"{MAX_WORD:,}")
+        log.warning(
+            "tokenizer training ignores %s characters in words of more than %s characters", f"{left_out:,}", f"{MAX_WORD:,}"
+        )
         yield " ".join(sorted(alphabet - {" "}))

@@ -1,7 +1,7 @@
-"""Unicode normalization and lower-casing: what happens to text before it is cut into pieces.
+"""Unicode normalization and lowercasing of text before tokenization.
 
-"é" may be one code point or two, and "ﬁ" one letter or two; nfc settles the first, nfkc both. The same functions
-serve training, encoding and the score report, which names what was done.
+"é" may be one code point or two, and "ﬁ" one letter or two; nfc unifies the first, nfkc both. The same functions
+are used in training, encoding and the score report, which names the normalization.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ FORMS: dict[Form, list[normalizers.Normalizer]] = {
 def normalizing_steps(form: Form, lowercase: bool) -> list[normalizers.Normalizer]:
     steps = FORMS[form]
     if lowercase:
-        # Composed again afterwards: the small form of a composed letter may come in two parts (U+03AA and an accent).
+        # Normalized again afterwards: the lowercase form of a composed letter may be decomposed (U+03AA and an accent).
         return [*steps, normalizers.Lowercase(), *steps]
     return steps
 
 
 def normalize(text: str, form: Form, lowercase: bool = False) -> str:
-    """`text` as a tokenizer with these options reads it; a second time changes nothing."""
+    """Normalize a text like a tokenizer with these options; idempotent."""
     return normalizers.Sequence(normalizing_steps(form, lowercase)).normalize_str(text)
 
 
 def describe_normalizing(form: Form, lowercase: bool) -> str:
-    """As the score report names it, for example 'nfc, lower-cased'."""
+    """Return the name for the score report, for example 'nfc, lower-cased'."""
     name = "not normalized" if form == "none" else form
     return f"{name}, lower-cased" if lowercase else name

@@ -1,16 +1,16 @@
-"""How each kind of tokenizer cuts text into pieces before its vocabulary speaks, and joins pieces into text again.
+"""Normalizer, pre-tokenizer and decoder of each kind of tokenizer.
 
-    characters   every character is a piece; so are spaces
-    words        letters and digits hold together, every other character stands alone; a joiner says where no
-                 space stood:            (don't) -> (￭ don ￭'￭ t ￭)
-    spaces       white space alone parts words, for text that was tokenized before
-    bpe, unigram letters, digits and the rest part; a bar says where a space stood, also in front of the text:
+    characters   every character is a piece, including spaces
+    words        runs of letters and digits, and single other characters; a joiner marks where there was no
+                 space:                  (don't) -> (￭ don ￭'￭ t ￭)
+    spaces       words separated by white space only, for text that is already tokenized
+    bpe, unigram runs of letters, of digits and of other characters; a bar marks a space, also at the start of the text:
                                          two men, 10 dogs -> ▁two ▁men , ▁10 ▁dogs
     bytes        the same over the bytes of UTF-8, with the space itself
 
-A piece never mixes letters with signs, hence no text can ever be read as a special token such as <s>; `spaces`, whose
-pieces do, reads such a word as unknown.
-The bar (U+2581) and the joiner (U+FFED) themselves are lost in kinds that use them.
+A piece never mixes letters with other characters, so no text can be encoded as a special token such as <s>; in `spaces`,
+whose pieces do, such a word is encoded as unknown.
+The bar (U+2581) and the joiner (U+FFED) themselves are lost in the kinds that use them.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ DIGITS = r"\p{N}"
 
 
 def piece_pattern(space: str) -> Regex:
-    """Runs of letters, of digits, of the rest, each with the space before it; further spaces hold together."""
+    """Match runs of letters, of digits and of other characters, each with the space before it, and runs of more spaces."""
     runs = [f"{space}?[{LETTERS}]+", f"{space}?[{DIGITS}]+", f"{space}?[^{space}{LETTERS}{DIGITS}]+"]
     return Regex("|".join([*runs, f"{space}+(?={space}[^{space}])", f"{space}+"]))
 
 
 def chunk_pattern(space: str) -> str:
-    """As `piece_pattern`, for the re module: cuts at spaces only, so that every chunk is a whole number of pieces."""
+    """As `piece_pattern`, for the re module: splits at spaces only, so that every chunk consists of complete pieces."""
     return f"{space}?[^{space}]+|{space}+(?={space}[^{space}])|{space}+"
 
 
 def characters(steps: list[normalizers.Normalizer]) -> Tokenizer:
-    library = Tokenizer(models.BPE(unk_token=UNK))  # BPE that merges nothing
+    library = Tokenizer(models.BPE(unk_token=UNK))  # BPE without merges
     library.normalizer = normalizers.Sequence(steps)
     library.decoder = decoders.Fuse()
     return library
@@ -76,7 +76,7 @@ def spaces(steps: list[normalizers.Normalizer]) -> Tokenizer:
     return library
 
 
-def barred(model: models.Model, steps: list[normalizers.Normalizer]) -> Tokenizer:
+def make_barred(model: models.Model, steps: list[normalizers.Normalizer]) -> Tokenizer:
     library = Tokenizer(model)
     library.normalizer = normalizers.Sequence([*steps, normalizers.Prepend(BAR), normalizers.Replace(" ", BAR)])
     library.pre_tokenizer = pre_tokenizers.Split(piece_pattern(BAR), "isolated")
@@ -85,11 +85,11 @@ def barred(model: models.Model, steps: list[normalizers.Normalizer]) -> Tokenize
 
 
 def bpe(steps: list[normalizers.Normalizer]) -> Tokenizer:
-    return barred(models.BPE(unk_token=UNK, fuse_unk=True), steps)
+    return make_barred(models.BPE(unk_token=UNK, fuse_unk=True), steps)
 
 
 def unigram(steps: list[normalizers.Normalizer]) -> Tokenizer:
-    return barred(models.Unigram(), steps)
+    return make_barred(models.Unigram(), steps)
 
 
 def bytes_(steps: list[normalizers.Normalizer]) -> Tokenizer:
@@ -114,4 +114,4 @@ PIPELINES: dict[str, Callable[[list[normalizers.Normalizer]], Tokenizer]] = {
     "bytes": bytes_,
 }
 
-SPACES = {"bpe": BAR, "unigram": BAR, "bytes": " "}  # what marks a space; the text begins with one
+SPACES = {"bpe": BAR, "unigram": BAR, "bytes": " "}  # the character that marks a space; the text is prefixed with one

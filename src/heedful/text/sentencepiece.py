@@ -1,7 +1,7 @@
 """A SentencePiece model file as a tokenizer.
 
-The file fixes everything: pieces, normalization, special ids. What it lacks (often padding, sometimes a start) and
-the tags that it does not know get ids after its own vocabulary.
+The file defines pieces, normalization and special ids. Special tokens that it lacks (often padding, sometimes the start
+token) and tags that are not among its pieces get ids after its vocabulary.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 class SentencePieceCodec:
-    """Text to ids and back, by a SentencePiece model."""
+    """Encodes and decodes with a SentencePiece model."""
 
     def __init__(self, model: bytes, tags: Sequence[str] = ()) -> None:
         try:
@@ -37,13 +37,13 @@ class SentencePieceCodec:
         self.pieces: list[str] = [self.processor.id_to_piece(id) for id in range(len(self.processor))]
         for id, piece in enumerate(self.pieces):
             if self.processor.is_byte(id) and not BYTE.fullmatch(piece):
-                raise DataError(f"the SentencePiece model has {piece!r} for a byte; expected a name such as <0xC3>")
+                raise DataError(f"the SentencePiece model has the byte piece {piece!r}; expected a name such as <0xC3>")
         self.specials, self.tags, self.size = self.assign_ids(tags)
         self.tag_names = {id: tag for tag, id in self.tags.items()}
         self.split_tags = TagSplitter(self.tags)
 
     def assign_ids(self, tags: Sequence[str]) -> tuple[Specials, dict[str, int], int]:
-        """The file's own ids for specials and tags where it has them, else the next free ones."""
+        """Return the ids of special tokens and tags: the file's own where it has them, else the next free ones."""
         vocabulary = {piece: id for id, piece in enumerate(self.pieces)}
         free = count(len(self.pieces))
         declared = Specials(
@@ -54,8 +54,8 @@ class SentencePieceCodec:
         )
         ids = []
         for role, id in zip(Specials._fields, declared, strict=True):
-            named = id if id >= 0 else find_special(role, vocabulary)
-            ids.append(next(free) if named is None else named)
+            own = id if id >= 0 else find_special(role, vocabulary)
+            ids.append(next(free) if own is None else own)
         tag_ids = {tag: vocabulary[tag] if tag in vocabulary else next(free) for tag in tags}
         return Specials(*ids), tag_ids, next(free)
 
@@ -65,7 +65,7 @@ class SentencePieceCodec:
         check_tags(tags)
         codec = cls(model, tags)
         if codec.content() != content or normalization_of(model) != normalization:
-            raise DataError("it holds more than a SentencePiece model and its tags")
+            raise DataError("it has more content than a SentencePiece model and its tags")
         return codec
 
     def content(self) -> dict[str, Any]:
@@ -96,22 +96,22 @@ class SentencePieceCodec:
             parts += [self.processor.decode(stretch)] if tag is None else [tag] * len(stretch)
         return " ".join(parts)
 
-    def spell(self, ids: Sequence[int]) -> list[bytes]:
+    def piece_bytes(self, ids: Sequence[int]) -> list[bytes]:
         names = self.tag_names
-        return [f" {names[id]} ".encode() if id in names else self.spell_piece(id) for id in ids]
+        return [f" {names[id]} ".encode() if id in names else self.one_piece_bytes(id) for id in ids]
 
-    def spell_piece(self, id: int) -> bytes:
+    def one_piece_bytes(self, id: int) -> bytes:
         if self.processor.is_byte(id):  # <0xC3>
             return bytes.fromhex(self.pieces[id][3:5])
         return self.pieces[id].replace(BAR, " ").encode()
 
     def sampler(self, dropout: float) -> BpeDropout:
-        raise ConfigError(f"dropout {dropout} needs merges; expected a tokenizer of kind bpe or bytes")
+        raise ConfigError(f"dropout {dropout} requires merges; expected a tokenizer of kind bpe or bytes")
 
 
 def read_model(file: str) -> bytes:
     path = Path(file)
-    hint = "tokenizer.file names the .model file that SentencePiece wrote"
+    hint = "set tokenizer.file to a .model file written by SentencePiece"
     try:
         model = read_bytes(path)
     except OSError as error:
@@ -125,35 +125,35 @@ def read_model(file: str) -> bytes:
 
 
 def normalization_of(model: bytes) -> str:
-    """The name of the model's normalization, for example 'nmt_nfkc_cf' (which also folds case)."""
+    """Return the name of the model's normalization, for example 'nmt_nfkc_cf' (which also folds case)."""
     specification = read_field(model, 3)  # ModelProto.normalizer_spec
     name = read_field(specification, 1) if specification else b""  # NormalizerSpec.name
     return {"": "normalized by its file", "identity": "not normalized"}.get(name.decode(), name.decode())
 
 
-def read_field(message: bytes, wanted: int) -> bytes:
-    """The bytes of a length-delimited field of a protocol buffer message, empty when it is absent."""
-    place = 0
+def read_field(message: bytes, number: int) -> bytes:
+    """Return the bytes of a length-delimited field of a protocol buffer message; empty if it is absent."""
+    position = 0
 
     def varint() -> int:
-        nonlocal place
+        nonlocal position
         value = shift = 0
         while True:
-            byte = message[place]
-            place += 1
+            byte = message[position]
+            position += 1
             value |= (byte & 127) << shift
             shift += 7
             if byte < 128:
                 return value
 
-    found = b""
-    while place < len(message):
+    content = b""
+    while position < len(message):
         field, wire = divmod(varint(), 8)
         if wire == 0:
             varint()
             continue
         width = varint() if wire == 2 else {1: 8, 5: 4}[wire]
-        if field == wanted:
-            found = message[place : place + width]
-        place += width
-    return found
+        if field == number:
+            content = message[position : position + width]
+        position += width
+    return content

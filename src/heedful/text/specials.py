@@ -1,7 +1,6 @@
-"""The four tokens that every vocabulary has, and the names they go by elsewhere.
+"""The four special tokens of every vocabulary, and their names in other toolkits.
 
-Ids are read from the tokenizer at hand and never assumed: ours are 0 to 3, a SentencePiece file has its own,
-and padding need not be 0.
+Ids are always read from the tokenizer: ours are 0 to 3, a SentencePiece file has its own, and padding need not be 0.
 """
 
 from __future__ import annotations
@@ -31,5 +30,5 @@ ALIASES: dict[str, tuple[str, ...]] = {
 
 
 def find_special(role: str, vocabulary: Mapping[str, int]) -> int | None:
-    """The id of the token that plays `role` (pad, start, end, unk) in a vocabulary, under any of its names."""
+    """Return the id of the token for `role` (pad, start, end, unk) in a vocabulary, under any of its names; else None."""
     return next((vocabulary[name] for name in ALIASES[role] if name in vocabulary), None)

@@ -1,4 +1,4 @@
-"""Tags such as <2de>: single tokens that say something about the text, usually at its front."""
+"""Tags such as <2de>: single tokens with information about the text, usually at its start."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from heedful.errors import ConfigError
 from heedful.text.specials import SPECIALS
 
-SPACES = r"[^\S\x1c-\x1f]*"  # white space as Unicode has it, which the library follows
+SPACES = r"[^\S\x1c-\x1f]*"  # white space by the Unicode definition, as in the library
 TAG = re.compile(r"<[^\s<>]+>")
 
 
 def check_tags(tags: Sequence[str]) -> None:
-    """A tag is matched wherever it occurs, hence it must not look like ordinary text."""
+    """Raise unless every tag is a name in angle brackets: tags are matched anywhere, so they must differ from text."""
     for tag in tags:
         if not TAG.fullmatch(tag) or tag in SPECIALS:
             raise ConfigError(
@@ -22,14 +22,14 @@ def check_tags(tags: Sequence[str]) -> None:
                 hint="write it like '<2de>'",
             )
     if len(set(tags)) < len(tags):
-        raise ConfigError(f"the tags {', '.join(tags)} hold a tag twice; expected each once")
+        raise ConfigError(f"the tags {', '.join(tags)} contain a duplicate; expected each once")
 
 
 class TagSplitter:
-    """Cuts a text at its tags, which take the space after them: '<2de> a dog' -> [id of <2de>, 'a dog']."""
+    """Splits a text at its tags, which include the space after them: '<2de> a dog' -> [id of <2de>, 'a dog']."""
 
     def __init__(self, tags: Mapping[str, int]) -> None:
-        names = sorted(map(re.escape, tags), key=len, reverse=True)  # of two tags at one place the longer counts
+        names = sorted(map(re.escape, tags), key=len, reverse=True)  # the longer of two matching tags wins
         self.tags = tags
         self.pattern = re.compile(rf"({'|'.join(names)}){SPACES}") if tags else None
 

@@ -1,8 +1,8 @@
-"""A tokenizer: text to ids and back, one file on disk, whatever the vocabulary is made of.
+"""The tokenizer: encodes text to ids and decodes ids to text, with one file on disk for every kind of vocabulary.
 
-    decode(encode(text)) == text     after normalization, when every piece is known
+    decode(encode(text)) == text     after normalization, if every piece is in the vocabulary
 
-No special token is added by `encode` and none can be smuggled in by a text that spells one.
+`encode` adds no special tokens, and text such as "<s>" is never encoded as one.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from heedful.text.library import LibraryCodec
 from heedful.text.normalize import Form
 from heedful.text.sentencepiece import SentencePieceCodec
 from heedful.text.specials import END, PAD, START, Specials
-from heedful.text.words import without_signs, word_indices
+from heedful.text.words import mask_punctuation, word_indices
 
 Kind = Literal["characters", "words", "spaces", "bpe", "unigram", "bytes", "sentencepiece"]
 
-# The options that mean something to each kind, besides `shared`.
+# The options that have an effect with each kind, besides `shared`.
 OPTIONS: dict[Kind, frozenset[str]] = {
     "characters": frozenset({"lowercase", "normalize"}),
     "words": frozenset({"vocab", "lowercase", "normalize", "min_frequency"}),
@@ -45,22 +45,22 @@ OPTIONS: dict[Kind, frozenset[str]] = {
 VocabSize = Annotated[int, Field(ge=1, le=MAX_VOCAB)]
 
 
-PARTS = re.compile(r"\w+|[^\w\s]")  # of a word: its letters, and each punctuation mark
-AROUND = re.compile(r"^\W+|\W+$")  # the punctuation around a word
-SHOWN = 40  # characters of an unknown word
+PARTS = re.compile(r"\w+|[^\w\s]")  # parts of a word: its letters, and each punctuation mark
+OUTER_PUNCTUATION = re.compile(r"^\W+|\W+$")  # the punctuation around a word
+MAX_SHOWN = 40  # characters of an unknown word in messages
 
 
-def cut(word: str) -> str:
-    return word if len(word) <= SHOWN else f"{word[:SHOWN]}…"
+def shorten(word: str) -> str:
+    return word if len(word) <= MAX_SHOWN else f"{word[:MAX_SHOWN]}…"
 
 
 class TokenizerConfig(Config):
-    """Which pieces text is cut into, and how they are learned."""
+    """Kind of tokenizer and options for training it."""
 
     kind: Kind = "bpe"
     """Kind of tokenizer."""
     vocab: VocabSize = 8000
-    """Maximum vocabulary size, special tokens included; characters are all kept."""
+    """Maximum vocabulary size, including special tokens; must have room for all characters of the text."""
     shared: bool = True
     """One vocabulary for source and target."""
     lowercase: bool = False
@@ -77,20 +77,20 @@ class TokenizerConfig(Config):
     @model_validator(mode="after")
     def options_fit_the_kind(self) -> Self:
         fields = type(self).model_fields
-        idle = [
+        unused = [
             f"{name} = {getattr(self, name)!r} has no effect with kind = {self.kind!r}"
             for name in sorted(self.model_fields_set - OPTIONS[self.kind] - {"kind", "shared"})
             if getattr(self, name) != fields[name].default
         ]
-        if idle:
-            raise ValueError(f"{'; '.join(idle)}; it takes: {', '.join(sorted(OPTIONS[self.kind]))}")
+        if unused:
+            raise ValueError(f"{'; '.join(unused)}; its options are: {', '.join(sorted(OPTIONS[self.kind]))}")
         if self.kind == "sentencepiece" and self.file is None:
-            raise ValueError("kind = 'sentencepiece' needs file, the path of a SentencePiece model")
+            raise ValueError("kind = 'sentencepiece' requires file, the path of a SentencePiece model")
         return self
 
 
 class Header(Config):
-    """What tokenizer.json says of itself, besides the vocabulary."""
+    """Our metadata in tokenizer.json."""
 
     format: Literal[1] = 1
     kind: Kind
@@ -99,26 +99,26 @@ class Header(Config):
 
 
 class Codec(Protocol):
-    """A vocabulary at work. `spell` gives the bytes each piece stands for, the space before it included."""
+    """What a tokenizer needs of a vocabulary; `piece_bytes` returns the bytes of each piece, including the space before it."""
 
     @property
     def specials(self) -> Specials: ...
     def __len__(self) -> int: ...
     def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]: ...
-    def spell(self, ids: Sequence[int]) -> list[bytes]: ...
+    def piece_bytes(self, ids: Sequence[int]) -> list[bytes]: ...
     def sampler(self, dropout: float) -> BpeDropout: ...
     def content(self) -> dict[str, Any]: ...
 
 
 class Tokenizer:
-    """Made by `train_tokenizer` or `Tokenizer.load`."""
+    """A trained tokenizer, from `train_tokenizer` or `Tokenizer.load`."""
 
     def __init__(self, header: Header, codec: Codec) -> None:
         self.header = header
         self.codec = codec
         self.specials = codec.specials
-        self.silent = {self.specials.pad: PAD, self.specials.start: START, self.specials.end: END}  # id -> name
+        self.control_tokens = {self.specials.pad: PAD, self.specials.start: START, self.specials.end: END}  # id -> name
 
     @property
     def kind(self) -> str:
@@ -126,26 +126,26 @@ class Tokenizer:
 
     @property
     def description(self) -> str:
-        """For score reports, for example 'bpe 8000, nfc, lower-cased'."""
+        """Description for score reports, for example 'bpe 8000, nfc, lower-cased'."""
         return f"{self.kind} {len(self)}, {self.header.normalization}"
 
     def __len__(self) -> int:
         return len(self.codec)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the pieces of `text`; nothing is added at its ends."""
+        """Return the ids of the pieces of `text`, without start and end tokens."""
         return self.encode_many([text])[0]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of each text, in parallel."""
+        """Encode each text, in parallel."""
         try:
             return self.codec.encode(texts)
         except (TypeError, RuntimeError, UnicodeEncodeError):
-            refuse_half_characters(texts)
+            refuse_surrogates(texts)
             raise
 
     def encode_sampled(self, text: str, *, seed: int, epoch: int, index: int) -> list[int]:
-        """`encode` with BPE-dropout: the segmentation is a pure function of the arguments."""
+        """Encode with BPE-dropout; the segmentation is a pure function of the arguments."""
         if self.header.dropout == 0.0:
             return self.encode(text)
         return self.sampler.encode(text, seed=seed, epoch=epoch, index=index)
@@ -155,64 +155,64 @@ class Tokenizer:
         return self.codec.sampler(self.header.dropout)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text that `ids` spell. Padding, start and end are left out; an unknown piece shows as such."""
+        """Return the text of `ids`, without padding, start and end; unknown tokens become <unk>."""
         return self.decode_many([ids])[0]
 
     def decode_many(self, rows: Iterable[Iterable[int]]) -> list[str]:
-        return self.codec.decode([[int(id) for id in row if int(id) not in self.silent] for row in rows])
+        return self.codec.decode([[int(id) for id in row if int(id) not in self.control_tokens] for row in rows])
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Every id made readable: a space shows as ▁, half a character as \\xc3."""
+        """Return every id as a readable string: a space becomes ▁, a partial character \\xc3."""
         return [
-            self.silent[id] if id in self.silent else spelling.decode(errors="backslashreplace").replace(" ", "▁")
-            for id, spelling in self.spell(ids)
+            self.control_tokens[id] if id in self.control_tokens else piece.decode(errors="backslashreplace").replace(" ", "▁")
+            for id, piece in self.piece_bytes(ids)
         ]
 
     def word_of(self, ids: Iterable[int]) -> list[int]:
-        """For each id the index of the word of `decode(ids).split()` that it belongs to; -1 for padding, start and
-        end. A space belongs to the word after it."""
-        spelled = self.spell(ids)
-        words = iter(word_indices([spelling for id, spelling in spelled if id not in self.silent]))
-        return [-1 if id in self.silent else next(words) for id, _ in spelled]
+        """Return, for each id, the index of its word in `decode(ids).split()`; -1 for padding, start and end.
+        A space belongs to the word after it."""
+        rows = self.piece_bytes(ids)
+        words = iter(word_indices([piece for id, piece in rows if id not in self.control_tokens]))
+        return [-1 if id in self.control_tokens else next(words) for id, _ in rows]
 
-    def spoken_word_of(self, ids: Iterable[int]) -> list[int]:
-        """As `word_of`, but -1 also for the signs of a word that has more than signs."""
+    def unpunctuated_word_of(self, ids: Iterable[int]) -> list[int]:
+        """As `word_of`, but -1 also for punctuation attached to a word."""
         numbers = [int(id) for id in ids]
-        return without_signs([spelling for _, spelling in self.spell(numbers)], self.word_of(numbers))
+        return mask_punctuation([piece for _, piece in self.piece_bytes(numbers)], self.word_of(numbers))
 
     def unknown_words(self, text: str) -> list[str]:
-        """What the vocabulary lacks in a text: words without the punctuation around them, or only the punctuation if the
-        word is known. Long words are cut."""
+        """Return the words of a text that are not in the vocabulary, without the punctuation around them, or only the
+        punctuation if the word is known. Long words are shortened."""
         if self.specials.unk not in self.encode(text):
             return []
         words = list(dict.fromkeys(text.split()))
-        strange = [word for word, ids in zip(words, self.encode_many(words), strict=True) if self.specials.unk in ids]
-        return list(dict.fromkeys(cut(part) for word in strange for part in self.unknown_parts(word)))
+        unknown = [word for word, ids in zip(words, self.encode_many(words), strict=True) if self.specials.unk in ids]
+        return list(dict.fromkeys(shorten(part) for word in unknown for part in self.unknown_parts(word)))
 
     def unknown_parts(self, word: str) -> list[str]:
-        """Of a word with an unknown piece: the word without punctuation, or the unknown punctuation, or else all of it."""
-        unknown, core = self.specials.unk, AROUND.sub("", word)
+        """Return the unknown part of a word: the word without punctuation, or the punctuation, or else all of it."""
+        unknown, core = self.specials.unk, OUTER_PUNCTUATION.sub("", word)
         if unknown in self.encode(core):
             return [core]
-        if self.encode(word) == [unknown]:  # it is one piece
+        if self.encode(word) == [unknown]:  # a single piece
             return [word]
         parts = PARTS.findall(word)
         return [part for part, ids in zip(parts, self.encode_many(parts), strict=True) if unknown in ids] or [word]
 
-    def spell(self, ids: Iterable[int]) -> list[tuple[int, bytes]]:
-        """Each id with its spelling, which is empty for padding, start and end."""
+    def piece_bytes(self, ids: Iterable[int]) -> list[tuple[int, bytes]]:
+        """Return each id with the bytes of its piece; empty for padding, start and end."""
         numbers = [int(id) for id in ids]
-        spellings = iter(self.codec.spell([id for id in numbers if id not in self.silent]))
-        return [(id, b"" if id in self.silent else next(spellings)) for id in numbers]
+        pieces = iter(self.codec.piece_bytes([id for id in numbers if id not in self.control_tokens]))
+        return [(id, b"" if id in self.control_tokens else next(pieces)) for id in numbers]
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of what decides ids: two tokenizers that share it encode and decode alike."""
+        """SHA-256 of everything that determines ids: tokenizers with the same one encode and decode identically."""
         content = [self.kind, self.codec.content()]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The library's own file with our header in it; the library refuses unknown keys, but not in its model."""
+        """Return the library's own file with our header in "model", where the library accepts unknown keys."""
         content = self.codec.content()
         content["model"] = {"heedful": self.header.model_dump(), **content["model"]}
         return json.dumps(content, ensure_ascii=False)
@@ -222,16 +222,16 @@ class Tokenizer:
         content = json.loads(text)
         header = Header(**content["model"].pop("heedful"))
         if header.dropout and "dropout" not in OPTIONS[header.kind]:
-            raise DataError(f"it has dropout {header.dropout}, which kind {header.kind!r} cannot have")
+            raise DataError(f"it has dropout {header.dropout}, which kind {header.kind!r} does not support")
         return cls(header, CODECS[header.kind](content, header.normalization))
 
     def save(self, path: Path | str) -> None:
-        """Whole or not at all, also when the process dies meanwhile."""
+        """Write the file atomically."""
         replace_text(Path(path), self.to_json())
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
-        hint = "a tokenizer.json is written by heed train; copy it again from the run, or train again"
+        hint = "copy tokenizer.json again from the run folder that `heed train` wrote, or train again"
         try:
             return cls.from_json(read_bytes(Path(path)).decode())
         except OSError as error:
@@ -244,14 +244,14 @@ class Tokenizer:
         return Tokenizer.from_json, (self.to_json(),)
 
 
-def refuse_half_characters(texts: Sequence[str]) -> None:
+def refuse_surrogates(texts: Sequence[str]) -> None:
     for number, text in enumerate(texts, start=1):
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise DataError(
-                f"text {number} holds {text[error.start]!r}, half of a character; expected whole ones",
-                hint="the text was probably cut in the middle of a character",
+                f"text {number} contains {text[error.start]!r}, half of a surrogate pair; expected complete characters",
+                hint="check where the text was truncated: probably in the middle of a character",
             ) from error
 
 

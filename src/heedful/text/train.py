@@ -1,7 +1,7 @@
-"""Learning a vocabulary from text. The same lines give the same tokenizer, byte for byte.
+"""Tokenizer training. The same lines result in the same tokenizer, byte for byte.
 
-No character of the text is ever dropped: where `vocab` has no room for the alphabet, an error says how much room it
-needs. Only the kinds `words` and `spaces` leave words out, those seen too rarely, and read them as <unk>.
+No character of the text is dropped: if `vocab` is too small for the alphabet, an error states the size that is needed.
+Only the kinds `words` and `spaces` drop rare words and encode them as <unk>.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from heedful.errors import ConfigError, DataError
 from heedful.text.library import LibraryCodec, add_tags
-from heedful.text.long_lines import cut
-from heedful.text.long_words import without_long_words
+from heedful.text.long_lines import split_line
+from heedful.text.long_words import remove_long_words
 from heedful.text.normalize import describe_normalizing, normalizing_steps
 from heedful.text.pipelines import PIPELINES
 from heedful.text.sentencepiece import SentencePieceCodec, normalization_of, read_model
@@ -28,20 +28,20 @@ Learner = Callable[[TokenizerConfig, Library, Iterable[str], int], Library]
 
 
 def train_tokenizer(config: TokenizerConfig, lines: Iterable[str], tags: Sequence[str] = ()) -> Tokenizer:
-    """A tokenizer of config.kind with a vocabulary learned from `lines`; each tag becomes a token of its own.
-    A SentencePiece file comes with its vocabulary: then no line is read."""
+    """Train a tokenizer of config.kind on `lines`; each tag becomes a token.
+    A SentencePiece file has its own vocabulary: then no line is read."""
     check_tags(tags)
     if config.file is not None:
         model = read_model(config.file)
         return Tokenizer(Header(kind=config.kind, normalization=normalization_of(model)), SentencePieceCodec(model, tags))
     blank = PIPELINES[config.kind](normalizing_steps(config.normalize, config.lowercase))
     try:
-        short = (piece for line in filled(lines) for piece in cut(line, keep_spaces=config.kind == "characters"))
+        short = (piece for line in skip_blank(lines) for piece in split_line(line, keep_spaces=config.kind == "characters"))
         library = LEARNERS[config.kind](config, blank, short, config.vocab - len(tags))
     except UnicodeEncodeError as error:
         raise DataError(
-            f"the training text holds {error.object[error.start]!r}, half of a character; expected whole ones",
-            hint="the text was probably cut in the middle of a character; clean it",
+            f"the training text contains {error.object[error.start]!r}, half of a surrogate pair; expected complete characters",
+            hint="clean the text: it was probably truncated in the middle of a character",
         ) from error
     add_tags(library, config.kind, tags)
     normalization = describe_normalizing(config.normalize, config.lowercase)
@@ -49,8 +49,8 @@ def train_tokenizer(config: TokenizerConfig, lines: Iterable[str], tags: Sequenc
     return Tokenizer(header, LibraryCodec(config.kind, library))
 
 
-def filled(lines: Iterable[str]) -> Iterator[str]:
-    """The lines that hold something; an error at the end if there was none."""
+def skip_blank(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines that are not blank; DataError at the end if there was none."""
     empty = True
     for line in lines:
         if line and not line.isspace():
@@ -58,8 +58,8 @@ def filled(lines: Iterable[str]) -> Iterator[str]:
             yield line
     if empty:
         raise DataError(
-            "the training text is empty; expected lines to learn a vocabulary from",
-            hint="look at the training files with: heed data check FILES",
+            "the training text is empty; expected lines to train a tokenizer on",
+            hint="check the training files with: heed data check FILES",
         )
 
 
@@ -74,34 +74,34 @@ def learn_characters(config: TokenizerConfig, blank: Library, lines: Iterable[st
 
 
 def learn_words(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
-    check_room(config, size=size, needed=1, of="words")
+    check_vocab_size(config, size=size, needed=1, of="words")
     trainer = trainers.WordLevelTrainer(
         vocab_size=size, min_frequency=config.min_frequency, special_tokens=list(SPECIALS), show_progress=False
     )
     blank.train_from_iterator(lines, trainer)
-    check_some(config, blank.get_vocab_size() - len(SPECIALS))
+    check_not_empty(config, blank.get_vocab_size() - len(SPECIALS))
     return blank
 
 
 def learn_spaces(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
-    """The library's trainer would give <unk>, which such a text may hold, two ids."""
-    check_room(config, size=size, needed=1, of="words")
+    """Count the words here: the library's trainer would give <unk>, which such a text may contain, two ids."""
+    check_vocab_size(config, size=size, needed=1, of="words")
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(word for word, _ in blank.pre_tokenizer.pre_tokenize_str(blank.normalizer.normalize_str(line)))
     del counts[UNK]
     known = [word for word, count in counts.items() if count >= config.min_frequency]
-    check_some(config, len(known))
+    check_not_empty(config, len(known))
     frequent = sorted(known, key=lambda word: (-counts[word], word))[: size - len(SPECIALS)]
     blank.model = models.WordLevel({token: id for id, token in enumerate([*SPECIALS, *frequent])}, UNK)
     blank.add_special_tokens(list(SPECIALS))
     return blank
 
 
-def check_some(config: TokenizerConfig, words: int) -> None:
+def check_not_empty(config: TokenizerConfig, words: int) -> None:
     if words == 0:
         raise DataError(
-            f"no word of the training text occurs {config.min_frequency} times (tokenizer.min_frequency)",
+            f"no word of the training text occurs tokenizer.min_frequency = {config.min_frequency} times; expected some",
             hint="lower tokenizer.min_frequency, or give more text",
         )
 
@@ -114,15 +114,15 @@ def learn_merges(config: TokenizerConfig, blank: Library, lines: Iterable[str], 
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet() if config.kind == "bytes" else [],
         show_progress=False,
     )
-    blank.train_from_iterator(without_long_words(lines), trainer)
-    # The trainer keeps the whole alphabet, also where that exceeds its size: then there is nothing but the alphabet.
-    check_room(config, size=size, needed=blank.get_vocab_size() - len(SPECIALS), of="characters")
+    blank.train_from_iterator(remove_long_words(lines), trainer)
+    # The trainer keeps the entire alphabet even if that exceeds its size; then the vocabulary is the alphabet alone.
+    check_vocab_size(config, size=size, needed=blank.get_vocab_size() - len(SPECIALS), of="characters")
     return blank
 
 
 def learn_pieces(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
-    counts = count_pieces(blank, without_long_words(lines))
-    check_room(config, size=size, needed=len(set().union(*counts)), of="characters")
+    counts = count_pieces(blank, remove_long_words(lines))
+    check_vocab_size(config, size=size, needed=len(set().union(*counts)), of="characters")
     specials = [(token, 0.0) for token in SPECIALS]
     pieces = learn_unigram(counts, size - len(SPECIALS))
     blank.model = models.Unigram([*specials, *pieces], SPECIALS.index(UNK), False)
@@ -130,15 +130,15 @@ def learn_pieces(config: TokenizerConfig, blank: Library, lines: Iterable[str], 
     return blank
 
 
-def check_room(config: TokenizerConfig, *, size: int, needed: int, of: str) -> None:
-    """`needed` pieces and the special tokens must fit into `size`, which is what the tags leave of the vocabulary."""
+def check_vocab_size(config: TokenizerConfig, *, size: int, needed: int, of: str) -> None:
+    """Raise unless `needed` pieces and the special tokens fit into `size`, the vocabulary size without tags."""
     tags = config.vocab - size
     total = needed + len(SPECIALS) + tags
     if total > config.vocab:
         raise ConfigError(
             f"tokenizer.vocab = {config.vocab} is too small: {needed} {of}, {len(SPECIALS)} special tokens "
             f"and {tags} tags need {total}",
-            hint=f"set tokenizer.vocab to {total} or more; the kind 'bytes' spells any character with 256 bytes",
+            hint=f"set tokenizer.vocab to {total} or more; or use kind 'bytes', which needs only 256 bytes for all characters",
         )
 
 

@@ -1,8 +1,8 @@
-"""Learning a unigram vocabulary (Kudo 2018): pieces with log-probabilities, so that text is likely and pieces are few.
+"""Training of a unigram vocabulary (Kudo 2018): pieces with log-probabilities that maximize the likelihood of the text.
 
-The trainer of `tokenizers` is not used: it adds up in the order of a hash table, so that the same text gives another
-vocabulary every time, and it needed an eighth more pieces on Multi30k. SentencePiece, whose method this is, learns from
-the same counted pieces; what comes out is a model of `tokenizers` like any other.
+The trainer of `tokenizers` is not used: it sums in the order of a hash table, so that the same text gives another
+vocabulary every time, and it needed an eighth more pieces on Multi30k. SentencePiece, whose method this is, is trained on
+the same counted pieces; the result is a model of `tokenizers` like any other.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from tokenizers import Tokenizer
 
 from heedful.errors import DataError
 
-THREADS = 16  # fixed: sums are made thread by thread, hence the result depends on their number
-OWN_CHARACTERS = frozenset("\t\n\r\0\u2047\u2585")  # that SentencePiece keeps for itself or skips
+THREADS = 16  # fixed: sums are computed per thread, so the result depends on their number
+OWN_CHARACTERS = frozenset("\t\n\r\0\u2047\u2585")  # reserved or skipped by SentencePiece
 
 Score = tuple[str, float]
 
 
 def count_pieces(library: Tokenizer, lines: Iterable[str]) -> Counter[str]:
-    """How often each piece of the library's pre-tokenizer occurs. Stretches between spaces are counted first: of
-    the lines nothing else is kept, and only distinct stretches are cut."""
-    stretches: Counter[str] = Counter()
+    """Count the pieces of the library's pre-tokenizer. Words between spaces are counted first, to save memory and to
+    pre-tokenize each distinct word only once."""
+    words: Counter[str] = Counter()
     for line in lines:
-        stretches.update(line.split(" "))
+        words.update(line.split(" "))
     pieces: Counter[str] = Counter()
-    for stretch, times in stretches.items():
-        for piece, _ in library.pre_tokenizer.pre_tokenize_str(library.normalizer.normalize_str(stretch)):
-            pieces[piece] += times
+    for word, count in words.items():
+        for piece, _ in library.pre_tokenizer.pre_tokenize_str(library.normalizer.normalize_str(word)):
+            pieces[piece] += count
     return pieces
 
 
 def learn_unigram(counts: Counter[str], size: int) -> list[Score]:
-    """At most `size` pieces, likeliest first, among them every character that was counted."""
+    """Return at most `size` pieces, most likely first, including every character in `counts`."""
     alphabet = set().union(*counts)
-    learnable = sorted((piece, times) for piece, times in counts.items() if OWN_CHARACTERS.isdisjoint(piece))
+    learnable = sorted((piece, count) for piece, count in counts.items() if OWN_CHARACTERS.isdisjoint(piece))
     if not learnable:
-        raise DataError("the training text holds nothing but control characters; expected words")
+        raise DataError("the training text has only control characters; expected words")
     reserved = len(alphabet & OWN_CHARACTERS)
     file = io.BytesIO()
     SentencePieceTrainer.Train(
-        sentence_iterator=(f"{piece}\t{times}" for piece, times in learnable),
+        sentence_iterator=(f"{piece}\t{count}" for piece, count in learnable),
         input_format="tsv",
         model_writer=file,
-        vocab_size=size - reserved + 1,  # its own unknown is left out below
+        vocab_size=size - reserved + 1,  # its own unknown token is removed below
         hard_vocab_limit=False,  # a small text has fewer pieces
         model_type="unigram",
         character_coverage=1.0,

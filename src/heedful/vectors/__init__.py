@@ -1,1 +1,1 @@
-"""Word vectors that are learned apart from any model: training, files, neighbors, and their place in a model's embedding."""
+"""Word vectors: skip-gram training, files, nearest neighbors, and initialization of a model's embedding."""

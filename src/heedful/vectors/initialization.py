@@ -1,10 +1,10 @@
-"""Word vectors as the first rows of a model's embedding, left to learn on or held fast.
+"""Initialize rows of a model's embedding from word vectors, trainable or frozen.
 
-Tokens and vectors meet by name; ▁dog, a piece that begins a word, also takes the vector of dog. A token without a vector
-(a special token, a rare one) keeps the row that the model began with. One factor brings all placed rows to the root mean
-square of the rows they replace: their directions and relative lengths are the vectors', their scale is the model's.
+Tokens are matched to vectors by name; ▁dog, a piece at the start of a word, also matches the vector of dog. A token without
+a vector (a special token, a rare one) keeps its random initialization. One factor scales all initialized rows to the root
+mean square of the rows they replace: directions and relative lengths come from the vectors, the scale from the model.
 
-Where a model shares its embedding with its output, the placed rows are the first output weights too, and frozen ones stay so.
+Where a model ties its embedding to its output projection, the rows initialize the output weights too, frozen or not.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ Side = Literal["source", "target"]
 Sides = Literal["both", "source", "target"]
 
 
-class Placed(NamedTuple):
-    """Rows of an embedding that were set from vectors."""
+class InitializedRows(NamedTuple):
+    """Rows of an embedding that were initialized from vectors."""
 
     table: nn.Embedding
-    rows: Tensor  # (placed,)
+    rows: Tensor  # (rows,)
 
 
 def matching_rows(tokens: Sequence[str], vectors: Vectors) -> tuple[Tensor, Tensor]:
-    """Which rows of the embedding have a vector (placed,), and the row of that vector (placed,)."""
-    found = [vectors.index.get(token, vectors.index.get(token.removeprefix(BAR))) for token in tokens]
-    pairs = [(row, own) for row, own in enumerate(found) if own is not None]
+    """Return the rows of the embedding that have a vector (rows,), and the rows of these vectors (rows,)."""
+    indices = [vectors.index.get(token, vectors.index.get(token.removeprefix(BAR))) for token in tokens]
+    pairs = [(row, index) for row, index in enumerate(indices) if index is not None]
     if not pairs:
         raise DataError(
-            f"none of the {len(tokens):,} tokens has a vector; expected the vectors to be of these tokens",
-            hint="heed vectors TEXT --tokenizer RUN makes vectors of a run's tokens",
+            f"none of the {len(tokens):,} tokens has a vector; expected vectors of these tokens",
+            hint="train vectors of a run's tokens with: heed vectors TEXT --tokenizer RUN",
         )
-    rows, own = torch.tensor(pairs).T
-    return rows, own
+    rows, vector_rows = torch.tensor(pairs).T
+    return rows, vector_rows
 
 
 @torch.no_grad()
-def place_vectors(table: nn.Embedding, tokens: Sequence[str], vectors: Vectors) -> int:
-    """Set the row of every token that has a vector; returns how many were set."""
+def initialize_rows(table: nn.Embedding, tokens: Sequence[str], vectors: Vectors) -> int:
+    """Set the row of every token that has a vector; return the number of these rows."""
     if table.embedding_dim != vectors.dim:
         raise ConfigError(
             f"the vectors have {vectors.dim} dimensions, the embedding {table.embedding_dim}; expected the same",
-            hint=f"heed vectors --dim {table.embedding_dim}, or a model of that dim",
+            hint=f"train vectors with --dim {table.embedding_dim}, or set model.dim={vectors.dim}",
         )
-    rows, own = matching_rows(tokens, vectors)
+    rows, vector_rows = matching_rows(tokens, vectors)
     rows = rows.to(table.weight.device)
-    values = vectors.values[own].to(table.weight)  # (placed, dim)
+    values = vectors.values[vector_rows].to(table.weight)  # (rows, dim)
     table.weight[rows] = values * (root_mean_square(table.weight[rows]) / root_mean_square(values))
     return len(rows)
 
@@ -65,32 +65,34 @@ def root_mean_square(values: Tensor) -> Tensor:
 
 
 def embedding_of(model: Any, side: Side) -> nn.Embedding:
-    """The table that a model looks up the side's tokens in; a table for both sides goes by the target's name."""
+    """Return the embedding of the side's tokens; a shared one is the target's attribute."""
     for name in (f"{side}_embedding", "target_embedding", "embedding"):
         table = getattr(model, name, None)
         if isinstance(table, nn.Embedding):
             return table
-    raise ConfigError(f"{type(model).__name__} has no embedding of {side} tokens; expected a model that reads or writes text")
+    raise ConfigError(f"{type(model).__name__} has no embedding of {side} tokens; expected a text model")
 
 
-def place_in_model(model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], vectors: Vectors, sides: Sides) -> list[Placed]:
-    """Begin with these vectors on one side or both; a table that both share is set once."""
-    placed: dict[int, Placed] = {}
-    ends: tuple[Side, Side] = ("source", "target")
-    for side, tokenizer in zip(ends, tokenizers, strict=True):
+def initialize_embeddings(
+    model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], vectors: Vectors, sides: Sides
+) -> list[InitializedRows]:
+    """Initialize the embeddings of one side or both from vectors; a shared one is returned once."""
+    initialized: dict[int, InitializedRows] = {}
+    both: tuple[Side, Side] = ("source", "target")
+    for side, tokenizer in zip(both, tokenizers, strict=True):
         if sides in ("both", side):
             table = embedding_of(model, side)
             tokens = token_names(tokenizer)
-            place_vectors(table, tokens, vectors)
-            placed[id(table)] = Placed(table, matching_rows(tokens, vectors)[0])
-    return list(placed.values())
+            initialize_rows(table, tokens, vectors)
+            initialized[id(table)] = InitializedRows(table, matching_rows(tokens, vectors)[0])
+    return list(initialized.values())
 
 
-def freeze_rows(placed: Placed, optimizer: torch.optim.Optimizer) -> None:
-    """Hold placed rows fast while the other rows learn: they have no gradient, so they count in no norm, and what the
-    optimizer does without a gradient (weight decay) is undone. Call it when the model is on its device."""
-    weight = placed.table.weight
-    rows = placed.rows.to(weight.device)
+def freeze_rows(initialized: InitializedRows, optimizer: torch.optim.Optimizer) -> None:
+    """Freeze the initialized rows while the other rows are trained: their gradient is zero, so they do not count in the
+    gradient norm, and updates without a gradient (weight decay) are undone. Call it when the model is on its device."""
+    weight = initialized.table.weight
+    rows = initialized.rows.to(weight.device)
     values = weight.detach()[rows].clone()
 
     def restore(*_: object) -> None:

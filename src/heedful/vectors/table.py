@@ -1,6 +1,6 @@
-"""Vectors by their words, and which words are near: the cosine of the angle between two vectors.
+"""Word vectors by word, and nearest neighbors by cosine similarity.
 
-king - man + woman is the sum of unit vectors with these signs (Mikolov et al., 2013); the words named are no answers.
+king - man + woman is the sum of unit vectors with these signs (Mikolov et al., 2013); words of the query are excluded.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Vectors:
         return self.values.shape[1]
 
     def row_of(self, word: str) -> int:
-        """Of the word, or of the piece that begins with it after a space."""
+        """Return the row of the word, or of its piece with a leading space."""
         for name in (word, BAR + word):
             if name in self.index:
                 return self.index[name]
         close = nearest(word, (name.removeprefix(BAR) for name in self.words))
         raise DataError(
-            f"unknown word {word!r}; expected one of the {len(self.words):,} words that have vectors",
+            f"unknown word {word!r}; expected one of the {len(self.words):,} words with a vector",
             hint=f"did you mean {close!r}?" if close else None,
         )
 
@@ -56,7 +56,7 @@ class Term(NamedTuple):
 
 
 def parse_queries(arguments: Sequence[str]) -> list[list[Term]]:
-    """king - man + woman queen -> [king - man + woman], [queen]: a word after a sign belongs to what stands before it."""
+    """Parse king - man + woman queen -> [king - man + woman], [queen]: a sign continues the query before it."""
     queries: list[list[Term]] = []
     sign = ""
     for part in " ".join(arguments).split():
@@ -78,7 +78,7 @@ def parse_queries(arguments: Sequence[str]) -> list[list[Term]]:
     return queries
 
 
-def spell_query(query: Sequence[Term]) -> str:
+def format_query(query: Sequence[Term]) -> str:
     return query[0].word + "".join(f" {'+' if term.sign > 0 else '-'} {term.word}" for term in query[1:])
 
 
@@ -88,12 +88,12 @@ class Neighbor(NamedTuple):
 
 
 def neighbors(vectors: Vectors, query: Sequence[Term], count: int = 10) -> list[Neighbor]:
-    """The `count` words nearest to the signed sum, best first."""
+    """Return the `count` words nearest to the signed sum, nearest first."""
     rows = torch.tensor([vectors.row_of(term.word) for term in query])
     signs = torch.tensor([term.sign for term in query])
-    wanted = functional.normalize(signs @ vectors.units[rows], dim=0)  # (dim,)
-    cosines = vectors.units @ wanted  # (words,)
+    vector = functional.normalize(signs @ vectors.units[rows], dim=0)  # (dim,)
+    cosines = vectors.units @ vector  # (words,)
     cosines[rows] = -torch.inf
     best = cosines.topk(min(count, len(vectors.words) - len(set(rows.tolist()))))
-    found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return [Neighbor(vectors.words[row], cosine) for row, cosine in found]
+    nearest_rows = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return [Neighbor(vectors.words[row], cosine) for row, cosine in nearest_rows]

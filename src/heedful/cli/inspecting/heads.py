@@ -83,10 +83,10 @@ def read_samples(worker: Predictor, data: Path | None, conllu: Path | None) -> I
     elif data is not None:
         yield from from_lines(read_texts(data), str(data))
     elif worker.run.task.name == "language":
-        from heedful.data.corpus_text import lines_of, passages
+        from heedful.data.corpus_text import passages, read_passage
 
         for passage in passages(worker.run.data, "valid"):
-            yield from (Sample(line) for line in lines_of(passage) if line.strip())
+            yield from (Sample(line) for line in read_passage(passage) if line.strip())
     else:
         from heedful.data.grammar import generate
         from heedful.data.pairs import pairs

@@ -1,6 +1,6 @@
-"""Patterns with a full verb: who does what to whom, where, when and how often.
+"""Patterns with a full verb and its objects and adjuncts.
 
-Verbs choose their objects by kind of noun, so that apples are eaten and books are read.
+Verbs select their objects by semantic class, so that apples are eaten and books are read.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def transitive() -> Iterator[Family]:
                 spaces = subjects, circumstance.moods, verbs, slot("object", things), circumstance.extras
                 yield Family(verbs.size * who * what * circumstance.share, act, spaces)
     for kind, (who, subjects) in product(("drink", "clothes"), SUBJECTS):
-        for what, things in participants.favourites(kind):
+        for what, things in participants.favorites(kind):
             yield Family(who * what, act, (subjects, participants.MOODS, _verbs("prefer"), slot("object", things)))
 
 

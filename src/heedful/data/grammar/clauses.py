@@ -1,9 +1,9 @@
-"""Clauses: which parts a sentence has and where each language puts them.
+"""Clauses: the parts of a sentence and their order in each language.
 
-Who speaks: "I" and "you" are men, "you" is one friend (tu), "we" and "they" are men or a mixed company.
-When the pronoun is said: before essere in a statement ("Io sono alla moda"), never elsewhere ("Faccio la doccia", "Sei
-stanco?"); "you two" and "Anna and I" are no bare pronouns and always stay.
-Where things stand: a clitic precedes the first finite verb ("Ti voglio vedere"), a frequency adverb follows it.
+Persons: "I" and "you" are men, "you" is one friend (tu), "we" and "they" are men or a mixed group.
+The pronoun is overt before essere in a statement ("Io sono alla moda") and dropped elsewhere ("Faccio la doccia", "Sei
+stanco?"); "you two" and "Anna and I" are not bare pronouns and always overt.
+Order: a clitic precedes the first finite verb ("Ti voglio vedere"), a frequency adverb follows it.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class Clause(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Subject:
-    """`said` is the subject with its pronoun, `unsaid` without; person 0 to 5 is io, tu, lui, noi, voi, loro."""
+    """`overt` is the subject with its pronoun, `dropped` without; person 0 to 5 is io, tu, lui, noi, voi, loro."""
 
-    said: Phrase
-    unsaid: Phrase
+    overt: Phrase
+    dropped: Phrase
     person: int
     gender: Gender
 
@@ -94,14 +94,14 @@ class Subject:
 
     @property
     def clues(self) -> tuple[str, ...]:
-        return self.said.source.words[:1]
+        return self.overt.source.words[:1]
 
 
-def pronoun(here: str, there: str, person: int, gender: Gender = "m") -> Subject:
-    return Subject(fixed(here, there), source_only(here), person, gender)
+def pronoun(source: str, target: str, person: int, gender: Gender = "m") -> Subject:
+    return Subject(fixed(source, target), source_only(source), person, gender)
 
 
-def always_said(phrase: Phrase, person: int, gender: Gender) -> Subject:
+def always_overt(phrase: Phrase, person: int, gender: Gender) -> Subject:
     return Subject(phrase, phrase, person, gender)
 
 
@@ -142,7 +142,7 @@ def infinitive_phrase(verb: Verb) -> Phrase:
 
 @cache
 def adjective_phrase(adjective: Adjective, gender: Gender, plural: bool, degree: Wording | None) -> Phrase:
-    """What is said with "to be", e.g. very tired / molto stanca."""
+    """The predicate of "to be", e.g. very tired / molto stanca."""
     *case, last = adjective_words(adjective, gender, plural, "a")
     source, target = [Token(adjective.english, "root", "a")], [*case, last._replace(label="root")]
     if degree:
@@ -160,7 +160,7 @@ def lexical(subject: Subject, mood: Mood, verb: Verb, **more: Phrase) -> Clause:
     """A clause with a full verb; `more` fills the slots clitic, object, oblique, adverb and tail."""
     third = subject.person == 2
     clitic = more.pop("clitic", None)
-    parts = {"subject": subject.unsaid, **more}
+    parts = {"subject": subject.dropped, **more}
     if mood.asks:
         parts["verb"] = verb_phrase(verb, subject.person, False, clitic)
         parts["do"] = DO[third]
@@ -178,7 +178,7 @@ def lexical(subject: Subject, mood: Mood, verb: Verb, **more: Phrase) -> Clause:
 def helped(subject: Subject, mood: Mood, helper: Verb, verb: Verb, **more: Phrase) -> Clause:
     """can, must and want to; `more` fills the slots clitic, object, oblique and tail."""
     build = _wish if helper.english == ("want",) else _modal
-    return build(subject, mood, helper, verb, {"subject": subject.unsaid, **more})
+    return build(subject, mood, helper, verb, {"subject": subject.dropped, **more})
 
 
 def _being(subject: Subject, mood: Mood, frames: tuple[Frame, Frame], parts: dict[str, Phrase]) -> Clause:
@@ -192,15 +192,15 @@ def _being(subject: Subject, mood: Mood, frames: tuple[Frame, Frame], parts: dic
 
 
 def copula(subject: Subject, mood: Mood, predicate: Phrase, **more: Phrase) -> Clause:
-    """To be something or somewhere. Here a statement says its pronoun."""
-    said = subject.unsaid if mood.asks else subject.said
-    parts = {"subject": said, "be": be_phrase(subject.person), "predicate": predicate, **more}
+    """To be something or somewhere; in a statement the pronoun is overt."""
+    phrase = subject.dropped if mood.asks else subject.overt
+    parts = {"subject": phrase, "be": be_phrase(subject.person), "predicate": predicate, **more}
     return _being(subject, mood, (COPULA, COPULA_QUESTION), parts)
 
 
 def possession(subject: Subject, mood: Mood, predicate: Phrase, **more: Phrase) -> Clause:
     """To be hungry: Italian has hunger."""
-    parts = {"subject": subject.unsaid, "be": be_phrase(subject.person, AVERE), "predicate": predicate, **more}
+    parts = {"subject": subject.dropped, "be": be_phrase(subject.person, AVERE), "predicate": predicate, **more}
     return _being(subject, mood, (POSSESSION, POSSESSION_QUESTION), parts)
 
 
@@ -270,17 +270,17 @@ def existence(mood: Mood, thing: Phrase, plural: bool, place: Phrase) -> Clause:
 
 
 def whereabouts(subject: Subject) -> Clause:
-    """where is: dov'è, dove sono; a subject that is said follows"""
+    """where is: dov'è, dove sono; an overt subject follows"""
     form = ESSERE[subject.person]
     where = "dov'" if italian.onset(form) == "vowel" else "dove"
     source = [Token("where", "advmod", "w"), Token(english.TO_BE[subject.person], "root", "v")]
     opening = assemble(source, [Token(where, "advmod", "w"), Token(form, "root", "v")])
-    return Clause(WHEREABOUTS, {"opening": opening, "subject": subject.unsaid}, asks=True)
+    return Clause(WHEREABOUTS, {"opening": opening, "subject": subject.dropped}, asks=True)
 
 
 def asked(question: Phrase, subject: Subject, verb: Verb) -> Clause:
     """where, when and what with a full verb, which the subject follows in Italian"""
-    parts = {"asked": question, "subject": subject.unsaid, "do": DO[subject.person == 2]}
+    parts = {"asked": question, "subject": subject.dropped, "do": DO[subject.person == 2]}
     return Clause(ASKED, {**parts, "verb": verb_phrase(verb, subject.person, False)}, asks=True)
 
 

@@ -1,9 +1,9 @@
-"""The corpus: an endless, repeatable stream of distinct sentences, divided by the hash of their source.
+"""The corpus: a long, reproducible stream of distinct sentences, split by the hash of their source.
 
-    stream   draw a family by weight, take the next number of its own shuffled sequence, build that sentence
+    stream   draw a family by weight, take the next number of its shuffled sequence, build that sentence
     split    SHA-256 of the source, as a number, modulo 20: 0 is test, 1 is valid, the rest is train
 
-A number is taken once, and no sentence has two numbers, so nothing need be remembered to avoid repetition.
+Each number is drawn once, and no sentence has two numbers, so no memory is needed to avoid repetition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 
 class Sentence(NamedTuple):
-    """A pair with its gold alignment and both trees; all indices count words separated by spaces."""
+    """A pair with its gold alignment and both dependency trees; indices count words separated by spaces."""
 
     source: str
     target: str
@@ -41,25 +41,25 @@ class Sentence(NamedTuple):
 
 
 def split_of(source: str) -> Split:
-    """Which split a source sentence belongs to."""
+    """Return the split of a source sentence."""
     bucket = int.from_bytes(hashlib.sha256(source.encode()).digest()[:8]) % 20
     return "test" if bucket == 0 else "valid" if bucket == 1 else "train"
 
 
-def _written(words: Sequence[str], asks: bool) -> str:
+def _capitalize(words: Sequence[str], asks: bool) -> str:
     text = " ".join(words)
     return text[0].upper() + text[1:] + ("?" if asks else "")
 
 
 def source_text(clause: Clause) -> str:
-    return _written(source_words(clause.frame, clause.parts), clause.asks)
+    return _capitalize(source_words(clause.frame, clause.parts), clause.asks)
 
 
 def finish(clause: Clause) -> Sentence:
     source, target, links = compose(clause.frame, clause.parts)
     return Sentence(
-        _written(source.words, clause.asks),
-        _written(target.words, clause.asks),
+        _capitalize(source.words, clause.asks),
+        _capitalize(target.words, clause.asks),
         frozenset(links),
         source.heads,
         source.labels,
@@ -69,11 +69,11 @@ def finish(clause: Clause) -> Sentence:
 
 
 def stream(members: Sequence[Family], seed: int) -> Iterator[Clause]:
-    """Every clause of the families once, in an order that depends on the seed alone."""
+    """Yield every clause of the families once, in an order that depends only on the seed."""
     draw = random.Random(seed)
     sizes = [family.size for family in members]
     keys = [draw.getrandbits(64) for _ in members]
-    taken = [0] * len(members)
+    drawn = [0] * len(members)
     alive = list(range(len(members)))
     while alive:
         totals = list(accumulate(members[i].weight for i in alive))
@@ -81,14 +81,14 @@ def stream(members: Sequence[Family], seed: int) -> Iterator[Clause]:
         while not exhausted:
             place = bisect(totals, draw.random() * totals[-1])
             chosen = alive[min(place, len(alive) - 1)]
-            yield members[chosen].at(shuffled(taken[chosen], sizes[chosen], keys[chosen]))
-            taken[chosen] += 1
-            exhausted = taken[chosen] == sizes[chosen]
+            yield members[chosen].at(shuffled(drawn[chosen], sizes[chosen], keys[chosen]))
+            drawn[chosen] += 1
+            exhausted = drawn[chosen] == sizes[chosen]
         alive.remove(chosen)
 
 
 def generate(split: Split, count: int, seed: int = 0) -> Iterator[Sentence]:
-    """The first `count` sentences of a split; no source comes twice, and more only adds to the end."""
+    """Yield the first `count` sentences of a split; sources are distinct, and a larger count only appends."""
     if split not in SPLITS:
         raise ConfigError(f"unknown split {split!r}; expected one of: {', '.join(SPLITS)}")
     given = 0
@@ -96,19 +96,19 @@ def generate(split: Split, count: int, seed: int = 0) -> Iterator[Sentence]:
     while given < count:
         clause = next(clauses, None)
         if clause is None:
-            raise DataError(f"the built-in corpus has {given} sentences in {split!r}, but {count} were asked for")
+            raise DataError(f"{count} sentences of the built-in corpus requested, but {split!r} has only {given}")
         if split_of(source_text(clause)) == split:
             given += 1
             yield finish(clause)
 
 
 def count_pairs() -> int:
-    """How many distinct pairs the grammar writes."""
+    """Return the number of distinct pairs that the grammar generates."""
     return sum(family.size for family in families())
 
 
 def derivations(source: str) -> Iterator[Sentence]:
-    """Every way in which the grammar writes this source; there is at most one."""
+    """Yield every derivation of this source; there is at most one."""
     asks = source.endswith("?")
     words = source.removesuffix("?").split()
     known = {*words, *(word[0].lower() + word[1:] for word in words[:1])}
@@ -128,7 +128,7 @@ def derivations(source: str) -> Iterator[Sentence]:
 
 
 def translate_exactly(source: str) -> Sentence | None:
-    """The sentence with this source, if the grammar writes it."""
+    """Return the sentence with this source, or None if the grammar does not generate it."""
     return next(derivations(source), None)
 
 

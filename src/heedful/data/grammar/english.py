@@ -5,7 +5,7 @@ from __future__ import annotations
 TO_BE = ("am", "are", "is", "are", "are", "are")
 
 
-def pluralise(noun: str) -> str:
+def pluralize(noun: str) -> str:
     """cat cats, box boxes, story stories, tomato tomatoes"""
     return _with_s(noun)
 

@@ -1,7 +1,7 @@
 """The frames: the order of the parts of a clause in English and in Italian, and the trees over them.
 
-Each is the synchronous rule of one kind of clause, source first, in the notation of phrases.py. What English says with
-"do" Italian leaves out, and Italian may leave out the pronoun; the partner after `~` is the word that says it instead.
+Each is the synchronous rule of one kind of clause, source first, in the notation of phrases.py. Italian has no "do" and may
+drop the pronoun; the partner after `~` is the word that expresses it instead.
 """
 
 from __future__ import annotations

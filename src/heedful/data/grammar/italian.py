@@ -21,7 +21,7 @@ _ENDINGS = dict(zip(ARTICLES, ("l", "llo", "ll'", "lla", "i", "gli", "lle"), str
 
 
 def onset(word: str) -> Onset:
-    """How a word begins, as the words before it hear it; "impure" is s + consonant, z, ps, gn, x, y."""
+    """Return the class of a word's initial sound, which decides the article; "impure" is s + consonant, z, ps, gn, x, y."""
     word = word.lower()
     if word[0] in VOWELS + "h":
         return "vowel"
@@ -83,7 +83,7 @@ def before_noun(adjective: str, following: str, gender: Gender, plural: bool) ->
     return inflect(adjective, gender, plural)
 
 
-def pluralise(noun: str, gender: Gender) -> str:
+def pluralize(noun: str, gender: Gender) -> str:
     """gatto gatti, mela mele, cane cani, parco parchi, barca barche, specchio specchi; città and autobus stay."""
     stem, ending = noun[:-1], noun[-1]
     if ending == "o":

@@ -1,4 +1,4 @@
-"""The words: nouns by what can be done with them, adjectives by what they can be said of, verbs, names.
+"""The lexicon: nouns by semantic class, adjectives by the nouns they can modify, verbs, names.
 
 cat=gatto             forms that follow from the rules of english.py and italian.py are not written
 woman/women=donna     an irregular plural follows a stroke, in either language
@@ -107,7 +107,7 @@ landmark m  bridge=ponte tree=albero
 landmark f  church=chiesa school=scuola
 """
 
-# Which things an adjective can be said of: a letter for each class of nouns (see NOUN_LETTERS).
+# The nouns that an adjective can modify: a letter for each class of nouns (see NOUN_LETTERS).
 _ADJECTIVES = """
 before  beautiful=bello:patvcol good=buono:pafdt big=grande:afvol small=piccolo:afvcol new=nuovo:tvcol
 before  old=vecchio:patvcol young=giovane:pa excellent=ottimo:fdt strange=strano:patol
@@ -154,8 +154,8 @@ def _read_noun(entry: str, gender: Gender, kin: bool) -> Noun:
     singular, plural = _singular_and_plural(there)
     turns = plural is not None and plural.endswith("*")
     return Noun(
-        english=(english_singular, english_plural or english.pluralise(english_singular)),
-        italian=(singular, (plural or italian.pluralise(singular, gender)).rstrip("*")),
+        english=(english_singular, english_plural or english.pluralize(english_singular)),
+        italian=(singular, (plural or italian.pluralize(singular, gender)).rstrip("*")),
         genders=(gender, "f" if turns else gender),
         kin=kin,
     )
@@ -172,7 +172,7 @@ def _read_nouns() -> dict[str, list[Noun]]:
 
 
 def _read_adjectives() -> tuple[dict[str, list[Adjective]], list[Adjective]]:
-    """Attributive adjectives by letter of noun class; those that are only said of people with "to be"."""
+    """Attributive adjectives by letter of noun class; and those used only of people with "to be"."""
     by_letter: dict[str, list[Adjective]] = {letter: [] for letter in sorted(set(NOUN_LETTERS.values()))}
     states: list[Adjective] = []
     for line in _ADJECTIVES.strip().splitlines():

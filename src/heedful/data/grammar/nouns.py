@@ -1,4 +1,4 @@
-"""Noun phrases: determiner, adjectives and noun agree, and what stands first decides how the article sounds.
+"""Noun phrases: determiner, adjectives and noun agree, and the word after the article decides its form.
 
     the old student    il vecchio studente      (lo studente)
     my mother          mia madre                (la mia vecchia madre, le mie sorelle, la loro madre)
@@ -16,12 +16,12 @@ from functools import cache, lru_cache, partial
 from heedful.data.grammar import english, italian
 from heedful.data.grammar.italian import Gender
 from heedful.data.grammar.lexicon import NAMES, Adjective, Name, Noun
-from heedful.data.grammar.phrases import Phrase, Token, assemble, labelled
+from heedful.data.grammar.phrases import Phrase, Token, assemble, with_labels
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Setting:
-    """What a determiner looks at: the word after it and the noun it belongs to."""
+    """The context of a determiner: the word after it and its noun."""
 
     following: str
     gender: Gender
@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Determiner:
-    """`words` writes the Italian determiner; `owner` is the one who follows the noun with "di"."""
+    """`words` returns the Italian determiner; `owner` follows the noun with "di"."""
 
     english: str
     plural: bool
@@ -63,7 +63,7 @@ class Modifiers:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Preposition:
-    """Either side may be several words or, where the other language does without, none."""
+    """Either side may be several words, or none."""
 
     english: str
     italian: str
@@ -150,7 +150,7 @@ MANY, FEW = (
 )
 QUANTITIES = [*NUMBERS, MANY, FEW, Determiner("all the", True, _all)]
 BARE, BARE_MASS = Determiner("", True, _none), Determiner("", False, _none)
-# "cats" in "I like cats" is the whole kind, which Italian gives an article.
+# "cats" in "I like cats" is generic, which takes an article in Italian.
 KIND, KIND_MASS = (Determiner("", plural, partial(_definite, keys="n")) for plural in (True, False))
 
 
@@ -162,7 +162,7 @@ def noun_phrase(
     source = _english(noun, determiner, modifiers, preposition)
     target = _italian(noun, determiner, modifiers, preposition)
     phrase = assemble(source, target)
-    return labelled(phrase, "obl" if preposition.english else "obj", "obl") if preposition else phrase
+    return with_labels(phrase, "obl" if preposition.english else "obj", "obl") if preposition else phrase
 
 
 def _english(noun: Noun, determiner: Determiner, modifiers: Modifiers, preposition: Preposition | None) -> list[Token]:
@@ -219,4 +219,4 @@ def name_phrase(name: Name, preposition: Preposition | None = None) -> Phrase:
         return assemble(source, target)
     words = [italian.with_euphony(word, name.text) if word == "a" else word for word in preposition.italian.split()]
     source = [*(Token(word, "case", "c") for word in preposition.english.split()), *source]
-    return labelled(assemble(source, [*(Token(word, "case", "c") for word in words), *target]), "obl")
+    return with_labels(assemble(source, [*(Token(word, "case", "c") for word in words), *target]), "obl")

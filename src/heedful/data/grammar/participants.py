@@ -1,6 +1,6 @@
-"""Who and what takes part in a clause: spaces of subjects, objects and adjuncts, each with its share.
+"""The participants of a clause: spaces of subjects, objects and adjuncts, each with its share.
 
-A share is the probability with which a family takes the space. The shares of one list need not add up to one.
+A share is the probability of the space in a family. The shares of one list need not add up to one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from itertools import permutations, product
 from typing import NamedTuple
 
 from heedful.data.grammar import italian
-from heedful.data.grammar.clauses import Liker, Mood, Subject, always_said, named_liker, pronoun
+from heedful.data.grammar.clauses import Liker, Mood, Subject, always_overt, named_liker, pronoun
 from heedful.data.grammar.lexicon import ADJECTIVES, NAMES, NOUN_LETTERS, NOUNS, Name, Noun
 from heedful.data.grammar.nouns import (
     BARE,
@@ -46,7 +46,7 @@ MASS = ("dish", "meal", "drink")
 
 
 class Thing(NamedTuple):
-    """A noun phrase whose number the Italian verb must know."""
+    """A noun phrase with its number, for agreement of the Italian verb."""
 
     phrase: Phrase
     plural: bool
@@ -62,8 +62,8 @@ MYSELF, YOU, HE, SHE, WE, THEY = PRONOUNS = [
     pronoun("we", "noi", 3),
     pronoun("they", "loro", 5),
 ]
-NAMED = [always_said(name_phrase(name), 2, name.gender) for name in NAMES]
-WHO = always_said(fixed("who", "chi"), 2, "m")
+NAMED = [always_overt(name_phrase(name), 2, name.gender) for name in NAMES]
+WHO = always_overt(fixed("who", "chi"), 2, "m")
 
 
 def _and(name: Name) -> str:
@@ -73,32 +73,32 @@ def _and(name: Name) -> str:
 def _with_me(name: Name) -> Subject:
     """Anna and I: io e Anna"""
     phrase = fixed(f"{name.text}=a and:cc=b I:conj=c", f"io=c {_and(name)}:cc=b {name.text}:conj=a")
-    return always_said(phrase, 3, "m")
+    return always_overt(phrase, 3, "m")
 
 
 def _with_you(name: Name) -> Subject:
-    return always_said(fixed(f"you and:cc {name.text}:conj", f"tu {_and(name)}:cc {name.text}:conj"), 4, "m")
+    return always_overt(fixed(f"you and:cc {name.text}:conj", f"tu {_and(name)}:cc {name.text}:conj"), 4, "m")
 
 
 def _pair(first: Name, second: Name) -> Subject:
     phrase = fixed(f"{first.text} and:cc {second.text}:conj", f"{first.text} {_and(second)}:cc {second.text}:conj")
-    return always_said(phrase, 5, "f" if first.gender == second.gender == "f" else "m")
+    return always_overt(phrase, 5, "f" if first.gender == second.gender == "f" else "m")
 
 
 WITH_ME = [_with_me(name) for name in NAMES]
-WITH_YOU = [always_said(fixed("you two:nummod", "voi due:nummod"), 4, "m"), *map(_with_you, NAMES)]
+WITH_YOU = [always_overt(fixed("you two:nummod", "voi due:nummod"), 4, "m"), *map(_with_you, NAMES)]
 PAIRS = [_pair(first, second) for first, second in permutations(NAMES, 2)]
 
 
 def noun_subject(noun: Noun, determiner: Determiner, modifiers: Modifiers) -> Subject:
     plural = determiner.plural
-    return always_said(noun_phrase(noun, determiner, modifiers), 5 if plural else 2, noun.genders[plural])
+    return always_overt(noun_phrase(noun, determiner, modifiers), 5 if plural else 2, noun.genders[plural])
 
 
 ONLY_PLAIN = [PLAIN]
 ARTICLES = [THE, A, THE_MANY]
 SPECIFIC = [*POINTING, *POSSESSED, *QUANTITIES, EVERY]
-# "every boy doesn't" can be taken in two ways, so a subject has none of the words that say how many of all.
+# "every boy doesn't" is ambiguous, so subjects have no quantifiers.
 LEADING = [*POINTING, *POSSESSED, *NUMBERS, MANY]
 _OWN = [determiner for determiner in POSSESSED if not determiner.plural]
 OF_KIN = [*POSSESSED, *OWNED, *NUMBERS]
@@ -180,8 +180,8 @@ def _objects(kind: str) -> Choices:
     ]
 
 
-def _favourites(kind: str) -> Choices:
-    """What one can like or prefer: this one, these, or the whole kind."""
+def _favorites(kind: str) -> Choices:
+    """Objects of "like" and "prefer": a specific one, several, or the generic plural."""
     if kind in MASS:
         return [(1.0, [KIND_MASS, THE, THIS], ONLY_PLAIN)]
     particular = [THE, THE_MANY, *POINTING, *POSSESSED]
@@ -194,7 +194,7 @@ def _favourites(kind: str) -> Choices:
 
 @cache
 def objects(kind: str, preposition: Preposition | None = None) -> list[tuple[float, Space[Phrase]]]:
-    """Noun phrases of one kind, from the plain to the richly described; a preposition wants a determiner."""
+    """Noun phrases of one kind, with and without adjectives; a preposition requires a determiner."""
     return [
         (share, Space(noun_phrase, NOUNS[kind], [d for d in chosen if d.english or not preposition], modifiers, [preposition]))
         for share, chosen, modifiers in _objects(kind)
@@ -207,12 +207,12 @@ def plain_objects(kind: str) -> Space[Phrase]:
 
 
 @cache
-def favourites(kind: str) -> list[tuple[float, Space[Phrase]]]:
-    return [(share, Space(noun_phrase, NOUNS[kind], chosen, modifiers)) for share, chosen, modifiers in _favourites(kind)]
+def favorites(kind: str) -> list[tuple[float, Space[Phrase]]]:
+    return [(share, Space(noun_phrase, NOUNS[kind], chosen, modifiers)) for share, chosen, modifiers in _favorites(kind)]
 
 
-def favourite_things(kind: str) -> list[tuple[float, Space[Thing]]]:
-    return [(share, Space(thing, NOUNS[kind], chosen, modifiers)) for share, chosen, modifiers in _favourites(kind)]
+def favorite_things(kind: str) -> list[tuple[float, Space[Thing]]]:
+    return [(share, Space(thing, NOUNS[kind], chosen, modifiers)) for share, chosen, modifiers in _favorites(kind)]
 
 
 def thing(noun: Noun, determiner: Determiner, modifiers: Modifiers) -> Thing:
@@ -282,7 +282,7 @@ HOURS = _phrases(("early", "presto"), ("late", "tardi"), label="advmod")
 
 
 class Circumstance(NamedTuple):
-    """A kind of adjunct and the moods that it goes with."""
+    """A kind of adjunct and the moods that allow it."""
 
     share: float
     extras: Space[Extra]

@@ -1,11 +1,11 @@
-"""A bilingual phrase: two small dependency trees, and which words of one say which words of the other.
+"""A bilingual phrase: two small dependency trees and the alignment of their words.
 
     fixed("every:det day", "ogni:det giorno")                      words: `word:label` hangs on the one without a label
-    Frame("subject:nsubj verb:root object:obj", "verb:root ...")   parts: the same notation one storey higher
+    Frame("subject:nsubj verb:root object:obj", "verb:root ...")   parts: the same notation one level higher
 
-Two words are aligned when they share a letter of `keys`. A word that has no counterpart is aligned with the counterpart
-of its head; a whole part that one language leaves out (a dropped pronoun, the "do" of a question) is aligned with the
-counterpart of its partner: the part named after `~`, else the part it hangs on. So every word ends up aligned.
+Two words are aligned if they share a letter of `keys`. A word without a counterpart is aligned with the counterpart of
+its head; a part that one language leaves out (a dropped pronoun, the "do" of a question) is aligned with the counterpart
+of its partner: the part named after `~`, else the part it depends on. So every word is aligned.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Links = tuple[tuple[int, int], ...]
 
 
 class Token(NamedTuple):
-    """One word on its way into a tree. `leans` says that its head is the next word rather than the root."""
+    """One word of a tree under construction. If `leans`, its head is the next word rather than the root."""
 
     text: str
     label: str
@@ -46,7 +46,7 @@ class Phrase(NamedTuple):
 
     @property
     def clues(self) -> tuple[str, ...]:
-        """A sentence with this phrase has one of these words (nothing is said by an empty tuple)."""
+        """A sentence with this phrase has one of these words (an empty tuple is no constraint)."""
         return self.source.words[:1]
 
 
@@ -54,7 +54,7 @@ NOTHING = Tree((), (), (), -1)
 
 
 def assemble(source: Sequence[Token], target: Sequence[Token]) -> Phrase:
-    """The phrase of these words; an elided target word (it ends in an apostrophe) becomes one word with the next."""
+    """Build a phrase of these words; an elided target word (it ends in an apostrophe) is joined to the next."""
     target = _elide(target)
     places: dict[str, list[int]] = {}
     for j, token in enumerate(target):
@@ -75,7 +75,7 @@ def fixed(source: str, target: str, label: str = "root") -> Phrase:
     alike = "m" if min(map(len, texts)) == 1 else None
     assert alike or len(texts[0]) == len(texts[1]) or "=" in source, f"no alignment in {source!r} | {target!r}"
     here, there = ([_read(text, alike or chr(ord("a") + i)) for i, text in enumerate(side)] for side in texts)
-    return labelled(assemble(here, there), label)
+    return with_labels(assemble(here, there), label)
 
 
 def source_only(text: str) -> Phrase:
@@ -88,7 +88,7 @@ def target_only(text: str) -> Phrase:
     return Phrase(NOTHING, Tree((text,), (0,), ("root",), 0), ())
 
 
-def labelled(phrase: Phrase, source: str, target: str | None = None) -> Phrase:
+def with_labels(phrase: Phrase, source: str, target: str | None = None) -> Phrase:
     """The phrase with these labels on its two roots (one label: on both), for frames that let it bring its own."""
     return Phrase(_relabel(phrase.source, source), _relabel(phrase.target, target or source), phrase.links)
 
@@ -159,9 +159,9 @@ class Frame:
         self.source = self._items(source)
 
     def _items(self, side: str) -> tuple[Item, ...]:
-        found = [re.fullmatch(r"(\w+)(?::(\w+))?(?:@(\w+))?(?:~(\w+))?", item) for item in side.split()]
-        parts = [match.groups() for match in found if match]
-        assert len(parts) == len(found), f"a part of {side!r} is not slot:label@parent~partner"
+        matches = [re.fullmatch(r"(\w+)(?::(\w+))?(?:@(\w+))?(?:~(\w+))?", item) for item in side.split()]
+        parts = [match.groups() for match in matches if match]
+        assert len(parts) == len(matches), f"a part of {side!r} is not slot:label@parent~partner"
         root = next(slot for slot, label, _, _ in parts if label == "root")
         items = tuple(Item(slot, label, None if slot == root else parent or root) for slot, label, parent, _ in parts)
         for item, (_, _, _, partner) in zip(items, parts, strict=True):
@@ -185,7 +185,7 @@ def source_words(frame: Frame, parts: Parts) -> list[str]:
 
 
 def compose(frame: Frame, parts: Parts) -> Phrase:
-    """Put the parts in their places on both sides and shift their links along."""
+    """Order the parts on both sides and shift their links accordingly."""
     source, source_starts = _lay(frame.source, parts, 0)
     target, target_starts = _lay(frame.target, parts, 1)
     links: list[tuple[int, int]] = []

@@ -1,7 +1,7 @@
 """The grammar: all patterns with their shares, and sentences made of two clauses.
 
 A family is one pattern with one verb, one kind of subject, of object and of adjunct; its weight is the product of theirs,
-so that short sentences are common although the long ones are by far the most.
+so that short sentences are common although most of the possible sentences are long.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ PATTERNS: dict[str, tuple[float, Callable[[], Iterator[Family]]]] = {
 @cache
 def families() -> tuple[Family, ...]:
     """Every family of the grammar; within a pattern the weights add up to the pattern's share."""
-    found: list[Family] = []
+    result: list[Family] = []
     for share, pattern in PATTERNS.values():
         members = list(pattern())
         scale = share / sum(family.weight for family in members)
-        found += [family._replace(weight=family.weight * scale) for family in members]
-    return tuple(found)
+        result += [family._replace(weight=family.weight * scale) for family in members]
+    return tuple(result)

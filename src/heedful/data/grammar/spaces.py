@@ -13,36 +13,36 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from heedful.data.grammar.clauses import Clause
 
-Made = TypeVar("Made")
+Item = TypeVar("Item")
 
 
-class Space(Generic[Made]):
+class Space(Generic[Item]):
     """All results of `make` over all combinations of the choices."""
 
-    def __init__(self, make: Callable[..., Made], *choices: Sequence[Any]) -> None:
+    def __init__(self, make: Callable[..., Item], *choices: Sequence[Any]) -> None:
         self.make = make
         self.choices = choices
         self.digits = [(choice, len(choice)) for choice in choices]
         self.size = math.prod(length for _, length in self.digits)
 
-    def at(self, index: int) -> Made:
+    def at(self, index: int) -> Item:
         chosen = []
         for choice, length in self.digits:
             index, digit = divmod(index, length)
             chosen.append(choice[digit])
         return self.make(*chosen)
 
-    def among(self, words: Collection[str]) -> Iterator[Made]:
-        """The items that may occur in a sentence of these words: no clue says otherwise."""
+    def among(self, words: Collection[str]) -> Iterator[Item]:
+        """The items that may occur in a sentence of these words, judging by their clues."""
         fitting = [[item for item in choice if _may_occur(item, words)] for choice in self.choices]
         return (self.make(*chosen) for chosen in product(*fitting))
 
 
-def one_of(items: Sequence[Made]) -> Space[Made]:
+def one_of(items: Sequence[Item]) -> Space[Item]:
     return Space(_itself, items)
 
 
-def _itself(item: Made) -> Made:
+def _itself(item: Item) -> Item:
     return item
 
 

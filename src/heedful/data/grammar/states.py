@@ -1,4 +1,4 @@
-"""Patterns around "to be", "to like" and "there is": what somebody is, where things are, what pleases whom."""
+"""Patterns with "to be", "to like" and "there is"."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def pleasing() -> Iterator[Family]:
     """She likes cats; Marco doesn't like to dance"""
     likers, moods = one_of(participants.LIKERS), participants.MOODS
     for kind in ("animal", "food", "dish", "meal", "drink", "text", "clothes", "road", "inside"):
-        for share, things in participants.favourite_things(kind):
+        for share, things in participants.favorite_things(kind):
             yield Family(0.1 * share, _like, (likers, moods, things))
     verbs = [
         VERBS[key]

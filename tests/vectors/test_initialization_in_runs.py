@@ -1,4 +1,4 @@
-"""A run whose embeddings begin with word vectors: placed, held fast, and noted, so that another file is noticed."""
+"""A run whose embeddings are initialized from word vectors: scaled, frozen, and recorded to detect another file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from heedful.vectors.files import load_vectors
 FROZEN = ["training.vectors_side=source", "training.freeze_vectors=true", "tokenizer.shared=false", "model.tie=none"]
 
 
-def test_frozen_vectors_stay_and_everything_else_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_frozen_vectors_stay_and_everything_else_is_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe, vectors = write_recipe(tmp_path), tmp_path / "w.vec"
     dim = load_dim(recipe, tmp_path)
     vectors.write_text(f"2 {dim}\n" + "".join(f"w{n} {' '.join(str(n + i) for i in range(dim))}\n" for n in (1, 2)))
