@@ -27,7 +27,7 @@ from torch import Tensor
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.losses import cross_entropy
 from heedful.nn.positions import POSITIONS
-from heedful.search import Group, SearchConfig, search_group, step_function
+from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 PAD, START, END, FIRST, VOCAB = 0, 1, 2, 3, 19
 ROWS, ASKED = 64, 64
@@ -86,8 +86,8 @@ def exact(model: Transformer, length: int, toy: str) -> float:
     source, wanted = asked(length, toy)
     most = length + 2 if model.longest is None else min(length + 2, model.longest)
     room = torch.full((ASKED,), most)
-    group = Group(model.start(source, None, room=most), room, list(range(ASKED)), [[]] * ASKED)
-    found = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
+    group = SourceBatch(model.start(source, None, room=most), room, list(range(ASKED)), [[]] * ASKED)
+    found = search_batch(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
     right: list[bool] = [best.tokens == row[:-1] for (best, *_), row in zip(found, wanted.tolist(), strict=True)]
     return sum(right) / ASKED
 

@@ -86,7 +86,7 @@ def inspected(translator: Translator, line: str) -> object:
 
 
 def salient(translator: Translator, line: str) -> object:
-    found = saliency_of(translator.system, pair_of(translator.system, line, translator.search()))
+    found = saliency_of(translator.system, pair_of(translator.system, line, translator.search_config()))
     return [part.tolist() for part in found]
 
 
@@ -111,7 +111,7 @@ def weighed(translator: Translator, line: str) -> object:
 
 def silenced(translator: Translator, line: str) -> object:
     with without_heads(translator.system, [HeadName("cross", 1, 0)]) as system:
-        return [one.candidates for one in translate(system, [line], translator.search())]
+        return [one.candidates for one in translate(system, [line], translator.search_config())]
 
 
 USES: list[Callable[[Translator, str], object]] = [

@@ -15,7 +15,7 @@ from families_rows import families_head, families_rows, families_text, update_fa
 
 from heedful.config import read_run
 from heedful.models import MODELS
-from heedful.recipe_files import all_recipes, header, settings_digest
+from heedful.recipe_files import all_recipes, read_header, settings_digest
 
 SMALL = (
     "training.steps=2",
@@ -99,11 +99,11 @@ def test_a_header_tells_what_was_measured_of_the_recipe_as_it_stands(
         ("bahdanau", measured["bahdanau"], same), ("luong", measured["luong"], changed)
     )}  # fmt: skip
     assert len([*update_family_recipes(found)]) == 2
-    assert header(changed)["result"] and header(same)["result"].startswith("exact match ")
+    assert read_header(changed)["result"] and read_header(same)["result"].startswith("exact match ")
     changed.write_text(changed.read_text().replace("steps = ", "steps = 9"))
     assert "other settings" in [*update_family_recipes(found)][1]
-    assert not header(changed)["result"] and header(changed)["purpose"]
-    assert header(same)["date"] == measured["bahdanau"]["date"]
+    assert not read_header(changed)["result"] and read_header(changed)["purpose"]
+    assert read_header(same)["date"] == measured["bahdanau"]["date"]
 
 
 def test_a_family_that_is_not_known_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

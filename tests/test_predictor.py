@@ -30,19 +30,19 @@ def worker() -> Predictor:
 
 def test_a_wrong_keyword_argument_is_called_an_argument(worker: Predictor) -> None:
     with pytest.raises(ConfigError, match=r"^argument: beamm: unknown key\n\nhint: did you mean 'beam'\?"):
-        worker.search_by_name({"beamm": 3})
+        worker.search_config_from({"beamm": 3})
     with pytest.raises(ConfigError, match=r"^2 problems in the arguments:\n  argument: beam: given 0"):
-        worker.search_by_name({"beam": 0, "x": 1})
+        worker.search_config_from({"beam": 0, "x": 1})
 
 
 @pytest.mark.parametrize("value", [None, object(), 10**5000], ids=["none", "object", "huge"])
 def test_a_value_that_no_option_takes_is_refused(worker: Predictor, value: object) -> None:
     with pytest.raises(ConfigError, match=r"^argument: beam: given a value of type"):
-        worker.search_by_name({"beam": value})
+        worker.search_config_from({"beam": value})
 
 
 def test_options_by_name_are_taken(worker: Predictor) -> None:
-    found = worker.search_by_name({"beam": 7, "length_penalty": 0.0})
+    found = worker.search_config_from({"beam": 7, "length_penalty": 0.0})
     assert (found.beam, found.length_penalty) == (7, 0.0)
 
 

@@ -15,7 +15,7 @@ from workshop import heed, write_recipe
 
 import heedful
 from heedful.nn.gates import gates
-from heedful.pruning import Choice, prune
+from heedful.pruning import HeadSelection, prune
 from heedful.training import checkpoint, retention
 
 LINES = ["w1 w2 w3", "w7", "w19 w4 w4 w11 w2"]
@@ -87,7 +87,7 @@ def test_a_score_says_how_many_sentences_stand_behind_it(
 def test_a_ranking_needs_no_gates_and_a_smaller_run_can_lose_more(gated: Path, tmp_path: Path) -> None:
     small = prune(gated, tmp_path / "small")
     for by in ("gradient", "ablation"):
-        less = prune(small.run, tmp_path / by, Choice({"encoder": 1, "cross": 0}, by=by, sentences=20))
+        less = prune(small.run, tmp_path / by, HeadSelection({"encoder": 1, "cross": 0}, by=by, sentences=20))
         assert sum(less.heads["encoder"]) == 1 and less.heads["cross"] == (0, 0) and less.heads["decoder"] == (2, 0)
         assert len(heedful.load(less.run).translate(LINES)) == len(LINES)
 
@@ -98,13 +98,13 @@ def test_a_run_of_which_only_an_average_is_left_can_be_pruned(tmp_path: Path) ->
     for folder in retention.steps(run / "checkpoints"):
         shutil.rmtree(folder)
     retention.point_best(run / "checkpoints", "average")
-    prune(run, small, Choice({"encoder": 2}, sentences=4))
+    prune(run, small, HeadSelection({"encoder": 2}, sentences=4))
     assert sum(model_of(small).config.heads_by_kind["encoder"]) == 2
 
 
 def test_the_head_that_does_nothing_has_the_smallest_gradient(gated: Path, tmp_path: Path) -> None:
     """Its gate is closed, so nothing depends on it."""
-    made = prune(gated, tmp_path / "small", Choice({"encoder": 3, "decoder": 2}, sentences=20))
+    made = prune(gated, tmp_path / "small", HeadSelection({"encoder": 3, "decoder": 2}, sentences=20))
     assert made.heads["encoder"] == (1, 2) and made.heads["decoder"] == (2, 0)
     assert_close(logits(model_of(made.run)), logits(model_of(gated)), atol=1e-5, rtol=0)
 

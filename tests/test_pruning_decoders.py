@@ -12,9 +12,9 @@ from workshop import heed, write_pairs
 
 import heedful
 from heedful.nn.gates import gates
-from heedful.pruning import Choice, prune
+from heedful.pruning import HeadSelection, prune
 from heedful.training import checkpoint
-from heedful.training_losses import SAMPLES, training_losses
+from heedful.training_losses import LOSSES, training_losses
 
 MODEL = """
 [model]
@@ -85,7 +85,7 @@ def test_what_gates_closed_goes_and_the_rest_says_the_same(gated: Path, tmp_path
 def test_a_ranking_keeps_the_heads_that_matter(gated: Path, tmp_path: Path) -> None:
     """Of four heads only one does anything, so it is the one that stays."""
     for by in ("gradient", "ablation"):
-        made = prune(gated, tmp_path / by, Choice({"within": 1}, by=by, sentences=30))
+        made = prune(gated, tmp_path / by, HeadSelection({"within": 1}, by=by, sentences=30))
         assert made.heads == {"within": (1, 0)}
         assert made.figures == pytest.approx(prune(gated, tmp_path / f"all-{by}").figures, rel=1e-4)
 
@@ -93,4 +93,4 @@ def test_a_ranking_keeps_the_heads_that_matter(gated: Path, tmp_path: Path) -> N
 def test_every_task_has_samples() -> None:
     from heedful.build import PREDICTORS
 
-    assert SAMPLES.keys() == PREDICTORS.keys()
+    assert LOSSES.keys() == PREDICTORS.keys()

@@ -16,7 +16,7 @@ from workshop import heed
 from heedful.config import read_run
 from heedful.data.sources import files_of
 from heedful.data.splits import splits_of
-from heedful.recipe_files import all_recipes, header
+from heedful.recipe_files import all_recipes, read_header
 
 SMALL = ("training.steps=2", "training.validate_every=2", "task.validation_sentences=2", "data.batch_tokens=256")
 NARROW = {"dim": 32, "feed_forward": 64}
@@ -65,7 +65,7 @@ def text_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("name", all_recipes())
 def test_the_header_says_what_it_is_for_and_a_result_where_and_when(name: str) -> None:
-    told = header(all_recipes()[name])
+    told = read_header(all_recipes()[name])
     assert told["purpose"]
     assert len({bool(told[field]) for field in ("result", "machine", "minutes", "date")}) == 1
 

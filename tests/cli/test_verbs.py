@@ -323,10 +323,12 @@ def test_another_method_drops_the_options_of_the_runs_own(trained: Path, tmp_pat
     assert "beam = 4" in config
     replace_config(run, config.replace("beam = 4", "beam = 7"))
     translator = load(run)
-    assert translator.search(["n_best=7"]).beam == translator.search(['method="beam"']).beam == 7
-    assert translator.search(["method=greedy"]).method == "greedy"
-    assert translator.search(["method=sample", "seed=3"]).seed == 3
-    assert translator.search(["temperature=0.5"]).method == "sample"  # an option that only another method has asks for it
+    assert translator.search_config(["n_best=7"]).beam == translator.search_config(['method="beam"']).beam == 7
+    assert translator.search_config(["method=greedy"]).method == "greedy"
+    assert translator.search_config(["method=sample", "seed=3"]).seed == 3
+    assert (
+        translator.search_config(["temperature=0.5"]).method == "sample"
+    )  # an option that only another method has asks for it
     assert translator.translate(["w1 w2"], method="greedy") == translator.translate(["w1 w2"], beam=1)
     with pytest.raises(ConfigError, match="did you mean 'beam'"):
         translator.translate(["w1"], baem=2)

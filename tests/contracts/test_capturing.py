@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from heedful.nn.decoder_state import States
 from heedful.nn.losses import cross_entropy, symmetric_kl
-from heedful.search import Group, Query, SearchConfig, step_function
+from heedful.search import GraphInputs, SearchConfig, SourceBatch, Sources, step_function
 from heedful.search.engine import Engine
 from heedful.tasks.guided_alignment import guided_loss
 
@@ -70,16 +70,18 @@ def test_a_step_of_a_search_can_be_captured(model: Speaker, pairs: Pairs, option
     def start(sources: int, slots: int) -> States:
         return model.start(pairs.source[:1].repeat(sources, 1), torch.ones_like(pairs.mask[:1]).repeat(sources, 1), room=slots)
 
-    group = Group(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
-    arrivals = iter([group])
-    query = Query(step_function(model), lambda count, slots: next(arrivals, None), START, END, 3, 8, width=6, blank=start)
-    engine = Engine(query, SearchConfig(min_length=2, **options))
-    engine.begin(query)
+    batch = SourceBatch(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
+    batches = iter([batch])
+    graph = GraphInputs(6, start, torch.device("cpu"))
+    sources = Sources(lambda count, slots: next(batches, None), capacity=3, max_limit=8, graph=graph)
+    predict = step_function(model)
+    engine = Engine(predict, sources, SearchConfig(min_length=2, **options), start=START, end=END)
+    engine.restart(predict, sources)
     for _ in range(2):  # these are taken before anything is captured
-        engine.take_step()
+        engine.compute_step()
     before = engine.frontier.count.clone()
     with Aboard():
-        engine.take_step()
+        engine.compute_step()
     assert (engine.frontier.count > before).any()
 
 

@@ -13,7 +13,17 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.nn.decoder_state import State
-from heedful.search import Group, Hypothesis, Query, SearchConfig, StepFunction, ensemble, search, search_group, step_function
+from heedful.search import (
+    Hypothesis,
+    SearchConfig,
+    SourceBatch,
+    Sources,
+    StepFunction,
+    ensemble,
+    search,
+    search_batch,
+    step_function,
+)
 
 LIMITS = torch.tensor([8, 6, 7])
 METHODS: dict[str, dict[str, Any]] = {
@@ -29,13 +39,13 @@ def _no_gradients() -> object:
         yield
 
 
-def group(model: Speaker, pairs: Pairs, beam: int = 4) -> Group:
-    return Group(model.start(pairs.source, pairs.mask, room=8 * beam), LIMITS, [0, 1, 2], [[]] * 3)
+def group(model: Speaker, pairs: Pairs, beam: int = 4) -> SourceBatch:
+    return SourceBatch(model.start(pairs.source, pairs.mask, room=8 * beam), LIMITS, [0, 1, 2], [[]] * 3)
 
 
-def found(predict: StepFunction, asked: Group, **options: Any) -> list[list[Hypothesis]]:
+def found(predict: StepFunction, asked: SourceBatch, **options: Any) -> list[list[Hypothesis]]:
     """At least three words, so that there is something to compare."""
-    return search_group(predict, asked, SearchConfig(min_length=3, **options), start=START, end=END)
+    return search_batch(predict, asked, SearchConfig(min_length=3, **options), start=START, end=END)
 
 
 def test_beam_of_one_equals_greedy(plain: Speaker, pairs: Pairs) -> None:
@@ -66,12 +76,12 @@ def test_an_ensemble_of_a_model_with_itself_is_the_model(plain: Speaker, pairs: 
         assert_close([h.score for h in together], [h.score for h in alone], atol=1e-5, rtol=0)
 
 
-def batched(model: Speaker, sources: list[Tensor], names: list[int], padding: int = 0, slots: int = 40) -> Group:
+def batched(model: Speaker, sources: list[Tensor], names: list[int], padding: int = 0, slots: int = 40) -> SourceBatch:
     longest = max(map(len, sources)) + padding
     source = torch.stack([torch.nn.functional.pad(words, (0, longest - len(words)), value=PAD) for words in sources])
     mask = torch.arange(longest) < torch.tensor([len(words) for words in sources])[:, None]
     limits = torch.tensor([len(words) + 4 for words in sources])
-    return Group(model.start(source, mask, room=slots), limits, names, [[]] * len(sources))
+    return SourceBatch(model.start(source, mask, room=slots), limits, names, [[]] * len(sources))
 
 
 def some_sources(count: int) -> list[Tensor]:
@@ -99,16 +109,16 @@ def test_neither_company_nor_padding_changes_a_translation(plain: Speaker, metho
 def test_sources_that_wait_for_a_place_are_answered_as_if_they_were_alone(plain: Speaker, method: str) -> None:
     """Eleven sources, three at a time, so that several come and go while others go on."""
     sources, predict = sorted(some_sources(11), key=len, reverse=True), step_function(plain)
-    arrived = 0
+    started = 0
 
-    def arrive(count: int, slots: int) -> Group | None:
-        nonlocal arrived
-        begin, arrived = arrived, min(arrived + count, len(sources))
-        return batched(plain, sources[begin:arrived], list(range(begin, arrived)), 0, slots) if begin < arrived else None
+    def start_batch(count: int, slots: int) -> SourceBatch | None:
+        nonlocal started
+        first, started = started, min(started + count, len(sources))
+        return batched(plain, sources[first:started], list(range(first, started)), 0, slots) if first < started else None
 
     config = SearchConfig(min_length=3, **METHODS[method])
-    query = Query(predict, arrive, START, END, capacity=3, longest=10, more=True)
-    answers = dict(search(query, config))
+    waiting = Sources(start_batch, capacity=3, max_limit=10, exceed_capacity=True)
+    answers = dict(search(predict, waiting, config, start=START, end=END))
     assert sorted(answers) == list(range(11))
     ties = 0
     for name, words in enumerate(sources):

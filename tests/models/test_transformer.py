@@ -14,7 +14,7 @@ from heedful.errors import HeedfulError
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.hooks import record
 from heedful.nn.positions import EMBEDDED, POSITIONS
-from heedful.search import Group, SearchConfig, search_group, step_function
+from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 
 def make(vocab: int = VOCAB, **changes: Any) -> Transformer:
@@ -148,8 +148,8 @@ def test_the_source_is_read_once_and_every_token_said_in_one_step(monkeypatch: p
     for name in calls:
         monkeypatch.setattr(model, name, counted(name))
     with torch.inference_mode():
-        group = Group(model.start(pairs.source[:1], None, room=8), torch.tensor([8]), [0], [[]])
-        ((said,),) = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
+        group = SourceBatch(model.start(pairs.source[:1], None, room=8), torch.tensor([8]), [0], [[]])
+        ((said,),) = search_batch(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
     assert calls == {"start": 1, "step": len(said.tokens) + 1}
 
 

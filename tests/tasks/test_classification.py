@@ -60,7 +60,7 @@ def task_of(
     tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), task.lines("target"))
     torch.manual_seed(0)
     gpt = GPT(GPTConfig(dim=16, layers=1, heads=2, dropout=0.0), len(tokenizer), len(tokenizer))
-    model = task.equip(gpt).eval()
+    model = task.prepare_model(gpt).eval()
     assert isinstance(model, ClassificationModel)
     system = System([gpt], tokenizer, tokenizer, torch.device("cpu"))
     return task.bind(task.open_corpora((tokenizer, tokenizer), task.check(), keep_text=False), system), model

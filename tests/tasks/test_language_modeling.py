@@ -21,8 +21,8 @@ from heedful.data.corpus_text import TextConfig, TextStore, encode_text, open_te
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.search import SearchConfig
 from heedful.tasks.evaluate_translations import score_pairs
-from heedful.tasks.generate import continuations, generate
-from heedful.tasks.language_modeling import LanguageConfig, LanguageModelingTask, Texts, evaluate_text, token_losses, windows
+from heedful.tasks.generate import generate, score_endings
+from heedful.tasks.language_modeling import LanguageConfig, LanguageModelingTask, TextSplits, evaluate_text, text_loss, windows
 from heedful.tasks.translate import System
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 
@@ -63,7 +63,7 @@ def task_of(book: Path, tmp_path: Path, **options: Any) -> LanguageModelingTask:
     task = LanguageModelingTask(LanguageConfig(name="language"), data, SearchConfig(method="sample"), seed=3)
     tokenizer = tokenizer_of()
     text = store_of(book, tokenizer, tmp_path)
-    return task.bind(Texts(text, text), system_of(tokenizer))
+    return task.bind(TextSplits(text, text), system_of(tokenizer))
 
 
 @pytest.mark.parametrize(("tokens", "block", "stride"), [(5, 8, 8), (8, 8, 3), (50, 8, 8), (50, 8, 3), (51, 8, 1), (9, 8, 8)])
@@ -93,7 +93,7 @@ def test_the_surprise_of_a_text_is_that_of_each_token_after_those_in_its_window(
                 given = torch.tensor([text[begin : at + 1]])
                 hidden = model.step(given, model.start(given[:, :0], None, room=0)).hidden[0, -1]
                 total -= float(model.project(hidden).log_softmax(-1)[text[at + 1]])
-    assert token_losses(system, ids, 16, stride) == pytest.approx(total, rel=1e-5)
+    assert text_loss(system, ids, 16, stride) == pytest.approx(total, rel=1e-5)
 
 
 def test_however_much_memory_there_is_only_so_many_tokens_have_logits_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_however_much_memory_there_is_only_so_many_tokens_have_logits_at_a_time(
         return project(hidden)
 
     monkeypatch.setattr(model, "project", watched)
-    token_losses(system, np.full(40_000, 5), 16, 0)
+    text_loss(system, np.full(40_000, 5), 16, 0)
     assert sum(sizes) >= 40_000 and max(sizes) <= 2**14
     sizes.clear()
     score_pairs(system, ["a"] * 6000, ["the dog"] * 6000)
@@ -117,7 +117,7 @@ def test_however_much_memory_there_is_only_so_many_tokens_have_logits_at_a_time(
 def test_figures_are_of_the_whole_text(book: Path, tmp_path: Path) -> None:
     tokenizer = tokenizer_of()
     system, text = system_of(tokenizer), store_of(book, tokenizer, tmp_path)
-    nats = token_losses(system, text.ids, 16, 0)
+    nats = text_loss(system, text.ids, 16, 0)
     assert evaluate_text(system, text, 16, 0) == pytest.approx(
         {
             "loss": nats / len(TEXT),
@@ -220,7 +220,7 @@ def test_samples_differ_have_their_length_and_come_again_with_the_seed() -> None
 def test_an_ending_is_as_likely_as_its_tokens_after_the_prompt() -> None:
     system = system_of(tokenizer_of(), window=64)
     tokenizer, (model,) = system.target_tokenizer, system.models
-    found = continuations(system, "the dog ", ["ran", "r", "ran\nto"])
+    found = score_endings(system, "the dog ", ["ran", "r", "ran\nto"])
     text = [tokenizer.specials.end, *encode_text(tokenizer, "the dog ran\nto")]
     with torch.inference_mode():
         given = torch.tensor([text[:-1]])
@@ -228,7 +228,7 @@ def test_an_ending_is_as_likely_as_its_tokens_after_the_prompt() -> None:
     each = logs.gather(-1, torch.tensor(text[1:])[:, None]).squeeze(-1)[8:]
     assert found == pytest.approx([float(each[:3].sum()), float(each[0]), float(each.sum())], abs=1e-4)
     with pytest.raises(heedful.HeedfulError, match="adds nothing"):
-        continuations(system, "the dog", [""])
+        score_endings(system, "the dog", [""])
 
 
 RECIPE = """\

@@ -18,7 +18,7 @@ from heedful.models import MODELS
 from heedful.nn.losses import Loss
 from heedful.nn.sequence_losses import reward_loss, risk_loss
 from heedful.tasks.batches import Batch
-from heedful.tasks.sequence_level import SequenceConfig, draw, log_probabilities, sequence_objective
+from heedful.tasks.sequence_level import SequenceConfig, log_probabilities, sample_candidates, sequence_objective
 from heedful.tasks.translation import TranslationConfig
 from heedful.text.specials import Specials
 from heedful.training.metrics_log import read_metrics
@@ -82,7 +82,7 @@ def test_the_mean_over_many_draws_is_the_exact_gradient_within_its_error() -> No
     many = (SOURCE[:1].repeat(1000, 1), None)
     estimates = []
     for _ in range(4):
-        candidates = draw(model, many, [REFERENCES[0]] * 1000, SPECIALS, config)
+        candidates = sample_candidates(model, many, [REFERENCES[0]] * 1000, SPECIALS, config)
         assert {len(said) for some in candidates.sentences for said in some} == set(range(LIMIT))
         read = log_probabilities(model, many, candidates.sentences, candidates.limits, SPECIALS)
         estimates.append(slopes(model, reward_loss(read, candidates.rewards, candidates.times).mean()))
@@ -150,7 +150,7 @@ def test_the_reference_is_a_candidate_of_risk_alone_and_only_if_asked_for() -> N
         (SequenceConfig(method="risk", samples=3, reference=False), False),
         (SequenceConfig(method="reward", samples=3), False),
     ):
-        candidates = draw(model, read, [reference], SPECIALS, config)
+        candidates = sample_candidates(model, read, [reference], SPECIALS, config)
         assert (reference in candidates.sentences[0]) == is_there
         assert float(candidates.times.sum()) == 3  # it was not drawn
 

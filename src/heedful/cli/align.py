@@ -168,12 +168,12 @@ def usual_aligner(translator: Translator, models: Models) -> Aligner:
     """Of a guided run the guided heads, which share a word's look among its links; else the mean of all heads."""
     from heedful.inspection.alignment_links import LinkRule
     from heedful.studies.alignment import Aligner, AlignmentHead, heads_of
-    from heedful.tasks.guided_alignment import guided_layer
+    from heedful.tasks.guided_alignment import choose_layer
 
     known = heads_of(models)
     task: Any = translator.run.task  # a translator's is of translation
     if task.guided_alignment:
-        layer = guided_layer(sorted({head.layer for head in known if not head.back}), task.guided_layer)
+        layer = choose_layer(sorted({head.layer for head in known if not head.back}), task.guided_layer)
         found = Aligner(tuple(AlignmentHead(layer, number) for number in task.guided_heads), linking=LinkRule(row=0.3))
     else:
         found = Aligner(tuple(known))

@@ -21,9 +21,9 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="model.dim=256 …")
 
 def recipes(json: Json = False) -> None:
     """The recipes that come with the toolkit, and what they reached."""
-    from heedful.recipe_files import all_recipes, header
+    from heedful.recipe_files import all_recipes, read_header
 
-    found = [{"name": name, **header(path)} for name, path in all_recipes().items()]
+    found = [{"name": name, **read_header(path)} for name, path in all_recipes().items()]
     if json:
         print_json({"recipes": found})
         return

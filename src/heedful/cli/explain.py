@@ -83,7 +83,7 @@ def explain(
     from heedful.build import load
 
     worker = load(what, checkpoint, device)
-    explanation = explained(worker, way, sentences, target, choice, worker.search(search or [], origin=COMMAND_LINE))
+    explanation = explained(worker, way, sentences, target, choice, worker.search_config(search or [], origin=COMMAND_LINE))
     read, write = worker.system.source_tokenizer, worker.system.target_tokenizer
     strange = [word for text in sentences for word in read.unknown_words(text)]
     strange += [word for text in target or [] for word in write.unknown_words(text)]

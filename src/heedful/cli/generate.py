@@ -32,7 +32,7 @@ def generate(
     writer = load(run, checkpoint, device)
     if writer.run.task.name != "language":
         raise ConfigError(f"{run} is a run of task {writer.run.task.name!r}; expected a run of 'language'")
-    texts = write(writer.system, prompt, length, writer.search(search or [], origin=COMMAND_LINE))
+    texts = write(writer.system, prompt, length, writer.search_config(search or [], origin=COMMAND_LINE))
     warn_of_unknown(writer.system.target_tokenizer.unknown_words(prompt))
     if json:
         print_json({"prompt": prompt, "texts": texts, "checkpoint": str(writer.checkpoint)})

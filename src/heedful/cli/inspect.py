@@ -204,7 +204,7 @@ def looked(worker: Predictor, given: dict[str, Any]) -> dict[str, Any]:
     known = {"where": where, "asked": Asked(**{name: given[name] for name in Asked._fields if name in given})}
     if "sentence" not in asked(given) and (not any(option in given for option in ENDINGS) or sections_alone(worker, given)):
         return known
-    config = worker.search(given.get("search", []), origin=COMMAND_LINE) if task == "translation" else None
+    config = worker.search_config(given.get("search", []), origin=COMMAND_LINE) if task == "translation" else None
     return known | {"seen": inspect(worker.system, given["sentence"], config, given.get("target"), facts_of(worker))}
 
 

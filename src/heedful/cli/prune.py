@@ -33,9 +33,9 @@ def prune(
     json: Json = False,
 ) -> None:
     """Take heads out of a model for good: a smaller run folder that says the same without them."""
-    from heedful.pruning import Choice, prune
+    from heedful.pruning import HeadSelection, prune
 
-    made = prune(run, out, Choice(counts(keep or []), by, sentences), which=checkpoint, device=device)
+    made = prune(run, out, HeadSelection(counts(keep or []), by, sentences), checkpoint=checkpoint, device=device)
     if json:
         print_json(made._asdict() | {"run": str(made.run)})
         return

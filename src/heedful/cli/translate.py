@@ -53,7 +53,7 @@ def translate(
 ) -> None:
     """Translate lines, in their order, as they come. With -s n_best=N each line gives N rows: score TAB text."""
     from heedful.data.input_lines import STDIN, chunks_as_they_arrive, is_interactive, read_texts, refuse_two_readers
-    from heedful.tasks.translate import GATHER, in_chunks, translate_chunks
+    from heedful.tasks.translate import CHUNK_LINES, chunk_lines
 
     files = files or [STDIN]
     refuse_two_readers([*files, prefixes])
@@ -63,10 +63,10 @@ def translate(
     lines = (line for file in files for line in read_texts(file, may_be_empty=True))
     if any(map(is_terminal, files)):
         print_message("type a sentence and press Enter; Ctrl-D ends")
-    chunks = chunks_as_they_arrive(lines, GATHER) if any(map(is_interactive, files)) else in_chunks(lines)
+    chunks = chunks_as_they_arrive(lines, CHUNK_LINES) if any(map(is_interactive, files)) else chunk_lines(lines)
     strange: dict[str, int] = {}  # words that the model does not know, and the first line of each
     begun = None if prefixes is None else noting_unknown(read_texts(prefixes, may_be_empty=True), translator, strange)
-    for number, one in enumerate(translate_chunks(translator.system, chunks, config, begun), 1):
+    for number, one in enumerate(translator.translate_chunks(chunks, config, begun), 1):
         for word in translator.system.source_tokenizer.unknown_words(one.source):
             strange.setdefault(word, number)
         if json:
@@ -82,7 +82,7 @@ def translate(
 
 def search_config(worker: Predictor, search: list[str] | None) -> SearchConfig:
     """The run's search with the options of -s; reports a method that follows from an option, as sampling from temperature=2."""
-    config = worker.search(search or [], origin=COMMAND_LINE)
+    config = worker.search_config(search or [], origin=COMMAND_LINE)
     named = any(option.partition("=")[0].strip() == "method" for option in search or [])
     if config.method != worker.run.search.method and not named:
         own = worker.run.search.method
@@ -172,7 +172,7 @@ def evaluate(
     rival = None if against is None else load_all(against, None, checkpoint, device).at(precision)
     how = MetricOptions(lowercase or None, tokenize, bootstrap)
     config = search_config(translator, search)
-    rival_config = None if rival is None else rival.search(search or [], origin=COMMAND_LINE)
+    rival_config = None if rival is None else rival.search_config(search or [], origin=COMMAND_LINE)
     examples = examples_for(translator, source, reference, split)
     with output_file(output or Path(os.devnull)) as file:  # before the work is done, not after it
         result = evaluate_system(translator.system, examples, config, names, how=how)
@@ -272,7 +272,7 @@ def examples_for(translator: Translator, source: Path | None, reference: Path | 
     from heedful.data.input_lines import read_texts
     from heedful.data.splits import splits_of
     from heedful.evaluation.metrics import check_counts
-    from heedful.predictor import check_split, no_data
+    from heedful.predictor import check_split, missing_split_error
     from heedful.tasks.evaluate_translations import Examples
 
     if source is not None and reference is not None:
@@ -283,7 +283,7 @@ def examples_for(translator: Translator, source: Path | None, reference: Path | 
     check_split(data, split)
     corpora = getattr(splits_of(data), split)
     if not corpora:
-        raise no_data(split)
+        raise missing_split_error(split)
     return examples_of(corpora, data.max_ratio)
 
 

@@ -23,7 +23,7 @@ from heedful.evaluation.word_alignment import Alignment, Link
 from heedful.inspection.alignment import cross_weights, merge_pieces
 from heedful.inspection.alignment_links import LinkRule, choose, grow, label_maps, links
 from heedful.tasks.batches import collate, pad
-from heedful.tasks.translate import GATHER, System, batches_of
+from heedful.tasks.translate import CHUNK_LINES, System, batches_of
 
 Moment = Literal["said", "fed"]  # which look of a target word counts: the one that led to it, or its own
 MOMENTS: tuple[Moment, ...] = ("said", "fed")
@@ -142,7 +142,7 @@ def collect_head_weights(models: Models, pairs: Sequence[Words]) -> HeadWeights:
 def align(models: Models, pairs: Iterable[Words], aligner: Aligner) -> Iterator[set[Link]]:
     """The links of each pair, in the order of the pairs."""
     waiting = iter(pairs)
-    while chunk := list(islice(waiting, GATHER)):
+    while chunk := list(islice(waiting, CHUNK_LINES)):
         (maps,) = maps_of(models, chunk, aligner.heads, [aligner.moment])
         yield from (links(one.mean(0), aligner.linking) for one in maps)
 

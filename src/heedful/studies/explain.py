@@ -23,7 +23,7 @@ from heedful.inspection.explaining.recurrent import scored
 from heedful.inspection.explaining.stages import Cell, Check, Explanation, Matrix, Stage
 from heedful.inspection.explaining.tree import Say, Tree, grow, hypothesis
 from heedful.nn.scores import SourceAttention
-from heedful.search import SearchConfig, limits_for
+from heedful.search import SearchConfig, length_limits
 from heedful.studies.trace import UNSAID, Trace, look_at, read_alone, sequences, tokens_of
 from heedful.tasks.batches import collate, source_tensors
 from heedful.tasks.translate import Piece, System, search_pieces, translate
@@ -114,7 +114,7 @@ def explain_search(system: System, source: str, config: SearchConfig) -> Explana
     if not read.ids:
         raise ConfigError("an empty sentence was given; expected one that has words to search a translation for")
     specials = system.target_tokenizer.specials
-    limits = limits_for(config, torch.tensor([len(read.ids)]), torch.tensor([0]))
+    limits = length_limits(config, torch.tensor([len(read.ids)]), torch.tensor([0]))
     limit = min([int(limits[0]), *(model.longest for model in system.models if model.longest is not None)])
     with torch.inference_mode():
         nodes, best = grow(says(system, read.ids), config, limit, start=specials.start, end=specials.end)

@@ -45,7 +45,7 @@ def smoothing_of(task: TranslationConfig) -> Smoothing:
     if task.guided_alignment:
         besides.append(f"adds {task.guided_alignment:g} x the loss of guided alignment")
     if task.sequence.method != "none":
-        weight = f"weighs it by {task.sequence.likelihood:g} and adds"
+        weight = f"weighs it by {task.sequence.cross_entropy_weight:g} and adds"
         besides.append(f"{weight} the loss of sentences that the model says itself (task.sequence, {task.sequence.method})")
     return Smoothing(task.label_smoothing, task.smoothing_over, besides)
 

@@ -28,7 +28,7 @@ from heedful.inspection.saliency import Saliency, saliency
 from heedful.nn.hooks import hook
 from heedful.search import SearchConfig
 from heedful.studies.trace import Tokens, sequences, spelled, tokens_of
-from heedful.tasks.translate import Candidate, Piece, System, search_all
+from heedful.tasks.translate import Candidate, Piece, System, decode_pieces
 
 
 class EncodedPair(NamedTuple):
@@ -113,7 +113,7 @@ def log_probabilities(system: System, pair: EncodedPair) -> Tensor:
 
 def continue_from(system: System, source: Tokens, config: SearchConfig, beginning: list[int]) -> Candidate:
     """The best translation that begins with these tokens."""
-    return search_all(system, [Piece(0, source.ids, beginning, source.text)], config)[0][0]
+    return decode_pieces(system, [Piece(0, source.ids, beginning, source.text)], config)[0][0]
 
 
 def token_named(system: System, piece: str, among: Iterable[Alternative] = ()) -> int:

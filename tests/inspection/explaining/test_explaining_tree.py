@@ -17,7 +17,7 @@ from heedful.inspection.explaining.decoding import END as LAST
 from heedful.inspection.explaining.decoding import ITALIAN, LIMIT, say, search
 from heedful.inspection.explaining.decoding import START as FIRST
 from heedful.inspection.explaining.tree import Say, grow, hypothesis, tokens_of
-from heedful.search import Group, SearchConfig, search_group, step_function
+from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 CONFIGS: list[dict[str, Any]] = [
     {"method": "greedy"},
@@ -45,8 +45,8 @@ def test_the_tree_finds_what_the_search_finds(family: str, options: dict[str, An
     model, config = tiny_model(Variant(family, ())), SearchConfig(**options)
     for source, limit in ((pairs.source[:1], 7), (pairs.source[1:2, :3], 4)):
         with forced(model):
-            group = Group(model.start(source, None, room=limit * config.rows), torch.tensor([limit]), [0], [[]])
-            (real,) = search_group(step_function(model), group, config, start=START, end=END)
+            group = SourceBatch(model.start(source, None, room=limit * config.rows), torch.tensor([limit]), [0], [[]])
+            (real,) = search_batch(step_function(model), group, config, start=START, end=END)
             nodes, best = grow(says(model, source), config, limit, start=START, end=END)
         found = [hypothesis(nodes, at) for at in best]
         assert found and [one.tokens for one in found] == [one.tokens for one in real]

@@ -53,7 +53,7 @@ def found(
     if task == "language":
         pairs = texts_of(worker.system, samples)
     else:
-        pairs = pairs_of(worker.system, translated(worker.system, samples, worker.search()))
+        pairs = pairs_of(worker.system, translated(worker.system, samples, worker.search_config()))
     if not pairs:
         raise DataError(
             f"none of {len(samples)} sentences can be looked at: they are empty, not cut where words end, or longer than "

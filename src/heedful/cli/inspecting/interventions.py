@@ -39,7 +39,7 @@ def found(
         raise ConfigError(
             "--instead was given without --alternatives", hint="--alternatives 3 --instead TOKEN: at target token 3"
         )
-    system, config = worker.system, worker.search(search, origin=COMMAND_LINE)
+    system, config = worker.system, worker.search_config(search, origin=COMMAND_LINE)
     pair = pair_for(worker, sentence, target, search)
     if pair.source is None and (asked.instead or asked.patch_from or asked.without):
         raise ConfigError("--instead, --patch-from and --without need a run of task 'translation'")
@@ -67,7 +67,7 @@ def pair_for(worker: Predictor, sentence: str, target: str | None, search: Seque
 
     task = worker.run.task.name
     if task == "translation":
-        return pair_of(worker.system, sentence, worker.search(search, origin=COMMAND_LINE), target)
+        return pair_of(worker.system, sentence, worker.search_config(search, origin=COMMAND_LINE), target)
     if task != "language":
         raise ConfigError(f"a run of task {task!r} says no words; expected a run of: translation, language")
     if target is not None:
