@@ -1,4 +1,4 @@
-"""The README's code runs as it stands."""
+"""The code of the README runs, and the public names are complete."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_first_code_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code is not None
     monkeypatch.chdir(tmp_path)
-    few = ["training.steps=20", "data.counts={train=500, valid=20, test=20}"]  # seconds in place of minutes
+    few = ["training.steps=20", "data.counts={train=500, valid=20, test=20}"]  # seconds instead of minutes
     whole = heedful.train
     monkeypatch.setattr(heedful, "train", lambda recipe, run: whole(recipe, few, run=run))
     exec(compile(code[1], "README.md", "exec"), {})
@@ -24,14 +24,14 @@ def test_the_first_code_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert translations.startswith("[") and "cross_attention.weights" in shapes
 
 
-def test_public_names_are_sorted_complete_and_there() -> None:
-    assert heedful.__all__ == sorted(heedful.__all__) == sorted(heedful.HOMES)
+def test_public_names_are_sorted_complete_and_importable() -> None:
+    assert heedful.__all__ == sorted(heedful.__all__) == sorted(heedful.MODULES)
     assert all(getattr(heedful, name) is not None for name in heedful.__all__)
     with pytest.raises(AttributeError, match="it has: HeedfulError"):
         heedful.trian  # noqa: B018
 
 
-def test_every_verb_and_recipe_that_the_readme_names_is_there() -> None:
+def test_every_command_in_the_readme_exists() -> None:
     from heedful.cli import app
     from heedful.recipe_files import all_recipes
 
@@ -42,5 +42,5 @@ def test_every_verb_and_recipe_that_the_readme_names_is_there() -> None:
     assert "multi30k-en-de" in all_recipes()
 
 
-def test_the_public_names_are_listed_for_completion() -> None:
+def test_dir_lists_the_public_names() -> None:
     assert dir(heedful) == sorted(heedful.__all__)

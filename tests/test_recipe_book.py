@@ -1,4 +1,4 @@
-"""Which file a name means."""
+"""Finding a recipe by name or path."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def test_a_bare_name_is_the_recipe_and_a_path_the_file_or_folder(tmp_path: Path,
     assert find_recipe("./demo") == find_recipe("demo/") == Path("demo/config.toml")
     assert find_recipe("mine") == Path("mine")
     assert find_recipe("small.toml") == Path("small.toml")
-    with pytest.raises(ConfigError, match="there is no recipe file 'other'"):
+    with pytest.raises(ConfigError, match="given recipe 'other', expected a recipe file or one of:"):
         find_recipe("other")
 
 
-def test_a_command_says_which_of_two_it_takes(
+def test_a_command_reports_that_a_recipe_takes_precedence_over_a_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -34,6 +34,6 @@ def test_a_command_says_which_of_two_it_takes(
     Path("demo").mkdir()
     Path("demo/config.toml").write_text("seed = 2\n")
     assert heed("config", "show", "demo") == 0
-    told = capsys.readouterr()
-    assert told.err == "'demo' is taken as the recipe of that name; write ./demo for the one in the working directory\n"
-    assert told.out.startswith("seed = 1 ")
+    output = capsys.readouterr()
+    assert output.err == "'demo' is taken as the recipe of that name; write ./demo for the one in the working directory\n"
+    assert output.out.startswith("seed = 1 ")

@@ -1,6 +1,6 @@
-"""Every recipe trains two steps, as it stands but for its size; a recipe for data that is not here is skipped.
+"""Every recipe trains for two steps at a small size; recipes whose data is missing are skipped.
 
-A recipe for a folder trains on its validation set here: learning a vocabulary from all of a corpus takes minutes."""
+A recipe for a folder is trained on its validation set: training a tokenizer on the whole corpus takes minutes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NARROW = {"dim": 32, "feed_forward": 64}
 
 
 @pytest.mark.parametrize("name", all_recipes())
-def test_the_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_trains(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = read_run(all_recipes()[name]).config
     data = config.data
     if data.form != "pairs":
@@ -44,7 +44,7 @@ def test_the_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def labeled_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without the weights that it begins with."""
+    """Without training.init."""
     (tmp_path / "some.tsv").write_text("0\tsome words of text\n1\tother words\n" * 20)
     model: Any = read_run(all_recipes()[name]).config.model
     elsewhere = [f'data.{split}="{tmp_path / "some.tsv"}"' for split in ("train", "valid", "test")]
@@ -55,19 +55,19 @@ def labeled_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture
 
 def text_recipe_runs(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "some.txt").write_text("some words of text\n" * 200)
-    one = f'{{file="{tmp_path / "some.txt"}"}}'
+    split = f'{{file="{tmp_path / "some.txt"}"}}'
     model: Any = read_run(all_recipes()[name]).config.model
-    elsewhere = [f"data={{form='text', train={one}, valid={one}, block=8, batch=2}}".replace("'", '"')]
+    elsewhere = [f"data={{form='text', train={split}, valid={split}, block=8, batch=2}}".replace("'", '"')]
     narrow = [f"model.dim={8 * model.heads}", "model.layers=1", "task.sample_length=4"]
     assert heed("train", name, *SMALL[:2], *elsewhere, *narrow, "--run", tmp_path / "run", "--json") == 0
     assert json.loads(capsys.readouterr().out)["step"] == 2
 
 
 @pytest.mark.parametrize("name", all_recipes())
-def test_the_header_says_what_it_is_for_and_a_result_where_and_when(name: str) -> None:
-    told = read_header(all_recipes()[name])
-    assert told["purpose"]
-    assert len({bool(told[field]) for field in ("result", "machine", "minutes", "date")}) == 1
+def test_a_header_has_a_purpose_and_a_result_has_machine_and_date(name: str) -> None:
+    header = read_header(all_recipes()[name])
+    assert header["purpose"]
+    assert len({bool(header[field]) for field in ("result", "machine", "minutes", "date")}) == 1
 
 
 def test_a_recipe_without_a_result_is_listed_as_not_measured_yet(
@@ -82,7 +82,7 @@ def test_a_recipe_without_a_result_is_listed_as_not_measured_yet(
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_on_a_terminal_the_list_keeps_to_its_width_and_says_as_much(
+def test_on_a_terminal_the_list_is_wrapped_to_its_width_and_complete(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert heed("recipes", "--json") == 0
@@ -92,7 +92,8 @@ def test_on_a_terminal_the_list_keeps_to_its_width_and_says_as_much(
     assert heed("recipes") == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
-    assert [line for line in lines if not line.startswith(" ")] == [one["name"] for one in recipes]
+    assert [line for line in lines if not line.startswith(" ")] == [recipe["name"] for recipe in recipes]
     words = " ".join(" ".join(lines).split())
-    said = [one[field] for one in recipes for field in ("purpose", "result", "machine", "minutes", "date") if one[field]]
-    assert said and not [text for text in said if " ".join(text.split()) not in words]
+    fields = ("purpose", "result", "machine", "minutes", "date")
+    texts = [recipe[field] for recipe in recipes for field in fields if recipe[field]]
+    assert texts and not [text for text in texts if " ".join(text.split()) not in words]
