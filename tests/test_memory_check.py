@@ -13,7 +13,7 @@ from heedful import memory_check
 from heedful.build import make_model
 from heedful.config import Run, read_run
 from heedful.errors import MemoryFull
-from heedful.memory_check import count_parameters, machine_memory, require_memory
+from heedful.memory_check import count_parameters_on_meta, machine_memory, require_memory
 from heedful.models import MODELS
 
 CPU = torch.device("cpu")
@@ -29,7 +29,7 @@ def test_the_count_is_that_of_the_real_model_and_does_not_change_its_initial_wei
     run = run_of(f"model.family={family}", "model.dim=16", *SMALL.get(family, []))
     before = make_model(run, 20, 30)
     state = torch.random.get_rng_state()
-    count = count_parameters(run, 20, 30)
+    count = count_parameters_on_meta(run, 20, 30)
     assert torch.equal(torch.random.get_rng_state(), state)
     after = make_model(run, 20, 30)
     assert count == sum(parameter.numel() for parameter in before.parameters())
@@ -44,7 +44,7 @@ def test_the_check_takes_a_fraction_of_a_second() -> None:
 
 def test_the_optimizer_state_is_included(monkeypatch: pytest.MonkeyPatch) -> None:
     run, plain = run_of("model.dim=16", "model.heads=2"), run_of("model.dim=16", "model.heads=2", "training.optimizer.name=sgd")
-    parameters = count_parameters(run, 16, 16)
+    parameters = count_parameters_on_meta(run, 16, 16)
     monkeypatch.setattr(memory_check, "machine_memory", lambda: 4 * parameters * 3)
     require_memory(plain, CPU)
     with pytest.raises(MemoryFull, match=f"the model has {parameters:,} parameters, and training it takes at least"):

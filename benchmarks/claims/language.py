@@ -57,7 +57,7 @@ def fine_tune(folder: Path, first: Path, *, seed: int) -> float:
     pace = ["training.schedule.learning_rate=1e-3", "training.validate_every=50", f"training.init={first}"]
     words = 'tokenizer={kind="spaces", vocab=1000, min_frequency=1}'
     run = train("sst2-gpt1", [*data, *pace, *SMALL, words], folder / "run", seed=seed, steps=300)
-    accuracy: float = run.judge("test")["accuracy"]
+    accuracy: float = run.evaluate("test")["accuracy"]
     return accuracy
 
 
@@ -98,7 +98,7 @@ def characters(folder: Path) -> Found:
         split: "".join(f"{line}\n" for part in passages(writer.run.data, split) for line in lines_of(part))
         for split in ("train", "valid")
     }
-    model, counted = writer.judge("valid")["bits_per_character"], Counted(texts["train"], ORDER).bits(texts["valid"])
+    model, counted = writer.evaluate("valid")["bits_per_character"], Counted(texts["train"], ORDER).bits(texts["valid"])
     written, again = (writer.generate("", length=2000, n_best=4, seed=7) for _ in range(2))
     vocabulary = set(words_of(texts["train"]))
     words = known_words("\n".join(written), vocabulary)

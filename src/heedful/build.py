@@ -182,7 +182,7 @@ class Translator(Predictor):
         self,
         examples: Examples | tuple[Sequence[str], Sequence[str]],
         metrics: Sequence[str] = ("bleu", "chrf"),
-        how: MetricOptions | None = None,
+        options: MetricOptions | None = None,
         **search: Any,
     ) -> Evaluation:
         """Loss, perplexity and metrics on (sources, references); options of `SearchConfig` may be given by name.
@@ -194,7 +194,7 @@ class Translator(Predictor):
         >>> len(result.translations)
         2
         """
-        return evaluate(self.system, examples_from(examples), self.search_config_from(search), metrics, how=how)
+        return evaluate(self.system, examples_from(examples), self.search_config_from(search), metrics, options=options)
 
 
 def examples_from(given: Examples | tuple[Sequence[str], Sequence[str]]) -> Examples:

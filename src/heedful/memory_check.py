@@ -48,7 +48,7 @@ def require_memory(run: Run, device: torch.device, *, source_vocab: int = MIN_VO
     """Raise `MemoryFull` if weights, gradients and optimizer state exceed the memory of the machine or its GPU.
 
     Default vocabulary sizes: the smallest, so that the check needs no data."""
-    parameters = count_parameters(run, source_vocab, target_vocab)
+    parameters = count_parameters_on_meta(run, source_vocab, target_vocab)
     training = BYTES_PER_NUMBER * parameters * (2 + state_tensors(run.training.optimizer))
     is_gpu = device.type == "cuda"
     needs = {"this machine": (BYTES_PER_NUMBER * parameters if is_gpu else training, machine_memory())}
@@ -63,7 +63,7 @@ def require_memory(run: Run, device: torch.device, *, source_vocab: int = MIN_VO
             )
 
 
-def count_parameters(run: Run, source_vocab: int, target_vocab: int) -> int:
+def count_parameters_on_meta(run: Run, source_vocab: int, target_vocab: int) -> int:
     with torch.random.fork_rng(devices=[]), WithoutStorage():
         model = make_model(run, source_vocab, target_vocab)
     return sum(parameter.numel() for parameter in model.parameters())

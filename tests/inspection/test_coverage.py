@@ -87,5 +87,5 @@ def test_a_score_is_what_it_was_and_beta_times_the_coverage(hasty: System) -> No
 
 
 def test_without_a_choice_it_is_refused() -> None:
-    assert refused(SearchConfig, beam=1, coverage=0.2) == {"coverage": "given 0.2, but a beam of 1 has nothing to choose from"}
+    assert refused(SearchConfig, beam=1, coverage=0.2) == {"coverage": "given 0.2, but a beam of 1 has one hypothesis"}
     assert "no effect because search.method is 'greedy'" in refused(SearchConfig, method="greedy", coverage=0.2)["coverage"]

@@ -159,7 +159,7 @@ def test_an_unknown_layer_or_head_is_an_error() -> None:
         guide.add_loss(lambda: objective(model, batch), not_none(batch.gold))
 
 
-def test_the_default_layer_is_the_last_but_one() -> None:
+def test_the_default_layer_is_the_second_to_last() -> None:
     assert [choose_layer(range(n), None) for n in (1, 2, 6)] == [0, 0, 4]
     assert choose_layer(range(6), 5) == 5
 

@@ -117,7 +117,7 @@ def test_a_warm_start_begins_with_the_other_runs_weights(tmp_path: Path) -> None
 @pytest.mark.parametrize("plan", [(), ("--plan",)], ids=str)
 @pytest.mark.parametrize(
     ("init", "hint"),
-    [("runs/nothing", ""), ("runs/language-gpt1-reviews", "hint: `heed train gpt1-reviews` makes it")],
+    [("runs/nothing", ""), ("runs/language-gpt1-reviews", "hint: train it with `heed train gpt1-reviews`")],
 )
 def test_first_weights_that_are_not_there_are_missed_before_anything_is_read(
     init: str, hint: str, plan: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -109,8 +109,8 @@ def test_another_config_is_refused_with_the_difference(tmp_path: Path, capsys: p
     capsys.readouterr()
     assert heed("train", recipe, "model.dim=32", "training.validate_every=5", "--run", run) == 2
     assert capsys.readouterr().err == (
-        f"error: {run} was begun with another config:\n  model.dim: the run has 16, now given 32\n\n"
-        f"hint: `heed train {run}` continues with the config it has; --run gives this one a folder of its own\n"
+        f"error: {run} is a run with another config:\n  model.dim: given 32, but the run has 16\n\n"
+        f"hint: continue with its own config, `heed train {run}`, or choose another folder with --run\n"
     )
 
 

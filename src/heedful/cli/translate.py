@@ -175,7 +175,7 @@ def evaluate(
     rival_config = None if rival is None else rival.search_config(search or [], origin=COMMAND_LINE)
     examples = examples_for(translator, source, reference, split)
     with output_file(output or Path(os.devnull)) as file:  # before the work is done, not after it
-        result = evaluate_system(translator.system, examples, config, names, how=how)
+        result = evaluate_system(translator.system, examples, config, names, options=how)
         file.writelines(f"{line}\n" for line in result.translations)
     found: dict[str, Any] = {"sentences": len(examples.sources), "left_out_of_loss": result.left_out}
     found |= {"loss": result.figures["loss"], "perplexity": result.figures["perplexity"]}
@@ -186,7 +186,7 @@ def evaluate(
         found["split"] = split
     if rival is not None and rival_config is not None:
         warn_of_other_languages(translator.run, rival.run)
-        other = evaluate_system(rival.system, examples, rival_config, names, how=how)
+        other = evaluate_system(rival.system, examples, rival_config, names, options=how)
         found["against"] = str(rival.checkpoint)
         found["comparison"] = compared(other.translations, result.translations, examples.references, names, how)
     print_json(found) if json else print_text(readable(found))

@@ -115,9 +115,7 @@ class SearchConfig(Config):
         if self.method == "beam" and self.n_best > self.beam:
             problems.append(Problem("n_best", f"given {self.n_best}, expected at most the beam, which is {self.beam}"))
         if self.method == "beam" and self.beam == 1 and self.coverage:
-            problems.append(
-                Problem("coverage", f"given {self.coverage}, but a beam of 1 has one hypothesis and nothing to rerank")
-            )
+            problems.append(Problem("coverage", f"given {self.coverage}, but a beam of 1 has one hypothesis"))
         if self.method == "greedy" and self.n_best > 1:
             problems.append(Problem("n_best", f"given {self.n_best}, but greedy search returns one hypothesis"))
         if self.min_length > self.max_length:

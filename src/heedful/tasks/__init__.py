@@ -1,4 +1,4 @@
-"""Tasks, one a file: the data, the loss and the metrics of each."""
+"""Tasks, one per file: the data, the loss and the metrics of each."""
 
 from __future__ import annotations
 

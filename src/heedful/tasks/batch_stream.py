@@ -26,7 +26,7 @@ class StreamPosition(NamedTuple):
 def stream_batches(
     plan: Callable[[int], Sequence[Chosen]],
     collate: Callable[[Chosen, int], Pinnable],
-    place: StreamPosition,
+    position: StreamPosition,
     *,
     device: torch.device,
     ahead: int,
@@ -35,7 +35,7 @@ def stream_batches(
     pure functions."""
 
     def batches() -> Iterator[Fed]:
-        epoch, cursor = place
+        epoch, cursor = position
         while True:
             chosen = plan(epoch)
             for at in range(cursor, len(chosen)):

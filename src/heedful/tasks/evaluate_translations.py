@@ -100,10 +100,10 @@ def evaluate(
     search: SearchConfig,
     metrics: Sequence[str],
     limit: int = 0,
-    how: MetricOptions | None = None,
+    options: MetricOptions | None = None,
 ) -> Evaluation:
     """Loss and perplexity of the references, and metrics of the translations; limit: sources to translate, 0: all."""
-    how = how or MetricOptions()
+    options = options or MetricOptions()
     scored = [pair for pair in score_pairs(system, examples.sources, examples.references) if pair is not None]
     total, count = -sum(pair.log_probability for pair in scored), sum(pair.tokens for pair in scored)
     if count == 0:
@@ -115,9 +115,9 @@ def evaluate(
         name: METRICS[name](
             translations,
             examples.references[: limit or None],
-            lowercase=how.lowercase,
-            tokenize=how.tokenize if name == "bleu" else None,
-            bootstrap=how.bootstrap,
+            lowercase=options.lowercase,
+            tokenize=options.tokenize if name == "bleu" else None,
+            bootstrap=options.bootstrap,
         )
         for name in metrics
     }

@@ -80,7 +80,7 @@ def make_guide(model: object, config: GuidedConfig) -> AlignmentGuide:
 
 
 def choose_layer(layers: Sequence[int], given: int | None) -> int:
-    """The given layer; default: the last but one (Garg et al.), or the only one."""
+    """The given layer; default: the second to last (Garg et al.), or the only one."""
     if given is None:
         return layers[max(len(layers) - 2, 0)]
     if given not in layers:

@@ -149,20 +149,20 @@ class LanguageModelingTask:
         shape; the few blocks that are left over differ in every epoch."""
         generator = np.random.Generator(np.random.Philox(key=[self.seed, epoch]))
         block, tokens = self.data.block, len(self.texts.train.ids)
-        begins = np.arange(generator.integers(min(block, tokens - block)), tokens - block, block)
-        generator.shuffle(begins)
-        rows = min(self.data.batch, len(begins))
-        return [begins[at : at + rows] for at in range(0, len(begins) - rows + 1, rows)]
+        starts = np.arange(generator.integers(min(block, tokens - block)), tokens - block, block)
+        generator.shuffle(starts)
+        rows = min(self.data.batch, len(starts))
+        return [starts[at : at + rows] for at in range(0, len(starts) - rows + 1, rows)]
 
     def stream(self, epoch: int, cursor: int) -> Generator[Fed, None, None]:
         """An endless stream of batches from the given position, prefetched."""
         device, ahead = self.system.device, self.data.prefetch
         return stream_batches(
-            self.plan, lambda begins, _: self.batch(begins), StreamPosition(epoch, cursor), device=device, ahead=ahead
+            self.plan, lambda starts, _: self.batch(starts), StreamPosition(epoch, cursor), device=device, ahead=ahead
         )
 
-    def batch(self, begins: NDArray[np.int64]) -> BlockBatch:
-        positions = begins[:, None] + np.arange(self.data.block + 1)
+    def batch(self, starts: NDArray[np.int64]) -> BlockBatch:
+        positions = starts[:, None] + np.arange(self.data.block + 1)
         rows = torch.from_numpy(self.texts.train.ids[positions].astype(np.int64))  # (rows, block + 1)
         return BlockBatch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
 
@@ -217,11 +217,11 @@ def text_loss(system: System, ids: NDArray[Any], block: int, stride: int) -> flo
     rows = max(1, system.scored_tokens // block)
     total = 0.0
     for at in range(0, len(spans), rows):
-        begins, firsts = (torch.tensor(column) for column in zip(*spans[at : at + rows], strict=True))
-        positions = begins[:, None] + torch.arange(block)  # (rows, block)
+        starts, firsts = (torch.tensor(column) for column in zip(*spans[at : at + rows], strict=True))
+        positions = starts[:, None] + torch.arange(block)  # (rows, block)
         inputs, targets = previous[positions].to(system.device), labels[positions].to(system.device)
         scored = (positions >= firsts[:, None]).to(system.device)
-        tail = block - int((firsts - begins).min())  # tokens at the end of a window that are scored, at most
+        tail = block - int((firsts - starts).min())  # tokens at the end of a window that are scored, at most
         hidden = model.step(inputs, model.start(inputs[:, :0], None, room=0)).hidden[:, -tail:]
         scores = model.project(hidden).float().log_softmax(-1).gather(-1, targets[:, -tail:, None]).squeeze(-1)
         total -= float((scores * scored[:, -tail:]).sum(dtype=torch.float64))

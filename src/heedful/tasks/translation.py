@@ -45,9 +45,9 @@ class TranslationConfig(Config):
     name: Literal["translation"] = "translation"
     """Task."""
     label_smoothing: Probability = 0.1
-    """Probability taken from the true token."""
+    """Probability mass moved from the true token."""
     smoothing_over: Literal["all", "others", "words"] = "all"
-    """Tokens that share it: all, all but the true one, or no padding."""
+    """Tokens that share it: all, all but the true token, or no padding either."""
     r_drop: NonNegativeNumber = 0.0
     """R-Drop: weight of the KL divergence between two passes with dropout; 0: one pass."""
     sequence: SequenceConfig = SequenceConfig()
@@ -55,7 +55,7 @@ class TranslationConfig(Config):
     guided_alignment: NonNegativeNumber = 0.0
     """Weight of the loss between attention and word alignments; 0: none."""
     guided_layer: ZeroOrSmallCount | None = None
-    """Decoder layer with guided attention, from 0; default: the last but one."""
+    """Decoder layer with guided attention, from 0; default: the second to last."""
     guided_heads: GuidedHeads = (0,)
     """Heads whose mean attention is guided, from 0."""
     validation_metrics: tuple[Literal["bleu", "chrf", "ter", "gleu", "exact_match"], ...] = ("bleu", "chrf")
