@@ -131,7 +131,7 @@ def test_the_table_of_families_has_a_cell_for_every_length_even_if_stopped() -> 
 
 
 def test_the_base_model_has_as_many_parameters_as_in_the_paper() -> None:
-    """Each of six layers: 4 d^2 + 8 d^2 to read, 8 d^2 + 8 d^2 to say, with biases and norms."""
+    """Each of six layers: 4 d^2 + 8 d^2 in the encoder, 8 d^2 + 8 d^2 in the decoder, with biases and norms."""
     dim, layers = 512, 6
     attention, feed_forward, norm = 4 * (dim * dim + dim), 8 * dim * dim + 5 * dim, 2 * dim
     expected = layers * (3 * attention + 2 * feed_forward + 5 * norm)

@@ -134,11 +134,11 @@ def test_every_epoch_cuts_and_shuffles_the_text_differently(book: Path, tmp_path
     task = task_of(book, tmp_path)
     ids = task.texts.train.ids
     for epoch in range(3):
-        begins = np.concatenate(task.plan(epoch))
-        assert len(set((begins % 16).tolist())) == 1  # blocks side by side
-        assert len(set(begins.tolist())) == len(begins) >= len(ids) // 16 - 1 - task.data.batch
-        assert begins.tolist() != sorted(begins.tolist())
-        assert np.array_equal(begins, np.concatenate(task_of(book, tmp_path).plan(epoch)))
+        starts = np.concatenate(task.plan(epoch))
+        assert len(set((starts % 16).tolist())) == 1  # blocks side by side
+        assert len(set(starts.tolist())) == len(starts) >= len(ids) // 16 - 1 - task.data.batch
+        assert starts.tolist() != sorted(starts.tolist())
+        assert np.array_equal(starts, np.concatenate(task_of(book, tmp_path).plan(epoch)))
     assert len({int(task.plan(epoch)[0][0] % 16) for epoch in range(9)}) > 1
     batch = task.batch(task.plan(0)[0])
     assert batch.inputs.shape == batch.targets.shape == (4, 16)

@@ -94,13 +94,13 @@ class System:
 
 
 CHUNK_LINES = 2048  # lines that are sorted by length together
-LINE_BITS = 40  # of a source id, see `make_source_id`
+LINE_BITS = 40  # bits of a source id for the line, see `make_source_id`
 
 
 def make_source_id(line: int, part: int) -> int:
-    """The number that keys the search of a part of a line; both from 0. Its low bits are the line, the others the part.
+    """A unique number for a part of a line, both counted from 0: the line in the low 40 bits, the part above them.
 
-    Samples are drawn by (seed, source id), so they depend only on the line's number and the part's."""
+    Random numbers are keyed by (seed, source id), so the samples of a line depend on its number, not on its batch."""
     return line + (part << LINE_BITS)
 
 

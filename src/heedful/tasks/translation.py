@@ -47,7 +47,7 @@ class TranslationConfig(Config):
     label_smoothing: Probability = 0.1
     """Probability mass moved from the true token."""
     smoothing_over: Literal["all", "others", "words"] = "all"
-    """Tokens that share it: all, all but the true token, or no padding either."""
+    """Tokens that share it: all, all but the true token, or all but the true token and padding."""
     r_drop: NonNegativeNumber = 0.0
     """R-Drop: weight of the KL divergence between two passes with dropout; 0: one pass."""
     sequence: SequenceConfig = SequenceConfig()
