@@ -46,7 +46,9 @@ class Task(NamedTuple):
 def task_of(run: Path, device: str) -> Task:
     translator = load(run, device=device)
     sources, references = examples_of(splits_of(translator.run.data).test, translator.run.data.max_ratio)
-    return Task(translator, sources, references, translator.search(["method=beam", "beam=5", "penalty=power", "n_best=1"]))
+    return Task(
+        translator, sources, references, translator.search_config(["method=beam", "beam=5", "penalty=power", "n_best=1"])
+    )
 
 
 def measure_file(

@@ -27,7 +27,7 @@ from torch import Tensor
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.losses import cross_entropy
 from heedful.nn.positions import POSITIONS
-from heedful.search import Group, SearchConfig, search_group, step_function
+from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 PAD, START, END, FIRST, VOCAB = 0, 1, 2, 3, 19
 ROWS, TEST_ROWS = 64, 64
@@ -86,8 +86,8 @@ def exact(model: Transformer, length: int, toy: str) -> float:
     source, target = evaluation_batch(length, toy)
     most = length + 2 if model.max_length is None else min(length + 2, model.max_length)
     room = torch.full((TEST_ROWS,), most)
-    group = Group(model.start(source, None, room=most), room, list(range(TEST_ROWS)), [[]] * TEST_ROWS)
-    hypotheses = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
+    group = SourceBatch(model.start(source, None, room=most), room, list(range(TEST_ROWS)), [[]] * TEST_ROWS)
+    hypotheses = search_batch(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
     right: list[bool] = [best.tokens == row[:-1] for (best, *_), row in zip(hypotheses, target.tolist(), strict=True)]
     return sum(right) / TEST_ROWS
 

@@ -36,7 +36,7 @@ from quality import STOPPED, Clock, Failed, call
 from heedful import build
 from heedful.config import read_run
 from heedful.data.splits import splits_of
-from heedful.pruning import size
+from heedful.pruning import count_parameters
 from heedful.recipe_files import find_recipe, settings_digest
 from heedful.running import make_trainer
 from heedful.training.progress import Progress
@@ -128,7 +128,7 @@ def load_or_compute(path: Path, compute: Callable[[], dict[str, Any]]) -> dict[s
 def measure_base(plan: Plan) -> dict[str, Any]:
     """Size and scores of the model before pruning."""
     model: Any = build.load_translator(plan.base, device="cpu").model
-    results = {"heads": heads_of(plan), "bytes": file_bytes(plan.base), "parameters": size(model)}
+    results = {"heads": heads_of(plan), "bytes": file_bytes(plan.base), "parameters": count_parameters(model)}
     return results | {"scores": scores(plan.base, plan), "overrides": plan.also, "place": machine_info()}
 
 

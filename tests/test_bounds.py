@@ -1,4 +1,4 @@
-"""Every number from outside has a finite range, and whatever lies beyond it is a sentence, not a crash."""
+"""Every numeric option has a finite range, and a value beyond it is an error message, not a crash."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def all_configs() -> list[type[Config]]:
     return [part for part in every_config() if part.__module__.startswith("heedful.")]
 
 
-def test_every_number_of_every_config_has_a_finite_range_and_excludes_nan() -> None:
+def test_every_numeric_option_has_a_finite_range_and_excludes_nan() -> None:
     checked = 0
     for part in all_configs():
         assert part.model_config.get("allow_inf_nan") is False
@@ -53,8 +53,8 @@ def test_every_number_of_every_config_has_a_finite_range_and_excludes_nan() -> N
     assert checked > 150
 
 
-def accepted_or_refused(overrides: list[str]) -> bool:
-    """Any other exception than ConfigError fails the test."""
+def is_accepted(overrides: list[str]) -> bool:
+    """Whether a config is valid; any other exception than ConfigError fails the test."""
     try:
         read_run(None, overrides)
     except ConfigError as error:
@@ -64,14 +64,14 @@ def accepted_or_refused(overrides: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("family", MODELS)
-def test_extreme_numbers_in_a_model_are_accepted_or_refused(family: str) -> None:
+def test_extreme_numbers_in_a_model_are_accepted_or_an_error(family: str) -> None:
     base = [*DATA["translation"], f"model.family={family}"]
-    assert accepted_or_refused(base)
+    assert is_accepted(base)
     table = next(each for each in kinds.branches(Run.model_fields["model"].annotation) if family in tags(each))
     options = list(numeric_options(table))
     assert options
     for path in options:
-        refused = [value for value in EXTREME if not accepted_or_refused([*base, f"model.{'.'.join(path)}={value}"])]
+        refused = [value for value in EXTREME if not is_accepted([*base, f"model.{'.'.join(path)}={value}"])]
         assert {str(2**64), "nan", "inf", "1e308", "1" * 5000} <= set(refused)
 
 
@@ -80,34 +80,34 @@ def tags(table: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("task", DATA)
-def test_extreme_numbers_outside_the_model_are_accepted_or_refused(task: str) -> None:
-    assert accepted_or_refused(DATA[task])
-    tables = {"model"} if task == "translation" else {"model", "training", "search", "tokenizer"}  # where they are the same
+def test_other_extreme_numbers_are_accepted_or_an_error(task: str) -> None:
+    assert is_accepted(DATA[task])
+    tables = {"model"} if task == "translation" else {"model", "training", "search", "tokenizer"}  # tested with the first task
     options = [path for path in numeric_options(Run) if path[0] not in tables]
     assert ("seed",) in options and (("training", "schedule", "learning_rate") in options) == (task == "translation")
     for path in options:
-        refused = [value for value in EXTREME if not accepted_or_refused([*DATA[task], f"{'.'.join(path)}={value}"])]
+        refused = [value for value in EXTREME if not is_accepted([*DATA[task], f"{'.'.join(path)}={value}"])]
         assert {str(2**64), "nan", "inf", "1e308", "1" * 5000} <= set(refused)
 
 
-def test_the_largest_number_of_threads_is_far_from_what_crashes_a_process() -> None:
+def test_the_number_of_threads_is_limited() -> None:
     assert kinds.rule(get_args(Threads)[1].metadata, "le") <= 1024
 
 
 def numeric_parameters(group: Any = app, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], str, Any]]:
-    """(words of the command, option, what typer was told of it) of every number that a command takes."""
-    found = []
+    """(words of the command, option, its typer declaration) of every numeric option of a command."""
+    parameters = []
     for command in group.registered_commands:
-        way = (*words, command.name or command.callback.__name__)
+        command_words = (*words, command.name or command.callback.__name__)
         for name, kind in get_type_hints(command.callback, include_extras=True).items():
             if get_origin(kind) is Annotated and kinds.unwrap(kind)[0] in (int, float):
-                found.append((way, f"--{name.replace('_', '-')}", get_args(kind)[1]))
+                parameters.append((command_words, f"--{name.replace('_', '-')}", get_args(kind)[1]))
     for inner in group.registered_groups:
-        found += numeric_parameters(inner.typer_instance, (*words, inner.name))
-    return found
+        parameters += numeric_parameters(inner.typer_instance, (*words, inner.name))
+    return parameters
 
 
-def test_every_number_that_a_command_takes_has_a_finite_range(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_numeric_option_of_a_command_has_a_finite_range(capsys: pytest.CaptureFixture[str]) -> None:
     parameters = numeric_parameters()
     assert len(parameters) > 15
     for words, option, info in parameters:

@@ -1,4 +1,4 @@
-"""A loaded translator: its documented calls run, threads share it, and a forked child is told what it cannot do."""
+"""A loaded translator: documented calls, use by several threads, and the error in a forked child process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def translator(run: Path) -> Translator:
 
 @pytest.fixture
 def frequent_switches() -> Iterator[None]:
-    """Threads take turns every ten microseconds."""
+    """Threads switch every ten microseconds."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -71,9 +71,9 @@ def scored(translator: Translator, line: str) -> object:
 
 
 def recorded(translator: Translator, line: str) -> object:
-    with record(module_of(translator), CROSS) as seen:
-        found = translator.score([line], [line])
-    return found, {name: value.tolist() for name, value in seen.items()}
+    with record(module_of(translator), CROSS) as weights:
+        scores = translator.score([line], [line])
+    return scores, {name: value.tolist() for name, value in weights.items()}
 
 
 def ablated(translator: Translator, line: str) -> object:
@@ -86,32 +86,32 @@ def inspected(translator: Translator, line: str) -> object:
 
 
 def salient(translator: Translator, line: str) -> object:
-    found = saliency_of(translator.system, pair_of(translator.system, line, translator.search()))
-    return [part.tolist() for part in found]
+    saliency = saliency_of(translator.system, pair_of(translator.system, line, translator.search_config()))
+    return [part.tolist() for part in saliency]
 
 
 def explained(translator: Translator, line: str) -> object:
     ids = translator.system.source_tokenizer.encode(line)
-    heard = record_attention(
+    attention = record_attention(
         translator.model, TokenPair(*collate_one(translator.system, ids, ids)), "decoder.1.cross_attention.weights"
     )
-    parts = {name: [inputs[0].tolist() for inputs, _ in calls] for name, calls in heard.part_calls.items()}
-    return heard.weights.tolist(), len(heard.core_calls), parts
+    parts = {name: [inputs[0].tolist() for inputs, _ in calls] for name, calls in attention.part_calls.items()}
+    return attention.weights.tolist(), len(attention.core_calls), parts
 
 
 def weighed(translator: Translator, line: str) -> object:
     source, target = collate_one(translator.system, *[translator.system.source_tokenizer.encode(line)] * 2)
 
-    def surprise() -> torch.Tensor:
+    def loss() -> torch.Tensor:
         step = translator.model.step(target, translator.model.start(source, None, room=0))
         return -translator.model.project(step.hidden).log_softmax(-1)[..., 5].sum(-1)
 
-    return {name: slopes.tolist() for name, slopes in gate_gradients(module_of(translator), surprise).items()}
+    return {name: slopes.tolist() for name, slopes in gate_gradients(module_of(translator), loss).items()}
 
 
 def silenced(translator: Translator, line: str) -> object:
     with without_heads(translator.system, [HeadName("cross", 1, 0)]) as system:
-        return [one.candidates for one in translate(system, [line], translator.search())]
+        return [translation.candidates for translation in translate(system, [line], translator.search_config())]
 
 
 USES: list[Callable[[Translator, str], object]] = [
@@ -119,7 +119,7 @@ USES: list[Callable[[Translator, str], object]] = [
 ]  # fmt: skip
 
 
-def test_threads_that_share_a_translator_get_what_they_get_alone(translator: Translator, frequent_switches: None) -> None:
+def test_threads_that_share_a_translator_get_the_same_results_as_alone(translator: Translator, frequent_switches: None) -> None:
     work = [(use, line) for use in USES for line in LINES[:2]]
     alone = [use(translator, line) for use, line in work]
     order = list(range(len(work))) * 3
@@ -127,16 +127,16 @@ def test_threads_that_share_a_translator_get_what_they_get_alone(translator: Tra
     before = copy.deepcopy(module_of(translator).state_dict())
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(lambda at: work[at][0](translator, work[at][1]), order))
-    wrong = {work[at][0].__name__ for at, found in zip(order, together, strict=True) if found != alone[at]}
+    wrong = {work[at][0].__name__ for at, result in zip(order, together, strict=True) if result != alone[at]}
     assert not wrong
     model = module_of(translator)
-    assert not any_hooks() and not any(tap.hooks for tap in hook_points(model).values())
+    assert not any_hooks() and not any(point.hooks for point in hook_points(model).values())
     assert not any(module._forward_hooks or module._forward_pre_hooks or module.training for module in model.modules())
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
 
 
-def test_an_inspection_feels_the_hooks_around_it(translator: Translator) -> None:
-    """Also where it works on a copy of the modules."""
+def test_hooks_of_the_caller_affect_an_inspection(translator: Translator) -> None:
+    """Also where it uses a copy of the modules."""
     for use in (salient, explained, weighed):
         with hook(module_of(translator), "encoder.0.out", lambda name, x: 2 * x):
             changed = use(translator, LINES[0])
@@ -150,7 +150,7 @@ def test_the_documented_calls_run(translator: Translator) -> None:
 
 
 @pytest.mark.parametrize("given", ["a text", ["w1", "w2"], (["w1"],), (["w1"], ["w2"], ["w3"])])
-def test_what_is_no_pair_of_lists_is_not_evaluated(given: Any) -> None:
+def test_evaluate_requires_two_lists(given: Any) -> None:
     with pytest.raises(ConfigError, match="expected \\(sources, references\\), two lists of texts"):
         examples_from(given)
 
@@ -166,7 +166,7 @@ big = torch.randn(600, 600)
 expected = translator.translate(["w1 w2"])
 reading, writing = os.pipe()
 if os.fork() == 0:
-    signal.alarm(30)  # should it hang, it ends
+    signal.alarm(30)  # ends a child that hangs
     try:
         answer = str(translator.translate(["w1 w2"]))
     except HeedfulError as error:
@@ -183,10 +183,10 @@ os.wait()
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 def test_a_forked_child_with_two_threads_gets_an_error_and_with_one_works(run: Path) -> None:
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(FORKED), run], capture_output=True, text=True, timeout=60, check=True
     )
-    same, _, answer = found.stdout.partition(" ")
+    same, _, answer = result.stdout.partition(" ")
     assert same == "True"
-    assert answer.startswith("a model that was loaded before os.fork() was used in the child with 2 torch threads")
+    assert answer.startswith("a model loaded before os.fork() was used in the child process with 2 torch threads")
     assert "hint: call torch.set_num_threads(1) in the child" in answer

@@ -1,4 +1,4 @@
-"""Threads of OpenMP sleep while the machine is busy, and spin while it is free."""
+"""OpenMP threads sleep while the machine is busy, and spin while it is free."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from heedful import core_sharing
-from heedful.core_sharing import BUSY, CALM, FREE, TASKS, IdleTeam, decide, loaded_libgomp, waited
+from heedful.core_sharing import BUSY, CALM, FREE, TASKS, SleepingTeam, adjust, loaded_libgomp, seconds_waited
 
 needs_libgomp = pytest.mark.skipif(not TASKS.is_dir() or loaded_libgomp() is None, reason="torch computes without libgomp here")
 
@@ -26,62 +26,62 @@ def until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
 
 
 @needs_libgomp
-def test_the_idle_team_is_one_thread_more_than_cores_until_it_is_stopped() -> None:
+def test_the_sleeping_team_has_one_thread_more_than_cores_until_it_is_stopped() -> None:
     before, cores = len(list(TASKS.iterdir())), len(os.sched_getaffinity(0))
-    team = IdleTeam()
+    team = SleepingTeam()
     team.start()
-    team.start()  # it has started already
+    team.start()  # without effect: it is running
     assert until(lambda: len(list(TASKS.iterdir())) >= before + cores + 1)
     values = torch.rand(1 << 17)
-    assert values.add(1).sub(values).mean() == pytest.approx(1.0)  # what computes is not disturbed
+    assert values.add(1).sub(values).mean() == pytest.approx(1.0)  # computation is not affected
     team.stop()
     assert until(lambda: len(list(TASKS.iterdir())) <= before)
 
 
-def test_the_team_starts_at_once_and_stops_after_a_calm_while() -> None:
-    class Noted(IdleTeam):
+def test_the_team_starts_at_once_and_stops_after_a_number_of_free_periods() -> None:
+    class Recorded(SleepingTeam):
         def start(self) -> None:
             self.thread = threading.current_thread()
 
         def stop(self) -> None:
             self.thread = None
 
-    team, calm = Noted(), 0
+    team, calm = Recorded(), 0
     for share in (0.0, FREE, BUSY):
-        calm = decide(team, share, calm)
+        calm = adjust(team, share, calm)
         assert team.thread is None
-    calm = decide(team, 2 * BUSY, calm)
+    calm = adjust(team, 2 * BUSY, calm)
     assert team.thread is not None
     for _ in range(CALM - 1):
-        calm = decide(team, 0.0, calm)
+        calm = adjust(team, 0.0, calm)
         assert team.thread is not None
-    calm = decide(team, (FREE + BUSY) / 2, calm)  # not free: counting begins anew
+    calm = adjust(team, (FREE + BUSY) / 2, calm)  # not free: the count starts again
     for _ in range(CALM - 1):
-        calm = decide(team, 0.0, calm)
+        calm = adjust(team, 0.0, calm)
     assert team.thread is not None
-    decide(team, 0.0, calm)
+    adjust(team, 0.0, calm)
     assert team.thread is None
 
 
 @needs_libgomp
-def test_threads_that_share_a_core_have_waited() -> None:
+def test_threads_that_share_a_core_wait() -> None:
     """Two processes on one core: each waits about half of the time."""
     core = next(iter(os.sched_getaffinity(0)))
     code = f"import os, time; os.sched_setaffinity(0, [{core}]); end = time.monotonic() + 1\nwhile time.monotonic() < end: pass"
-    measuring = "\nfrom heedful.core_sharing import waited; print(waited())"
+    measuring = "\nfrom heedful.core_sharing import seconds_waited; print(seconds_waited())"
     other = subprocess.Popen([sys.executable, "-c", code.replace("+ 1", "+ 3")])
-    answer = subprocess.run([sys.executable, "-c", code + measuring], capture_output=True, text=True, check=True)
+    result = subprocess.run([sys.executable, "-c", code + measuring], capture_output=True, text=True, check=True)
     assert other.wait() == 0
-    assert float(answer.stdout) > BUSY
+    assert float(result.stdout) > BUSY
 
 
-@pytest.mark.parametrize("name", core_sharing.OWN_CHOICE)
-def test_what_the_user_chose_stays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", core_sharing.WAIT_VARIABLES)
+def test_environment_variables_of_the_user_take_precedence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "1")
     core_sharing.share_cores.cache_clear()
     assert core_sharing.share_cores() is None
     core_sharing.share_cores.cache_clear()
 
 
-def test_waiting_for_a_core_only_grows() -> None:
-    assert waited() <= waited()
+def test_the_waiting_time_never_decreases() -> None:
+    assert seconds_waited() <= seconds_waited()

@@ -1,4 +1,4 @@
-"""Which device is used."""
+"""The default device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from heedful.build import choose_device
 
 
 @pytest.mark.parametrize(("cuda", "mps", "chosen"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")])
-def test_the_fastest_device_that_is_there_is_the_default(
+def test_the_fastest_available_device_is_the_default(
     cuda: bool, mps: bool, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)

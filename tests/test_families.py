@@ -1,4 +1,4 @@
-"""The benchmark of families: every one has a recipe, all the same data, and what is measured is what was said."""
+"""The benchmark of model families: recipes with the same data, measurements, tables and headers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from families_rows import families_head, families_rows, families_text, update_fa
 
 from heedful.config import read_run
 from heedful.models import MODELS
-from heedful.recipe_files import all_recipes, header, settings_digest
+from heedful.recipe_files import all_recipes, read_header, settings_digest
 
 SMALL = (
     "training.steps=2",
@@ -33,24 +33,24 @@ def settings(name: str) -> dict[str, Any]:
 def test_every_family_has_a_recipe_with_the_data_and_the_search_of_the_demo() -> None:
     assert {read_run(path).config.model.family for path in families.families().values()} == MODELS.keys()
     for path in families.families().values():
-        ours, theirs = settings(path.stem), settings("demo")
+        own, demo = settings(path.stem), settings("demo")
         for part in ("seed", "data", "search", "task"):
-            assert ours[part] == theirs[part], f"{part} of {path.stem}"
-        assert ours["tokenizer"] | {"shared": False} == theirs["tokenizer"]
+            assert own[part] == demo[part], f"{part} of {path.stem}"
+        assert own["tokenizer"] | {"shared": False} == demo["tokenizer"]
 
 
-def test_sentences_are_gathered_by_length_and_the_outermost_with_those_beyond() -> None:
+def test_sentences_are_grouped_by_length_with_open_outer_groups() -> None:
     pairs = [Pair(" ".join("w" * length), f"{length}") for length in range(1, 20) for _ in range(3)]
-    found = by_length(pairs, most=4)
-    assert [*found] == [*range(SHORTEST, LONGEST + 1)]
-    assert {pair.target for pair in found[SHORTEST]} == {"1", "2"}  # four of the first nine
-    assert [len(bucket) for bucket in found.values()] == [4, *[3] * (LONGEST - SHORTEST - 1), 4]
-    assert all(pair.target == str(length) for length in range(SHORTEST + 1, LONGEST) for pair in found[length])
+    groups = by_length(pairs, most=4)
+    assert [*groups] == [*range(SHORTEST, LONGEST + 1)]
+    assert {pair.target for pair in groups[SHORTEST]} == {"1", "2"}  # four of the first nine
+    assert [len(bucket) for bucket in groups.values()] == [4, *[3] * (LONGEST - SHORTEST - 1), 4]
+    assert all(pair.target == str(length) for length in range(SHORTEST + 1, LONGEST) for pair in groups[length])
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One family, two steps, into a file that holds another already."""
+    """One family, two steps, into a file that already has another."""
     folder = tmp_path_factory.mktemp("families")
     output = folder / "out.json"
     with pytest.MonkeyPatch.context() as patch:
@@ -61,52 +61,52 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         families.main(["--only", "luong", *options])
         before = output.read_text()
         families.main(options)
-        found: dict[str, Any] = json.loads(output.read_text())
-        assert json.loads(before)["luong"] == found["luong"]  # what is there is not measured again
-        patch.setattr(families, "measure", lambda *_: pytest.fail("everything is there"))
+        results: dict[str, Any] = json.loads(output.read_text())
+        assert json.loads(before)["luong"] == results["luong"]  # existing results are not measured again
+        patch.setattr(families, "measure", lambda *_: pytest.fail("everything is measured"))
         families.main(options)
-    return found
+    return results
 
 
-def test_a_run_notes_what_it_trained_and_scores_all_and_the_short_and_each_length(measured: dict[str, Any]) -> None:
+def test_a_result_has_scores_of_all_of_short_and_of_each_length(measured: dict[str, Any]) -> None:
     assert [*measured] == ["bahdanau", "luong"]
-    for name, one in measured.items():
-        assert (one["family"], one["steps"], one["threads"]) == (name, 2, 1)
-        assert one["parameters"] > 1000 and one["seconds"] > 0
-        assert one["test"]["sentences"] == 30 >= one["short"]["sentences"] > 0
-        assert sum(score["sentences"] for score in one["lengths"].values()) > 90
-        for score in (one["test"], one["short"], *one["lengths"].values()):
+    for name, result in measured.items():
+        assert (result["family"], result["steps"], result["threads"]) == (name, 2, 1)
+        assert result["parameters"] > 1000 and result["seconds"] > 0
+        assert result["test"]["sentences"] == 30 >= result["short"]["sentences"] > 0
+        assert sum(score["sentences"] for score in result["lengths"].values()) > 90
+        for score in (result["test"], result["short"], *result["lengths"].values()):
             assert 0 <= score["exact_match"]["value"] <= 100 and score["bleu"]["signature"]
 
 
-def test_the_report_has_a_row_for_each_with_the_figures_under_their_heads(measured: dict[str, Any]) -> None:
+def test_the_report_has_a_row_for_each_family(measured: dict[str, Any]) -> None:
     head, rows = families_head(measured), families_rows(measured)
     assert [len(row) for row in rows] == [len(head)] * 2
-    told = dict(zip(head, rows[1], strict=True))
-    assert (told["recipe"], told["steps"]) == ("`demo-luong`", "2")
-    assert told["weights"] == f"{measured['luong']['parameters']:,}"
+    row = dict(zip(head, rows[1], strict=True))
+    assert (row["recipe"], row["steps"]) == ("`demo-luong`", "2")
+    assert row["weights"] == f"{measured['luong']['parameters']:,}"
     assert "30 unseen sentences" in families_text(measured)
 
 
-def test_a_header_tells_what_was_measured_of_the_recipe_as_it_stands(
+def test_a_header_has_the_result_only_while_the_recipe_is_unchanged(
     measured: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("demo-bahdanau", "demo-luong"):
         shutil.copy(all_recipes()[name], tmp_path)
     monkeypatch.setattr("heedful.recipe_files.recipe_folder", lambda: tmp_path)
     changed, same = tmp_path / "demo-luong.toml", tmp_path / "demo-bahdanau.toml"
-    found = {name: one | {"overrides": [], "settings": settings_digest(path)} for name, one, path in (
+    results = {name: result | {"overrides": [], "settings": settings_digest(path)} for name, result, path in (
         ("bahdanau", measured["bahdanau"], same), ("luong", measured["luong"], changed)
     )}  # fmt: skip
-    assert len([*update_family_recipes(found)]) == 2
-    assert header(changed)["result"] and header(same)["result"].startswith("exact match ")
+    assert len([*update_family_recipes(results)]) == 2
+    assert read_header(changed)["result"] and read_header(same)["result"].startswith("exact match ")
     changed.write_text(changed.read_text().replace("steps = ", "steps = 9"))
-    assert "other settings" in [*update_family_recipes(found)][1]
-    assert not header(changed)["result"] and header(changed)["purpose"]
-    assert header(same)["date"] == measured["bahdanau"]["date"]
+    assert "other settings" in [*update_family_recipes(results)][1]
+    assert not read_header(changed)["result"] and read_header(changed)["purpose"]
+    assert read_header(same)["date"] == measured["bahdanau"]["date"]
 
 
-def test_a_family_that_is_not_known_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_family_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         families.main(["--only", "bahdanau,elman"])
     assert "unknown family 'elman'; expected some of: sutskever," in capsys.readouterr().err

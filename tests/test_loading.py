@@ -1,4 +1,4 @@
-"""A run folder is used as it was trained, or not at all: every file of it is compared with its fingerprint."""
+"""Loading a run folder: every file is compared with its fingerprint, and an altered folder is an error."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def change(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def forget(run: Path) -> None:
-    """Make it a run of a version that stored no checksums."""
+def remove_checksums(run: Path) -> None:
+    """Turn the folder into one of a version that stored no checksums."""
     known = read_facts(run)
     folders = list((run / "checkpoints").glob("step-*"))
     states = [checkpoint.load(folder) for folder in folders]
@@ -62,7 +62,7 @@ def swap_words(run: Path) -> None:
     (run / "tokenizer.json").write_text(text.replace('"w1"', '"w?"').replace('"w2"', '"w1"').replace('"w?"', '"w2"'))
 
 
-def test_a_copied_folder_is_the_same_run(run: Path, workshop: Path) -> None:
+def test_a_copied_folder_can_be_used(run: Path, workshop: Path) -> None:
     assert build.load(run).translate(LINE) == build.load(workshop / "run1").translate(LINE)
     assert heed("average", run, "--last", "2") == 0
     assert build.load(run, "average").translate(LINE)
@@ -72,14 +72,14 @@ CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "other heads": (lambda run: change(run / "config.toml", "heads = 2", "heads = 4"), "config.toml differs"),
     "another beam": (lambda run: change(run / "config.toml", "beam = 4", "beam = 5"), "config.toml differs"),
     "another tokenizer of the same size": (swap_words, "tokenizer.json differs"),
-    "a tokenizer more": (lambda run: (run / "source.tokenizer.json").write_text("{}"), "source.tokenizer.json differs"),
+    "an additional tokenizer": (lambda run: (run / "source.tokenizer.json").write_text("{}"), "source.tokenizer.json differs"),
     "no tokenizer": (lambda run: (run / "tokenizer.json").unlink(), "tokenizer.json is missing"),
     "no config": (lambda run: (run / "config.toml").unlink(), "config.toml is missing"),
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_the_run_was_not_trained_with_is_refused_everywhere(
+def test_altered_files_are_an_error_in_every_command(
     name: str, run: Path, workshop: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage, sentence = CHANGES[name]
@@ -100,7 +100,7 @@ def test_what_the_run_was_not_trained_with_is_refused_everywhere(
 
 
 @pytest.mark.parametrize("name", ["config.toml", "tokenizer.json", "run.json"])
-def test_every_altered_byte_is_noticed(name: str, run: Path) -> None:
+def test_every_altered_byte_is_detected(name: str, run: Path) -> None:
     path = run / name
     content = path.read_bytes()
     for position in range(0, len(content), 7 if name != "run.json" else 3):
@@ -111,12 +111,12 @@ def test_every_altered_byte_is_noticed(name: str, run: Path) -> None:
     check_files(run)
 
 
-def test_a_checkpoint_of_another_run_is_named_and_not_used(
+def test_a_checkpoint_of_another_run_is_reported_and_not_used(
     run: Path, workshop: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    theirs, ours = (folder / "checkpoints" / "step-4" for folder in (workshop / "run2", run))
-    shutil.rmtree(ours)
-    shutil.copytree(theirs, ours)
+    foreign, own = (folder / "checkpoints" / "step-4" for folder in (workshop / "run2", run))
+    shutil.rmtree(own)
+    shutil.copytree(foreign, own)
     capsys.readouterr()
     commands: list[list[str | Path]] = [["translate", run, "--checkpoint", "step-4"], ["average", run, "--last", "2"]]
     for command in commands:
@@ -128,11 +128,11 @@ def test_a_checkpoint_of_another_run_is_named_and_not_used(
     assert heed("train", *recipe, "--run", run) == 0
     assert "continuing from step 2" in capsys.readouterr().err
     whole = workshop / "run1" / "checkpoints" / "step-4" / "model.safetensors"
-    assert (ours / "model.safetensors").read_bytes() == whole.read_bytes()
+    assert (own / "model.safetensors").read_bytes() == whole.read_bytes()
 
 
-def test_a_run_without_checksums_is_used_with_a_warning(run: Path, workshop: Path, caplog: pytest.LogCaptureFixture) -> None:
-    forget(run)
+def test_a_run_without_checksums_is_loaded_with_a_warning(run: Path, workshop: Path, caplog: pytest.LogCaptureFixture) -> None:
+    remove_checksums(run)
     with caplog.at_level(logging.WARNING):
         assert build.load(run, "last").translate(LINE) == build.load(workshop / "run1", "last").translate(LINE)
     assert "without checksums" in caplog.text
@@ -140,7 +140,7 @@ def test_a_run_without_checksums_is_used_with_a_warning(run: Path, workshop: Pat
     assert heed("train", *recipe, "--run", run) == 0
 
 
-def test_a_kill_while_the_config_is_changed_leaves_a_run_that_can_be_used(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_while_the_config_is_replaced_leaves_a_valid_run(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (run / "config.toml").read_text().replace("steps = 4", "steps = 5")
     real = replace_text
     for writes in range(3):
@@ -162,7 +162,7 @@ def test_a_kill_while_the_config_is_changed_leaves_a_run_that_can_be_used(run: P
 
 
 @pytest.mark.parametrize("edit", [("dim = 16", "dim = 20000"), ("dim = 16", "dim = 1000000"), ("layers = 2", "layers = 1000")])
-def test_a_model_is_compared_with_its_weights_before_it_takes_memory(edit: tuple[str, str], run: Path) -> None:
+def test_a_model_is_compared_with_its_weights_before_memory_is_allocated(edit: tuple[str, str], run: Path) -> None:
     replace_config(run, (run / "config.toml").read_text().replace(*edit))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
     with pytest.raises(CheckpointError, match=r"step-4 do not fit the model: they have [\d,]+ parameters in \d+ tensors"):
@@ -193,21 +193,21 @@ def test_a_dictionary_is_part_of_the_run_folder(
     (tmp_path / "words.tsv").unlink()
     monkeypatch.chdir(tmp_path)
     moved = (tmp_path / "run").rename(tmp_path / "moved")
-    worker = build.load(moved)
-    assert Path(worker.run.search.dictionary) == moved / "dictionary.tsv"
-    assert worker.translate(LINE)
+    translator = build.load(moved)
+    assert Path(translator.run.search.dictionary) == moved / "dictionary.tsv"
+    assert translator.translate(LINE)
     change(moved / "dictionary.tsv", "uno", "tre")
     with pytest.raises(CheckpointError, match=r"dictionary\.tsv differs"):
         build.load(moved)
 
 
-def test_no_other_file_is_read_or_shown_for_a_dictionary(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dictionary_outside_the_run_folder_is_not_read(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secret = tmp_path / "secret"
     secret.write_text("root:x:0:0\n")
     text = (run / "config.toml").read_text().replace("replace_unknown = false", "replace_unknown = true")
     replace_config(run, text.replace("[search]\n", f'[search]\ndictionary = "{secret}"\n'))
     capsys.readouterr()
     assert heed("translate", run, run / "config.toml") == 4
-    said = capsys.readouterr().err
-    assert "as search.dictionary; expected 'dictionary.tsv'" in said and "root:x" not in said
+    message = capsys.readouterr().err
+    assert "search.dictionary is" in message and "expected 'dictionary.tsv'" in message and "root:x" not in message
     assert heed("train", run, "training.steps=6") == 4

@@ -1,4 +1,4 @@
-"""Messages about options of a Python call name the call, not the command line."""
+"""Error messages about the options of a Python call refer to arguments, not to the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from heedful.text.train import train_tokenizer
 
 
 @pytest.fixture
-def worker() -> Predictor:
+def predictor() -> Predictor:
     config = read_run(find_recipe("demo"), ["model.dim=16", "model.heads=2"]).config
     tokenizer = train_tokenizer(TokenizerConfig(kind="characters"), ["ab"])
     models: list[Any] = [make_model(config, len(tokenizer), len(tokenizer))]
@@ -28,24 +28,24 @@ def worker() -> Predictor:
     return Predictor(config, system, Path("runs/demo/checkpoints/step-1"))
 
 
-def test_a_wrong_keyword_argument_is_called_an_argument(worker: Predictor) -> None:
+def test_an_unknown_keyword_argument_is_reported_as_an_argument(predictor: Predictor) -> None:
     with pytest.raises(ConfigError, match=r"^argument: beamm: unknown key\n\nhint: did you mean 'beam'\?"):
-        worker.search_by_name({"beamm": 3})
+        predictor.search_config_from({"beamm": 3})
     with pytest.raises(ConfigError, match=r"^2 problems in the arguments:\n  argument: beam: given 0"):
-        worker.search_by_name({"beam": 0, "x": 1})
+        predictor.search_config_from({"beam": 0, "x": 1})
 
 
 @pytest.mark.parametrize("value", [None, object(), 10**5000], ids=["none", "object", "huge"])
-def test_a_value_that_no_option_takes_is_refused(worker: Predictor, value: object) -> None:
+def test_a_value_of_a_wrong_type_is_an_error(predictor: Predictor, value: object) -> None:
     with pytest.raises(ConfigError, match=r"^argument: beam: given a value of type"):
-        worker.search_by_name({"beam": value})
+        predictor.search_config_from({"beam": value})
 
 
-def test_options_by_name_are_taken(worker: Predictor) -> None:
-    found = worker.search_by_name({"beam": 7, "length_penalty": 0.0})
-    assert (found.beam, found.length_penalty) == (7, 0.0)
+def test_keyword_arguments_set_options(predictor: Predictor) -> None:
+    config = predictor.search_config_from({"beam": 7, "length_penalty": 0.0})
+    assert (config.beam, config.length_penalty) == (7, 0.0)
 
 
-def test_a_wrong_override_of_a_python_call_is_called_an_override() -> None:
+def test_an_unknown_override_is_reported_as_an_override() -> None:
     with pytest.raises(ConfigError, match=r"^override: model.dimm: unknown key"):
         heedful.train("demo", ["model.dimm=3"])

@@ -1,4 +1,4 @@
-"""A decoder alone loses heads, whatever its task: the smaller run is judged as the larger one was, and goes on."""
+"""Pruning decoder-only models of every task: the smaller run has the same losses and can be trained on."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from workshop import heed, write_pairs
 
 import heedful
 from heedful.nn.gates import gates
-from heedful.pruning import Choice, prune
+from heedful.pruning import HeadSelection, prune
 from heedful.training import checkpoint
-from heedful.training_losses import SAMPLES, training_losses
+from heedful.training_losses import LOSSES, training_losses
 
 MODEL = """
 [model]
@@ -48,7 +48,7 @@ TASKS = {
 
 @pytest.fixture(scope="module", params=list(TASKS))
 def gated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with gates, of which those of the second layer are closed at the end, and one of the first."""
+    """A run with gates; at the end those of the second layer and one of the first are closed."""
     folder = tmp_path_factory.mktemp(request.param)
     table, recipe, run = folder / "table.tsv", folder / "recipe.toml", folder / "run"
     lines = write_pairs(table).read_text().splitlines()
@@ -67,30 +67,30 @@ def parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def test_what_gates_closed_goes_and_the_rest_says_the_same(gated: Path, tmp_path: Path) -> None:
-    made = prune(gated, tmp_path / "small")
-    assert made.heads == {"within": (1, 0)} and made.heads_before == {"within": (2, 2)}
-    small, whole = heedful.load(made.run), heedful.load(gated, "last")
-    assert parameters(small.model) == made.parameters < made.parameters_before
+def test_removing_closed_heads_changes_no_loss(gated: Path, tmp_path: Path) -> None:
+    result = prune(gated, tmp_path / "small")
+    assert result.heads == {"within": (1, 0)} and result.heads_before == {"within": (2, 2)}
+    small, whole = heedful.load(result.run), heedful.load(gated, "last")
+    assert parameters(small.model) == result.parameters < result.parameters_before
     assert not gates(small.model)
-    for less, more in zip(training_losses(small, 30), training_losses(whole, 30), strict=True):
+    for pruned, unpruned in zip(training_losses(small, 30), training_losses(whole, 30), strict=True):
         with torch.inference_mode():
-            assert_close(less(), more(), atol=1e-5, rtol=1e-5)
-    assert heed("evaluate", made.run, "--split", "valid") == 0
-    assert heed("train", made.run / "config.toml", "training.steps=6") == 0
-    assert checkpoint.load_state(made.run / "checkpoints" / "step-6")["train_state"]["step"] == 6
-    assert "| within | 4 | 1 | 1, 0 |" in (made.run / "README.md").read_text()
+            assert_close(pruned(), unpruned(), atol=1e-5, rtol=1e-5)
+    assert heed("evaluate", result.run, "--split", "valid") == 0
+    assert heed("train", result.run / "config.toml", "training.steps=6") == 0
+    assert checkpoint.load_state(result.run / "checkpoints" / "step-6")["train_state"]["step"] == 6
+    assert "| within | 4 | 1 | 1, 0 |" in (result.run / "README.md").read_text()
 
 
-def test_a_ranking_keeps_the_heads_that_matter(gated: Path, tmp_path: Path) -> None:
-    """Of four heads only one does anything, so it is the one that stays."""
+def test_a_ranking_keeps_the_head_with_an_effect(gated: Path, tmp_path: Path) -> None:
+    """Only one of four heads has an effect, so it is kept."""
     for by in ("gradient", "ablation"):
-        made = prune(gated, tmp_path / by, Choice({"within": 1}, by=by, sentences=30))
-        assert made.heads == {"within": (1, 0)}
-        assert made.figures == pytest.approx(prune(gated, tmp_path / f"all-{by}").figures, rel=1e-4)
+        result = prune(gated, tmp_path / by, HeadSelection({"within": 1}, by=by, sentences=30))
+        assert result.heads == {"within": (1, 0)}
+        assert result.figures == pytest.approx(prune(gated, tmp_path / f"all-{by}").figures, rel=1e-4)
 
 
-def test_every_task_has_samples() -> None:
+def test_every_task_has_a_training_loss() -> None:
     from heedful.build import PREDICTORS
 
-    assert SAMPLES.keys() == PREDICTORS.keys()
+    assert LOSSES.keys() == PREDICTORS.keys()

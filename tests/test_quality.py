@@ -1,4 +1,4 @@
-"""The programs that measure quality: peers, side-by-side runs, and what is written of their results."""
+"""The quality benchmarks: peers, side-by-side runs, and the reported results."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def sentences(count: int) -> list[str]:
 
 
 class Echo(torch.nn.Module):
-    """Says what it reads, as `generate` would: a start, the tokens, and padding behind the end."""
+    """Returns its input as `generate` would: a start token, the tokens, and padding after the end token."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,59 +59,59 @@ class Echo(torch.nn.Module):
         return torch.cat((start, source), dim=1)
 
 
-def test_a_peer_gives_translations_in_the_order_of_the_sources(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_translates_in_the_order_of_the_sources(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("peers.decoding.ROWS", 3)
     sources = sentences(11)
     assert decode(Echo(), tokenizer, sources, beam=2, penalty=1.0, extra=4) == sources
 
 
-def test_a_peers_validation_loss_is_the_mean_over_tokens_however_batches_are_cut(tokenizer: Tokenizer) -> None:
+def test_a_peers_validation_loss_is_the_mean_over_tokens_for_any_batch_size(tokenizer: Tokenizer) -> None:
     peer = Peer(tiny(tokenizer), tokenizer.specials.pad, CPU)
     examples = Examples(sentences(20), sentences(20)[::-1])
     total = count = 0.0
     for source, target in zip(*map(tokenizer.encode_many, examples), strict=True):  # one sentence at a time, no padding
-        fed, wanted = [tokenizer.specials.start, *target], [*target, tokenizer.specials.end]
+        target_in, target_out = [tokenizer.specials.start, *target], [*target, tokenizer.specials.end]
         ids = torch.tensor([[*source, tokenizer.specials.end]])
-        logits = peer.model.eval()(input_ids=ids, decoder_input_ids=torch.tensor([fed])).logits
-        total -= float(logits.log_softmax(-1)[0, range(len(wanted)), wanted].detach().sum())
-        count += len(wanted)
+        logits = peer.model.eval()(input_ids=ids, decoder_input_ids=torch.tensor([target_in])).logits
+        total -= float(logits.log_softmax(-1)[0, range(len(target_out)), target_out].detach().sum())
+        count += len(target_out)
     for budget in (8, 64, 4096):
         assert peer.validate(list(encoded(examples, tokenizer, budget))) == pytest.approx(total / count, rel=1e-5)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_a_rate_rises_to_its_peak_when_the_warm_up_ends_and_then_falls(name: str) -> None:
-    rates = [SCHEDULES[name](place / 100) for place in range(101)]
+def test_a_learning_rate_peaks_at_the_end_of_warm_up_and_then_decays(name: str) -> None:
+    rates = [SCHEDULES[name](percent / 100) for percent in range(101)]
     assert rates[0] == 0 and max(rates) == pytest.approx(1) == rates[round(100 * WARMUP)]
     after = rates[round(100 * WARMUP) :]
-    assert all(one > following for one, following in pairwise(after))
+    assert all(rate > following for rate, following in pairwise(after))
 
 
-def test_a_peer_learns_until_its_time_is_over(tmp_path: Path) -> None:
+def test_a_peer_trains_until_its_time_limit(tmp_path: Path) -> None:
     config = read_run(write_recipe(tmp_path)).config
     tokenizers = make_tokenizers(config, tmp_path)
     corpora = make_corpora(config, tokenizers, check_data(config.data))
     options = Options(seconds=2.0, rate=3e-3, schedule="linear", dropout=0.0, batch_tokens=256, beam=2, seed=1)
     peer = Peer(tiny(tokenizers[0]), tokenizers[0].specials.pad, CPU)
     valid = list(encoded(corpora.valid, tokenizers[0], 256))
-    before, began = peer.validate(valid), time.monotonic()
+    before, started = peer.validate(valid), time.monotonic()
     trained = train(peer, batches(corpora.train, tokenizers[0], options, False), valid, options)
-    assert 2.0 <= trained.seconds <= time.monotonic() - began < 6.0
+    assert 2.0 <= trained.seconds <= time.monotonic() - started < 6.0
     assert trained.updates > 5 and trained.candidates["last"].loss < before - 0.1
 
 
-def test_weights_and_penalty_are_those_with_the_best_validation_bleu(tokenizer: Tokenizer) -> None:
+def test_weights_and_penalty_are_chosen_by_validation_bleu(tokenizer: Tokenizer) -> None:
     peer = Peer(tiny(tokenizer), tokenizer.specials.pad, CPU)
     first, second = peer.copy(1.0), peer.copy(2.0)
     for value in second.state.values():
         value += 1
     text = "a b c d e f g"
-    said = {("last", 1.0): "a b c d x f g", ("last", 1.4): text}
+    outputs = {("last", 1.0): "a b c d x f g", ("last", 1.4): text}
 
     def translate(sources: list[str], penalty: float) -> list[str]:
         loaded = peer.model.state_dict()
         name = "last" if all(torch.equal(loaded[key], value) for key, value in second.state.items()) else "best"
-        return [said.get((name, penalty), "x y z")] * len(sources)
+        return [outputs.get((name, penalty), "x y z")] * len(sources)
 
     trained = Trained({"best": first, "last": second}, 1, 1, 1.0, 1.0)
     chosen, tried = choose(peer, trained, translate, Examples([text] * 3, [text] * 3))
@@ -125,7 +125,7 @@ def result(bleu: float, **more: Any) -> dict[str, Any]:
     return found | {"train_seconds": 120, "machine": "a machine", "date": "2026-01-02"} | more
 
 
-def test_results_are_gathered_by_name_and_the_peer_is_chosen_by_validation(tmp_path: Path) -> None:
+def test_results_are_grouped_by_name_and_the_peer_is_chosen_by_validation(tmp_path: Path) -> None:
     assert quality_rows(tmp_path / "nowhere") == []
     files = {
         "news-en-de-1": result(10.0, system="heedful"),
@@ -144,7 +144,7 @@ def test_results_are_gathered_by_name_and_the_peer_is_chosen_by_validation(tmp_p
     assert (lines["minutes"], lines["options"]) == ("2.0", "a=b")
 
 
-def test_a_header_holds_the_measured_lines_once_and_loses_them_without_results() -> None:
+def test_a_header_has_the_measured_lines_once_and_none_without_results() -> None:
     recipe = "# purpose: p\n# on a CPU: x=1\n\n[data]\n# result: a comment inside\n"
     once = with_header(recipe, {"result": "1 BLEU", "date": "today"})
     assert once == "# purpose: p\n# result: 1 BLEU\n# date: today\n# on a CPU: x=1\n\n[data]\n# result: a comment inside\n"
@@ -152,13 +152,13 @@ def test_a_header_holds_the_measured_lines_once_and_loses_them_without_results()
     assert with_header(once, {}) == recipe
 
 
-def test_comments_do_not_change_what_a_recipe_sets(tmp_path: Path) -> None:
-    one, other = tmp_path / "a.toml", tmp_path / "b.toml"
-    one.write_text("# purpose: p\nseed = 1\n")
-    other.write_text("seed = 1  # as always\n")
-    assert settings_digest(one) == settings_digest(other)
-    other.write_text("seed = 2\n")
-    assert settings_digest(one) != settings_digest(other)
+def test_comments_do_not_change_the_digest_of_a_recipe(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.toml", tmp_path / "b.toml"
+    first.write_text("# purpose: p\nseed = 1\n")
+    second.write_text("seed = 1  # as always\n")
+    assert settings_digest(first) == settings_digest(second)
+    second.write_text("seed = 2\n")
+    assert settings_digest(first) != settings_digest(second)
 
 
 PROGRAM = """
@@ -167,24 +167,24 @@ if sys.argv[1] == "polite":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(75))
 else:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print("begun", flush=True)
+print("started", flush=True)
 time.sleep(60)
 """
 
 
-def test_what_runs_too_long_is_asked_to_stop_and_then_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_over_its_time_limit_is_terminated_and_then_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sleeper.py").write_text(PROGRAM)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    began = time.monotonic()
-    code, said = quality.call(["sleeper", "polite"], tmp_path / "log", quality.Clock(began + 1.5, began + 20))
-    assert (code, said) == (75, "begun\n")
+    started = time.monotonic()
+    code, output = quality.call(["sleeper", "polite"], tmp_path / "log", quality.Clock(started + 1.5, started + 20))
+    assert (code, output) == (75, "started\n")
     now = time.monotonic()
     with pytest.raises(quality.Failed, match="time limit was reached"):
         quality.call(["sleeper", "stubborn"], tmp_path / "log", quality.Clock(now + 1, now + 2))
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - started < 20
 
 
-def test_a_run_is_trained_scored_and_written_and_one_that_fails_is_told(
+def test_a_run_is_trained_scored_and_written_and_a_failed_one_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = write_recipe(tmp_path)
@@ -192,9 +192,15 @@ def test_a_run_is_trained_scored_and_written_and_one_that_fails_is_told(
     assert quality.main([str(tmp_path / "out"), *jobs, "--limit", "100", "--also", "training.steps=3"]) == 1
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["good-a-b-1.json"]
     (row,) = quality_rows(tmp_path / "out")
-    (found,) = row.seeds
-    assert found["overrides"] == ["seed=1", "training.steps=3"] and found["finished"] and found["sentences"] == 60
-    assert found["settings"] == settings_digest(recipe) and found["validations"][-1]["step"] == 3
-    assert found["lowercased"]["bleu"]["value"] == pytest.approx(found["scores"]["bleu"]["value"])  # the words have no case
-    said = capsys.readouterr().out
-    assert "bad-a-b-1: no result" in said and "seed" in said
+    (measurement,) = row.seeds
+    assert (
+        measurement["overrides"] == ["seed=1", "training.steps=3"]
+        and measurement["finished"]
+        and measurement["sentences"] == 60
+    )
+    assert measurement["settings"] == settings_digest(recipe) and measurement["validations"][-1]["step"] == 3
+    assert measurement["lowercased"]["bleu"]["value"] == pytest.approx(
+        measurement["scores"]["bleu"]["value"]
+    )  # the words have no case
+    output = capsys.readouterr().out
+    assert "bad-a-b-1: no result" in output and "seed" in output

@@ -1,4 +1,4 @@
-"""The base config: what was set explicitly, what has no effect, and several problems from one validator."""
+"""The base config: explicit options, options without effect, and several problems from one validator."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Whole(Config):
         return self
 
 
-def test_only_what_was_set_is_explicit() -> None:
+def test_only_options_that_were_set_are_explicit() -> None:
     whole = Whole(search=Search(kind="beam", beam=4))
     assert is_set(whole, "search") and is_set(whole, "search.beam")
     assert not is_set(whole, "task") and not is_set(whole, "search.penalty")
 
 
-def test_what_is_set_without_effect_is_refused_all_at_once() -> None:
+def test_all_options_without_effect_are_reported_at_once() -> None:
     with pytest.raises(ValidationError) as caught:
         Search(beam=4, penalty=0.5)
     error = caught.value.errors()[0]["ctx"]["error"]
@@ -54,12 +54,12 @@ def test_what_is_set_without_effect_is_refused_all_at_once() -> None:
     )
 
 
-def test_a_whole_refuses_what_is_set_without_effect_in_its_parts() -> None:
+def test_a_config_reports_options_without_effect_in_its_parts() -> None:
     with pytest.raises(ValidationError, match=r"search.penalty: given 2.0, but has no effect because labels"):
         Whole(task="labels", search=Search(kind="beam", penalty=2.0))
 
 
-def test_what_has_no_effect_is_left_out_of_the_plain_tree_and_of_no_other() -> None:
+def test_the_plain_tree_omits_only_options_without_effect() -> None:
     assert plain(Search()) == {"kind": "greedy"}
     assert plain(Whole(task="labels"))["search"] == {"kind": "beam", "beam": 4}
     assert plain(Whole())["search"] == {"kind": "beam", "beam": 4, "penalty": 1.0}
@@ -71,13 +71,13 @@ def test_the_plain_tree_validates_to_the_same_config() -> None:
     assert plain(Whole())["folders"] == ["a/b"]
 
 
-def test_no_problems_are_not_refused() -> None:
+def test_refuse_raises_only_with_problems() -> None:
     refuse([])
     with pytest.raises(Problems, match="a: wrong; b: too"):
         refuse([Problem("a", "wrong"), Problem("b", "too")])
 
 
-def test_a_config_is_frozen_and_refuses_unknown_keys() -> None:
+def test_a_config_is_frozen_and_rejects_unknown_keys() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         Search().beam = 3
     with pytest.raises(ValidationError, match="extra"):
@@ -94,7 +94,7 @@ def test_a_config_is_frozen_and_refuses_unknown_keys() -> None:
         ("x" * 200, "'" + "x" * 75 + " …'"),
     ],
 )
-def test_values_are_shown_as_they_are_written(value: object, text: str) -> None:
+def test_values_are_formatted_as_in_toml(value: object, text: str) -> None:
     assert format_value(value) == text
 
 
@@ -113,7 +113,7 @@ class Holder(Config):
     part: Annotated[Short | Long, Field(discriminator="kind"), Untagged("kind", "short")] = Short()
 
 
-def test_a_table_without_its_tag_is_of_the_kind_that_is_meant_then() -> None:
+def test_a_table_without_its_tag_has_the_default_kind() -> None:
     assert Holder.model_validate({"part": {"size": 5}}).part == Short(size=5)
     assert Holder.model_validate({"part": {"kind": "long"}}).part == Long()
     assert Holder.model_validate({"part": Long(tail=4)}).part == Long(tail=4)

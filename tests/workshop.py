@@ -1,4 +1,4 @@
-"""A small workshop for tests of whole runs: a reversing corpus, a tiny recipe, and the command line run in-process."""
+"""Helpers for tests of whole runs: a corpus of reversed sentences, a tiny recipe, and the command line in this process."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ report_every = 1
 
 
 def write_pairs(path: Path, count: int = 60, seed: int = 1) -> Path:
-    """Sentences and their reverse, apart by a tab."""
-    draw = random.Random(seed)
-    sentences = [[draw.choice(WORDS) for _ in range(draw.randint(2, 8))] for _ in range(count)]
+    """Write sentences and their reverse, separated by a tab."""
+    generator = random.Random(seed)
+    sentences = [[generator.choice(WORDS) for _ in range(generator.randint(2, 8))] for _ in range(count)]
     path.write_text("".join(f"{' '.join(s)}\t{' '.join(reversed(s))}\n" for s in sentences))
     return path
 
@@ -58,7 +58,7 @@ def write_recipe(folder: Path, extra: str = "") -> Path:
 
 
 def heed(*arguments: str | Path) -> int:
-    """The exit code of a command."""
+    """Run a command and return its exit code."""
     return run([str(argument) for argument in arguments])
 
 
@@ -109,7 +109,7 @@ labels = ["no", "yes"]
 
 
 def train_tiny_runs(folder: Path) -> dict[str, Path]:
-    """A run of each task, hardly trained."""
+    """Train a run of each task for a few steps."""
     (folder / "book.txt").write_text("the cat sees the dog\na dog runs\n" * 20)
     (folder / "valid.txt").write_text("the dog sees a cat\n" * 8)
     for split, count in (("train", 20), ("valid", 10), ("test", 6)):
@@ -130,7 +130,7 @@ def train_tiny_runs(folder: Path) -> dict[str, Path]:
 
 @contextmanager
 def standard_input(content: bytes) -> Iterator[None]:
-    """This process reads `content` from its standard input."""
+    """Replace the standard input of this process by `content`."""
     with TemporaryFile() as file:
         file.write(content)
         file.seek(0)

@@ -57,7 +57,7 @@ def fine_tune(folder: Path, first: Path, *, seed: int) -> float:
     pace = ["training.schedule.learning_rate=1e-3", "training.validate_every=50", f"training.init={first}"]
     words = 'tokenizer={kind="spaces", vocab=1000, min_frequency=1}'
     run = train("sst2-gpt1", [*data, *pace, *SMALL, words], folder / "run", seed=seed, steps=300)
-    accuracy: float = run.judge("test")["accuracy"]
+    accuracy: float = run.evaluate("test")["accuracy"]
     return accuracy
 
 

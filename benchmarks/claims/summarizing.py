@@ -16,7 +16,7 @@ from torch.nn import functional
 from claims import Evidence
 from claims.layers import learn
 from heedful.models.gpt import GPT, GPTConfig
-from heedful.search import Group, SearchConfig, search_group, step_function
+from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 PAD, START, END, TAG, FIRST, VOCAB = 0, 1, 2, 3, 4, 14
 SHORTEST, LONGEST, TAGS = 4, 16, 3  # symbols of a source, and how many of them are tagged
@@ -65,9 +65,9 @@ def picks(*, local: bool, steps: int, test_rows: int = 500) -> float:
         source, target = tagged(test_rows, draws, held_out=True)
         room = torch.full((len(source),), TAGS + 2)
         state = model.start(source, source != PAD, room=TAGS + 2)
-        group = Group(state, room, list(range(len(source))), [[]] * len(source))
-        hypotheses = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
-    right: list[bool] = [best.tokens == row[:-1] for (best, *_), row in zip(hypotheses, target.tolist(), strict=True)]
+        group = SourceBatch(state, room, list(range(len(source))), [[]] * len(source))
+        found = search_batch(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
+    right: list[bool] = [best.tokens == row[:-1] for (best, *_), row in zip(found, target.tolist(), strict=True)]
     return sum(right) / len(right)
 
 

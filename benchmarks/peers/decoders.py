@@ -17,7 +17,18 @@ import torch
 
 from heedful.models.transformer import Transformer
 from heedful.nn.precision import with_precision
-from heedful.search import Engines, Group, Hypothesis, Query, SearchConfig, States, limits_for, search, step_function
+from heedful.search import (
+    Engines,
+    GraphInputs,
+    Hypothesis,
+    SearchConfig,
+    SourceBatch,
+    States,
+    length_limits,
+    search,
+    step_function,
+)
+from heedful.search import Sources as SearchSources
 from heedful.tasks.batches import source_tensors
 from heedful.text.specials import Specials
 from peers.weights import for_ctranslate2, for_hugging_face
@@ -57,27 +68,23 @@ def search_together(
         mask = torch.ones_like(source, dtype=torch.bool)  # later sources may need one
     source, mask = source.to(device), None if mask is None else mask.to(device)
     lengths = torch.tensor([len(row) for row in sources])
-    limits = limits_for(config, lengths, torch.zeros_like(lengths)).to(device)
+    limits = length_limits(config, lengths, torch.zeros_like(lengths)).to(device)
 
     def start(slots: int) -> States:
         return model.start(source, mask, room=slots)
 
-    def blank(rows: int, slots: int) -> States:
-        return model.start(source[:rows], None if mask is None else mask[:rows], room=slots)
+    def placeholder_states(count: int, slots: int) -> States:
+        return model.start(source[:count], None if mask is None else mask[:count], room=slots)
 
-    query = Query(
-        step_function(model),
-        lambda count, slots: Group(start(slots), limits, range(len(sources)), [[]] * len(sources)),
-        specials.start,
-        specials.end,
+    together = SearchSources(
+        lambda count, slots: SourceBatch(start(slots), limits, range(len(sources)), [[]] * len(sources)),
         capacity=len(sources),
-        longest=int(limits.max()),
-        width=source.shape[1],
-        blank=None if engines is None else blank,
-        device=device,
+        max_limit=int(limits.max()),
+        graph=None if engines is None else GraphInputs(source.shape[1], placeholder_states, device),
     )
-    answers = dict(search(query, config, engines))
-    return [answers[name] for name in range(len(sources))]
+    predict = step_function(model)
+    results = dict(search(predict, together, config, start=specials.start, end=specials.end, engines=engines))
+    return [results[source_id] for source_id in range(len(sources))]
 
 
 def hf(model: Transformer, specials: Specials, precision: str, device: torch.device) -> Decoder:

@@ -1,11 +1,11 @@
-"""Heedful: train, run, score and look into sequence models.
+"""Heedful: train, run, evaluate and inspect sequence models.
 
     import heedful
 
     heedful.train("recipes/translation/demo.toml", run="runs/demo")
     heedful.load("runs/demo").translate(["I am trendy"])
 
-Names are imported when they are first used, so that `import heedful` is quick.
+Names are imported on first use, so that `import heedful` is fast.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from heedful.search import SearchConfig, search
     from heedful.tasks.translate import translate
 
-HOMES = {
+MODULES = {
     "HeedfulError": "heedful.errors",
     "SearchConfig": "heedful.search",
     "Translator": "heedful.build",
@@ -60,6 +60,6 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in HOMES:
+    if name not in MODULES:
         raise AttributeError(f"module 'heedful' has no attribute {name!r}; it has: {', '.join(__all__)}")
-    return getattr(import_module(HOMES[name]), name)
+    return getattr(import_module(MODULES[name]), name)

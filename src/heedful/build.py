@@ -1,5 +1,4 @@
-"""The one place where names become objects: from a config to tokenizers, stores, a model and a task; from a run folder
-back to a model that translates."""
+"""Build tokenizers, data, a model and a task from a config, and load a run folder as a predictor."""
 
 from __future__ import annotations
 
@@ -20,10 +19,11 @@ from heedful.errors import CheckpointError, ConfigError, DataError, lookup
 from heedful.models import MODELS
 from heedful.nn.gates import add_gates
 from heedful.predictor import Predictor
+from heedful.search import SearchConfig
 from heedful.studies.report import Inspection, inspect
 from heedful.tasks import TASKS
 from heedful.tasks.evaluate_translations import Evaluation, Examples, MetricOptions, Scored, evaluate, score_pairs
-from heedful.tasks.translate import System, Translation, translate
+from heedful.tasks.translate import System, Translation, translate, translate_chunks
 from heedful.tasks.translation import examples_of
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.train import train_tokenizer
@@ -34,8 +34,6 @@ from heedful.training.checkpoint import shapes
 from heedful.training.facts import CONFIG, DICTIONARY, check_files
 from heedful.training.signals import interruptible
 from heedful.training.weights import load_into, parameter_limit
-
-Report = Callable[[str], None]
 
 __all__ = [
     "Translator",
@@ -53,21 +51,21 @@ FASTEST_FIRST = ("cuda", "mps", "cpu")
 
 
 def choose_device(name: str | None = None) -> torch.device:
-    """The named device, or the fastest that this machine has: cuda, then mps, then cpu."""
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    """The named device; default: the fastest that this machine has: cuda, then mps, then cpu."""
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if name is None:
-        return torch.device(next(kind for kind in FASTEST_FIRST if there[kind]))
+        return torch.device(next(kind for kind in FASTEST_FIRST if available[kind]))
     kind = name.split(":")[0]
     if kind == "gpu":
-        raise ConfigError("device 'gpu' was asked for; expected one of: cpu, cuda, mps", hint="did you mean 'cuda'?")
-    if not lookup(kind, there, "device"):
-        known = ", ".join(kind for kind, found in there.items() if found)
-        raise ConfigError(f"device {name!r} was asked for, but this machine has: {known}")
+        raise ConfigError("device: given 'gpu', expected one of: cpu, cuda, mps", hint="did you mean 'cuda'?")
+    if not lookup(kind, available, "device"):
+        known = ", ".join(kind for kind, is_available in available.items() if is_available)
+        raise ConfigError(f"device: given {name!r}, but this machine has: {known}")
     return torch.device(name)
 
 
 def make_tokenizers(run: Run, folder: Path) -> tuple[Tokenizer, Tokenizer]:
-    """Those of the run folder, or else those that its first weights belong to, or new ones trained on the training text."""
+    """The (source, target) tokenizers of the run folder, else those of training.init, else new ones trained on the data."""
     shared, source, target = (folder / f"{side}tokenizer.json" for side in ("", "source.", "target."))
     task = task_of(run)
     if run.training.init:
@@ -78,19 +76,22 @@ def make_tokenizers(run: Run, folder: Path) -> tuple[Tokenizer, Tokenizer]:
                 Tokenizer.load(given).save(path)
         return load_tokenizers(folder)
 
-    def made(path: Path, lines: Callable[[], Iterable[str]], tags: Sequence[str]) -> Tokenizer:
+    def load_or_train(path: Path, lines: Callable[[], Iterable[str]], tags: Sequence[str]) -> Tokenizer:
         if not path.exists():
             interruptible(lambda: train_tokenizer(run.tokenizer, lines(), tags)).save(path)
         return Tokenizer.load(path)
 
-    def both() -> Iterator[str]:
+    def both_sides() -> Iterator[str]:
         yield from task.lines("source")
         yield from task.lines("target")
 
     if run.tokenizer.shared:
-        tokenizer = made(shared, both, task.tags)
+        tokenizer = load_or_train(shared, both_sides, task.tags)
         return tokenizer, tokenizer
-    return made(source, lambda: task.lines("source"), task.tags), made(target, lambda: task.lines("target"), [])
+    return (
+        load_or_train(source, lambda: task.lines("source"), task.tags),
+        load_or_train(target, lambda: task.lines("target"), []),
+    )
 
 
 def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
@@ -99,28 +100,28 @@ def load_tokenizers(folder: Path) -> tuple[Tokenizer, Tokenizer]:
         tokenizer = Tokenizer.load(shared)
         return tokenizer, tokenizer
     if not (folder / "source.tokenizer.json").exists():
-        return Tokenizer.load(shared), Tokenizer.load(shared)  # says that it is missing
+        return Tokenizer.load(shared), Tokenizer.load(shared)  # raises the error for a missing file
     return Tokenizer.load(folder / "source.tokenizer.json"), Tokenizer.load(folder / "target.tokenizer.json")
 
 
 def task_of(run: Run) -> Any:
-    """The run's task, which knows its data but has not met its model yet."""
+    """The run's task, not yet bound to its data and model (see `make_task`)."""
     return lookup(run.task.name, TASKS, "task")(run.task, run.data, run.search, run.seed)
 
 
 def make_corpora(run: Run, tokenizers: tuple[Tokenizer, Tokenizer], report: Any) -> Any:
-    """What the task learns from and is judged by; report: what `check` said."""
+    """The training and validation data of the task; report: the result of `check`."""
     return task_of(run).open_corpora(tokenizers, report, keep_text=run.tokenizer.dropout > 0)
 
 
 def make_model(run: Run, source_vocab: int, target_vocab: int) -> nn.Module:
-    """A model with the weights that the run's seed gives it."""
+    """A model with initial weights drawn by the run's seed."""
     torch.manual_seed(run.seed)
     plain = lookup(run.model.family, MODELS, "model family")(run.model, source_vocab, target_vocab)
-    made: nn.Module = task_of(run).equip(plain)
+    model: nn.Module = task_of(run).prepare_model(plain)
     if run.training.gates.penalty:
-        add_gates(made, run.training.gates.kinds)
-    return made
+        add_gates(model, run.training.gates.kinds)
+    return model
 
 
 def data_hashes(run: Run) -> dict[str, str]:
@@ -138,42 +139,50 @@ def make_task(run: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer
     return task_of(run).bind(corpora, make_system(run, [model], tokenizers, device), run.tokenizer.dropout)
 
 
-def check(run: Run, say: Report) -> Any:
-    """Look through the data before anything is done with it."""
+def check(run: Run, show: Callable[[str], None]) -> Any:
+    """Check the data before it is used, show the lines of the report, and return it."""
     report = task_of(run).check()
     for line in report.lines():
-        say(line)
+        show(line)
     return report
 
 
 class Translator(Predictor):
-    """A trained model at work."""
+    """A trained translation model."""
 
     def translate(self, lines: Sequence[str], **search: Any) -> list[str]:
         """The best translation of each line; options of `SearchConfig` may be given by name."""
         return [translation.text for translation in self.translations(lines, **search)]
 
     def translations(self, lines: Iterable[str], **search: Any) -> Iterator[Translation]:
-        """As `translate`, one by one, with scores and n-best candidates."""
+        """Yield the translations one by one, with scores and n-best candidates; options as in `translate`."""
         if isinstance(lines, str):
             raise ConfigError(
                 f"one text was given, {lines!r:.40}; expected a list of texts", hint="put it into brackets: [text]"
             )
-        return translate(self.system, lines, self.search_by_name(search))
+        return translate(self.system, lines, self.search_config_from(search))
+
+    def translate_chunks(
+        self, chunks: Iterable[Sequence[str]], config: SearchConfig, prefixes: Iterable[str] | None = None
+    ) -> Iterator[Translation]:
+        """Yield the translations of lines that arrive in chunks, each chunk before the next is read; prefixes: text that each
+        translation must start with."""
+        return translate_chunks(self.system, chunks, config, prefixes)
 
     def inspect(self, text: str, target: str | None = None, **search: Any) -> Inspection:
-        """What was looked at in a text and its translation, or the given one; a notebook shows it, `save` keeps it."""
+        """The attention weights for a text and its translation, or the given target; shown in notebooks, written by `save`."""
         facts = [self.run.model.family, self.checkpoint.parent.parent.name]
-        return inspect(self.system, text, self.search_by_name(search), target, facts)
+        return inspect(self.system, text, self.search_config_from(search), target, facts)
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[Scored | None]:
+        """The log-probability of each target given its source; None if a side is too long for the model."""
         return score_pairs(self.system, sources, targets)
 
     def evaluate(
         self,
         examples: Examples | tuple[Sequence[str], Sequence[str]],
         metrics: Sequence[str] = ("bleu", "chrf"),
-        how: MetricOptions | None = None,
+        options: MetricOptions | None = None,
         **search: Any,
     ) -> Evaluation:
         """Loss, perplexity and metrics on (sources, references); options of `SearchConfig` may be given by name.
@@ -185,16 +194,16 @@ class Translator(Predictor):
         >>> len(result.translations)
         2
         """
-        return evaluate(self.system, examples_from(examples), self.search_by_name(search), metrics, how=how)
+        return evaluate(self.system, examples_from(examples), self.search_config_from(search), metrics, options=options)
 
 
 def examples_from(given: Examples | tuple[Sequence[str], Sequence[str]]) -> Examples:
-    """Sources and references as lists; anything but two equally long lists of texts is an error."""
+    """Sources and references as lists; anything but two lists of texts is an error."""
     sides = [] if isinstance(given, str) else list(given)
     if len(sides) != 2 or any(isinstance(side, str) for side in sides):
         raise ConfigError(
-            f"{given!r:.60} was given to evaluate; expected (sources, references), two lists of texts",
-            hint="translator.evaluate((sources, references))",
+            f"evaluate was given {given!r:.60}; expected (sources, references), two lists of texts",
+            hint="call translator.evaluate((sources, references))",
         )
     return Examples(*map(list, sides))
 
@@ -203,9 +212,9 @@ PREDICTORS: dict[str, type[Predictor]] = {"translation": Translator, "language":
 
 
 def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: str | None = None) -> Any:
-    """A run folder -> a `Translator`, or whoever does the run's task.
+    """Load a run folder as a `Translator`, `TextGenerator` or `Classifier`, depending on its task.
 
-    Takes the best checkpoint, else the newest; or best, last, average, step-N by name."""
+    checkpoint: best, last, average or step-N; default: the best, else the newest."""
     path = Path(folder)
     chosen = retention.resolve(path, checkpoint)
     run, tokenizers = read_folder(path)
@@ -219,18 +228,18 @@ def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: 
 
 
 def load_translator(folder: Path, checkpoint: str | None = None, device: str | None = None) -> Translator:
-    """As `load`, where nothing but a translator will do."""
-    worker = load(folder, checkpoint, device)
-    if not isinstance(worker, Translator):
-        raise ConfigError(f"{folder} is a run of task {worker.run.task.name!r}; expected a run of 'translation'")
-    return worker
+    """`load`, with an error if the run's task is not translation."""
+    predictor = load(folder, checkpoint, device)
+    if not isinstance(predictor, Translator):
+        raise ConfigError(f"{folder} is a run of task {predictor.run.task.name!r}; expected a run of 'translation'")
+    return predictor
 
 
 def read_folder(path: Path) -> tuple[Run, tuple[Tokenizer, Tokenizer]]:
-    """The config and the tokenizers of a run, as it was trained with them; without them it cannot be used."""
+    """The config and the tokenizers of a run folder."""
     check_files(path)
     try:
-        return with_own_dictionary(read_run(path / CONFIG).config, path), load_tokenizers(path)
+        return with_local_dictionary(read_run(path / CONFIG).config, path), load_tokenizers(path)
     except (ConfigError, DataError) as error:
         raise CheckpointError(
             f"run folder {path} is damaged: {error.args[0]}", hint="restore the file from a copy, or train the run again"
@@ -238,35 +247,35 @@ def read_folder(path: Path) -> tuple[Run, tuple[Tokenizer, Tokenizer]]:
 
 
 def load_ensemble(folders: Sequence[Path], checkpoint: str | None = None, device: str | None = None) -> Translator:
-    """Several runs with one target vocabulary as one translator."""
+    """Load several runs with the same vocabularies as one translator."""
     members = [load_translator(folder, checkpoint, device) for folder in folders]
     first = members[0]
     for folder, member in zip(folders, members, strict=True):
         for side in ("source_tokenizer", "target_tokenizer"):
             if getattr(member.system, side).fingerprint != getattr(first.system, side).fingerprint:
                 raise ConfigError(
-                    f"{folder} has another {side.replace('_', ' ')} than {folders[0]}; an ensemble needs one vocabulary"
+                    f"{folder} has another {side.replace('_', ' ')} than {folders[0]}; expected the same in all runs"
                 )
     models = [member.model for member in members]
     tokenizers = first.system.source_tokenizer, first.system.target_tokenizer
     return Translator(first.run, make_system(first.run, models, tokenizers, first.system.device), first.checkpoint)
 
 
-def with_own_dictionary(run: Run, folder: Path) -> Run:
-    """The config of a run folder, whose dictionary is a file of that folder: it may not name any other file."""
+def with_local_dictionary(run: Run, folder: Path) -> Run:
+    """The config of a run folder with the full path of its dictionary, which must be a file of that folder."""
     name = run.search.dictionary
     if name is None:
         return run
     if name != DICTIONARY:
         raise CheckpointError(
-            f"{folder / CONFIG} names {name!r} as search.dictionary; expected {DICTIONARY!r}, in the run folder itself",
-            hint=f"copy the dictionary to {folder / DICTIONARY} and write its name there",
+            f"{folder / CONFIG}: search.dictionary is {name!r}; expected {DICTIONARY!r}, a file of the run folder",
+            hint=f"copy the dictionary to {folder / DICTIONARY} and set search.dictionary to {DICTIONARY!r}",
         )
     return with_dictionary(run, str(folder / DICTIONARY))
 
 
 def with_dictionary(run: Run, name: str) -> Run:
-    """The same config with another name for its dictionary, if it has one."""
+    """The config with another path of its dictionary, if it has one."""
     if run.search.dictionary is None:
         return run
     return run.model_copy(update={"search": run.search.model_copy(update={"dictionary": name})})

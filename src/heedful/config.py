@@ -1,4 +1,4 @@
-"""A run as one checked config: what each part is told, and what must fit between the parts.
+"""The config of a run: the options of each part, and checks between the parts.
 
 [model] [task] [tokenizer] [data] [training] [search], and a seed
 """
@@ -22,7 +22,7 @@ from heedful.settings import MISSING, Settings, difference, read_settings
 from heedful.settings.given import OVERRIDE, refuse_repeats
 from heedful.settings.toml import write_toml
 from heedful.tasks import TaskConfig
-from heedful.tasks.guided_alignment import guide_problems
+from heedful.tasks.guided_alignment import guided_alignment_problems
 from heedful.tasks.translation import TranslationConfig
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.training.config import TrainingConfig
@@ -30,7 +30,7 @@ from heedful.training.config import TrainingConfig
 MAY_DIFFER = ("training.steps", "training.minutes", "training.save_every", "training.validate_every")  # when a run is continued
 
 if TYPE_CHECKING:
-    Data = Any  # the task knows what it reads
+    Data = Any  # depends on the task
 else:
     Data = Annotated[DataConfig | TextConfig | LabeledConfig, Field(discriminator="form"), Untagged("form", "pairs")]
 
@@ -46,11 +46,11 @@ class Run(Config):
     search: SearchConfig = SearchConfig()
 
     @property
-    def draws(self) -> bool:
-        """Whether two passes of the model in training differ: by dropout, by the noise of experts, or by gates."""
+    def is_stochastic(self) -> bool:
+        """Whether two forward passes in training differ: by dropout, by the noise of experts, or by gates."""
         options = plain(self.model)
-        dropped = any(value for name, value in options.items() if name.endswith("dropout"))
-        return bool(dropped or options.get("experts") or self.training.gates.penalty)
+        dropout = any(value for name, value in options.items() if name.endswith("dropout"))
+        return bool(dropout or options.get("experts") or self.training.gates.penalty)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Run:
@@ -71,9 +71,9 @@ class Run(Config):
                 Problem(f"training.{name}", why) for name in ("compile", "cuda_graphs") if getattr(self.training, name)
             ]
         if isinstance(self.task, TranslationConfig):
-            problems += guide_problems(self.task.guided_alignment, self.data, self.tokenizer.dropout, self.training)
-            if self.task.r_drop and not self.draws:
-                problems += unused(self, {"task.r_drop": "every dropout of the model is 0, so that both passes are the same"})
+            problems += guided_alignment_problems(self.task.guided_alignment, self.data, self.tokenizer.dropout, self.training)
+            if self.task.r_drop and not self.is_stochastic:
+                problems += unused(self, {"task.r_drop": "every dropout of the model is 0, so that both passes are identical"})
         known = self.task.metrics
         if self.training.metric not in known:
             problems.append(Problem("training.metric", f"given {self.training.metric!r}, expected one of: {', '.join(known)}"))
@@ -82,23 +82,24 @@ class Run(Config):
 
 
 def read_run(path: Path | None, overrides: Sequence[str] = (), *, origin: str = OVERRIDE) -> Settings[Run]:
+    """Read and check a config file with overrides ("training.steps=200")."""
     refuse_repeats(overrides, origin)
     return read_settings(Run, path, overrides, origin=origin)
 
 
-def as_toml(run: Run) -> str:
+def run_as_toml(run: Run) -> str:
     return write_toml(plain(run))
 
 
-def shown_value(value: object) -> str:
+def describe_value(value: object) -> str:
     return "nothing" if value is MISSING else repr(value)
 
 
 def differences(stored: Run, given: Run) -> list[str]:
-    """What keeps a run from being continued under another config, a sentence each."""
+    """The differences that keep a run from being continued with another config, one sentence each."""
     before, now = plain(stored), plain(given)
     return [
-        f"{path}: the run has {shown_value(old)}, now given {shown_value(new)}"
+        f"{path}: given {describe_value(new)}, but the run has {describe_value(old)}"
         for path, old, new in difference(before, now)
         if path not in MAY_DIFFER
     ]

@@ -1,10 +1,10 @@
-"""How OpenMP's threads wait for each other: they spin while the machine is free and sleep while it is busy.
+"""How OpenMP threads wait for each other: they spin while the machine is free and sleep while it is busy.
 
-At the end of every parallel loop a thread waits for the others. Spinning is the fastest way as long as every thread has a
-core. With more processes than cores, threads spin while the one that they wait for has no core, and everything becomes
-several times slower. libgomp, with which torch computes, spins 300,000 times, but only 100 times while it manages more
-threads than there are cores. It counts the threads of its own process alone. So while the threads of this process wait for
-a core, one more team of threads is kept that does nothing: libgomp then counts more threads than cores.
+At the end of every parallel loop a thread waits for the others. Spinning is fastest as long as every thread has a core. With
+more processes than cores, threads spin while the thread they wait for has no core, and everything becomes several times
+slower. libgomp, which torch uses, spins 300,000 times, but only 100 times while it manages more threads than there are
+cores. It counts only the threads of its own process. So while the threads of this process wait for a core, an additional
+team of sleeping threads is kept: libgomp then counts more threads than cores.
 
 Results do not depend on it: the number of threads that compute stays the same.
 """
@@ -21,42 +21,43 @@ from time import sleep
 from heedful.storage.reading import read_bytes
 
 PERIOD = 0.2  # seconds between two measurements
-BUSY, FREE = 0.10, 0.04  # seconds that threads waited for a core, per second
+BUSY, FREE = 0.10, 0.04  # seconds per second that threads waited for a core: above BUSY they sleep, below FREE they spin
 CALM = 10  # free periods in a row before threads spin again
-OWN_CHOICE = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # variables by which users choose how threads wait
+WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")  # environment variables that set how threads wait
 TASKS = Path("/proc/self/task")
 
 
 @cache
 def share_cores() -> Thread | None:
-    """Watch the machine for the rest of the process; None where users chose otherwise, or where there is no libgomp."""
-    if any(name in os.environ for name in OWN_CHOICE) or not TASKS.is_dir() or loaded_libgomp() is None:
+    """Start the thread that adapts how OpenMP waits; None if the user has set how, or without libgomp."""
+    if any(name in os.environ for name in WAIT_VARIABLES) or not TASKS.is_dir() or loaded_libgomp() is None:
         return None
-    watching = Thread(target=watch, name="share-cores", daemon=True)
-    watching.start()
-    return watching
+    thread = Thread(target=watch, name="share-cores", daemon=True)
+    thread.start()
+    return thread
 
 
 def watch() -> None:
-    idle_team, calm, before = IdleTeam(), 0, waited()
+    """Measure the waiting time of the threads and start or stop the sleeping team, forever."""
+    team, calm, before = SleepingTeam(), 0, seconds_waited()
     while True:
         sleep(PERIOD)
-        now = waited()
-        calm = decide(idle_team, (now - before) / PERIOD, calm)
+        now = seconds_waited()
+        calm = adjust(team, (now - before) / PERIOD, calm)
         before = now
 
 
-def decide(idle_team: IdleTeam, share: float, calm: int) -> int:
-    """Start or stop the idle team by the seconds waited per second; how many periods in a row were free so far."""
+def adjust(team: SleepingTeam, share: float, calm: int) -> int:
+    """Start or stop the sleeping team; share: seconds waited per second. Return the number of free periods in a row."""
     calm = calm + 1 if share < FREE else 0
     if share > BUSY:
-        idle_team.start()
+        team.start()
     elif calm >= CALM:
-        idle_team.stop()
+        team.stop()
     return calm
 
 
-def waited() -> float:
+def seconds_waited() -> float:
     """Seconds that the threads of this process were ready to run, but had no core."""
     total = 0
     for path in TASKS.glob("*/schedstat"):
@@ -67,8 +68,8 @@ def waited() -> float:
     return total / 1e9
 
 
-class IdleTeam:
-    """One more thread than there are cores, asleep; libgomp counts them until the thread that began them ends."""
+class SleepingTeam:
+    """Sleeping threads, one more than there are cores; libgomp counts them until the thread that started them ends."""
 
     def __init__(self) -> None:
         self.ended = Event()
@@ -77,7 +78,7 @@ class IdleTeam:
     def start(self) -> None:
         if self.thread is None:
             self.ended.clear()
-            self.thread = Thread(target=self.hold, name="idle-team", daemon=True)
+            self.thread = Thread(target=self.hold, name="sleeping-team", daemon=True)
             self.thread.start()
 
     def stop(self) -> None:
@@ -87,15 +88,16 @@ class IdleTeam:
             self.thread = None
 
     def hold(self) -> None:
+        """Start an OpenMP team in this thread and keep it until `stop`."""
         libgomp = loaded_libgomp()
-        assert libgomp is not None, "watched only where there is a libgomp"
-        # A parallel region as the compiler would begin it; its body is a function of C that does nothing and needs nothing.
+        assert libgomp is not None, "started only where libgomp is loaded"
+        # A parallel region as a compiler would start it; its body, getpid, has no effect and needs no arguments.
         libgomp.GOMP_parallel(ctypes.CDLL(None).getpid, None, len(os.sched_getaffinity(0)) + 1, 0)
         self.ended.wait()
 
 
 def loaded_libgomp() -> ctypes.CDLL | None:
-    """The libgomp that torch has loaded, wherever it came from."""
+    """The libgomp that torch has loaded; None if there is none."""
     lines = read_bytes(Path("/proc/self/maps")).splitlines()
     path = next((line.split()[-1] for line in lines if b"libgomp" in line), None)
     return None if path is None else ctypes.CDLL(os.fsdecode(path))

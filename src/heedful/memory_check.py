@@ -1,8 +1,8 @@
-"""How much memory a model takes, known before any of it is allocated: a typo in a size is refused at once.
+"""The memory that training a model needs, computed before any of it is allocated, so that a typo in a size fails at once.
 
     weights + gradients + optimizer state  =  4 bytes x parameters x (2 + tensors of state per parameter)
 
-The parameters are counted on a copy without storage (torch's "meta" device). Activations come on top, so this is a lower bound.
+Parameters are counted on a copy without storage (torch's "meta" device). Activations are not included: it is a lower bound.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from heedful.nn.torch_private import weight_norm_operator
 from heedful.storage.reading import read_bytes
 from heedful.training.optimizers import OptimizerConfig
 
-FEWEST_WORDS = 16  # a vocabulary is at least about as large as this, whatever the data is
-NUMBER = 4  # bytes
-FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)  # of parameters
+MIN_VOCAB = 16  # about the smallest vocabulary of any data
+BYTES_PER_NUMBER = 4
+FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)  # that create parameters
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 class WithoutStorage(TorchFunctionMode):
-    """Makes parameters on the "meta" device and leaves them without initial values. All else stays where it is: on that
-    device, much of torch needs its compiler, which takes seconds to import."""
+    """Creates parameters on the "meta" device without initial values. Other tensors stay on their device: on "meta", much of
+    torch needs its compiler, which takes seconds to import."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
@@ -45,37 +45,35 @@ class WithoutStorage(TorchFunctionMode):
         return args[0] if func is weight_norm_operator else func(*args, **named)
 
 
-def require_memory(
-    run: Run, device: torch.device, *, source_vocab: int = FEWEST_WORDS, target_vocab: int = FEWEST_WORDS
-) -> None:
-    """Refuse to train a model whose weights, gradients and optimizer state exceed the memory of the machine or its GPU.
+def require_memory(run: Run, device: torch.device, *, source_vocab: int = MIN_VOCAB, target_vocab: int = MIN_VOCAB) -> None:
+    """Raise `OutOfMemory` if weights, gradients and optimizer state exceed the memory of the machine or its GPU.
 
-    Without the sizes of the vocabularies, a model of the smallest ones is measured: the check then needs no data."""
-    parameters = count_parameters(run, source_vocab, target_vocab)
-    training = NUMBER * parameters * (2 + state_tensors(run.training.optimizer))
+    Default vocabulary sizes: the smallest, so that the check needs no data."""
+    parameters = count_parameters_on_meta(run, source_vocab, target_vocab)
+    training = BYTES_PER_NUMBER * parameters * (2 + state_tensors(run.training.optimizer))
     is_gpu = device.type == "cuda"
-    needs = {"this machine": (NUMBER * parameters if is_gpu else training, machine_memory())}
+    needs = {"this machine": (BYTES_PER_NUMBER * parameters if is_gpu else training, machine_memory())}
     if is_gpu:
         needs["the GPU"] = training, torch.cuda.get_device_properties(device).total_memory
-    for where, (needed, there) in needs.items():
-        if needed > there:
+    for where, (needed, available) in needs.items():
+        if needed > available:
             raise OutOfMemory(
                 f"the model has {parameters:,} parameters, and training it takes at least {gibibytes(needed)}, "
-                f"but {where} has {gibibytes(there)}",
+                f"but {where} has {gibibytes(available)}",
                 hint="choose a smaller model, for example with a smaller model.dim or fewer model.layers",
             )
 
 
-def count_parameters(run: Run, source_vocab: int, target_vocab: int) -> int:
+def count_parameters_on_meta(run: Run, source_vocab: int, target_vocab: int) -> int:
     with torch.random.fork_rng(devices=[]), WithoutStorage():
         model = make_model(run, source_vocab, target_vocab)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def state_tensors(config: OptimizerConfig) -> int:
-    """How many numbers an optimizer keeps for each parameter."""
-    kept = {"adam": 2, "adamw": 2, "adadelta": 2, "rmsprop": 1, "sgd": 0}[config.name]
-    return kept + (1 if config.name in ("rmsprop", "sgd") and config.momentum else 0)
+    """Number of state values of an optimizer for each parameter."""
+    count = {"adam": 2, "adamw": 2, "adadelta": 2, "rmsprop": 1, "sgd": 0}[config.name]
+    return count + (1 if config.name in ("rmsprop", "sgd") and config.momentum else 0)
 
 
 def machine_memory() -> int:

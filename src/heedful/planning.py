@@ -1,4 +1,4 @@
-"""What a run will take, measured on its own first batches before it is begun."""
+"""The time and memory that a run will need, measured on its first batches."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ import torch
 
 from heedful.training.loop import Trainer
 
-WARM = 2  # updates before the clock is read
+WARMUP = 2  # updates before timing starts
 
 
 def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
-    """Times a few updates; the model is the worse for it and should be thrown away."""
+    """Time a few updates and extrapolate to the whole run; the trainer should not be used afterwards."""
     trainer.model.train()
     seconds, count = [], 0
     with closing(trainer.task.stream(0, 0)) as stream:
-        for number in range(WARM + updates):
+        for number in range(WARMUP + updates):
             fed = [next(stream) for _ in range(trainer.config.accumulate)]
-            began = time.perf_counter()
+            started = time.perf_counter()
             trainer.update(fed)
-            if number >= WARM:
-                seconds.append(time.perf_counter() - began)
-                count += sum(trainer.task.count(one.batch) for one in fed)
+            if number >= WARMUP:
+                seconds.append(time.perf_counter() - started)
+                count += sum(trainer.task.count(item.batch) for item in fed)
     step, config = statistics.median(seconds), trainer.config
     steps = min(config.steps, max(1, int(60 * config.minutes / step))) if config.minutes else config.steps
-    facts: dict[str, Any] = trainer.task.facts()  # type: ignore[attr-defined]
+    sizes: dict[str, Any] = trainer.task.statistics()  # type: ignore[attr-defined]
     return {
         "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
-        **facts,
+        **sizes,
         "steps": steps,
-        "epochs": steps * config.accumulate / facts["batches_per_epoch"],
+        "epochs": steps * config.accumulate / sizes["batches_per_epoch"],
         "peak_memory_bytes": peak_memory(),
         "seconds_per_step": step,
         f"{trainer.task.config.unit}_per_second": count / sum(seconds),
-        "training_seconds": step * steps,  # validation comes on top
+        "training_seconds": step * steps,  # without validation
     }
 
 
 def peak_memory() -> int:
-    """Bytes: of the GPU where there is one, else of this process."""
+    """Peak memory in bytes: of the GPU if there is one, else of this process."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

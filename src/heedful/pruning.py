@@ -1,10 +1,10 @@
-"""From a run to a smaller one: heads are taken out for good, and what is left is a run folder like any other.
+"""Pruning: remove attention heads of a trained model and write the smaller model as a new run folder.
 
-    made = prune("runs/gated", "runs/small")                                    what its gates have closed
-    made = prune("runs/any", "runs/small", Choice({"encoder": 6}, by="gradient"))    all but the six best
+    prune("runs/gated", "runs/small")                                                      heads whose gates are closed
+    prune("runs/any", "runs/small", HeadSelection({"encoder": 6}, by="gradient"))          all but the best six
 
-It translates, evaluates and goes on training. The optimizer begins anew; step, tokens seen and the place in the data are
-those of the run.
+The new run can translate, be evaluated and continue training: with a new optimizer state, and the step, token count and
+position in the data of the original run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from heedful import build
 from heedful.card import model_card
-from heedful.config import Run, as_toml
+from heedful.config import Run, run_as_toml
 from heedful.data.splits import splits_of
 from heedful.errors import ConfigError, lookup
 from heedful.inspection.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
@@ -34,7 +34,8 @@ from heedful.storage.writing import replace_bytes, replace_text
 from heedful.studies.heads import add_by_name
 from heedful.tasks.evaluate_translations import evaluate
 from heedful.tasks.translation import TranslationConfig
-from heedful.training import checkpoint, environment, facts, retention, run_folder
+from heedful.training import environment, facts, retention, run_folder
+from heedful.training.checkpoint import save as save_checkpoint
 from heedful.training.saved_state import load_saved
 from heedful.training.train_state import TrainState
 from heedful.training_losses import training_losses
@@ -46,29 +47,29 @@ RANKINGS: dict[str, Callable[[nn.Module, LossFunction], dict[str, Tensor]]] = {
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What stays: of each named kind so many heads, the best by a ranking over so many training sentences, blocks of text or
-    examples; of the others all. Without any kind: whatever gates have not closed."""
+class HeadSelection:
+    """The heads to keep: for each kind in `keep` this many, the best by a ranking; of other kinds all. With an empty `keep`:
+    the heads whose gates are open."""
 
     keep: Mapping[str, int] = field(default_factory=dict)
-    by: str = "gradient"
-    sentences: int = 1000
+    by: str = "gradient"  # a key of RANKINGS
+    sentences: int = 1000  # training sentences, blocks of text or examples that the ranking is computed on
 
 
 class Pruned(NamedTuple):
-    """What was made of a model."""
+    """The result of pruning."""
 
     run: Path
-    heads: dict[str, tuple[int, ...]]  # that are left, by kind and layer
+    heads: dict[str, tuple[int, ...]]  # remaining heads of each layer, by kind
     heads_before: dict[str, tuple[int, ...]]
     parameters: int
     parameters_before: int
     figures: dict[str, float]  # on the validation data
-    sentences: int | None  # of that data, where it is sentences to be translated
-    translated: int | None  # of those, the first so many, by which translations are judged
+    sentences: int | None  # number of validation sentences; None unless the task is translation
+    translated: int | None  # number of them, from the first, that were translated for the metrics
 
 
-class Judged(NamedTuple):
+class ValidationResult(NamedTuple):
     figures: dict[str, float]
     sentences: int | None
     translated: int | None
@@ -76,8 +77,8 @@ class Judged(NamedTuple):
 
 
 @dataclass
-class Made:
-    """What its card is written from."""
+class PrunedModel:
+    """What the model card is written from."""
 
     model: nn.Module
     task: Any
@@ -87,128 +88,140 @@ class Made:
 def prune(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str],
-    choice: Choice | None = None,
+    selection: HeadSelection | None = None,
     *,
-    which: str | None = None,
+    checkpoint: str | None = None,
     device: str | None = None,
 ) -> Pruned:
-    """Write a run folder `out` with fewer heads. Taken is the last checkpoint of a run with gates, which close as it goes
-    on, and else the best; or the one that is named."""
-    path, folder, choice = Path(run), Path(out), choice or Choice()
-    refuse_taken(folder)
+    """Write a run folder `out` with fewer heads.
+
+    checkpoint: default: the last of a run with gates, which close in the course of training, else the best."""
+    path, folder, selection = Path(run), Path(out), selection or HeadSelection()
+    require_free_folder(folder)
     gated = bool(build.read_folder(path)[0].training.gates.penalty) if path.is_dir() else False
-    worker: Predictor = build.load(path, which or ("last" if gated else None), device)
-    system, config, model = worker.system, worker.run, module_of(worker)
+    predictor: Predictor = build.load(path, checkpoint or ("last" if gated else None), device)
+    system, config, model = predictor.system, predictor.run, model_of(predictor)
     before = config.model.heads_by_kind
-    kept = choose(worker, choice)
+    kept = select_heads(predictor, selection)
     left = heads_left(kept, before)
-    smaller = without_heads(config, left)
+    smaller = shrink_config(config, left)
     small = build.make_model(smaller, len(system.source_tokenizer), len(system.target_tokenizer))
-    build.load_into(small, {name: weight.cpu() for name, weight in shrink(model, kept).items()}, worker.checkpoint)
+    build.load_into(small, {name: weight.cpu() for name, weight in shrink(model, kept).items()}, predictor.checkpoint)
     small = small.to(system.device).eval()
     tokenizers = system.source_tokenizer, system.target_tokenizer
-    made_system = build.make_system(smaller, [small], tokenizers, system.device)
-    found = judged(type(worker)(smaller, made_system, worker.checkpoint))
+    small_system = build.make_system(smaller, [small], tokenizers, system.device)
+    result = validate(type(predictor)(smaller, small_system, predictor.checkpoint))
     with run_folder.lock(folder):
-        made = Made(small, build.task_of(smaller), train_state_of(path, worker.checkpoint))
+        pruned = PrunedModel(small, build.task_of(smaller), last_train_state(path, predictor.checkpoint))
         for name in (*facts.TOKENIZERS, facts.DICTIONARY):
             if (path / name).exists():
                 replace_bytes(folder / name, read_bytes(path / name))
-        origin = {"run": str(path), "checkpoint": worker.checkpoint.name, "heads": before, "left": left}
+        origin = {"run": str(path), "checkpoint": predictor.checkpoint.name, "heads": before, "left": left}
         known = facts.read_facts(path)
         facts.write_facts(folder, {"data": known["data"], "environment": known["environment"], "pruned": origin})
-        write(smaller, folder, made, found)
-    return Pruned(folder, left, before, size(small), size(model), found.figures, found.sentences, found.translated)
+        write_run(smaller, folder, pruned, result)
+    return Pruned(
+        folder,
+        left,
+        before,
+        count_parameters(small),
+        count_parameters(model),
+        result.figures,
+        result.sentences,
+        result.translated,
+    )
 
 
-def refuse_taken(folder: Path) -> None:
-    """What was begun here and broken off may be begun again; anything else is not for us to write into."""
+def require_free_folder(folder: Path) -> None:
+    """Raise an error if the folder is not empty, except by an interrupted pruning, which may be repeated."""
     run_folder.refuse_name(folder)
-    begun = (folder / "run.json").exists()
-    if not begun and not (folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir())):
+    is_run = (folder / "run.json").exists()
+    if not is_run and not (folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir())):
         return
-    if not begun or retention.steps(folder / "checkpoints"):
-        what = "is a run already" if begun else "exists and is not empty"
-        raise ConfigError(f"{folder} {what}", hint="give the smaller run a folder of its own with --out")
+    if not is_run or retention.steps(folder / "checkpoints"):
+        what = "is a run already" if is_run else "exists and is not empty"
+        raise ConfigError(f"{folder} {what}", hint="choose another folder for the smaller run with --out")
 
 
-def train_state_of(run: Path, taken: Path) -> TrainState:
-    """How far the run had come; of one that was given away with an average alone, only the step is known."""
+def last_train_state(run: Path, checkpoint: Path) -> TrainState:
+    """The newest training state of the run; only its step if the folder has no checkpoint but an average."""
     last, _ = retention.newest(run / "checkpoints")
-    saved = load_saved(last or taken)
+    saved = load_saved(last or checkpoint)
     return saved.train_state or TrainState(step=saved.step or 0)
 
 
-def module_of(worker: Predictor) -> nn.Module:
-    model = worker.model
+def model_of(predictor: Predictor) -> nn.Module:
+    model = predictor.model
     assert isinstance(model, nn.Module), "models are modules"
     return model
 
 
-def judged(worker: Any) -> Judged:
-    """On the validation data, as training would."""
-    if not isinstance(worker, build.Translator):
-        return Judged(worker.evaluate("valid"), None, None, {})
-    data, asked = worker.run.data, worker.run.task
-    assert isinstance(asked, TranslationConfig), "whoever translates has a run of translation"
+def validate(predictor: Any) -> ValidationResult:
+    """Evaluate on the validation data, as in training."""
+    if not isinstance(predictor, build.Translator):
+        return ValidationResult(predictor.evaluate("valid"), None, None, {})
+    data, task = predictor.run.data, predictor.run.task
+    assert isinstance(task, TranslationConfig), "a translator has a run of task translation"
     examples = build.examples_of(splits_of(data).valid, data.max_ratio)
-    found = evaluate(worker.system, examples, worker.run.search, asked.validation_metrics, asked.validation_sentences)
-    signatures = {name: score.signature for name, score in found.scores.items()}
-    return Judged(found.figures, len(examples.sources), len(found.translations), signatures)
+    result = evaluate(predictor.system, examples, predictor.run.search, task.validation_metrics, task.validation_sentences)
+    signatures = {name: score.signature for name, score in result.scores.items()}
+    return ValidationResult(result.figures, len(examples.sources), len(result.translations), signatures)
 
 
-def choose(worker: Predictor, choice: Choice) -> Kept:
-    model = module_of(worker)
-    if not choice.keep:
+def select_heads(predictor: Predictor, selection: HeadSelection) -> Kept:
+    """The heads to keep in each attention layer."""
+    model = model_of(predictor)
+    if not selection.keep:
         if not gates(model):
             raise ConfigError(
-                "the run has no gates that could say which heads go",
-                hint="say how many to keep, --keep encoder=6, or train with training.gates.penalty",
+                "the run has no gates that select the heads to remove",
+                hint="set the number of heads to keep, --keep encoder=6, or train with training.gates.penalty",
             )
         return open_heads(model)
-    for kind in choice.keep:
-        lookup(kind, worker.run.model.heads_by_kind, "kind of heads")
-    score = lookup(choice.by, RANKINGS, "ranking")
+    for kind in selection.keep:
+        lookup(kind, predictor.run.model.heads_by_kind, "kind of heads")
+    score = lookup(selection.by, RANKINGS, "ranking")
     scores: dict[str, Tensor] = {}
-    for surprise in training_losses(worker, choice.sentences):
-        scores = add_by_name(scores, score(model, surprise))
+    for loss in training_losses(predictor, selection.sentences):
+        scores = add_by_name(scores, score(model, loss))
     by_attention: dict[str, Tensor] = {}
-    for name, one in scores.items():
-        by_attention[attention_of(name)] = by_attention.get(attention_of(name), torch.zeros_like(one)) + one
-    return best_heads(model, {name: within_layer(one) for name, one in by_attention.items()}, choice.keep)
+    for name, of_heads in scores.items():
+        by_attention[attention_name(name)] = by_attention.get(attention_name(name), torch.zeros_like(of_heads)) + of_heads
+    return best_heads(model, {name: within_layer(of_heads) for name, of_heads in by_attention.items()}, selection.keep)
 
 
-def attention_of(tap: str) -> str:
-    """Whose weights the tap of this name hears; a decoder alone reads a source with the heads with which it speaks."""
-    return re.sub(r"\.reading$", ".self_attention", tap.removesuffix(".weights"))
+def attention_name(hook_point: str) -> str:
+    """The name of the attention whose weights are at this hook point. A decoder-only model reads the source with the heads of
+    its self-attention."""
+    return re.sub(r"\.reading$", ".self_attention", hook_point.removesuffix(".weights"))
 
 
-def without_heads(config: Run, left: Mapping[str, tuple[int, ...]]) -> Run:
-    """The config of the smaller run, which has no gates and begins with nobody's weights."""
+def shrink_config(config: Run, left: Mapping[str, tuple[int, ...]]) -> Run:
+    """The config of the smaller run, without gates and training.init."""
     tree: dict[str, Any] = plain(config)
     tree["model"] |= config.model.with_heads(left)
     tree["training"] = {name: value for name, value in tree["training"].items() if name not in ("gates", "init")}
     return Run.model_validate(tree)
 
 
-def write(config: Run, folder: Path, made: Made, found: Judged) -> None:
-    """The folder as training would leave it."""
-    made.train_state.best = [(made.train_state.step, found.figures[config.training.metric])]
-    made.train_state.stale, made.train_state.guard = 0, {}
-    weights = made.model.state_dict()
+def write_run(config: Run, folder: Path, pruned: PrunedModel, result: ValidationResult) -> None:
+    """Write the run folder as training would."""
+    pruned.train_state.best = [(pruned.train_state.step, result.figures[config.training.metric])]
+    pruned.train_state.stale, pruned.train_state.guard = 0, {}
+    weights = pruned.model.state_dict()
     tensors = {"model": weights, "optimizer": {}} | ({"average": weights} if config.training.average == "ema" else {})
     state = {
-        "train_state": made.train_state.as_dict(),
-        "metrics": found.figures,
-        "signatures": found.signatures,
+        "train_state": pruned.train_state.as_dict(),
+        "metrics": result.figures,
+        "signatures": result.signatures,
         "environment": environment.describe(),
     }
-    replace_text(folder / facts.CONFIG, as_toml(build.with_dictionary(config, facts.DICTIONARY)))
+    replace_text(folder / facts.CONFIG, run_as_toml(build.with_dictionary(config, facts.DICTIONARY)))
     facts.record_files(folder)
-    saved = checkpoint.save(folder / "checkpoints", made.train_state.step, tensors, state)
+    saved = save_checkpoint(folder / "checkpoints", pruned.train_state.step, tensors, state)
     retention.point_best(folder / "checkpoints", saved.name)
-    replace_text(folder / "README.md", model_card(config, folder, made))
+    replace_text(folder / "README.md", model_card(config, folder, pruned))
 
 
-def size(model: nn.Module) -> int:
+def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())

@@ -1,8 +1,8 @@
-"""A run from its recipe to its folder: begin it, continue it, or say that it is finished.
+"""Train a recipe into a run folder, or continue the run there.
 
     outcome = train("demo", ["training.steps=200"], run="runs/mine")
 
-The order matters: the data is checked before anything is written, and the lock is held from the first look to the last.
+The order matters: the data is checked before anything is written, and the lock is held from the first read to the last write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import nn
 
 from heedful import build
 from heedful.card import model_card
-from heedful.config import Run, as_toml, differences, read_run
+from heedful.config import Run, differences, read_run, run_as_toml
 from heedful.core_sharing import share_cores
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
@@ -37,7 +37,7 @@ from heedful.training.averaging import inference_weights
 from heedful.training.checkpoint import shapes, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
 from heedful.training.loop import Outcome, Trainer, read_outcome
-from heedful.training.loop import train as run_to_the_end
+from heedful.training.loop import train as run_training
 from heedful.training.progress import Progress, lenient
 from heedful.training.saved_state import load_saved, load_train_state
 from heedful.training.signals import Stop, stop_requests
@@ -55,7 +55,7 @@ def train(
     device: str | None = None,
     console: Console | None = None,
 ) -> Outcome:
-    """Train by a recipe (a file, or a name that `heed recipes` lists) into a run folder, or continue the run there."""
+    """Train a recipe (a file, or a name listed by `heed recipes`) into a run folder, or continue the run there."""
     watch = Stopwatch()
     path = find_recipe(os.fspath(recipe))
     config = read_run(path, overrides).config
@@ -75,11 +75,11 @@ def train_config(
     console: Console | None = None,
     watch: Stopwatch | None = None,
 ) -> Outcome:
-    """As `train`, for a config that was read already; watch: started when the command was, for training.minutes."""
+    """`train` for a config that was already read; watch: started with the command, for training.minutes."""
     console = lenient(console or Console(stderr=True, highlight=False))
     where = build.choose_device(device)
     require_memory(config, where)
-    refuse_strangers(folder)
+    require_run_folder(folder)
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
     share_cores()
@@ -88,43 +88,43 @@ def train_config(
 
 
 def train_locked(config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop) -> Outcome:
-    """Prepare and train in a folder that nobody else writes to."""
-    begun = bool(retention.steps(folder / "checkpoints"))
-    if begun:
+    """Prepare and train in a folder whose lock is held."""
+    resumes = bool(retention.steps(folder / "checkpoints"))
+    if resumes:
         facts.check_files(folder)
-        stored = build.with_own_dictionary(read_run(folder / facts.CONFIG).config, folder)
+        stored = build.with_local_dictionary(read_run(folder / facts.CONFIG).config, folder)
         refuse_changes(stored, build.with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
-        done = finished(config, folder)
+        done = outcome_if_finished(config, folder)
         if done is not None:
             why = ""
             if done.step < config.training.steps:
-                over = f"training.minutes={config.training.minutes:g} are over" if config.training.minutes else ""
-                why = f"; {over or f'nothing improved for training.patience={config.training.patience} validations'}"
+                over = f"training.minutes={config.training.minutes:g} have passed" if config.training.minutes else ""
+                why = f"; {over or f'no improvement in training.patience={config.training.patience} validations'}"
             console.print(f"{folder} is finished: {done.step} steps{why}", markup=False, soft_wrap=True)
             return done
     else:
-        find_first_weights(config)
+        require_initial_weights(config)
     progress = make_progress(config, folder, console, watch)
-    progress.print(announcement(config, folder, device))
+    progress.print(describe_run(config, folder, device))
     report = build.check(config, progress.print)
-    if begun:
+    if resumes:
         refuse_changed_data(config, folder)
     else:
-        note_data(config, folder)
-    text = as_toml(build.with_dictionary(config, facts.DICTIONARY))
-    facts.replace_config(folder, text) if begun else replace_text(folder / facts.CONFIG, text)
+        record_data(config, folder)
+    text = run_as_toml(build.with_dictionary(config, facts.DICTIONARY))
+    facts.replace_config(folder, text) if resumes else replace_text(folder / facts.CONFIG, text)
     config = build.with_dictionary(config, str(folder / facts.DICTIONARY))
     trainer = make_trainer(config, folder, report, device, progress)
-    if not begun:
+    if not resumes:
         facts.record_files(folder)
-    done = run_to_the_end(trainer, progress, stop)
+    done = run_training(trainer, progress, stop)
     trainer.folder.check()
     replace_text(folder / "README.md", model_card(config, folder, trainer))
     return done
 
 
-def announcement(config: Run, folder: Path, device: torch.device) -> str:
-    """What is about to be done, for how long, and where."""
+def describe_run(config: Run, folder: Path, device: torch.device) -> str:
+    """One line on the length, device, precision and folder of the run."""
     training = config.training
     length = f"{training.steps:,} steps"
     if training.minutes:
@@ -132,45 +132,46 @@ def announcement(config: Run, folder: Path, device: torch.device) -> str:
     return f"training {length} on {device}, {training.precision}, into {folder}"
 
 
-def find_first_weights(config: Run) -> None:
-    """Ask for the run that this one begins with before anything is read."""
+def require_initial_weights(config: Run) -> None:
+    """Raise an error if training.init is not a run with a checkpoint, before any data is read."""
     if not config.training.init:
         return
     folder = Path(config.training.init)
     try:
         retention.resolve(folder)
     except CheckpointError as error:
-        makers = [name for name, path in all_recipes().items() if folder == default_folder(read_run(path).config, path)]
-        hint = f"`heed train {makers[-1]}` makes it" if makers else error.hint
+        recipes = [name for name, path in all_recipes().items() if folder == default_folder(read_run(path).config, path)]
+        hint = f"train it with `heed train {recipes[-1]}`" if recipes else error.hint
         raise CheckpointError(f"training.init: {error.args[0]}", hint=hint) from error
 
 
-def refuse_strangers(folder: Path) -> None:
-    """A folder that holds other things than a run is not for us to write into."""
+def require_run_folder(folder: Path) -> None:
+    """Raise an error if the folder has files but is not a run folder."""
     if folder.is_dir() and not (folder / "run.json").exists() and any(path.name != ".lock" for path in folder.iterdir()):
         raise CheckpointError(
             f"{folder} exists and is not a run folder: it has no run.json",
-            hint="give the run a folder of its own with --run",
+            hint="choose another folder with --run",
         )
 
 
 def refuse_changes(stored: Run, config: Run, folder: Path) -> None:
+    """Raise an error if the run cannot be continued with this config."""
     different = differences(stored, config)
     if different:
         listed = "".join(f"\n  {line}" for line in different)
         raise ConfigError(
-            f"{folder} was begun with another config:{listed}",
-            hint=f"`heed train {folder}` continues with the config it has; --run gives this one a folder of its own",
+            f"{folder} is a run with another config:{listed}",
+            hint=f"continue with its own config, `heed train {folder}`, or choose another folder with --run",
         )
 
 
-def finished(config: Run, folder: Path) -> Outcome | None:
-    """The outcome of a run that has nothing left to do."""
+def outcome_if_finished(config: Run, folder: Path) -> Outcome | None:
+    """The outcome of a run that is finished; None if there is more to train."""
     newest, _ = retention.newest(folder / "checkpoints")
     if newest is None:
         return None
-    train_state, asked = load_train_state(newest), config.training
-    if not train_state.is_over(asked.steps, 60 * asked.minutes) and not 0 < asked.patience <= train_state.stale:
+    train_state, training = load_train_state(newest), config.training
+    if not train_state.is_over(training.steps, 60 * training.minutes) and not 0 < training.patience <= train_state.stale:
         return None
     average = folder / "checkpoints" / "average"
     if config.training.average in ("last", "best") and (not verifies(average) or load_saved(average).step != train_state.step):
@@ -178,8 +179,8 @@ def finished(config: Run, folder: Path) -> Outcome | None:
     return read_outcome(folder, already_done=True)
 
 
-def note_data(config: Run, folder: Path) -> None:
-    """Begin a run: note what it is made from. What an attempt without a single checkpoint left is cleared away."""
+def record_data(config: Run, folder: Path) -> None:
+    """Record the data and environment of a new run, and remove the files of an attempt that left no checkpoint."""
     for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl"):
         if (folder / name).exists():
             remove(folder / name)
@@ -188,7 +189,7 @@ def note_data(config: Run, folder: Path) -> None:
 
 
 def store_dictionary(config: Run, folder: Path) -> None:
-    """Copy the dictionary of search into the run folder, which then needs no other file to be used."""
+    """Copy search.dictionary into the run folder, so that the folder is self-contained."""
     given, own = config.search.dictionary, folder / facts.DICTIONARY
     if given is None:
         own.unlink(missing_ok=True)
@@ -204,7 +205,7 @@ def read_dictionary_file(name: str) -> bytes:
 
 
 def refuse_changed_data(config: Run, folder: Path) -> None:
-    """A run whose data has changed since it was begun cannot be continued."""
+    """Raise an error if the data has changed since the run was started."""
     before = facts.read_facts(folder)["data"]
     changed = [name for name, digest in build.data_hashes(config).items() if before.get(name, digest) != digest]
     given, own = config.search.dictionary, folder / facts.DICTIONARY
@@ -212,13 +213,13 @@ def refuse_changed_data(config: Run, folder: Path) -> None:
         changed.append(str(given))
     if changed:
         raise DataError(
-            f"{', '.join(changed)} changed since {folder} was begun, so it cannot be continued",
-            hint="restore the data, or train anew in another folder with --run",
+            f"{', '.join(changed)} changed since the run {folder} was started, so it cannot be continued",
+            hint="restore the data, or train in another folder with --run",
         )
 
 
-def vocabularies(tokenizers: Sequence[Tokenizer]) -> str:
-    """Of both sides, or the one they share."""
+def describe_vocabularies(tokenizers: Sequence[Tokenizer]) -> str:
+    """A description of both vocabularies, or of the shared one."""
     names = dict.fromkeys(tokenizer.description for tokenizer in tokenizers)
     return " -> ".join(names)
 
@@ -245,7 +246,7 @@ def make_progress(config: Run, folder: Path, console: Console, watch: Stopwatch)
 
 
 def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, progress: Progress) -> Trainer:
-    """Everything from text to the first update, in order."""
+    """Build everything that training needs, from the tokenizers to the optimizer."""
     if config.training.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
@@ -263,7 +264,7 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     model = model.to(device)
     task = build.make_task(config, model, tokenizers, corpora)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    progress.print(f"{parameters:,} parameters, {vocabularies(tokenizers)}, {task.describe()}")
+    progress.print(f"{parameters:,} parameters, {describe_vocabularies(tokenizers)}, {task.describe()}")
     if config.training.gates.penalty:
         head_gates.prepare(task, model, config.training.gates)
     if config.training.recompute:
@@ -271,43 +272,44 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     if config.training.compile:
         compile_task(task, device, progress.print)
     if config.training.cuda_graphs and device.type != "cuda":
-        progress.print("training.cuda_graphs has no effect here: only steps on a GPU are captured")
+        progress.print("training.cuda_graphs has no effect without a GPU")
     trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim, watch=progress.watch)
     if config.training.gates.penalty:
         head_gates.add_gate_group(trainer.optimizer, model, config.training.gates.speed)
     if config.training.freeze_vectors:
-        for one in placed:
-            freeze_rows(one, trainer.optimizer)
+        for table in placed:
+            freeze_rows(table, trainer.optimizer)
     return trainer
 
 
 def place_vectors(
     config: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], progress: Progress
 ) -> list[InitializedRows]:
-    """Let the embeddings begin with word vectors, where the config names some."""
+    """Initialize the embeddings with the word vectors of training.vectors, if given."""
     if config.training.vectors is None:
         return []
     vectors = load_vectors(find_path(config.training.vectors))
     placed = initialize_embeddings(model, tokenizers, vectors, config.training.vectors_side)
-    for one in placed:
-        progress.print(f"{len(one.rows):,} of {one.table.num_embeddings:,} embeddings begin as in {config.training.vectors}")
+    for side in placed:
+        found, total = len(side.rows), side.table.num_embeddings
+        progress.print(f"{found:,} of {total:,} embeddings initialized from {config.training.vectors}")
     return placed
 
 
 def warm_start(model: nn.Module, run: Path) -> None:
-    """Begin with another run's weights; a head that this task adds begins anew, and so do gates that it has not."""
+    """Load the weights of another run; a head or gates that it does not have keep their initial values."""
     chosen, body = retention.resolve(run), getattr(model, "body", model)
-    fresh = {f"{name}.out.log_a": log_a.detach() for name, log_a in gates(body).items()}
-    build.load_into(body, fresh | inference_weights(chosen), chosen)
+    initial = {f"{name}.out.log_a": log_a.detach() for name, log_a in gates(body).items()}
+    build.load_into(body, initial | inference_weights(chosen), chosen)
 
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:
-    """What a run would be and take: parameters, memory, tokens an epoch, and an ETA from a few timed updates."""
+    """Parameters, memory, tokens per epoch and the estimated duration of a run, from a few timed updates."""
     from heedful.planning import measure
 
     console = console or Console(stderr=True, highlight=False)
     require_memory(config, build.choose_device(device))
-    find_first_weights(config)
+    require_initial_weights(config)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)

@@ -7,44 +7,46 @@ from typing import Any
 
 from heedful.data.corpus_text import open_text, passages
 from heedful.errors import ConfigError
-from heedful.predictor import Predictor, check_split, no_data
+from heedful.predictor import Predictor, check_split, missing_split_error
 from heedful.search import SearchConfig
 from heedful.settings.given import OVERRIDE
-from heedful.tasks.generate import continuations, generate
+from heedful.tasks.generate import generate, score_endings
 from heedful.tasks.language_modeling import evaluate_text
 
-# Search options that generation does not read: every text gets as many tokens as were asked for, and there is no source.
+# Search options without effect on generation: every text has exactly `length` new tokens, and there is no source.
 UNUSED = ("penalty", "length_penalty", "coverage", "min_length", "max_length", "max_extra", "replace_unknown", "dictionary")
 
 
 class TextGenerator(Predictor):
+    """A trained language model."""
+
     def generate(self, prompt: str = "", length: int = 200, **search: Any) -> list[str]:
         """The prompt and `length` more tokens; options of `SearchConfig` may be given by name. n_best: number of samples."""
-        return generate(self.system, prompt, length, self.search_by_name(search))
+        return generate(self.system, prompt, length, self.search_config_from(search))
 
-    def search(self, changes: Sequence[str] = (), *, origin: str = OVERRIDE) -> SearchConfig:
-        """As in `Worker`, without the options that generation does not use."""
+    def search_config(self, changes: Sequence[str] = (), *, origin: str = OVERRIDE) -> SearchConfig:
+        """As in `Predictor`; an option without effect on generation is an error."""
         for name in (change.split("=", 1)[0].strip() for change in changes):
             if name in UNUSED:
                 raise ConfigError(f"search.{name} has no effect on a language model, which adds exactly `length` tokens")
-        config = super().search(changes, origin=origin)
+        config = super().search_config(changes, origin=origin)
         if config.method != "sample" and config.n_best > 1:
             raise ConfigError(
                 f"search.n_best: given {config.n_best}, but {config.method} search generates one text",
-                hint="method=sample generates several",
+                hint="use method=sample to generate several",
             )
         return config
 
     def score(self, prompt: str, endings: Sequence[str]) -> list[float]:
-        """log p of each ending after the prompt; the most probable one answers a question without any training for it."""
-        return continuations(self.system, prompt, endings)
+        """log p of each ending after the prompt; the most probable one is a zero-shot answer."""
+        return score_endings(self.system, prompt, endings)
 
     def evaluate(self, split: str = "test", stride: int | None = None) -> dict[str, float]:
-        """Loss, perplexity and bits on a split of the run's data; stride: default: that of [task]."""
+        """Loss, perplexity and bits on a split of the run's data; stride: default: task.stride."""
         check_split(self.run.data, split)
         parts = passages(self.run.data, split)
         if not parts:
-            raise no_data(split)
+            raise missing_split_error(split)
         text = open_text(parts, self.system.target_tokenizer)
         data: Any = self.run.data
         own: int = self.run.task.stride  # type: ignore[union-attr]

@@ -133,8 +133,8 @@ def test_a_run_whose_data_changed_is_not_modified(tmp_path: Path, capsys: pytest
     capsys.readouterr()
     assert heed("train", recipe, "training.steps=4", "--run", run) == 3
     assert capsys.readouterr().err.endswith(
-        f"error: {tmp_path / 'pairs.tsv'} changed since {run} was begun, so it cannot be continued\n\n"
-        "hint: restore the data, or train anew in another folder with --run\n"
+        f"error: {tmp_path / 'pairs.tsv'} changed since the run {run} was started, so it cannot be continued\n\n"
+        "hint: restore the data, or train in another folder with --run\n"
     )
     assert digest(run) == before
 

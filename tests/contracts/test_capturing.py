@@ -6,6 +6,8 @@ a tensor, and selecting by a boolean mask."""
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from torch import Tensor
 from heedful.nn.decoder_state import States
 from heedful.nn.losses import cross_entropy, symmetric_kl
 from heedful.nn.torch_private import TorchDispatchMode
-from heedful.search import Group, Query, SearchConfig, step_function
+from heedful.search import GraphInputs, SearchConfig, SourceBatch, Sources, step_function
 from heedful.search.engine import Engine
 from heedful.tasks.guided_alignment import guided_loss
 
@@ -69,17 +71,24 @@ def test_a_step_of_a_search_can_be_captured(model: Speaker, pairs: Pairs) -> Non
     def start(sources: int, slots: int) -> States:
         return model.start(pairs.source[:1].repeat(sources, 1), torch.ones_like(pairs.mask[:1]).repeat(sources, 1), room=slots)
 
-    group = Group(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
-    groups = iter([group])
-    query = Query(step_function(model), lambda count, slots: next(groups, None), START, END, 3, 8, width=6, blank=start)
-    engine = Engine(query, SearchConfig(min_length=2, **options))
-    engine.begin(query)
-    for _ in range(2):  # before the capture
-        engine.take_step()
-    before = engine.frontier.count.clone()
-    with NoHostCopies():
-        engine.take_step()
-    assert (engine.frontier.count > before).any()
+    for options in METHODS:
+        batch = SourceBatch(model.start(pairs.source, pairs.mask, room=0), torch.tensor([8, 6, 7]), range(3), [[]] * 3)
+        sources = Sources(
+            partial(next_batch, iter([batch])), capacity=3, max_limit=8, graph=GraphInputs(6, start, torch.device("cpu"))
+        )
+        predict = step_function(model)
+        engine = Engine(predict, sources, SearchConfig(min_length=4, **options), start=START, end=END)
+        engine.restart(predict, sources)
+        for _ in range(2):  # before the capture
+            engine.compute_step()
+        before = engine.frontier.count.clone()
+        with NoHostCopies():
+            engine.compute_step()
+        assert (engine.frontier.count > before).any()
+
+
+def next_batch(batches: Iterator[SourceBatch], count: int, slots: int) -> SourceBatch | None:
+    return next(batches, None)
 
 
 def test_guided_alignment_can_be_captured() -> None:

@@ -13,7 +13,17 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.nn.decoder_state import State
-from heedful.search import Group, Hypothesis, Query, SearchConfig, StepFunction, ensemble, search, search_group, step_function
+from heedful.search import (
+    Hypothesis,
+    SearchConfig,
+    SourceBatch,
+    Sources,
+    StepFunction,
+    ensemble,
+    search,
+    search_batch,
+    step_function,
+)
 
 LIMITS = torch.tensor([8, 6, 7])
 METHODS: dict[str, dict[str, Any]] = {
@@ -29,13 +39,13 @@ def _no_gradients() -> object:
         yield
 
 
-def group(model: Speaker, pairs: Pairs, beam: int = 4) -> Group:
-    return Group(model.start(pairs.source, pairs.mask, room=8 * beam), LIMITS, [0, 1, 2], [[]] * 3)
+def group(model: Speaker, pairs: Pairs, beam: int = 4) -> SourceBatch:
+    return SourceBatch(model.start(pairs.source, pairs.mask, room=8 * beam), LIMITS, [0, 1, 2], [[]] * 3)
 
 
-def decode(predict: StepFunction, sources: Group, **options: Any) -> list[list[Hypothesis]]:
+def decode(predict: StepFunction, sources: SourceBatch, **options: Any) -> list[list[Hypothesis]]:
     """Search for at least three tokens, so that there is something to compare."""
-    return search_group(predict, sources, SearchConfig(min_length=3, **options), start=START, end=END)
+    return search_batch(predict, sources, SearchConfig(min_length=3, **options), start=START, end=END)
 
 
 def test_beam_of_one_equals_greedy(plain: Speaker, pairs: Pairs) -> None:
@@ -66,12 +76,12 @@ def test_an_ensemble_of_a_model_with_itself_is_the_model(plain: Speaker, pairs: 
         assert_close([h.score for h in ensembled], [h.score for h in single], atol=1e-5, rtol=0)
 
 
-def batched(model: Speaker, sources: list[Tensor], names: list[int], padding: int = 0, slots: int = 40) -> Group:
+def batched(model: Speaker, sources: list[Tensor], names: list[int], padding: int = 0, slots: int = 40) -> SourceBatch:
     longest = max(map(len, sources)) + padding
     source = torch.stack([torch.nn.functional.pad(words, (0, longest - len(words)), value=PAD) for words in sources])
     mask = torch.arange(longest) < torch.tensor([len(words) for words in sources])[:, None]
     limits = torch.tensor([len(words) + 4 for words in sources])
-    return Group(model.start(source, mask, room=slots), limits, names, [[]] * len(sources))
+    return SourceBatch(model.start(source, mask, room=slots), limits, names, [[]] * len(sources))
 
 
 def some_sources(count: int) -> list[Tensor]:
@@ -101,14 +111,14 @@ def test_sources_that_wait_for_a_free_place_are_decoded_as_if_alone(plain: Speak
     sources, predict = sorted(some_sources(11), key=len, reverse=True), step_function(plain)
     started = 0
 
-    def next_group(count: int, slots: int) -> Group | None:
+    def next_group(count: int, slots: int) -> SourceBatch | None:
         nonlocal started
         begin, started = started, min(started + count, len(sources))
         return batched(plain, sources[begin:started], list(range(begin, started)), 0, slots) if begin < started else None
 
     config = SearchConfig(min_length=3, **METHODS[method])
-    query = Query(predict, next_group, START, END, capacity=3, longest=10, more=True)
-    results = dict(search(query, config))
+    waiting = Sources(next_group, capacity=3, max_limit=10, exceed_capacity=True)
+    results = dict(search(predict, waiting, config, start=START, end=END))
     assert sorted(results) == list(range(11))
     ties = 0
     for name, words in enumerate(sources):

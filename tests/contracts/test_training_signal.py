@@ -8,7 +8,7 @@ from tiny import END, SPEAKING, START, VOCAB, Pairs, Speaker, logits_of, tiny_co
 from torch.nn import functional
 
 from heedful.models import MODELS
-from heedful.search import Group, SearchConfig, search_group, step_function
+from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 
 def test_every_parameter_receives_a_gradient(model: Speaker, pairs: Pairs) -> None:
@@ -34,6 +34,6 @@ def test_a_model_overfits_one_batch_and_translates_it(family: str, pairs: Pairs)
         adam.step()
     model.eval()
     with torch.inference_mode():
-        group = Group(model.start(pairs.source, pairs.mask, room=10), torch.full((3,), 10), range(3), [[]] * 3)
-        hypotheses = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
-    assert [best.tokens for (best,) in hypotheses] == pairs.target.tolist()
+        group = SourceBatch(model.start(pairs.source, pairs.mask, room=10), torch.full((3,), 10), range(3), [[]] * 3)
+        said = search_batch(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
+    assert [best.tokens for (best,) in said] == pairs.target.tolist()

@@ -88,6 +88,6 @@ def test_the_score_is_the_length_normalized_score_plus_beta_times_coverage(early
     assert [candidate.score for candidate in one.candidates] == pytest.approx([scores[words] for words in best], abs=1e-5)
 
 
-def test_a_coverage_penalty_requires_a_beam() -> None:
-    assert refused(SearchConfig, beam=1, coverage=0.2) == {"coverage": "given 0.2, but a beam of 1 has nothing to choose from"}
+def test_without_a_choice_it_is_refused() -> None:
+    assert refused(SearchConfig, beam=1, coverage=0.2) == {"coverage": "given 0.2, but a beam of 1 has one hypothesis"}
     assert "no effect because search.method is 'greedy'" in refused(SearchConfig, method="greedy", coverage=0.2)["coverage"]

@@ -20,7 +20,7 @@ from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn import masks
 from heedful.nn.hooks import patch, record
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName
-from heedful.search import Group, SearchConfig, search_group, step_function
+from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 KINDS = ("lstm", "convolution", "self-attention")  # recurrence, convolution, attention
 BRIDGES = ("vector", "attention")
@@ -46,9 +46,9 @@ def decode(model: Mixed, pairs: Pairs) -> list[list[int]]:
     sources, time = pairs.target.shape
     with torch.inference_mode():
         state = model.start(pairs.source, pairs.mask, room=time + 3)
-        group = Group(state, torch.full((sources,), time + 3), range(sources), [[]] * sources)
-        hypotheses = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
-    return [best.tokens for (best,) in hypotheses]
+        group = SourceBatch(state, torch.full((sources,), time + 3), range(sources), [[]] * sources)
+        found = search_batch(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
+    return [best.tokens for (best,) in found]
 
 
 @pytest.mark.parametrize(("encoder", "decoder", "bridge"), FAMILIES)

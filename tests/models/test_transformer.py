@@ -14,7 +14,7 @@ from heedful.errors import HeedfulError
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.hooks import record
 from heedful.nn.positions import EMBEDDED, POSITIONS
-from heedful.search import Group, SearchConfig, search_group, step_function
+from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 
 def make(vocab: int = VOCAB, **changes: Any) -> Transformer:
@@ -148,9 +148,9 @@ def test_search_encodes_the_source_once_and_runs_one_step_per_token(monkeypatch:
     for name in calls:
         monkeypatch.setattr(model, name, counted(name))
     with torch.inference_mode():
-        group = Group(model.start(pairs.source[:1], None, room=8), torch.tensor([8]), [0], [[]])
-        ((hypothesis,),) = search_group(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
-    assert calls == {"start": 1, "step": len(hypothesis.tokens) + 1}
+        group = SourceBatch(model.start(pairs.source[:1], None, room=8), torch.tensor([8]), [0], [[]])
+        ((said,),) = search_batch(step_function(model), group, SearchConfig(method="greedy"), start=START, end=END)
+    assert calls == {"start": 1, "step": len(said.tokens) + 1}
 
 
 def test_learned_positions_are_limited_by_their_table(pairs: Pairs) -> None:

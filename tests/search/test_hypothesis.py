@@ -1,4 +1,4 @@
-"""How length is judged, and what a search config refuses."""
+"""Length penalties and invalid search options."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ def test_wus_penalty_of_ten_tokens(alpha: float, expected: float) -> None:
     assert wu(alpha)(10) == pytest.approx(expected, abs=5e-5)
 
 
-def test_with_alpha_one_the_score_is_the_mean_of_a_token() -> None:
+def test_with_alpha_one_the_score_is_the_mean_per_token() -> None:
     assert [power(1.0)(length) for length in (1, 2, 10)] == [1, 2, 10]
 
 
 @pytest.mark.parametrize("name", PENALTIES)
-def test_a_penalty_never_falls_with_length(name: str) -> None:
+def test_a_penalty_never_decreases_with_length(name: str) -> None:
     """The early stop of beam search relies on it."""
     for alpha in (0.0, 0.6, 1.0, 2.0):
-        judged = [PENALTIES[name](alpha)(length) for length in range(1, 300)]
-        assert judged == sorted(judged)
-        assert judged[0] == 1.0
+        values = [PENALTIES[name](alpha)(length) for length in range(1, 300)]
+        assert values == sorted(values)
+        assert values[0] == 1.0
 
 
 @pytest.mark.parametrize(
     ("given", "name", "sentence"),
     [
         ({"beam": 2, "n_best": 3}, "n_best", "given 3, expected at most the beam, which is 2"),
-        ({"method": "greedy", "n_best": 2}, "n_best", "given 2, but greedy search finds one hypothesis"),
+        ({"method": "greedy", "n_best": 2}, "n_best", "given 2, but greedy search returns one hypothesis"),
         ({"min_length": 9, "max_length": 8}, "min_length", "given 9, expected at most max_length, 8"),
         ({"method": "sample", "top_p": 1.5}, "top_p", "less than or equal to 1"),
         ({"method": "sample", "temperature": 1e-9}, "temperature", "expected 0 or a number from 1e-06 to 1,000"),
@@ -46,12 +46,12 @@ def test_a_penalty_never_falls_with_length(name: str) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_meant_is_refused_by_name(given: dict[str, Any], name: str, sentence: str) -> None:
-    found = refused(SearchConfig, **given)
-    assert found.keys() == {name}
-    assert sentence in found[name]
+def test_an_invalid_option_is_reported_by_name(given: dict[str, Any], name: str, sentence: str) -> None:
+    problems = refused(SearchConfig, **given)
+    assert problems.keys() == {name}
+    assert sentence in problems[name]
 
 
-def test_every_problem_is_said_at_once() -> None:
-    found = refused(SearchConfig, min_length=9, max_length=8, n_best=5, beam=4, seed=3)
-    assert found.keys() == {"min_length", "n_best", "seed"}
+def test_all_problems_are_reported_at_once() -> None:
+    problems = refused(SearchConfig, min_length=9, max_length=8, n_best=5, beam=4, seed=3)
+    assert problems.keys() == {"min_length", "n_best", "seed"}

@@ -1,4 +1,4 @@
-"""One function, whatever the method: lengths, prefixes, repetitions and draws are as configured."""
+"""Every search method respects the options of lengths, prefixes, repetition and sampling."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import END, START, find, group, log_probability, predict, random_tables, straight
+from tables import END, START, batch_of, greedy_search, log_probability, predict, random_tables, run_search
 from torch import Tensor
 
-from heedful.search import Hypothesis, SearchConfig, limits_for, search_group
+from heedful.search import Hypothesis, SearchConfig, length_limits, search_batch
 
 METHODS: list[dict[str, Any]] = [
     {"method": "greedy"},
@@ -23,22 +23,22 @@ SEEDS = st.integers(0, 10**6)
 
 def run(tables: Tensor, config: SearchConfig, prefixes: list[list[int]] | None = None) -> list[list[Hypothesis]]:
     lengths = torch.tensor([0 if prefixes is None else len(prefixes[source]) for source in range(len(tables))])
-    limits = limits_for(config, torch.ones(len(tables), dtype=torch.long), lengths)
-    return search_group(predict, group(tables, limits.tolist(), prefixes=prefixes), config, start=START, end=END)
+    limits = length_limits(config, torch.ones(len(tables), dtype=torch.long), lengths)
+    return search_batch(predict, batch_of(tables, limits.tolist(), prefixes=prefixes), config, start=START, end=END)
 
 
-def test_limits_follow_the_source_within_bounds() -> None:
+def test_length_limits_follow_the_source_within_bounds() -> None:
     config = SearchConfig(min_length=3, max_length=20, max_extra=5)
-    lengths, nothing = torch.tensor([1, 4, 100]), torch.zeros(3, dtype=torch.long)
-    assert limits_for(config, lengths, nothing).tolist() == [6 + 1, 9 + 1, 20 + 1]  # the end counted
-    assert limits_for(config, lengths, torch.tensor([0, 30, 0])).tolist() == [6 + 1, 30 + 1, 20 + 1]
-    assert limits_for(SearchConfig(min_length=8, max_extra=0), lengths, nothing).tolist() == [8 + 1, 8 + 1, 100 + 1]
+    lengths, no_prefix = torch.tensor([1, 4, 100]), torch.zeros(3, dtype=torch.long)
+    assert length_limits(config, lengths, no_prefix).tolist() == [6 + 1, 9 + 1, 20 + 1]  # the end token included
+    assert length_limits(config, lengths, torch.tensor([0, 30, 0])).tolist() == [6 + 1, 30 + 1, 20 + 1]
+    assert length_limits(SearchConfig(min_length=8, max_extra=0), lengths, no_prefix).tolist() == [8 + 1, 8 + 1, 100 + 1]
 
 
-def test_a_method_is_what_its_name_says() -> None:
+def test_a_config_selects_its_method() -> None:
     tables = random_tables(3, vocab=4, limit=4, seed=1)
-    assert run(tables, SearchConfig(method="greedy", max_length=3)) == [[h] for h in straight(group(tables, [4] * 3))]
-    expected = find(group(tables, [4] * 3), beam=3, length_penalty=0.9, n_best=2)
+    assert run(tables, SearchConfig(method="greedy", max_length=3)) == [[h] for h in greedy_search(batch_of(tables, [4] * 3))]
+    expected = run_search(batch_of(tables, [4] * 3), beam=3, length_penalty=0.9, n_best=2)
     assert run(tables, SearchConfig(beam=3, n_best=2, length_penalty=0.9, max_length=3)) == expected
 
 
@@ -46,14 +46,14 @@ def test_a_method_is_what_its_name_says() -> None:
 @given(seed=SEEDS, shortest=st.integers(0, 3), longest=st.integers(3, 4))
 def test_lengths_stay_within_their_bounds(method: dict[str, Any], seed: int, shortest: int, longest: int) -> None:
     tables = random_tables(2, vocab=4, limit=5, seed=seed)
-    found = run(tables, SearchConfig(**method, min_length=shortest, max_length=longest))
-    assert all(found)
-    assert all(shortest <= len(hypothesis.tokens) <= longest for hypotheses in found for hypothesis in hypotheses)
+    results = run(tables, SearchConfig(**method, min_length=shortest, max_length=longest))
+    assert all(results)
+    assert all(shortest <= len(hypothesis.tokens) <= longest for hypotheses in results for hypothesis in hypotheses)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda given: given["method"])
 @given(seed=SEEDS, length=st.integers(1, 2))
-def test_no_n_gram_is_said_twice(method: dict[str, Any], seed: int, length: int) -> None:
+def test_no_n_gram_repeats(method: dict[str, Any], seed: int, length: int) -> None:
     tables = random_tables(2, vocab=4, limit=5, seed=seed)
     for hypotheses in run(tables, SearchConfig(**method, no_repeat=length, max_length=4)):
         assert hypotheses
@@ -64,56 +64,56 @@ def test_no_n_gram_is_said_twice(method: dict[str, Any], seed: int, length: int)
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda given: given["method"])
 @pytest.mark.parametrize("constraint", [{}, {"min_length": 3}, {"no_repeat": 2}], ids=str)
-def test_a_prefix_is_kept_and_counted_under_any_constraint(method: dict[str, Any], constraint: dict[str, Any]) -> None:
+def test_a_prefix_is_kept_and_scored_under_any_constraint(method: dict[str, Any], constraint: dict[str, Any]) -> None:
     tables = random_tables(3, vocab=4, limit=5, seed=3)
     prefixes = [[3, 2], [], [2]]
-    answers = run(tables, SearchConfig(**method, **constraint, max_length=4), prefixes)
-    for table, prefix, found in zip(tables, prefixes, answers, strict=True):
-        assert found
-        for hypothesis in found:
+    results = run(tables, SearchConfig(**method, **constraint, max_length=4), prefixes)
+    for table, prefix, hypotheses in zip(tables, prefixes, results, strict=True):
+        assert hypotheses
+        for hypothesis in hypotheses:
             assert hypothesis.tokens[: len(prefix)] == prefix
             assert hypothesis.log_probability == pytest.approx(log_probability(table, hypothesis.tokens), abs=1e-5)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda given: given["method"])
-def test_a_prefix_may_repeat_itself_where_search_may_not(method: dict[str, Any]) -> None:
+def test_a_prefix_may_repeat_n_grams_where_search_may_not(method: dict[str, Any]) -> None:
     tables = random_tables(1, vocab=4, limit=5, seed=4)
-    (found,) = run(tables, SearchConfig(**method, no_repeat=1, max_length=4), [[2, 2]])
-    assert found
-    for hypothesis in found:
+    (hypotheses,) = run(tables, SearchConfig(**method, no_repeat=1, max_length=4), [[2, 2]])
+    assert hypotheses
+    for hypothesis in hypotheses:
         assert hypothesis.tokens[:2] == [2, 2]
         assert hypothesis.log_probability == pytest.approx(log_probability(tables[0], hypothesis.tokens), abs=1e-5)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda given: given["method"])
-def test_a_prefix_longer_than_the_limit_is_said_and_ended(method: dict[str, Any]) -> None:
+def test_a_prefix_longer_than_the_limit_is_kept_and_ended(method: dict[str, Any]) -> None:
     tables = random_tables(1, vocab=3, limit=6, seed=5)
-    (found,) = run(tables, SearchConfig(**method, max_length=2), [[0, 2, 0, 2]])
-    assert [hypothesis.tokens for hypothesis in found] == [[0, 2, 0, 2]] * len(found)
-    assert found
+    (hypotheses,) = run(tables, SearchConfig(**method, max_length=2), [[0, 2, 0, 2]])
+    assert [hypothesis.tokens for hypothesis in hypotheses] == [[0, 2, 0, 2]] * len(hypotheses)
+    assert hypotheses
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda given: given["method"])
-def test_constraints_that_leave_no_word_do_not_leave_the_search_without_an_answer(method: dict[str, Any]) -> None:
-    """Two words, none of them twice, but four wanted."""
+def test_constraints_that_ban_every_token_still_give_a_hypothesis(method: dict[str, Any]) -> None:
+    """Two words, no repetition, but a minimum of four tokens."""
     tables = random_tables(2, vocab=3, limit=6, seed=6)
     for hypotheses in run(tables, SearchConfig(**method, no_repeat=1, min_length=4, max_length=5)):
         assert hypotheses
         assert all(hypothesis.log_probability > -1e9 for hypothesis in hypotheses)
 
 
-def test_several_samples_of_a_source_are_drawn_for_themselves_and_repeatably() -> None:
+def test_samples_of_a_source_are_independent_and_reproducible() -> None:
     tables = random_tables(2, vocab=4, limit=5, seed=7)
     config = SearchConfig(method="sample", n_best=30, max_length=4, seed=3)
-    found = run(tables, config)
-    assert [len(hypotheses) for hypotheses in found] == [30, 30]
-    assert all(len({tuple(h.tokens) for h in hypotheses}) > 8 for hypotheses in found)
-    assert run(tables, config) == found
-    alone = group(tables[1:], limits_for(config, torch.ones(1).long(), torch.zeros(1).long()).tolist(), [1])
-    assert search_group(predict, alone, config, start=START, end=END) == [found[1]]
+    results = run(tables, config)
+    assert [len(hypotheses) for hypotheses in results] == [30, 30]
+    assert all(len({tuple(h.tokens) for h in hypotheses}) > 8 for hypotheses in results)
+    assert run(tables, config) == results
+    alone = batch_of(tables[1:], length_limits(config, torch.ones(1).long(), torch.zeros(1).long()).tolist(), [1])
+    assert search_batch(predict, alone, config, start=START, end=END) == [results[1]]
 
 
-def test_the_end_is_no_word_of_a_hypothesis() -> None:
+def test_hypotheses_do_not_contain_the_end_token() -> None:
     tables = random_tables(3, vocab=4, limit=5, seed=8)
-    found = [run(tables, SearchConfig(**method, max_length=4)) for method in METHODS]
-    assert all(END not in hypothesis.tokens for answers in found for hypotheses in answers for hypothesis in hypotheses)
+    results = [run(tables, SearchConfig(**method, max_length=4)) for method in METHODS]
+    assert all(END not in hypothesis.tokens for of_method in results for hypotheses in of_method for hypothesis in hypotheses)

@@ -1,4 +1,4 @@
-"""Batches: start, end and padding stand where they should, with any tokenizer's ids."""
+"""Batches: start, end and padding tokens are in place, with any tokenizer's ids."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from heedful.tasks.batches import collate, source_tensors, split_batch
 from heedful.text.specials import Specials
 
-DECK = Specials(pad=3, start=0, end=99, unk=1)  # padding is not 0
+OTHER_IDS = Specials(pad=3, start=0, end=99, unk=1)  # padding is not 0
 IS, THE = 16, 42
-OURS = Specials(pad=0, start=1, end=2, unk=3)
+OWN_IDS = Specials(pad=0, start=1, end=2, unk=3)
 
 
-def test_a_batch_of_the_deck() -> None:
-    batch = collate([[THE, IS, 1], [IS]], [[THE], [IS, THE, THE, 1]], DECK, DECK)
+def test_a_batch_by_hand() -> None:
+    batch = collate([[THE, IS, 1], [IS]], [[THE], [IS, THE, THE, 1]], OTHER_IDS, OTHER_IDS)
     assert batch.source.tolist() == [[42, 16, 1, 99], [16, 99, 3, 3]]
     assert batch.source_mask is not None
     assert batch.source_mask.tolist() == [[True, True, True, True], [True, True, False, False]]
@@ -26,20 +26,20 @@ def test_a_batch_of_the_deck() -> None:
 
 
 def test_each_side_has_its_own_special_ids() -> None:
-    batch = collate([[5], [5, 6]], [[7, 8], [7]], DECK, OURS)
+    batch = collate([[5], [5, 6]], [[7, 8], [7]], OTHER_IDS, OWN_IDS)
     assert batch.source.tolist() == [[5, 99, 3], [5, 6, 99]]
     assert batch.target_in.tolist() == [[1, 7, 8], [1, 7, 0]]
     assert batch.target_out.tolist() == [[7, 8, 2], [7, 2, 0]]
 
 
-def test_where_nothing_is_padded_there_is_no_mask() -> None:
-    source, mask = source_tensors([[5, 6], [7, 8]], OURS)
+def test_without_padding_there_is_no_mask() -> None:
+    source, mask = source_tensors([[5, 6], [7, 8]], OWN_IDS)
     assert source.tolist() == [[5, 6, 2], [7, 8, 2]]
     assert mask is None
 
 
-def test_an_empty_sentence_is_its_end() -> None:
-    batch = collate([[]], [[]], OURS, OURS)
+def test_an_empty_sentence_is_the_end_token() -> None:
+    batch = collate([[]], [[]], OWN_IDS, OWN_IDS)
     assert (batch.source.tolist(), batch.target_in.tolist(), batch.target_out.tolist()) == ([[2]], [[1]], [[2]])
 
 
@@ -48,9 +48,9 @@ SENTENCES = st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=7)
 
 
 @given(pairs=SENTENCES)
-def test_the_sentences_can_be_read_back(pairs: list[tuple[list[int], list[int]]]) -> None:
+def test_the_sentences_can_be_recovered_from_a_batch(pairs: list[tuple[list[int], list[int]]]) -> None:
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
-    batch = collate(sources, targets, OURS, OURS)
+    batch = collate(sources, targets, OWN_IDS, OWN_IDS)
     mask = torch.ones_like(batch.source, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
     assert [row[real].tolist() for row, real in zip(batch.source, mask, strict=True)] == [[*s, 2] for s in sources]
     assert [row[row != 0].tolist() for row in batch.target_in] == [[1, *t] for t in targets]
@@ -60,9 +60,9 @@ def test_the_sentences_can_be_read_back(pairs: list[tuple[list[int], list[int]]]
 
 
 @given(pairs=SENTENCES, parts=st.integers(1, 4))
-def test_the_parts_of_a_batch_are_the_batch(pairs: list[tuple[list[int], list[int]]], parts: int) -> None:
-    batch = collate([source for source, _ in pairs], [target for _, target in pairs], OURS, OURS)
-    split = split_batch(batch, parts, OURS.pad)
+def test_the_parts_of_a_batch_concatenate_to_the_batch(pairs: list[tuple[list[int], list[int]]], parts: int) -> None:
+    batch = collate([source for source, _ in pairs], [target for _, target in pairs], OWN_IDS, OWN_IDS)
+    split = split_batch(batch, parts, OWN_IDS.pad)
     assert 1 <= len(split) <= parts
     for field in ("source", "target_in", "target_out"):
         assert torch.equal(torch.cat([getattr(part, field) for part in split]), getattr(batch, field))
@@ -73,14 +73,14 @@ def test_the_parts_of_a_batch_are_the_batch(pairs: list[tuple[list[int], list[in
         assert torch.equal(torch.cat([part.source_mask for part in split if part.source_mask is not None]), batch.source_mask)
 
 
-def test_a_batch_moves_whole() -> None:
-    batch = collate([[5], [5, 6]], [[7], [7, 8]], OURS, OURS).to(torch.device("meta"))
+def test_all_tensors_of_a_batch_move_to_a_device() -> None:
+    batch = collate([[5], [5, 6]], [[7], [7, 8]], OWN_IDS, OWN_IDS).to(torch.device("meta"))
     tensors = [value for value in batch if isinstance(value, torch.Tensor)]
     assert [tensor.device.type for tensor in tensors] == ["meta"] * 4
     assert batch.tokens == 5
 
 
 @pytest.mark.parametrize("parts", [2, 3])
-def test_what_the_parts_lose_adds_up(parts: int) -> None:
-    batch = collate([[5]] * 4, [[7], [7, 8], [9], []], OURS, OURS)
-    assert [part.tokens for part in split_batch(batch, parts, OURS.pad)] == [5, 3]
+def test_the_token_counts_of_parts_add_up(parts: int) -> None:
+    batch = collate([[5]] * 4, [[7], [7, 8], [9], []], OWN_IDS, OWN_IDS)
+    assert [part.tokens for part in split_batch(batch, parts, OWN_IDS.pad)] == [5, 3]

@@ -1,4 +1,4 @@
-"""Choosing by a language model: the four layouts, the loss beside, and what pre-training is worth."""
+"""Classification by a language model: the four layouts, the auxiliary loss, and fine-tuning a pre-trained model."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_four_layouts() -> None:
 
 
 def write_table(path: Path, count: int, columns: int = 1, seed: int = 1) -> Path:
-    """The label is whether "good" occurs oftener than "bad" in the first text."""
-    draw = random.Random(seed)
+    """The label is "yes" if the first text has "good", "no" if it has "bad"."""
+    generator = random.Random(seed)
     rows = []
     for _ in range(count):
-        label = draw.choice(["no", "yes"])
-        words = [draw.choice(["a", "the", "film", "was", "very"]) for _ in range(draw.randint(2, 6))]
-        words.insert(draw.randrange(len(words)), "good" if label == "yes" else "bad")
-        rows.append([label, " ".join(words), *(draw.choice(["a film", "the bad film"]) for _ in range(columns - 1))])
+        label = generator.choice(["no", "yes"])
+        words = [generator.choice(["a", "the", "film", "was", "very"]) for _ in range(generator.randint(2, 6))]
+        words.insert(generator.randrange(len(words)), "good" if label == "yes" else "bad")
+        rows.append([label, " ".join(words), *(generator.choice(["a film", "the bad film"]) for _ in range(columns - 1))])
     path.write_text("".join("\t".join(row) + "\n" for row in rows))
     return path
 
@@ -60,7 +60,7 @@ def task_of(
     tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), task.lines("target"))
     torch.manual_seed(0)
     gpt = GPT(GPTConfig(dim=16, layers=1, heads=2, dropout=0.0), len(tokenizer), len(tokenizer))
-    model = task.equip(gpt).eval()
+    model = task.prepare_model(gpt).eval()
     assert isinstance(model, ClassificationModel)
     system = System([gpt], tokenizer, tokenizer, torch.device("cpu"))
     return task.bind(task.open_corpora((tokenizer, tokenizer), task.check(), keep_text=False), system), model
@@ -71,7 +71,7 @@ SHAPES = [("classification", 1), ("entailment", 2), ("similarity", 2), ("choice"
 
 @pytest.mark.parametrize(("layout", "columns"), SHAPES)
 @torch.inference_mode()
-def test_padding_and_company_change_no_decision(tmp_path: Path, layout: str, columns: int) -> None:
+def test_logits_do_not_depend_on_padding_or_on_the_batch(tmp_path: Path, layout: str, columns: int) -> None:
     task, model = task_of(tmp_path, layout, columns, pad_to_multiple_of=7)
     train = task.corpora.train
     together = task.collate(train, range(6))
@@ -83,29 +83,31 @@ def test_padding_and_company_change_no_decision(tmp_path: Path, layout: str, col
 
 
 @torch.inference_mode()
-def test_the_order_of_two_alike_texts_does_not_matter(tmp_path: Path) -> None:
+def test_the_order_of_the_texts_of_a_similarity_pair_does_not_matter(tmp_path: Path) -> None:
     task, model = task_of(tmp_path, "similarity", 2)
     (group,) = {tuple(map(tuple, g)) for g in task.corpora.train.groups[:1]}
-    turned = task.corpora.train._replace(groups=[[list(one) for one in reversed(group)]])
-    batches = task.collate(task.corpora.train, [0]), task.collate(turned, [0])
-    here, there = (model(batch.tokens, batch.last, 2)[0] for batch in batches)
-    assert_close(here, there)
+    reversed_ = task.corpora.train._replace(groups=[[list(sequence) for sequence in reversed(group)]])
+    batches = task.collate(task.corpora.train, [0]), task.collate(reversed_, [0])
+    forward, backward = (model(batch.tokens, batch.last, 2)[0] for batch in batches)
+    assert_close(forward, backward)
 
 
 @pytest.mark.parametrize(("layout", "columns"), SHAPES)
-def test_the_loss_is_the_decisions_and_half_the_language_models(tmp_path: Path, layout: str, columns: int) -> None:
+def test_the_loss_is_the_classification_loss_plus_half_the_language_modeling_loss(
+    tmp_path: Path, layout: str, columns: int
+) -> None:
     task, model = task_of(tmp_path, layout, columns)
     batch = task.collate(task.corpora.train, range(5))
     objective = task.loss(model, batch)
     logits, hidden = model(batch.tokens, batch.last, len(batch.tokens) // 5)
     decision = functional.cross_entropy(logits, batch.labels, reduction="sum")
-    said, count = torch.zeros(()), 0
+    language, count = torch.zeros(()), 0
     for row, last, states in zip(batch.tokens, batch.last.tolist(), hidden, strict=True):
         words = row[1:last]  # between start and extract
-        said = said + functional.cross_entropy(model.body.project(states[: last - 1]), words, reduction="sum")
+        language = language + functional.cross_entropy(model.body.project(states[: last - 1]), words, reduction="sum")
         count += len(words)
-    assert_close(objective.minimize.total, decision + 0.5 * said / count * 5)
-    assert_close(objective.report["language"].total, said.detach())
+    assert_close(objective.minimize.total, decision + 0.5 * language / count * 5)
+    assert_close(objective.report["language"].total, language.detach())
     assert int(objective.report["language"].count) == count
     without = ClassificationTask(task.config.model_copy(update={"auxiliary": 0.0}), task.data, SearchConfig(), 2)
     plain = without.bind(task.corpora, task.system).loss(model, batch)
@@ -113,7 +115,7 @@ def test_the_loss_is_the_decisions_and_half_the_language_models(tmp_path: Path, 
     assert plain.report.keys() == {"loss"}
 
 
-def test_parts_of_a_batch_are_its_examples_with_all_their_sequences(tmp_path: Path) -> None:
+def test_a_batch_is_split_between_examples(tmp_path: Path) -> None:
     task, _ = task_of(tmp_path, "choice", 3)
     batch = task.collate(task.corpora.train, range(5))
     parts = task.split(batch, 2)
@@ -122,14 +124,14 @@ def test_parts_of_a_batch_are_its_examples_with_all_their_sequences(tmp_path: Pa
     assert torch.equal(torch.cat([part.tokens for part in parts]), batch.tokens)
 
 
-def test_what_is_too_long_loses_its_end_but_not_its_last_token(tmp_path: Path) -> None:
+def test_truncation_keeps_the_extract_token(tmp_path: Path) -> None:
     task, _ = task_of(tmp_path, max_length=4)
     sequences = [sequence for group in task.corpora.train.groups for sequence in group]
     assert {len(sequence) for sequence in sequences} == {4}
     assert all(sequence[0] == 1 and sequence[-1] == 0 for sequence in sequences)
 
 
-def test_some_labels_only_are_the_same_some_each_time(tmp_path: Path) -> None:
+def test_a_limited_training_set_is_the_same_in_every_run(tmp_path: Path) -> None:
     few, _ = task_of(tmp_path, limit=10)
     again, _ = task_of(tmp_path, limit=10)
     every, _ = task_of(tmp_path)
@@ -139,7 +141,7 @@ def test_some_labels_only_are_the_same_some_each_time(tmp_path: Path) -> None:
     assert all(group in every.corpora.train.groups for group in few.corpora.train.groups)
 
 
-def test_what_is_wrong_with_data_or_config_is_said(tmp_path: Path) -> None:
+def test_errors_of_data_and_config(tmp_path: Path) -> None:
     with pytest.raises(heedful.HeedfulError, match=r"layout .entailment. needs 2 columns in data\.texts, not 1"):
         task_of(tmp_path, "entailment", 1)
     table = write_table(tmp_path / "t.tsv", 3)
@@ -152,7 +154,7 @@ def test_what_is_wrong_with_data_or_config_is_said(tmp_path: Path) -> None:
     assert refused(LabeledConfig, form="labeled", label=2)["texts"] == "given [2], which includes the column of the label, 2"
 
 
-BOTH = """\
+SHARED = """\
 [tokenizer]
 kind = "words"
 min_frequency = 1
@@ -167,7 +169,7 @@ dropout = 0.0
 """
 
 PRETRAIN = (
-    BOTH
+    SHARED
     + """\
 [data]
 form = "text"
@@ -187,7 +189,7 @@ schedule = {{ name = "constant", learning_rate = 3e-3, warmup = 1 }}
 )
 
 FINETUNE = (
-    BOTH
+    SHARED
     + """\
 [data]
 form = "labeled"
@@ -209,15 +211,15 @@ schedule = {{ name = "constant", learning_rate = 3e-3, warmup = 1 }}
 )
 
 
-def test_a_pre_trained_model_is_fine_tuned_judged_and_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pre_trained_model_is_fine_tuned_evaluated_and_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = write_table(tmp_path / "table.tsv", 100)
     (tmp_path / "pre.toml").write_text(PRETRAIN.format(table=table))
     (tmp_path / "fine.toml").write_text(FINETUNE.format(table=table))
     assert heed("train", tmp_path / "pre.toml", "--run", tmp_path / "pre") == 0
     init = f"training.init={tmp_path / 'pre'}"
-    still = ("training.steps=1", "training.schedule.learning_rate=1e-30")
-    assert heed("train", tmp_path / "fine.toml", init, *still, "--run", tmp_path / "still") == 0
-    before, after = heedful.load(tmp_path / "pre"), heedful.load(tmp_path / "still")
+    unchanged = ("training.steps=1", "training.schedule.learning_rate=1e-30")
+    assert heed("train", tmp_path / "fine.toml", init, *unchanged, "--run", tmp_path / "unchanged") == 0
+    before, after = heedful.load(tmp_path / "pre"), heedful.load(tmp_path / "unchanged")
     assert after.system.target_tokenizer.fingerprint == before.system.target_tokenizer.fingerprint
     body = after.model.body.state_dict()
     assert all(torch.equal(value, body[name]) for name, value in before.model.state_dict().items())
@@ -225,24 +227,24 @@ def test_a_pre_trained_model_is_fine_tuned_judged_and_asked(tmp_path: Path, caps
     capsys.readouterr()
     assert heed("evaluate", tmp_path / "fine", "--json") == 0
     assert json.loads(capsys.readouterr().out)["figures"]["accuracy"] == 1.0
-    answers = heedful.load(tmp_path / "fine").choose([("the film was good",), ("a very bad film",)])
-    assert [max(answer, key=answer.__getitem__) for answer in answers] == ["yes", "no"]
-    assert all(sum(answer.values()) == pytest.approx(1.0) for answer in answers)
+    classifier, texts = heedful.load(tmp_path / "fine"), [("the film was good",), ("a very bad film",)]
+    assert classifier.predict(texts) == ["yes", "no"]
+    assert all(sum(probabilities.values()) == pytest.approx(1.0) for probabilities in classifier.predict_proba(texts))
 
 
-def test_of_a_long_text_only_what_can_be_read_is_tokenized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_texts_are_cut_before_tokenization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task, _ = task_of(tmp_path, max_length=8)
     tokenizer = task.system.target_tokenizer
     example = Example("yes", ("good film " * 1000,))
     whole = task.encode([example], tokenizer)
-    seen: list[int] = []
+    lengths: list[int] = []
     encode = tokenizer.encode_many
 
-    def watched(texts: Sequence[str]) -> list[list[int]]:
-        seen.extend(map(len, texts))
+    def recorded(texts: Sequence[str]) -> list[list[int]]:
+        lengths.extend(map(len, texts))
         return encode(texts)
 
-    monkeypatch.setattr(tokenizer, "encode_many", watched)
+    monkeypatch.setattr(tokenizer, "encode_many", recorded)
     monkeypatch.setattr("heedful.tasks.classification.MAX_CHARACTERS", 100)
     assert task.encode([example], tokenizer) == whole
-    assert seen == [800]
+    assert lengths == [800]

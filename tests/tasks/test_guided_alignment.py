@@ -1,4 +1,4 @@
-"""Guided alignment: the loss by hand, that it teaches, that it leaves the rest alone, and what it refuses."""
+"""Guided alignment: the loss by hand, its effect in training, and invalid options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from heedful.inspection.attention_maps import attentions
 from heedful.models import MODELS
 from heedful.nn.losses import Loss
 from heedful.tasks.batches import Batch, fill_up, split_batch
-from heedful.tasks.guided_alignment import guide_of, guided_layer, guided_loss, with_gold
+from heedful.tasks.guided_alignment import add_gold_alignment, choose_layer, guided_loss, make_guide
 from heedful.tasks.translation import TranslationConfig
 from heedful.text.specials import Specials
 from heedful.training.update import Objective
@@ -34,7 +34,7 @@ CONFIG = TranslationConfig(guided_alignment=0.5)
 
 
 def test_the_loss_by_hand() -> None:
-    """Two links share a piece's look; a piece without links asks nothing; only the named heads are guided."""
+    """Two links share the weight of a token; a token without links adds nothing; only the given heads are guided."""
     weights = torch.tensor([[[[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]], [[0.9, 0.1, 0.0], [0.9, 0.1, 0.0]]]])
     gold = torch.tensor([[[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]])
     alone = guided_loss(weights, gold, [0])
@@ -43,7 +43,7 @@ def test_the_loss_by_hand() -> None:
     assert float(guided_loss(weights, gold, [0, 1]).total) == pytest.approx(both)
 
 
-def test_a_link_to_what_is_masked_costs_much_but_not_everything() -> None:
+def test_a_link_to_a_masked_token_has_a_finite_loss_and_gradient() -> None:
     weights = torch.tensor([[[[1.0, 0.0]]]], requires_grad=True)
     loss = guided_loss(weights, torch.tensor([[[0.0, 1.0]]]), [0])
     loss.total.backward()  # type: ignore[no-untyped-call]
@@ -51,7 +51,7 @@ def test_a_link_to_what_is_masked_costs_much_but_not_everything() -> None:
 
 
 def some_batch() -> Batch:
-    """Target piece t is linked with source piece t, as far as both go."""
+    """Target token t is aligned with source token t, up to the shorter length."""
     pairs = make_pairs()
     gold = torch.zeros(3, 7, 6)
     for row, length in enumerate(pairs.mask.sum(-1).tolist()):
@@ -69,99 +69,99 @@ def objective(model: Any, batch: Batch) -> Objective:
 
 
 @pytest.mark.parametrize("family", GUIDED)
-def test_what_is_added_is_the_loss_of_the_weights_that_recording_hears(family: str) -> None:
+def test_the_added_loss_is_that_of_the_recorded_weights(family: str) -> None:
     model, batch = tiny_model(Variant(family, ())), some_batch()
     assert batch.gold is not None
-    guide = guide_of(model, CONFIG)
+    guide = make_guide(model, CONFIG)
     before = objective(model, batch)
-    after = guide.added(lambda: objective(model, batch), batch.gold)
+    after = guide.add_loss(lambda: objective(model, batch), batch.gold)
     layers = cross_weights(model, batch.source, batch.source_mask, batch.target_in)
-    expected = guided_loss(layers[guided_layer(sorted(layers), None)], batch.gold, [0])
+    expected = guided_loss(layers[choose_layer(sorted(layers), None)], batch.gold, [0])
     assert_close(after.report["alignment"].total, expected.total)
     assert_close(after.minimize.total, before.minimize.total + 0.5 * expected.total)
     assert torch.equal(after.report["loss"].total, before.report["loss"].total)
-    assert not guide.tap.has_hooks  # nobody listens any more
+    assert not guide.hook_point.wanted  # the hook is removed
 
 
 @pytest.mark.parametrize("family", GUIDED)
-def test_a_guided_head_learns_to_look_where_it_is_told(family: str) -> None:
+def test_a_guided_head_learns_the_alignment(family: str) -> None:
     torch.manual_seed(1)
     model = MODELS[family](tiny_config(family, {}), 11, 11).eval()  # without dropout
     batch = some_batch()
     assert batch.gold is not None
-    guide = guide_of(model, TranslationConfig(guided_alignment=5.0))
+    guide = make_guide(model, TranslationConfig(guided_alignment=5.0))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    seen = []
+    losses = []
     for _ in range(30):
-        found = guide.added(lambda: objective(model, batch), batch.gold)
+        result = guide.add_loss(lambda: objective(model, batch), batch.gold)
         optimizer.zero_grad()
-        (found.minimize.total / found.minimize.count).backward()  # type: ignore[no-untyped-call]
+        (result.minimize.total / result.minimize.count).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        seen.append(float(found.report["alignment"].total.detach()))
-    assert seen[-1] < 0.3 * seen[0]
+        losses.append(float(result.report["alignment"].total.detach()))
+    assert losses[-1] < 0.3 * losses[0]
 
 
-def test_passes_over_the_same_batch_count_as_one() -> None:
-    """As R-Drop does it: the batch twice in one pass."""
+def test_two_passes_over_a_batch_count_as_one() -> None:
+    """As in R-Drop: the batch twice in one forward pass."""
     model, batch = tiny_model(Variant("transformer", ())), some_batch()
     assert batch.gold is not None
-    guide = guide_of(model, CONFIG)
+    guide = make_guide(model, CONFIG)
     twice = batch.each(lambda part: part.repeat(2, *[1] * (part.dim() - 1)))
-    once = guide.added(lambda: objective(model, batch), batch.gold).report["alignment"]
-    again = guide.added(lambda: objective(model, twice), batch.gold).report["alignment"]
+    once = guide.add_loss(lambda: objective(model, batch), batch.gold).report["alignment"]
+    again = guide.add_loss(lambda: objective(model, twice), batch.gold).report["alignment"]
     assert_close(again.total, once.total)
     assert float(again.count) == float(once.count) == 13
 
 
-class Known(JoinedLinks):
-    """Links as they are told."""
+class GivenLinks(JoinedLinks):
+    """Links given as lists."""
 
-    def __init__(self, told: list[list[tuple[int, int]]]) -> None:
-        self.told = told
+    def __init__(self, links: list[list[tuple[int, int]]]) -> None:
+        self.links = links
 
     def of(self, index: int) -> NDArray[np.uint32]:
-        return np.array(self.told[index], np.uint32).reshape(-1, 2)
+        return np.array(self.links[index], np.uint32).reshape(-1, 2)
 
 
-def test_every_link_of_a_pair_stands_in_its_own_row() -> None:
-    told = [[(0, 1), (2, 1)], [], [(3, 0)]]
-    gold = one(with_gold(some_batch(), Known(told), np.array([2, 1, 0])).gold)
-    assert gold.nonzero().tolist() == [[0, 0, 3], [2, 1, 0], [2, 1, 2]]  # row, piece to be said, piece of the source
+def test_the_links_of_a_pair_are_in_its_row() -> None:
+    links = [[(0, 1), (2, 1)], [], [(3, 0)]]
+    gold = not_none(add_gold_alignment(some_batch(), GivenLinks(links), np.array([2, 1, 0])).gold)
+    assert gold.nonzero().tolist() == [[0, 0, 3], [2, 1, 0], [2, 1, 2]]  # row, target token, source token
 
 
-def test_the_gold_follows_its_rows_when_a_batch_is_cut_and_when_it_is_filled_up() -> None:
+def test_gold_alignments_are_split_and_padded_with_their_batch() -> None:
     batch, specials = some_batch(), Specials(pad=PAD, start=START, end=END, unk=3)
     assert batch.gold is not None
     parts = split_batch(batch, 2, PAD)
-    assert torch.equal(torch.cat([one(part.gold) for part in parts]), batch.gold)
+    assert torch.equal(torch.cat([not_none(part.gold) for part in parts]), batch.gold)
     filled = fill_up(batch, 64, 8, specials, specials)
-    assert one(filled.gold).shape == (8, 8, 8) == (*filled.target_in.shape, filled.source.shape[1])
-    assert torch.equal(one(filled.gold)[:3, :7, :6], batch.gold) and one(filled.gold).sum() == batch.gold.sum()
+    assert not_none(filled.gold).shape == (8, 8, 8) == (*filled.target_in.shape, filled.source.shape[1])
+    assert torch.equal(not_none(filled.gold)[:3, :7, :6], batch.gold) and not_none(filled.gold).sum() == batch.gold.sum()
 
 
-def one(gold: Tensor | None) -> Tensor:
+def not_none(gold: Tensor | None) -> Tensor:
     assert gold is not None
     return gold
 
 
 @pytest.mark.parametrize("family", UNGUIDED)
-def test_a_model_that_does_not_look_across_cannot_be_guided(family: str) -> None:
-    with pytest.raises(ConfigError, match="no attention from the target to the source"):
-        guide_of(tiny_model(Variant(family, ())), CONFIG)
+def test_a_model_without_cross_attention_is_an_error(family: str) -> None:
+    with pytest.raises(ConfigError, match="this model has no cross-attention"):
+        make_guide(tiny_model(Variant(family, ())), CONFIG)
 
 
-def test_a_layer_or_head_that_is_not_there_is_refused() -> None:
+def test_an_unknown_layer_or_head_is_an_error() -> None:
     model = tiny_model(Variant("transformer", ()))
-    with pytest.raises(ConfigError, match="given 2, but this model looks at its source in layers: 0, 1"):
-        guide_of(model, TranslationConfig(guided_alignment=0.5, guided_layer=2))
-    guide, batch = guide_of(model, TranslationConfig(guided_alignment=0.5, guided_heads=(0, 7))), some_batch()
+    with pytest.raises(ConfigError, match="given 2, but the layers with cross-attention are: 0, 1"):
+        make_guide(model, TranslationConfig(guided_alignment=0.5, guided_layer=2))
+    guide, batch = make_guide(model, TranslationConfig(guided_alignment=0.5, guided_heads=(0, 7))), some_batch()
     with pytest.raises(ConfigError, match=r"given \[0, 7\], but the guided layer has 2 heads"):
-        guide.added(lambda: objective(model, batch), one(batch.gold))
+        guide.add_loss(lambda: objective(model, batch), not_none(batch.gold))
 
 
-def test_the_last_layer_but_one_is_guided_unless_another_is_named() -> None:
-    assert [guided_layer(range(n), None) for n in (1, 2, 6)] == [0, 0, 4]
-    assert guided_layer(range(6), 5) == 5
+def test_the_default_layer_is_the_second_to_last() -> None:
+    assert [choose_layer(range(n), None) for n in (1, 2, 6)] == [0, 0, 4]
+    assert choose_layer(range(6), 5) == 5
 
 
 @pytest.mark.parametrize(
@@ -178,13 +178,13 @@ def test_the_last_layer_but_one_is_guided_unless_another_is_named() -> None:
         ({"data": {"train": {"builtin": True, "count": 9, "alignment": "c"}, "valid": {"tsv": "b"}}}, "alignment would have"),
     ],
 )
-def test_what_cannot_work_is_refused(changes: dict[str, Any], path: str) -> None:
+def test_conflicting_options_are_an_error(changes: dict[str, Any], path: str) -> None:
     with pytest.raises(ValidationError, match=path):
         Run.model_validate({"task": {"guided_alignment": 0.1}} | changes)
 
 
-def test_what_can_work_is_not() -> None:
+def test_compatible_options_are_accepted() -> None:
     corpora = {"train": {"tsv": "a", "alignment": str(Path("c"))}, "valid": {"tsv": "b"}}
     assert Run.model_validate(
-        {"task": {"guided_alignment": 0.1, "r_drop": 1.0}, "data": corpora, "training": {"capture": True}}
+        {"task": {"guided_alignment": 0.1, "r_drop": 1.0}, "data": corpora, "training": {"cuda_graphs": True}}
     )

@@ -1,4 +1,4 @@
-"""Language modeling: every token is learned from and scored, figures are what they say, texts go on as the model says."""
+"""Language modeling: batches, scoring with a sliding window, metrics and text generation."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from heedful.data.corpus_text import TextConfig, TextStore, encode_text, open_te
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.search import SearchConfig
 from heedful.tasks.evaluate_translations import score_pairs
-from heedful.tasks.generate import continuations, generate
-from heedful.tasks.language_modeling import LanguageConfig, LanguageModelingTask, Texts, evaluate_text, token_losses, windows
+from heedful.tasks.generate import generate, score_endings
+from heedful.tasks.language_modeling import LanguageConfig, LanguageModelingTask, TextSplits, evaluate_text, text_loss, windows
 from heedful.tasks.translate import System
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 
@@ -63,11 +63,11 @@ def task_of(book: Path, tmp_path: Path, **options: Any) -> LanguageModelingTask:
     task = LanguageModelingTask(LanguageConfig(name="language"), data, SearchConfig(method="sample"), seed=3)
     tokenizer = tokenizer_of()
     text = store_of(book, tokenizer, tmp_path)
-    return task.bind(Texts(text, text), system_of(tokenizer))
+    return task.bind(TextSplits(text, text), system_of(tokenizer))
 
 
 @pytest.mark.parametrize(("tokens", "block", "stride"), [(5, 8, 8), (8, 8, 3), (50, 8, 8), (50, 8, 3), (51, 8, 1), (9, 8, 8)])
-def test_every_token_is_scored_once_with_enough_before_it(tokens: int, block: int, stride: int) -> None:
+def test_every_token_is_scored_once_with_enough_context(tokens: int, block: int, stride: int) -> None:
     scored: list[int] = []
     for begin, first in windows(tokens, block, stride):
         end = min(begin + block, tokens)
@@ -78,9 +78,7 @@ def test_every_token_is_scored_once_with_enough_before_it(tokens: int, block: in
 
 
 @pytest.mark.parametrize("stride", [0, 1, 5])
-def test_the_surprise_of_a_text_is_that_of_each_token_after_those_in_its_window(
-    book: Path, tmp_path: Path, stride: int
-) -> None:
+def test_the_loss_of_a_text_is_the_sum_over_tokens_given_their_window(book: Path, tmp_path: Path, stride: int) -> None:
     tokenizer = tokenizer_of()
     system = system_of(tokenizer)
     ids = store_of(book, tokenizer, tmp_path).ids[:60]
@@ -93,31 +91,31 @@ def test_the_surprise_of_a_text_is_that_of_each_token_after_those_in_its_window(
                 given = torch.tensor([text[begin : at + 1]])
                 hidden = model.step(given, model.start(given[:, :0], None, room=0)).hidden[0, -1]
                 total -= float(model.project(hidden).log_softmax(-1)[text[at + 1]])
-    assert token_losses(system, ids, 16, stride) == pytest.approx(total, rel=1e-5)
+    assert text_loss(system, ids, 16, stride) == pytest.approx(total, rel=1e-5)
 
 
-def test_however_much_memory_there_is_only_so_many_tokens_have_logits_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_logits_at_a_time_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(System, "batch_tokens", 2**20)
     system = system_of(tokenizer_of())
     (model,) = system.models
     project, sizes = model.project, []
 
-    def watched(hidden: Tensor) -> Tensor:
+    def recorded(hidden: Tensor) -> Tensor:
         sizes.append(hidden[..., 0].numel())
         return project(hidden)
 
-    monkeypatch.setattr(model, "project", watched)
-    token_losses(system, np.full(40_000, 5), 16, 0)
+    monkeypatch.setattr(model, "project", recorded)
+    text_loss(system, np.full(40_000, 5), 16, 0)
     assert sum(sizes) >= 40_000 and max(sizes) <= 2**14
     sizes.clear()
     score_pairs(system, ["a"] * 6000, ["the dog"] * 6000)
     assert sum(sizes) >= 6000 * 8 and max(sizes) <= 2**14
 
 
-def test_figures_are_of_the_whole_text(book: Path, tmp_path: Path) -> None:
+def test_metrics_are_computed_from_the_loss_of_the_whole_text(book: Path, tmp_path: Path) -> None:
     tokenizer = tokenizer_of()
     system, text = system_of(tokenizer), store_of(book, tokenizer, tmp_path)
-    nats = token_losses(system, text.ids, 16, 0)
+    nats = text_loss(system, text.ids, 16, 0)
     assert evaluate_text(system, text, 16, 0) == pytest.approx(
         {
             "loss": nats / len(TEXT),
@@ -132,15 +130,15 @@ def test_figures_are_of_the_whole_text(book: Path, tmp_path: Path) -> None:
     assert figures["word_perplexity"] == pytest.approx(figures["perplexity"])
 
 
-def test_an_epoch_goes_through_the_text_in_another_cut_and_order(book: Path, tmp_path: Path) -> None:
+def test_every_epoch_cuts_and_shuffles_the_text_differently(book: Path, tmp_path: Path) -> None:
     task = task_of(book, tmp_path)
     ids = task.texts.train.ids
     for epoch in range(3):
-        begins = np.concatenate(task.plan(epoch))
-        assert len(set((begins % 16).tolist())) == 1  # blocks side by side
-        assert len(set(begins.tolist())) == len(begins) >= len(ids) // 16 - 1 - task.data.batch
-        assert begins.tolist() != sorted(begins.tolist())
-        assert np.array_equal(begins, np.concatenate(task_of(book, tmp_path).plan(epoch)))
+        starts = np.concatenate(task.plan(epoch))
+        assert len(set((starts % 16).tolist())) == 1  # blocks side by side
+        assert len(set(starts.tolist())) == len(starts) >= len(ids) // 16 - 1 - task.data.batch
+        assert starts.tolist() != sorted(starts.tolist())
+        assert np.array_equal(starts, np.concatenate(task_of(book, tmp_path).plan(epoch)))
     assert len({int(task.plan(epoch)[0][0] % 16) for epoch in range(9)}) > 1
     batch = task.batch(task.plan(0)[0])
     assert batch.inputs.shape == batch.targets.shape == (4, 16)
@@ -149,21 +147,21 @@ def test_an_epoch_goes_through_the_text_in_another_cut_and_order(book: Path, tmp
     assert [*batch.inputs[2].tolist(), int(batch.targets[2, -1])] == ids[begin : begin + 17].tolist()
 
 
-def test_a_stream_goes_on_where_it_stood(book: Path, tmp_path: Path) -> None:
+def test_a_stream_continues_from_a_position(book: Path, tmp_path: Path) -> None:
     task = task_of(book, tmp_path)
 
     def take(stream: Iterator[Any], count: int) -> list[Any]:
         return [next(stream) for _ in range(count)]
 
-    all_of_them = take(task.stream(0, 0), 30)
-    assert all_of_them[-1].epoch > 0
-    at = all_of_them[16]
-    for before, again in zip(all_of_them[17:], take(task.stream(at.epoch, at.cursor), 13), strict=True):
+    fed = take(task.stream(0, 0), 30)
+    assert fed[-1].epoch > 0
+    at = fed[16]
+    for before, again in zip(fed[17:], take(task.stream(at.epoch, at.cursor), 13), strict=True):
         assert torch.equal(before.batch.inputs, again.batch.inputs)
         assert before[1:] == again[1:]
 
 
-def test_the_loss_is_the_mean_surprise_and_parts_add_up(book: Path, tmp_path: Path) -> None:
+def test_the_loss_is_the_cross_entropy_and_parts_add_up(book: Path, tmp_path: Path) -> None:
     task = task_of(book, tmp_path)
     (model,) = task.system.models
     batch = task.batch(task.plan(0)[0])
@@ -177,7 +175,7 @@ def test_the_loss_is_the_mean_surprise_and_parts_add_up(book: Path, tmp_path: Pa
 
 
 def greedy(system: System, prompt: str, length: int) -> str:
-    """The likeliest token again and again, all read anew each time, from at most the window."""
+    """Greedy generation without a cache, within the window."""
     tokenizer, (model,) = system.target_tokenizer, system.models
     ids = [tokenizer.specials.end, *encode_text(tokenizer, prompt)]
     for _ in range(length):
@@ -185,10 +183,10 @@ def greedy(system: System, prompt: str, length: int) -> str:
         logits = model.project(model.step(given, model.start(given[:, :0], None, room=0)).hidden[0, -1])
         logits[tokenizer.specials.pad] = -math.inf
         ids.append(int(logits.argmax()))
-    return "\n".join(tokenizer.decode_many(cut(ids[1:], tokenizer.specials.end)))
+    return "\n".join(tokenizer.decode_many(split_lines(ids[1:], tokenizer.specials.end)))
 
 
-def cut(ids: list[int], end: int) -> list[list[int]]:
+def split_lines(ids: list[int], end: int) -> list[list[int]]:
     lines: list[list[int]] = [[]]
     for token in ids:
         if token == end:
@@ -200,35 +198,35 @@ def cut(ids: list[int], end: int) -> list[list[int]]:
 
 @pytest.mark.parametrize("prompt", ["", "a cat", "a cat\nthe "])
 @torch.inference_mode()
-def test_a_text_goes_on_with_the_likeliest_tokens(prompt: str) -> None:
+def test_greedy_generation_appends_the_most_probable_tokens(prompt: str) -> None:
     system = system_of(tokenizer_of(), window=64)
     assert generate(system, prompt, 30, SearchConfig(method="greedy")) == [greedy(system, prompt, 30)]
 
 
-def test_samples_differ_have_their_length_and_come_again_with_the_seed() -> None:
+def test_samples_differ_have_the_given_length_and_are_reproducible() -> None:
     system = system_of(tokenizer_of())
     config = SearchConfig(method="sample", n_best=3, seed=4)
     texts = generate(system, "a cat", 40, config)  # longer than the window
     assert len(set(texts)) == 3
     for text in texts:
         assert text.startswith("a cat")
-        assert 41 <= len(text.replace("<unk>", "?")) <= 45  # a start that is said is not seen
+        assert 41 <= len(text.replace("<unk>", "?")) <= 45  # a generated start token is not decoded
     assert generate(system, "a cat", 40, config) == texts
     assert generate(system, "a cat", 40, config.model_copy(update={"seed": 5})) != texts
 
 
-def test_an_ending_is_as_likely_as_its_tokens_after_the_prompt() -> None:
+def test_the_score_of_an_ending_is_the_sum_over_its_tokens() -> None:
     system = system_of(tokenizer_of(), window=64)
     tokenizer, (model,) = system.target_tokenizer, system.models
-    found = continuations(system, "the dog ", ["ran", "r", "ran\nto"])
+    scores = score_endings(system, "the dog ", ["ran", "r", "ran\nto"])
     text = [tokenizer.specials.end, *encode_text(tokenizer, "the dog ran\nto")]
     with torch.inference_mode():
         given = torch.tensor([text[:-1]])
         logs = model.project(model.step(given, model.start(given[:, :0], None, room=0)).hidden)[0].log_softmax(-1)
     each = logs.gather(-1, torch.tensor(text[1:])[:, None]).squeeze(-1)[8:]
-    assert found == pytest.approx([float(each[:3].sum()), float(each[0]), float(each.sum())], abs=1e-4)
-    with pytest.raises(heedful.HeedfulError, match="adds nothing"):
-        continuations(system, "the dog", [""])
+    assert scores == pytest.approx([float(each[:3].sum()), float(each[0]), float(each.sum())], abs=1e-4)
+    with pytest.raises(heedful.HeedfulError, match="adds no token"):
+        score_endings(system, "the dog", [""])
 
 
 RECIPE = """\
@@ -265,7 +263,7 @@ method = "sample"
 """
 
 
-def test_a_run_trains_is_continued_scored_and_goes_on(book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_trained_continued_evaluated_and_used(book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe, run, other = tmp_path / "recipe.toml", tmp_path / "run", tmp_path / "other"
     recipe.write_text(RECIPE.format(book=book))
     assert heed("train", recipe, "--run", run, "training.steps=2") == 0
@@ -275,8 +273,8 @@ def test_a_run_trains_is_continued_scored_and_goes_on(book: Path, tmp_path: Path
     weights = [heedful.load(folder, "step-4").model.state_dict() for folder in (run, other)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert heed("evaluate", run, "--json") == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["figures"]["loss"] == pytest.approx(heedful.load(run).evaluate("valid")["loss"])
+    result = json.loads(capsys.readouterr().out)
+    assert result["figures"]["loss"] == pytest.approx(heedful.load(run).evaluate("valid")["loss"])
     assert heed("generate", run, "--prompt", "a cat", "--length", "7", "-s", "n_best=2", "--json") == 0
     texts = json.loads(capsys.readouterr().out)["texts"]
     assert len(texts) == 2 and all(text.startswith("a cat") for text in texts)
@@ -295,7 +293,7 @@ def test_a_run_trains_is_continued_scored_and_goes_on(book: Path, tmp_path: Path
         (["task.name=translation"], "given 'text', but task 'translation' reads 'pairs'"),
     ],
 )
-def test_what_does_not_fit_together_is_said(
+def test_conflicting_options_are_an_error(
     book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: list[str], sentence: str
 ) -> None:
     recipe = tmp_path / "recipe.toml"

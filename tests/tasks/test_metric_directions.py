@@ -1,4 +1,4 @@
-"""Every figure of a validation is declared by its task with the direction that is better."""
+"""Every metric of a validation is declared by its task, with the direction that is better."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def translation(folder: Path) -> str:
 
 
 def language(folder: Path) -> str:
-    draw = random.Random(1)
+    generator = random.Random(1)
     text = folder / "text.txt"
-    text.write_text("".join(" ".join(draw.choice(("so", "la", "ti")) for _ in range(8)) + "\n" for _ in range(80)))
+    text.write_text("".join(" ".join(generator.choice(("so", "la", "ti")) for _ in range(8)) + "\n" for _ in range(80)))
     data = f'[data]\nform = "text"\ntrain = {{ file = "{text}" }}\nvalid = {{ file = "{text}" }}\nblock = 16\nbatch = 4\n'
     return f'[task]\nname = "language"\nsamples = 0\n{data}[tokenizer]\nkind = "characters"\n' + MODEL.format(family="gpt")
 
@@ -68,7 +68,7 @@ def train(task: str, folder: Path, *overrides: str, steps: int = 4, every: int =
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_every_figure_of_a_validation_is_declared(name: str, tmp_path: Path) -> None:
+def test_every_metric_of_a_validation_is_declared(name: str, tmp_path: Path) -> None:
     records = train(name, tmp_path)
     config = read_run(tmp_path / "run" / "config.toml").config
     valid = next(record for record in records if record["kind"] == "valid")
@@ -88,7 +88,7 @@ def test_a_perfect_translation_is_better_than_a_broken_one(metric: str) -> None:
 
 
 @pytest.mark.parametrize("metric", ["loss", "perplexity", "word_perplexity", "bits_per_character", "bits_per_byte"])
-def test_a_language_model_that_learns_gets_better_by_every_metric(
+def test_every_metric_of_a_language_model_improves_in_training(
     metric: str, learned: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
     before, after = learned
@@ -97,20 +97,20 @@ def test_a_language_model_that_learns_gets_better_by_every_metric(
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Validations of a language model before and after it learned something, ranked by bits per character."""
+    """The first and last validation of a language model, ranked by bits per character."""
     folder = tmp_path_factory.mktemp("learned")
     records = train("language", folder, "training.metric=bits_per_character", "training.patience=2", steps=40, every=10)
     valid = [record for record in records if record["kind"] == "valid"]
     return valid[0], valid[-1]
 
 
-def test_the_best_checkpoint_is_the_one_with_fewest_bits_and_patience_waits_while_it_improves(
+def test_patience_does_not_stop_a_run_that_improves(
     learned: tuple[dict[str, Any], dict[str, Any]],
 ) -> None:
     assert learned[1]["step"] == 40, "a run that improves is not stopped"
 
 
-def test_an_unknown_metric_is_refused_before_anything_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_metric_is_an_error_before_data_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(classification(tmp_path) + SETTINGS.format(steps=4, every=4))
     (tmp_path / "table.tsv").unlink()
@@ -126,7 +126,9 @@ def test_ranking_follows_the_direction() -> None:
         assert train_state.best[0][1] == best
 
 
-def test_a_classifier_counts_examples_and_shows_no_perplexity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_of_classification_is_in_examples_without_perplexity(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train("classification", tmp_path)
     shown = capsys.readouterr().err
     assert is_better(1.0, 0.0, ClassificationConfig.metrics["accuracy"])

@@ -1,4 +1,4 @@
-"""Translating as a user meets it: long lines, unknown words, chunks, prefixes."""
+"""Translation of lines: long lines, unknown words, chunks, prefixes and n-best lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from heedful.data.input_lines import read_available
 from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
 from heedful.search import SearchConfig
 from heedful.tasks.evaluate_translations import Examples, evaluate, score_pairs
-from heedful.tasks.translate import System, translate, translate_chunks
+from heedful.tasks.translate import System, translate
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 METHODS: list[dict[str, Any]] = [
@@ -41,24 +41,24 @@ def test_a_long_line_is_translated_sentence_by_sentence_and_joined(translator: T
     assert translator.translate([" ".join(sentences)]) == [" ".join(short)]
 
 
-def test_lines_come_out_as_they_came_in_however_they_are_gathered(translator: Translator) -> None:
+def test_translations_keep_the_order_of_lines_for_any_chunks(translator: Translator) -> None:
     lines = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8", "w9 w1"]
     config = SearchConfig(beam=2)
-    whole = [one.text for one in translate(translator.system, lines, config)]
-    assert [one.text for one in translate_chunks(translator.system, [[line] for line in lines], config)] == whole
+    whole = [translation.text for translation in translate(translator.system, lines, config)]
+    assert [translation.text for translation in translator.translate_chunks([[line] for line in lines], config)] == whole
     assert whole[1] == "" and len(whole) == 5
 
 
-def test_an_unknown_word_becomes_the_source_word_that_was_looked_at(translator: Translator) -> None:
+def test_an_unknown_word_is_replaced_by_the_source_word_with_most_attention(translator: Translator) -> None:
     unknown = translator.system.target_tokenizer.specials.unk
     config = SearchConfig(beam=1, replace_unknown=True)
-    (one,) = translate(translator.system, ["w1 Rosalind w2"], config, prefixes=["Rosalind"])
-    assert one.candidates[0].tokens[0] == unknown
-    assert one.text.split()[0] in ("w1", "Rosalind", "w2") and "<unk>" not in one.text.split()[0]
+    (translation,) = translate(translator.system, ["w1 Rosalind w2"], config, prefixes=["Rosalind"])
+    assert translation.candidates[0].tokens[0] == unknown
+    assert translation.text.split()[0] in ("w1", "Rosalind", "w2") and "<unk>" not in translation.text.split()[0]
 
 
 @pytest.mark.parametrize("prefixes", [["w1"], ["w1", "w2", "w3"]])
-def test_another_number_of_prefixes_than_lines_is_refused_after_what_has_one(
+def test_a_wrong_number_of_prefixes_is_an_error_after_the_lines_with_prefixes(
     translator: Translator, prefixes: list[str]
 ) -> None:
     translations = translate(translator.system, ["w1", "w2"], SearchConfig(), prefixes=prefixes)
@@ -68,7 +68,7 @@ def test_another_number_of_prefixes_than_lines_is_refused_after_what_has_one(
         next(translations)
 
 
-def test_a_stream_is_answered_as_it_arrives() -> None:
+def test_a_stream_is_chunked_as_it_arrives() -> None:
     assert list(read_available(["a", "b", "c"], most=2)) == [["a", "b"], ["c"]]
 
 
@@ -76,9 +76,9 @@ def test_a_stream_is_answered_as_it_arrives() -> None:
 def test_every_line_has_n_best_candidates(translator: Translator, options: dict[str, Any]) -> None:
     long = "w1 w2 w3 w4 w5 w6. W7 w8 w9 w10 w11. W1 w2 w3 w4."
     config = SearchConfig(**options)
-    for one in translate(translator.system, ["w1", "", long, "w2 w3"], config):
-        assert len(one.candidates) == config.n_best
-        assert all(torch.tensor((c.score, c.log_probability)).isfinite().all() for c in one.candidates)
+    for translation in translate(translator.system, ["w1", "", long, "w2 w3"], config):
+        assert len(translation.candidates) == config.n_best
+        assert all(torch.tensor((c.score, c.log_probability)).isfinite().all() for c in translation.candidates)
 
 
 def test_the_candidates_of_a_long_line_are_those_of_its_parts(translator: Translator) -> None:
@@ -90,16 +90,16 @@ def test_the_candidates_of_a_long_line_are_those_of_its_parts(translator: Transl
         assert whole.candidates[k].score == pytest.approx(first.candidates[k].score + second.candidates[k].score, abs=1e-4)
 
 
-def test_where_nothing_else_can_be_found_the_last_candidate_is_repeated(translator: Translator) -> None:
+def test_if_search_returns_fewer_than_n_best_the_last_candidate_is_repeated(translator: Translator) -> None:
     config = SearchConfig(beam=30, n_best=30, max_length=1)  # one word, or none
-    (one,) = translate(translator.system, ["w1"], config)
-    count = len({tuple(candidate.tokens) for candidate in one.candidates})
-    assert 1 < count < 30 == len(one.candidates)
-    assert one.candidates[count:] == one.candidates[count - 1 : count] * (30 - count)
+    (translation,) = translate(translator.system, ["w1"], config)
+    count = len({tuple(candidate.tokens) for candidate in translation.candidates})
+    assert 1 < count < 30 == len(translation.candidates)
+    assert translation.candidates[count:] == translation.candidates[count - 1 : count] * (30 - count)
 
 
 def damaged(translator: Translator, value: float, device: str) -> System:
-    """A copy whose output layer has one such weight."""
+    """A copy with one weight of the output layer set to this value."""
     model = copy.deepcopy(translator.model)
     assert isinstance(model, torch.nn.Module)
     with torch.no_grad():
@@ -110,7 +110,7 @@ def damaged(translator: Translator, value: float, device: str) -> System:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("options", METHODS, ids=str)
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_damaged_weights_are_an_error_that_names_line_and_checkpoint(
+def test_damaged_weights_raise_an_error_with_line_and_checkpoint(
     translator: Translator, options: dict[str, Any], value: float, device: str
 ) -> None:
     system = damaged(translator, value, device)
@@ -122,13 +122,13 @@ def test_damaged_weights_are_an_error_that_names_line_and_checkpoint(
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_many_lines_at_once_find_the_same_error(translator: Translator, device: str) -> None:
+def test_damaged_weights_raise_an_error_in_a_large_batch(translator: Translator, device: str) -> None:
     system = damaged(translator, float("nan"), device)
     with pytest.raises(CheckpointError, match=r"not finite at line \d+;"):
         list(translate(system, ["w1 w2 w3"] * 300, SearchConfig()))
 
 
-def test_scores_that_are_not_finite_while_training_mean_that_it_diverged(translator: Translator) -> None:
+def test_nonfinite_scores_in_training_mean_that_it_diverged(translator: Translator) -> None:
     system = replace(damaged(translator, float("nan"), "cpu"), checkpoint=None)
     for metrics in ([], ["bleu"]):
         with pytest.raises(DivergedError, match="training diverged"):
@@ -137,14 +137,14 @@ def test_scores_that_are_not_finite_while_training_mean_that_it_diverged(transla
         list(translate(system, ["w1"], SearchConfig()))
 
 
-def test_a_text_too_long_to_tokenize_is_refused_or_left_out(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("data.texts", "tasks.evaluating"):
+def test_a_text_too_long_to_tokenize_is_an_error_or_not_scored(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("data.input_lines", "tasks.evaluate_translations"):
         monkeypatch.setattr(f"heedful.{module}.MAX_CHARACTERS", 10)
-    translations = translate_chunks(translator.system, [["w1 w2"], ["w1", "w1 w2 w3 w4"]], SearchConfig())
+    translations = translator.translate_chunks([["w1 w2"], ["w1", "w1 w2 w3 w4"]], SearchConfig())
     assert next(translations).text is not None
     with pytest.raises(DataError, match="line 3 has 11 characters; expected at most 10"):
         list(translations)
     with pytest.raises(DataError, match="the prefix of line 1 has 11 characters"):
         list(translate(translator.system, ["w1"], SearchConfig(), prefixes=["w1 w2 w3 w4"]))
     scored = score_pairs(translator.system, ["w1", "w1", "w1 w2 w3 w4"], ["w1", "w1 w2 w3 w4", "w1"])
-    assert [one is None for one in scored] == [False, True, True]
+    assert [score is None for score in scored] == [False, True, True]

@@ -1,4 +1,4 @@
-"""What a search asks of attention: the right word for an unknown one, whoever of an ensemble attends, and a refusal by name."""
+"""Replacing unknown words by attention: the aligned source word, ensembles, dictionaries and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from heedful.tasks.attention_reader import AttentionReader, read_dictionary, rep
 from heedful.tasks.translate import System, translate
 
 FIXED = 'model={family="sutskever", dim=8, layers=1}'
-ASKING = SearchConfig(beam=2, replace_unknown=True)
+REPLACING = SearchConfig(beam=2, replace_unknown=True)
 
 
 @pytest.fixture(scope="module")
@@ -34,49 +34,51 @@ def fixed(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     return load_translator(folder / "run")
 
 
-def looks(*places: int) -> Tensor:
-    """(target, 8): one look for each target token."""
-    return torch.nn.functional.one_hot(torch.tensor(places), 8).float()
+def one_hot_weights(*positions: int) -> Tensor:
+    """(target, 8): all attention of each target token on one position."""
+    return torch.nn.functional.one_hot(torch.tensor(positions), 8).float()
 
 
-def test_each_unknown_word_becomes_the_one_looked_at(attending: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_unknown_word_becomes_the_source_word_with_most_attention(
+    attending: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
     system, text = attending.system, "Rosalind w2 Orlando"
     unknown, word = system.target_tokenizer.specials.unk, system.target_tokenizer.encode("w2")[0]
     reader = AttentionReader(system.models[0], system.source_tokenizer, system.target_tokenizer, system.device)
-    monkeypatch.setattr(attention_reader, "attention_between", lambda model, pair: looks(2, 1, 0, 3))
-    ids, said = system.source_tokenizer.encode(text), [unknown, word, unknown]
-    assert replace_unknown_words(reader, ids, text, said, {}) == "Orlando w2 Rosalind"
-    assert replace_unknown_words(reader, ids, text, said, {"Orlando": "Roland"}) == "Roland w2 Rosalind"
+    monkeypatch.setattr(attention_reader, "attention_between", lambda model, pair: one_hot_weights(2, 1, 0, 3))
+    ids, tokens = system.source_tokenizer.encode(text), [unknown, word, unknown]
+    assert replace_unknown_words(reader, ids, text, tokens, {}) == "Orlando w2 Rosalind"
+    assert replace_unknown_words(reader, ids, text, tokens, {"Orlando": "Roland"}) == "Roland w2 Rosalind"
     assert replace_unknown_words(reader, ids, text, [word], {}) is None
 
 
-def test_a_model_that_does_not_attend_is_refused_by_the_name_of_the_option(fixed: Translator) -> None:
-    for config, name in ((ASKING, "replace_unknown"), (SearchConfig(beam=2, coverage=0.2), "coverage")):
+def test_a_model_without_attention_to_the_source_is_an_error_with_the_option(fixed: Translator) -> None:
+    for config, name in ((REPLACING, "replace_unknown"), (SearchConfig(beam=2, coverage=0.2), "coverage")):
         with pytest.raises(ConfigError, match=rf"search\.{name} needs a model that attends to its source"):
             list(translate(fixed.system, ["w1"], config))
 
 
-def test_whoever_of_an_ensemble_attends_is_asked(attending: Translator, fixed: Translator) -> None:
-    def said(*members: Translator) -> str:
+def test_an_ensemble_reads_the_attention_of_the_member_that_has_it(attending: Translator, fixed: Translator) -> None:
+    def translation(*members: Translator) -> str:
         first = members[0].system
         models = [member.system.models[0] for member in members]
         both = System(models, first.source_tokenizer, first.target_tokenizer, first.device, first.max_length)
-        (one,) = translate(both, ["w1 Rosalind"], ASKING, prefixes=["Rosalind"])
-        return one.text
+        (result,) = translate(both, ["w1 Rosalind"], REPLACING, prefixes=["Rosalind"])
+        return result.text
 
-    assert said(attending, fixed) == said(fixed, attending)
+    assert translation(attending, fixed) == translation(fixed, attending)
 
 
-def test_a_dictionary_is_read_and_its_first_entry_counts(tmp_path: Path) -> None:
+def test_of_several_dictionary_entries_the_first_is_used(tmp_path: Path) -> None:
     file = tmp_path / "words.tsv"
     file.write_text("Rom\tRoma\nRom\tBucarest\nMailand\tMilano\n")
     assert read_dictionary(str(file)) == {"Rom": "Roma", "Mailand": "Milano"}
     file = tmp_path / "broken.tsv"
     file.write_text("Rom Roma\n")
-    with pytest.raises(DataError, match=r"line 1 is not a source word, a tab and its translation"):
+    with pytest.raises(DataError, match=r"line 1 is 'Rom Roma'; expected a source word, a tab and its translation"):
         read_dictionary(str(file))
 
 
-def test_a_dictionary_without_replacing_is_refused() -> None:
+def test_a_dictionary_without_replace_unknown_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"search.replace_unknown is false"):
         SearchConfig.model_validate({"dictionary": "words.tsv"})

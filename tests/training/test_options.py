@@ -117,7 +117,7 @@ def test_init_loads_the_weights_of_another_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("plan", [(), ("--plan",)], ids=str)
 @pytest.mark.parametrize(
     ("init", "hint"),
-    [("runs/nothing", ""), ("runs/language-gpt1-reviews", "hint: `heed train gpt1-reviews` makes it")],
+    [("runs/nothing", ""), ("runs/language-gpt1-reviews", "hint: train it with `heed train gpt1-reviews`")],
 )
 def test_a_missing_init_folder_is_reported_before_any_data_is_read(
     init: str, hint: str, plan: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -110,8 +110,8 @@ def test_a_different_config_is_refused_and_the_difference_shown(tmp_path: Path, 
     capsys.readouterr()
     assert heed("train", recipe, "model.dim=32", "training.validate_every=5", "--run", run) == 2
     assert capsys.readouterr().err == (
-        f"error: {run} was begun with another config:\n  model.dim: the run has 16, now given 32\n\n"
-        f"hint: `heed train {run}` continues with the config it has; --run gives this one a folder of its own\n"
+        f"error: {run} is a run with another config:\n  model.dim: given 32, but the run has 16\n\n"
+        f"hint: continue with its own config, `heed train {run}`, or choose another folder with --run\n"
     )
 
 

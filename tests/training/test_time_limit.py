@@ -210,7 +210,7 @@ def test_minutes_end_a_run_and_more_minutes_continue_it(
     assert len(work.records("valid")) == 2, "one to learn how long it takes, one at the end"
     assert f"minutes reached after {outcome.step} steps\n" in capsys.readouterr().err
     assert work.train("training.minutes=2").already_done
-    assert f"{outcome.step} steps; training.minutes=2 are over" in capsys.readouterr().err
+    assert f"{outcome.step} steps; training.minutes=2 have passed" in capsys.readouterr().err
     more = work.train("training.minutes=4")
     assert more.step > outcome.step + 15 and 200 <= more.seconds <= 264
     continued = [line["seconds"] for line in work.records("train")]

@@ -200,12 +200,12 @@ def default_aligner(translator: Translator, models: Models) -> Aligner:
     """The guided heads of a guided run, with a threshold for several links per word; otherwise the mean of all heads."""
     from heedful.inspection.alignment_links import LinkRule
     from heedful.studies.alignment import Aligner, AlignmentHead, heads_of
-    from heedful.tasks.guided_alignment import guided_layer
+    from heedful.tasks.guided_alignment import choose_layer
 
     known = heads_of(models)
     task: Any = translator.run.task  # the task of a translator is translation
     if task.guided_alignment:
-        layer = guided_layer(sorted({head.layer for head in known if not head.back}), task.guided_layer)
+        layer = choose_layer(sorted({head.layer for head in known if not head.back}), task.guided_layer)
         aligner = Aligner(tuple(AlignmentHead(layer, number) for number in task.guided_heads), rule=LinkRule(row=0.3))
     else:
         aligner = Aligner(tuple(known))

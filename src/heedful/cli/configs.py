@@ -31,9 +31,9 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="Options to override
 
 def recipes(json: Json = False) -> None:
     """List the built-in recipes and their measured results."""
-    from heedful.recipe_files import all_recipes, header
+    from heedful.recipe_files import all_recipes, read_header
 
-    listed = [{"name": name, **header(path)} for name, path in all_recipes().items()]
+    listed = [{"name": name, **read_header(path)} for name, path in all_recipes().items()]
     if json:
         print_json({"recipes": listed})
         return

@@ -214,7 +214,7 @@ def inspect_sentence(worker: Predictor, given: dict[str, Any]) -> dict[str, Any]
     writes_maps = any(option in given for option in SUFFIXES) and not is_report_without_maps(worker, given)
     if "sentence" not in select_views(given) and not writes_maps:
         return arguments
-    config = worker.search(given.get("search", []), origin=COMMAND_LINE) if task == "translation" else None
+    config = worker.search_config(given.get("search", []), origin=COMMAND_LINE) if task == "translation" else None
     inspection = inspect(worker.system, given["sentence"], config, given.get("target"), describe_run(worker))
     return arguments | {"inspection": inspection}
 

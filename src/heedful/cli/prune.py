@@ -35,9 +35,9 @@ def prune(
     json: Json = False,
 ) -> None:
     """Remove attention heads from a model and write a smaller run."""
-    from heedful.pruning import Choice, prune
+    from heedful.pruning import HeadSelection, prune
 
-    result = prune(run, out, Choice(parse_counts(keep or []), by, sentences), which=checkpoint, device=device)
+    result = prune(run, out, HeadSelection(parse_counts(keep or []), by, sentences), checkpoint=checkpoint, device=device)
     if json:
         print_json(result._asdict() | {"run": str(result.run)})
         return

@@ -56,7 +56,7 @@ def translate(
 
     With -s n_best=N each line yields N rows: score TAB text."""
     from heedful.data.input_lines import STDIN, is_interactive, read_available, read_texts, refuse_two_readers
-    from heedful.tasks.translate import GATHER, in_chunks, translate_chunks
+    from heedful.tasks.translate import CHUNK_LINES, chunk_lines
 
     files = files or [STDIN]
     refuse_two_readers([*files, prefixes])
@@ -66,10 +66,10 @@ def translate(
     lines = (line for file in files for line in read_texts(file, may_be_empty=True))
     if any(map(is_terminal, files)):
         print_message("type a sentence and press Enter; end with Ctrl-D")
-    chunks = read_available(lines, GATHER) if any(map(is_interactive, files)) else in_chunks(lines)
+    chunks = read_available(lines, CHUNK_LINES) if any(map(is_interactive, files)) else chunk_lines(lines)
     unknown: dict[str, int] = {}  # words outside the vocabulary, and the first line of each
     begun = None if prefixes is None else collect_unknown(read_texts(prefixes, may_be_empty=True), translator, unknown)
-    for number, one in enumerate(translate_chunks(translator.system, chunks, config, begun), 1):
+    for number, one in enumerate(translator.translate_chunks(chunks, config, begun), 1):
         for word in translator.system.source_tokenizer.unknown_words(one.source):
             unknown.setdefault(word, number)
         if json:
@@ -85,7 +85,7 @@ def translate(
 
 def search_config(worker: Predictor, search: list[str] | None) -> SearchConfig:
     """The run's search config with the options of -s; reports a method implied by an option, as sampling by temperature=2."""
-    config = worker.search(search or [], origin=COMMAND_LINE)
+    config = worker.search_config(search or [], origin=COMMAND_LINE)
     is_explicit = any(option.partition("=")[0].strip() == "method" for option in search or [])
     default = worker.run.search.method
     if config.method != default and not is_explicit:
@@ -179,10 +179,10 @@ def evaluate(
     baseline = None if against is None else load_models(against, None, checkpoint, device).at(precision)
     options = MetricOptions(lowercase or None, tokenize, bootstrap)
     config = search_config(translator, search)
-    baseline_config = None if baseline is None else baseline.search(search or [], origin=COMMAND_LINE)
+    baseline_config = None if baseline is None else baseline.search_config(search or [], origin=COMMAND_LINE)
     examples = read_examples(translator, source, reference, split)
     with output_file(output or Path(os.devnull)) as file:  # opened before the work, so that errors come early
-        evaluation = evaluate_system(translator.system, examples, config, names, how=options)
+        evaluation = evaluate_system(translator.system, examples, config, names, options=options)
         file.writelines(f"{line}\n" for line in evaluation.translations)
     result: dict[str, Any] = {"sentences": len(examples.sources), "left_out_of_loss": evaluation.left_out}
     result |= {"loss": evaluation.figures["loss"], "perplexity": evaluation.figures["perplexity"]}
@@ -193,7 +193,7 @@ def evaluate(
         result["split"] = split
     if baseline is not None and baseline_config is not None:
         warn_if_languages_differ(translator.run, baseline.run)
-        other = evaluate_system(baseline.system, examples, baseline_config, names, how=options)
+        other = evaluate_system(baseline.system, examples, baseline_config, names, options=options)
         result["against"] = str(baseline.checkpoint)
         result["comparison"] = compare_systems(other.translations, evaluation.translations, examples.references, names, options)
     print_json(result) if json else print_text(format_result(result))
@@ -283,7 +283,7 @@ def read_examples(translator: Translator, source: Path | None, reference: Path |
     from heedful.data.input_lines import read_texts
     from heedful.data.splits import splits_of
     from heedful.evaluation.metrics import check_counts
-    from heedful.predictor import check_split, no_data
+    from heedful.predictor import check_split, missing_split_error
     from heedful.tasks.evaluate_translations import Examples
 
     if source is not None and reference is not None:
@@ -294,7 +294,7 @@ def read_examples(translator: Translator, source: Path | None, reference: Path |
     check_split(data, split)
     corpora = getattr(splits_of(data), split)
     if not corpora:
-        raise no_data(split)
+        raise missing_split_error(split)
     return examples_of(corpora, data.max_ratio)
 
 

@@ -1,8 +1,8 @@
-"""From a model's predictions to hypotheses: one function, whatever the method.
+"""From a model's predictions to hypotheses: beam search, greedy search (a beam of one) and sampling.
 
-    for name, hypotheses in search(query, config): …
+    for source_id, hypotheses in search(predict, sources, config, start=start, end=end): …
 
-A query says how to go on (`predict`), with what sources, and how far. Greedy search is a beam of one.
+`predict` returns the logits of the next token; `sources` starts encoded sources in batches.
 """
 
 from __future__ import annotations
@@ -11,47 +11,47 @@ import torch
 from torch import Tensor
 
 from heedful.nn.decoder_state import States
-from heedful.search.engine import Answer, Engines, Group, NonFiniteScores, Query, search
+from heedful.search.engine import Engines, GraphInputs, NonFiniteScores, SearchResult, SourceBatch, Sources, search
 from heedful.search.hypothesis import Hypothesis, SearchConfig
 from heedful.search.step_function import StepFunction, StepModel, ensemble, step_function
 
 
-def limits_for(config: SearchConfig, source_lengths: Tensor, prefix_lengths: Tensor) -> Tensor:
-    """(sources,) tokens that a hypothesis may have, the end counted."""
+def length_limits(config: SearchConfig, source_lengths: Tensor, prefix_lengths: Tensor) -> Tensor:
+    """(sources,): maximum tokens of a hypothesis, the end token included."""
     longest = (source_lengths + config.max_extra).clamp(min=config.min_length, max=config.max_length)
     return torch.maximum(longest, prefix_lengths) + 1
 
 
-def search_group(predict: StepFunction, group: Group, config: SearchConfig, *, start: int, end: int) -> list[list[Hypothesis]]:
-    """For each source of one group its hypotheses, best first."""
-    arriving = iter([group])
-    query = Query(
-        predict,
-        lambda count, slots: next(arriving, None),
-        start,
-        end,
-        capacity=len(group.limits),
-        longest=int(group.limits.max()),
-        prefix=max(map(len, group.prefixes)),
+def search_batch(
+    predict: StepFunction, batch: SourceBatch, config: SearchConfig, *, start: int, end: int
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each source of one batch, best first."""
+    batches = iter([batch])
+    sources = Sources(
+        lambda count, slots: next(batches, None),
+        capacity=len(batch.limits),
+        max_limit=int(batch.limits.max()),
+        max_prefix=max(map(len, batch.prefixes)),
     )
-    answers = dict(search(query, config))
-    return [answers[name] for name in group.names]
+    results = dict(search(predict, sources, config, start=start, end=end))
+    return [results[source_id] for source_id in batch.source_ids]
 
 
 __all__ = [
-    "Answer",
     "Engines",
-    "Group",
+    "GraphInputs",
     "Hypothesis",
     "NonFiniteScores",
-    "Query",
     "SearchConfig",
+    "SearchResult",
+    "SourceBatch",
+    "Sources",
     "States",
     "StepFunction",
     "StepModel",
     "ensemble",
-    "limits_for",
+    "length_limits",
     "search",
-    "search_group",
+    "search_batch",
     "step_function",
 ]

@@ -1,14 +1,15 @@
-"""The loop of every search: let sources in, take steps, and let out those that are done.
+"""The decoding loop of every search: add sources to the batch, decode tokens, and remove sources that are finished.
 
-Sources that are done leave and waiting ones take their places, so that one long sentence does not hold up a batch. On a GPU
-the step, from the last tokens to the next ones, is captured once and replayed: then Python only watches who is done, and makes
-text of what was found while the GPU goes on. Where few are left and nobody waits, they move to an engine with fewer places.
+Waiting sources replace finished ones, so that one long sentence does not hold up a batch. On a GPU the step, from the last
+tokens to the next ones, is captured in a CUDA graph and replayed: Python then only polls which sources are finished and
+decodes text while the GPU computes. When few sources are left and none wait, they move to an engine with a smaller batch.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -45,153 +46,169 @@ from heedful.search.frontier import (
 from heedful.search.hypothesis import Hypothesis, SearchConfig
 from heedful.search.step_function import StepFunction
 
-TIDY_EVERY = 8  # steps after which slots that are nobody's are freed: moving the others costs something, too
-MOST_ENGINES = 4  # captured ones that are kept: each holds the caches of its sources
-CAPTURING = Lock()  # torch captures on one stream that all threads share
-FEWER = 4  # times as few places has the next smaller engine
-FEWEST = 64  # places of the smallest
-MOST_BYTES = 2**31  # of one source's attention masks, which grow with the square of the beam
-LARGEST_PENALTY = 1e30  # of a length: scores divided by it are still told apart in float32
-LOOK_EVERY = 4  # steps of a captured search between two looks at who is done: each look waits for the GPU
+COMPACT_EVERY = 8  # steps between two compactions of the cache: moving the used slots also has a cost
+MAX_ENGINES = 4  # captured engines that are kept: each holds the caches of its sources
+CAPTURE_LOCK = Lock()  # torch captures on one stream that all threads share
+SHRINK_FACTOR = 4  # batch size of an engine / batch size of the next smaller one
+MIN_CAPACITY = 64  # batch size of the smallest engine
+MAX_MASK_BYTES = 2**31  # attention masks of one source, which grow with the square of the beam
+MAX_PENALTY = 1e30  # length penalty: scores divided by it still differ in float32
+POLL_EVERY = 4  # steps of a captured search between two checks of which sources are finished: each check waits for the GPU
 
 
 class NonFiniteScores(DivergedError):
-    """The logits of a source became NaN or infinite, or no hypothesis of it has a probability above zero."""
+    """The logits of a source became NaN or infinite, or none of its hypotheses has a probability above zero."""
 
-    def __init__(self, name: int) -> None:
+    def __init__(self, source_id: int) -> None:
         super().__init__("the model's scores are not finite", hint="its weights are damaged, or training diverged")
-        self.name = name  # of the source
+        self.source_id = source_id
 
 
-class Group(NamedTuple):
-    """Sources that begin together."""
+class SourceBatch(NamedTuple):
+    """Encoded sources that are started together."""
 
-    states: States  # one row a source
-    limits: Tensor  # (sources,) at most so many tokens, the end counted
-    names: Sequence[int]  # one number a source, its own wherever it stands; answers and random draws go by it
-    prefixes: Sequence[Sequence[int]]  # what each must begin with
-
-
-Arrive = Callable[[int, int], Group | None]  # how many sources at most, slots for what they will write -> sources, if any
+    states: States  # one row for each source
+    limits: Tensor  # (sources,) maximum tokens of a hypothesis, the end token included
+    source_ids: Sequence[int]  # a unique number for each source; results and random numbers are keyed by it
+    prefixes: Sequence[Sequence[int]]  # tokens that the hypotheses of each source must start with
 
 
-class Query(NamedTuple):
-    """What to search: how to go on, with whom, and how far."""
+class GraphInputs(NamedTuple):
+    """What is needed to capture a step in a CUDA graph, whose shapes are fixed before any source is started."""
 
-    predict: StepFunction
-    arrive: Arrive  # the longest source comes first
-    start: int
-    end: int
-    capacity: int  # sources at a time
-    longest: int  # no limit is larger
-    prefix: int = 0  # no prefix is longer
-    more: bool = False  # whether not all arrive at once
-    width: int = 0  # tokens of the longest source that will come; told where steps are captured
-    blank: Callable[[int, int], States] | None = None  # sources, slots -> the widest states; where given, steps are captured
-    device: torch.device = torch.device("cpu")
+    source_length: int  # tokens of the longest source, the end token included
+    placeholder_states: Callable[[int, int], States]  # (sources, cache slots of each) -> states of the largest shapes
+    device: torch.device
 
 
-Answer = tuple[int, list[Hypothesis]]  # a source's name and what was found for it
-Engines = dict[Any, "Engine"]  # captured ones by their shape, to be used again: a query like an earlier one needs no capture
+@dataclass(frozen=True)
+class Sources:
+    """The sources of one search, started in batches: the first `capacity`, then others in place of those that are finished."""
+
+    start_batch: Callable[[int, int], SourceBatch | None]
+    """(maximum number of sources, cache slots of each) -> the next sources, longest first; None when there are no more."""
+    capacity: int  # sources decoded at a time
+    max_limit: int  # the largest of all their `limits`
+    max_prefix: int = 0  # tokens of the longest of all their prefixes
+    exceed_capacity: bool = False  # whether some of them have to wait
+    graph: GraphInputs | None = None  # where given, steps are captured in a CUDA graph
 
 
-def search(query: Query, config: SearchConfig, engines: Engines | None = None) -> Iterator[Answer]:
-    """Every source's hypotheses, soon after they are known: whoever asked reads them while the next steps are taken."""
-    if query.blank is None:
-        yield from run(Engine(query, config))
+SearchResult = tuple[int, list[Hypothesis]]  # (source id, hypotheses, best first)
+Engines = dict[Any, "Engine"]  # captured engines by their shape: a search of the same shape reuses the captured step
+
+
+def search(
+    predict: StepFunction,
+    sources: Sources,
+    config: SearchConfig,
+    *,
+    start: int,
+    end: int,
+    engines: Engines | None = None,
+) -> Iterator[SearchResult]:
+    """Yield the hypotheses of each source soon after it is finished; the caller reads them while the GPU takes the next steps.
+
+    start, end: special tokens; engines: cache of captured engines, read and updated."""
+    if sources.graph is None:
+        yield from run(Engine(predict, sources, config, start=start, end=end))
         return
     engines = {} if engines is None else engines
-    shape = (config, query.capacity, query.width, query.longest, query.prefix)
-    engine = engines.pop(shape, None) or Engine(query, config)  # taken out: no other thread may use it meanwhile
-    engine.begin(query)
+    shape = (config, sources.capacity, sources.graph.source_length, sources.max_limit, sources.max_prefix, start, end)
+    # The engine is removed from the cache, so that no other thread uses it at the same time.
+    engine = engines.pop(shape, None) or Engine(predict, sources, config, start=start, end=end)
+    engine.restart(predict, sources)
     yield from run(engine)
     engines[shape] = engine  # now the newest
-    for old in list(engines)[:-MOST_ENGINES]:
+    for old in list(engines)[:-MAX_ENGINES]:
         engines.pop(old, None)
 
 
-def run(engine: Engine) -> Iterator[Answer]:
-    """Step until every source is done."""
-    known: list[Answer] = []
-    while engine.busy:
-        for _ in range(LOOK_EVERY if engine.captures else 1):
+def run(engine: Engine) -> Iterator[SearchResult]:
+    """Take steps until every source is finished."""
+    results: list[SearchResult] = []
+    while engine.has_sources:
+        for _ in range(POLL_EVERY if engine.captures else 1):
             engine.step()
-        yield from known
-        known = engine.answers()
-        engine = engine.small_enough()
-    yield from known
+        yield from results
+        results = engine.collect_finished()
+        engine = engine.move_to_smaller()
+    yield from results
 
 
 class Engine:
-    """What lives through a search."""
+    """The state of a search: a batch of sources, each with `beam` rows. Batch indices are those of `source_ids`."""
 
-    def __init__(self, query: Query, config: SearchConfig) -> None:
-        self.query, self.config, self.beam = query, config, config.rows
-        self.captures, self.waiting = query.blank is not None, query.more
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.smaller: Engine | None = None  # for when few are left
+    def __init__(self, predict: StepFunction, sources: Sources, config: SearchConfig, *, start: int, end: int) -> None:
+        self.predict, self.sources, self.config, self.beam = predict, sources, config, config.rows
+        self.start, self.end = start, end
+        self.captures, self.waiting = sources.graph is not None, sources.exceed_capacity
+        self.cuda_graph: torch.cuda.CUDAGraph | None = None
+        self.smaller: Engine | None = None  # continues the search when few sources are left
         self.steps = 0
-        group = None
-        if query.blank is not None:
-            self.states = expand_to_beam(query.blank(query.capacity, self.slots()), self.beam)
-            count, device = query.capacity, query.device
+        batch = None
+        if sources.graph is not None:
+            self.states = expand_to_beam(sources.graph.placeholder_states(sources.capacity, self.slots()), self.beam)
+            count, device = sources.capacity, sources.graph.device
         else:
-            group = query.arrive(query.capacity, self.slots())
-            assert group is not None, "there is nothing to search"
-            self.states, count, device = expand_to_beam(group.states, self.beam), len(group.limits), group.limits.device
-        self.penalty = torch.tensor(penalties(config, query.longest), device=device)  # (longest + 1,)
+            batch = sources.start_batch(sources.capacity, self.slots())
+            assert batch is not None, "there is nothing to search"
+            self.states, count, device = expand_to_beam(batch.states, self.beam), len(batch.limits), batch.limits.device
+        self.penalty = torch.tensor(penalties(config, sources.max_limit), device=device)  # (max_limit + 1,)
         if self.captures:
             self.states = copy_for_graph(self.states, device)
-        self.frontier = empty_frontier(count, query.longest, query.prefix, config, device)
-        self.names: list[int | None] = [None] * count  # whose place it is
-        self.tidy_at = TIDY_EVERY * self.beam  # slots
-        if group is not None:
-            self.let_in(group, list(range(count)))
+        self.frontier = empty_frontier(count, sources.max_limit, sources.max_prefix, config, device)
+        self.source_ids: list[int | None] = [None] * count  # None: the batch index is free
+        self.compact_at = COMPACT_EVERY * self.beam  # slots
+        if batch is not None:
+            self.add(batch, list(range(count)))
 
-    def begin(self, query: Query) -> None:
-        """Answer another query of the same shape."""
-        self.query, self.waiting = query, True
+    def restart(self, predict: StepFunction, sources: Sources) -> None:
+        """Search other sources of the same shape."""
+        self.predict, self.sources, self.waiting = predict, sources, True
         self.frontier.done.fill_(True)
-        self.names = [None] * query.capacity
-        self.refill(list(range(query.capacity)))
-        self.waiting = query.more
+        self.source_ids = [None] * sources.capacity
+        self.refill(list(range(sources.capacity)))
+        self.waiting = sources.exceed_capacity
 
     def slots(self) -> int:
-        """For what the rows of a source write: all that they may say, and some to spare where others take their place.
+        """Cache slots of one source: enough for all its tokens, and some more where waiting sources replace finished ones.
 
-        Captured steps use the slots in turn and need none to spare."""
-        return (self.query.longest + (TIDY_EVERY if self.query.more and not self.captures else 0)) * self.beam
+        Captured steps reuse the slots in turn and need no more."""
+        spare = COMPACT_EVERY if self.sources.exceed_capacity and not self.captures else 0
+        return (self.sources.max_limit + spare) * self.beam
 
     @property
-    def busy(self) -> bool:
-        return any(name is not None for name in self.names)
+    def has_sources(self) -> bool:
+        return any(source_id is not None for source_id in self.source_ids)
 
-    def let_in(self, group: Group, where: Sequence[int]) -> None:
-        device = group.limits.device
-        new = start_sources(self.config, group.limits, group.names, group.prefixes, self.query.start, self.query.longest)
-        insert(self.frontier, new, torch.tensor(where, device=device))
-        for at, name in zip(where, group.names, strict=True):
-            self.names[at] = name
+    def add(self, batch: SourceBatch, indices: Sequence[int]) -> None:
+        """Start the sources of a batch at these batch indices."""
+        device = batch.limits.device
+        new = start_sources(self.config, batch.limits, batch.source_ids, batch.prefixes, self.start, self.sources.max_limit)
+        insert(self.frontier, new, torch.tensor(indices, device=device))
+        for at, source_id in zip(indices, batch.source_ids, strict=True):
+            self.source_ids[at] = source_id
 
     def step(self) -> None:
-        """Say one more token in every row."""
+        """Decode one more token in every row; with CUDA graphs, capture the step once and then replay it."""
         self.steps += 1
-        if self.graph is not None:
-            self.graph.replay()
+        if self.cuda_graph is not None:
+            self.cuda_graph.replay()
             return
-        if self.captures and self.steps > 2:  # the first steps have warmed everything up
-            self.graph = torch.cuda.CUDAGraph()
-            with CAPTURING, torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
-                self.take_step()
-            self.graph.replay()
+        if self.captures and self.steps > 2:  # the first steps are the warm-up
+            self.cuda_graph = torch.cuda.CUDAGraph()
+            with CAPTURE_LOCK, torch.cuda.graph(self.cuda_graph, capture_error_mode="thread_local"):
+                self.compute_step()
+            self.cuda_graph.replay()
             return
-        self.take_step()
+        self.compute_step()
 
-    def take_step(self) -> None:
+    def compute_step(self) -> None:
         frontier, config = self.frontier, self.config
-        logits, states = self.query.predict(frontier.last.view(-1, 1), self.states)
+        logits, states = self.predict(frontier.last_token.view(-1, 1), self.states)
         if beam_kernels.fits(logits, frontier, config):
-            row = beam_kernels.advance(frontier, logits, config, self.query.end, self.penalty)
+            row = beam_kernels.advance(frontier, logits, config, self.end, self.penalty)
         else:
             row = self.advance(logits)
         if config.method == "beam" and self.beam > 1:
@@ -203,129 +220,133 @@ class Engine:
             self.states = states
 
     def advance(self, logits: Tensor) -> Tensor:
-        """Choose what comes next and note it; returns which row each beginning goes on from, (sources, beam)."""
-        frontier, config, end = self.frontier, self.config, self.query.end
+        """Choose the next tokens and update the frontier; return the row that each hypothesis continues, (sources, beam)."""
+        frontier, config, end = self.frontier, self.config, self.end
         largest, parts = blockwise_logsumexp(logits, BLOCK)  # (rows, blocks) each
         normalize = reduce_logsumexp(largest, parts)
-        broken = nonfinite_sources(frontier, normalize)
+        nonfinite = nonfinite_sources(frontier, normalize)
         logits, largest = constrain(logits, largest, frontier, config, end)
-        allowed = EndRule(at_length_limit(frontier), end)
+        end_rule = EndRule(at_length_limit(frontier), end)
         if config.method == "sample":
-            choice = sample_tokens(frontier, logits, normalize, allowed, config)
+            expansion = sample_tokens(frontier, logits, normalize, end_rule, config)
         else:
-            choice = expand_beam(frontier, logits, largest, normalize, allowed)
-        choice = choice._replace(scores=choice.scores.masked_fill(broken, math.nan))
-        record_finished(frontier, *choice, choice.places(frontier, config, end), self.penalty, config.n_best)
-        return choice.row
+            expansion = expand_beam(frontier, logits, largest, normalize, end_rule)
+        expansion = expansion._replace(scores=expansion.scores.masked_fill(nonfinite, math.nan))
+        record_finished(frontier, *expansion, expansion.finished_index(frontier, config, end), self.penalty, config.n_best)
+        return expansion.row
 
-    def answers(self) -> list[Answer]:
-        """Of the sources that are done; others take their places."""
-        found: list[Answer] = []
+    def collect_finished(self) -> list[SearchResult]:
+        """Return the hypotheses of the sources that are finished, and start waiting ones in their place."""
+        results: list[SearchResult] = []
         flags = self.frontier.done.tolist()
-        done = [i for i, name in enumerate(self.names) if name is not None and flags[i]]
+        done = [i for i, source_id in enumerate(self.source_ids) if source_id is not None and flags[i]]
         if done:
             for i, hypotheses in zip(done, collect_hypotheses(self.frontier, done, self.config), strict=True):
-                name = self.names[i]
-                assert name is not None
+                source_id = self.source_ids[i]
+                assert source_id is not None
                 if not hypotheses:
-                    raise NonFiniteScores(name)
-                self.names[i] = None
-                found.append((name, hypotheses))
-        free = [i for i, name in enumerate(self.names) if name is None]
-        if free and self.waiting and len(free) >= max(1, len(self.names) // (2 if self.captures else 8)):
+                    raise NonFiniteScores(source_id)
+                self.source_ids[i] = None
+                results.append((source_id, hypotheses))
+        free = [i for i, source_id in enumerate(self.source_ids) if source_id is None]
+        if free and self.waiting and len(free) >= max(1, len(self.source_ids) // (2 if self.captures else 8)):
             self.refill(free)
-        elif not self.captures and not self.waiting and len(free) >= max(1, len(self.names) // 8) and self.busy:
-            self.shrink()
+        elif not self.captures and not self.waiting and len(free) >= max(1, len(self.source_ids) // 8) and self.has_sources:
+            self.drop_finished()
         if not self.captures:
-            self.clear_away()
-        return found
+            self.compact_cache()
+        return results
 
-    def small_enough(self) -> Engine:
-        """The engine to go on with: another one where a captured step would mostly be about sources that are done."""
-        living, places = [i for i, name in enumerate(self.names) if name is not None], len(self.names) // FEWER
-        if not self.captures or self.waiting or not living or len(living) > places or places < FEWEST:
+    def move_to_smaller(self) -> Engine:
+        """The engine to continue with: a smaller one where a captured step would mostly compute finished sources."""
+        active = [i for i, source_id in enumerate(self.source_ids) if source_id is not None]
+        capacity = len(self.source_ids) // SHRINK_FACTOR
+        if not self.captures or self.waiting or not active or len(active) > capacity or capacity < MIN_CAPACITY:
             return self
-        query = self.query._replace(capacity=places)
-        self.smaller = self.smaller or Engine(query, self.config)
-        self.smaller.go_on_for(self, living)
-        return self.smaller.small_enough()
+        if self.smaller is None:
+            sources = replace(self.sources, capacity=capacity)
+            self.smaller = Engine(self.predict, sources, self.config, start=self.start, end=self.end)
+        self.smaller.take_over(self, active)
+        return self.smaller.move_to_smaller()
 
-    def go_on_for(self, other: Engine, living: list[int]) -> None:
-        """Take these sources over from an engine with more places."""
-        self.query, self.waiting = other.query._replace(capacity=len(self.names)), False
-        index = torch.tensor(living, device=self.query.device)
-        move_sources(self.states, other.states, index, self.beam)
+    def take_over(self, larger: Engine, active: list[int]) -> None:
+        """Continue the search of these sources of a larger engine."""
+        self.predict, self.waiting = larger.predict, False
+        self.sources = replace(larger.sources, capacity=len(self.source_ids))
+        index = torch.tensor(active, device=self.frontier.done.device)
+        move_sources(self.states, larger.states, index, self.beam)
         self.frontier.done.fill_(True)
-        for mine, theirs in zip(self.frontier.tensors(), other.frontier.tensors(), strict=True):
-            mine[: len(living)] = theirs.index_select(0, index)
-        self.names = [*(other.names[i] for i in living), *[None] * (len(self.names) - len(living))]
-        other.names = [None] * len(other.names)
+        for own, given in zip(self.frontier.tensors(), larger.frontier.tensors(), strict=True):
+            own[: len(active)] = given.index_select(0, index)
+        self.source_ids = [*(larger.source_ids[i] for i in active), *[None] * (len(self.source_ids) - len(active))]
+        larger.source_ids = [None] * len(larger.source_ids)
 
     def refill(self, free: list[int]) -> None:
-        group = self.query.arrive(len(free), 0)
-        if group is None:
+        """Start waiting sources at free batch indices."""
+        batch = self.sources.start_batch(len(free), 0)
+        if batch is None:
             self.waiting = False
             return
-        where = free[: len(group.limits)]
-        insert_sources(self.states, group.states, torch.tensor(where, device=group.limits.device), self.beam)
-        self.let_in(group, where)
+        indices = free[: len(batch.limits)]
+        insert_sources(self.states, batch.states, torch.tensor(indices, device=batch.limits.device), self.beam)
+        self.add(batch, indices)
 
-    def shrink(self) -> None:
-        """Nobody waits: go on with those who are still there."""
-        kept = [i for i, name in enumerate(self.names) if name is not None]
+    def drop_finished(self) -> None:
+        """Shrink the batch to the sources that are not finished."""
+        kept = [i for i, source_id in enumerate(self.source_ids) if source_id is not None]
         index = torch.tensor(kept, device=self.frontier.done.device)
         self.states = select_sources(self.states, index, self.beam)
         self.frontier = keep_sources(self.frontier, index)
-        self.names = [self.names[i] for i in kept]
+        self.source_ids = [self.source_ids[i] for i in kept]
 
-    def clear_away(self) -> None:
-        """Free what is nobody's, once in a while."""
-        if slots_used(self.states) < self.tidy_at:
+    def compact_cache(self) -> None:
+        """Free the cache slots that no row uses, every `COMPACT_EVERY` steps."""
+        if slots_used(self.states) < self.compact_at:
             return
         self.states = compact(self.states, self.frontier.scores.isfinite() & ~self.frontier.done[:, None])
-        self.tidy_at = slots_used(self.states) + TIDY_EVERY * self.beam
+        self.compact_at = slots_used(self.states) + COMPACT_EVERY * self.beam
 
 
 def penalties(config: SearchConfig, longest: int) -> list[float]:
-    """What the log-probability of a hypothesis is divided by, for each length."""
-    found = [config.length_penalty_fn(max(length, 1)) for length in range(longest + 1)]
-    if found[-1] > LARGEST_PENALTY:
+    """The divisor of the log-probability of a hypothesis, for each length from 0 to `longest`."""
+    divisors = [config.length_penalty_fn(max(length, 1)) for length in range(longest + 1)]
+    if divisors[-1] > MAX_PENALTY:
         raise ConfigError(
-            f"search.length_penalty = {config.length_penalty} divides the score of {longest} tokens by {found[-1]:.0e}; "
-            f"expected at most {LARGEST_PENALTY:.0e}",
-            hint="a smaller search.length_penalty or search.max_length",
+            f"search.length_penalty = {config.length_penalty} divides the score of {longest} tokens by {divisors[-1]:.0e}; "
+            f"expected at most {MAX_PENALTY:.0e}",
+            hint="choose a smaller search.length_penalty or search.max_length",
         )
-    return found
+    return divisors
 
 
 def expand_to_beam(states: States, beam: int) -> States:
-    """As `widen`, but refused where the masks of one source's rows would take more memory than they may."""
+    """`expand_rows`, with an error where the attention masks of one source's rows would need too much memory."""
     needed = beam * mask_bytes(states)
-    if beam > 1 and needed > MOST_BYTES:
+    if beam > 1 and needed > MAX_MASK_BYTES:
         raise ConfigError(
             f"a beam (or number of samples) of {beam} needs {needed / 2**30:.1f} GiB for the attention masks of one source; "
-            f"expected at most {MOST_BYTES / 2**30:.0f} GiB",
-            hint="a smaller search.beam, search.n_best, search.max_length or search.max_extra",
+            f"expected at most {MAX_MASK_BYTES / 2**30:.0f} GiB",
+            hint="choose a smaller search.beam, search.n_best, search.max_length or search.max_extra",
         )
     return expand_rows(states, beam)
 
 
 def mask_bytes(states: States) -> int:
-    """Of one row: a byte for each slot of its source."""
+    """Bytes of one row's attention mask: one for each slot of its source."""
     if isinstance(states, State):
         return 0 if states.owned_slots is None else states.owned_slots.shape[1]
     return sum(map(mask_bytes, states))
 
 
 def slots_used(states: States) -> int:
-    """Of the states that have slots; all of them are filled alike."""
+    """Number of filled cache slots; the same in all states that have slots."""
     if isinstance(states, State):
         return 0 if states.owned_slots is None else int(states.filled) - states.reserved
     return max(map(slots_used, states))
 
 
 def copy_for_graph(states: States, device: torch.device) -> States:
-    """States whose tensors are nobody else's, with the next slot as a tensor that a captured step can advance."""
+    """Copy states for a CUDA graph: tensors of their own, and the next slot as a tensor that a captured step can advance."""
     if isinstance(states, State):
         memory = map_tree(Tensor.clone, states.memory)
         return states._replace(memory=memory, filled=torch.tensor(int(states.filled), device=device))

@@ -1,8 +1,8 @@
-"""What search finds, how long it may be, and how length is judged.
+"""Hypotheses, length penalties and the options of search.
 
-    score = log_probability / penalty(length)      and, where it is asked for, + coverage cp (inspection/coverage.py)
+    score = log_probability / penalty(length)      with search.coverage: + coverage cp (inspection/coverage.py)
 
-Both the log-probability and the length count the end token. A penalty that grows with length favors longer sentences.
+Both the log-probability and the length include the end token. A penalty that grows with length favors longer sentences.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from heedful.schema import (
 
 
 class Hypothesis(NamedTuple):
-    tokens: list[int]  # without start and end
+    tokens: list[int]  # without start and end tokens
     score: float
     log_probability: float
 
@@ -41,25 +41,26 @@ def wu(alpha: float) -> Penalty:
 
 
 def power(alpha: float) -> Penalty:
-    """n ^ alpha; with alpha 1 the score is the mean log-probability of a token."""
+    """n ^ alpha; with alpha 1 the score is the mean log-probability per token."""
     return lambda length: float(length**alpha)
 
 
 PENALTIES: dict[str, Callable[[float], Penalty]] = {"wu": wu, "power": power}
 
 
+# Options that only one method has.
 OPTIONS_OF = {"beam": ("beam", "penalty", "length_penalty", "coverage"), "sample": ("temperature", "top_k", "top_p", "seed")}
 
 # With an exponent of 10 the penalty of the longest hypothesis is still far from overflowing.
 Exponent = Annotated[float, Field(ge=0.0, le=10.0)]
 BeamSize = Annotated[int, Field(ge=1, le=MAX_BEAM)]
 Temperature = Annotated[float, Field(ge=0.0, le=1000.0)]
-Share = Annotated[float, Field(ge=1e-6, le=1.0)]  # less would be 0 in single precision, and leave no token
+TopP = Annotated[float, Field(ge=1e-6, le=1.0)]  # less would be 0 in float32 and leave no token
 LOWEST_TEMPERATURE = 1e-6  # dividing by less could overflow
 
 
 class SearchConfig(Config):
-    """Beam search as in the paper: beam 4, alpha 0.6, at most 50 tokens more than the source has."""
+    """Beam search as in the paper: beam 4, alpha 0.6, at most 50 tokens more than the source."""
 
     method: Literal["beam", "greedy", "sample"] = "beam"
     """Beam search, greedy search or sampling."""
@@ -85,7 +86,7 @@ class SearchConfig(Config):
     """Sampling temperature; 0: always the most probable token."""
     top_k: ZeroOrSize = 0
     """Sample from the k most probable tokens; 0: from all."""
-    top_p: Share = 1.0
+    top_p: TopP = 1.0
     """Sample from the most probable tokens with this total probability."""
     seed: Seed = 0
     """Seed of sampling."""
@@ -96,26 +97,27 @@ class SearchConfig(Config):
 
     @property
     def rows(self) -> int:
-        """How many rows a source has while it is searched."""
+        """Rows of the batch for each source."""
         return {"beam": self.beam, "greedy": 1, "sample": self.n_best}[self.method]
 
     @property
     def length_penalty_fn(self) -> Penalty:
+        """The length penalty as a function of the length; constant 1 without beam search."""
         return PENALTIES[self.penalty](self.length_penalty if self.method == "beam" else 0.0)
 
     @model_validator(mode="after")
     def _fits_together(self) -> SearchConfig:
         others = [name for method, names in OPTIONS_OF.items() if method != self.method for name in names]
-        idle = dict.fromkeys(others, f"search.method is {self.method!r}")
+        no_effect = dict.fromkeys(others, f"search.method is {self.method!r}")
         if not self.replace_unknown:
-            idle["dictionary"] = "search.replace_unknown is false"
-        problems = unused(self, idle)
+            no_effect["dictionary"] = "search.replace_unknown is false"
+        problems = unused(self, no_effect)
         if self.method == "beam" and self.n_best > self.beam:
             problems.append(Problem("n_best", f"given {self.n_best}, expected at most the beam, which is {self.beam}"))
         if self.method == "beam" and self.beam == 1 and self.coverage:
-            problems.append(Problem("coverage", f"given {self.coverage}, but a beam of 1 has nothing to choose from"))
+            problems.append(Problem("coverage", f"given {self.coverage}, but a beam of 1 has one hypothesis"))
         if self.method == "greedy" and self.n_best > 1:
-            problems.append(Problem("n_best", f"given {self.n_best}, but greedy search finds one hypothesis"))
+            problems.append(Problem("n_best", f"given {self.n_best}, but greedy search returns one hypothesis"))
         if self.min_length > self.max_length:
             problems.append(Problem("min_length", f"given {self.min_length}, expected at most max_length, {self.max_length}"))
         if 0 < self.temperature < LOWEST_TEMPERATURE:

@@ -1,6 +1,6 @@
-"""What may come next: `predict(tokens, states) -> (logits, states)`. Search knows nothing else of a model.
+"""Next-token logits: `predict(tokens, states) -> (logits, states)` is all that search needs of a model.
 
-Logits need not be normalized: search takes the logarithm of their total itself, once for each row.
+Logits need not be normalized: search computes their log-sum-exp once for each row.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from torch import Tensor
 
 from heedful.nn.decoder_state import State, States, Step
 
-StepFunction = Callable[[Tensor, States], tuple[Tensor, States]]  # (rows, time) ids -> (rows, vocab), of the last position
+StepFunction = Callable[[Tensor, States], tuple[Tensor, States]]  # (rows, time) ids -> (rows, vocab) of the last position
 
 
 class StepModel(Protocol):
-    """All that search asks of a model."""
+    """The methods that search requires of a model."""
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step: ...
 
@@ -26,6 +26,8 @@ class StepModel(Protocol):
 
 
 def step_function(model: StepModel) -> StepFunction:
+    """The step function of one model."""
+
     def predict(tokens: Tensor, states: States) -> tuple[Tensor, States]:
         step = model.step(tokens, states)
         return model.project(step.hidden[:, -1]), step.state
@@ -34,11 +36,11 @@ def step_function(model: StepModel) -> StepFunction:
 
 
 def ensemble(members: Sequence[StepFunction]) -> StepFunction:
-    """The mean of the members' probabilities; their states stand side by side."""
+    """The step function of an ensemble: the mean of the members' probabilities; states are a tuple of the members' states."""
 
     def predict(tokens: Tensor, states: States) -> tuple[Tensor, States]:
-        answers = [member(tokens, state) for member, state in zip(members, states, strict=True)]
-        scores = torch.stack([logits.float().log_softmax(-1) for logits, _ in answers])
-        return scores.logsumexp(0) - math.log(len(members)), tuple(state for _, state in answers)
+        outputs = [member(tokens, state) for member, state in zip(members, states, strict=True)]
+        scores = torch.stack([logits.float().log_softmax(-1) for logits, _ in outputs])
+        return scores.logsumexp(0) - math.log(len(members)), tuple(state for _, state in outputs)
 
     return predict

@@ -24,7 +24,7 @@ from heedful.evaluation.word_alignment import Alignment, Link
 from heedful.inspection.alignment import cross_weights, merge_pieces
 from heedful.inspection.alignment_links import LinkRule, choose_heads_and_rule, label_maps, links, select_heads
 from heedful.tasks.batches import collate, pad
-from heedful.tasks.translate import GATHER, System, batches_of
+from heedful.tasks.translate import CHUNK_LINES, System, batches_of
 
 Moment = Literal[
     "predict", "consume"
@@ -147,7 +147,7 @@ def collect_head_weights(models: Models, pairs: Sequence[SentencePair]) -> HeadW
 def align(models: Models, pairs: Iterable[SentencePair], aligner: Aligner) -> Iterator[set[Link]]:
     """Yield the links of each pair, in the order of the pairs."""
     remaining = iter(pairs)
-    while chunk := list(islice(remaining, GATHER)):
+    while chunk := list(islice(remaining, CHUNK_LINES)):
         (maps,) = maps_of(models, chunk, aligner.heads, [aligner.moment])
         yield from (links(weights.mean(0), aligner.rule) for weights in maps)
 

@@ -23,7 +23,7 @@ from heedful.inspection.explaining.source_attention import trace_source_attentio
 from heedful.inspection.explaining.stages import Cell, Check, Explanation, Matrix, Stage
 from heedful.inspection.explaining.tree import NextTokenFn, Tree, grow_tree, make_hypothesis
 from heedful.nn.scores import SourceAttention
-from heedful.search import SearchConfig, limits_for
+from heedful.search import SearchConfig, length_limits
 from heedful.studies.trace import NEXT_TOKEN, Trace, sequences, tokens_of, trace_text, trace_translation
 from heedful.tasks.batches import collate, source_tensors
 from heedful.tasks.translate import Piece, System, search_pieces, translate
@@ -126,7 +126,7 @@ def explain_search(system: System, source: str, config: SearchConfig) -> Explana
     if not tokens.ids:
         raise ConfigError("an empty sentence was given; expected at least one word to translate")
     specials = system.target_tokenizer.specials
-    limits = limits_for(config, torch.tensor([len(tokens.ids)]), torch.tensor([0]))
+    limits = length_limits(config, torch.tensor([len(tokens.ids)]), torch.tensor([0]))
     limit = min([int(limits[0]), *(model.max_length for model in system.models if model.max_length is not None)])
     with torch.inference_mode():
         nodes, best = grow_tree(next_token_function(system, tokens.ids), config, limit, start=specials.start, end=specials.end)

@@ -28,7 +28,7 @@ from heedful.inspection.saliency import Saliency, saliency
 from heedful.nn.hooks import hook
 from heedful.search import SearchConfig
 from heedful.studies.trace import Tokens, sequences, tokens_from_ids, tokens_of
-from heedful.tasks.translate import Candidate, Piece, System, search_all
+from heedful.tasks.translate import Candidate, Piece, System, decode_pieces
 
 
 class EncodedPair(NamedTuple):
@@ -113,7 +113,7 @@ def log_probabilities(system: System, pair: EncodedPair) -> Tensor:
 
 def continue_from(system: System, source: Tokens, config: SearchConfig, prefix: list[int]) -> Candidate:
     """Return the best translation with this prefix."""
-    return search_all(system, [Piece(0, source.ids, prefix, source.text)], config)[0][0]
+    return decode_pieces(system, [Piece(0, source.ids, prefix, source.text)], config)[0][0]
 
 
 def find_token(system: System, piece: str, candidates: Iterable[Alternative] = ()) -> int:

@@ -1,4 +1,4 @@
-"""Tasks, one a file: what is read, what is minimized, how it is judged."""
+"""Tasks, one per file: the data, the loss and the metrics of each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a search asks of where a model looked: how much of the source was read, and what an unknown word stands for.
+"""Search options that read attention weights: the coverage penalty and the replacement of unknown words.
 
-Both need a model that attends to its source. Of an ensemble the first that does is asked.
+Both need a model that attends to its source; in an ensemble, the first that does.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from heedful.text.tokenizer import Tokenizer
 
 
 class AttentionReader(NamedTuple):
+    """The model whose attention is read, and the tokenizers of both sides."""
+
     model: SequenceModel
     source: Tokenizer
     target: Tokenizer
@@ -31,64 +33,68 @@ class AttentionReader(NamedTuple):
 
 
 def attention_model(models: Sequence[SequenceModel], config: SearchConfig) -> SequenceModel | None:
-    """The model to ask, if the search asks at all."""
-    asking = [f"search.{name}" for name in ("coverage", "replace_unknown") if getattr(config, name)]
-    if not asking:
+    """The first model that attends to its source; None where no search option reads attention."""
+    options = [f"search.{name}" for name in ("coverage", "replace_unknown") if getattr(config, name)]
+    if not options:
         return None
-    found = next((model for model in models if isinstance(model, nn.Module) and attends_to_source(model)), None)
-    if found is None:
+    attending = next((model for model in models if isinstance(model, nn.Module) and attends_to_source(model)), None)
+    if attending is None:
         raise ConfigError(
-            f"{asking[0]} needs a model that attends to its source, and this one does not", hint=ATTENDING_FAMILIES
+            f"{options[0]} needs a model that attends to its source, and this one does not", hint=ATTENDING_FAMILIES
         )
-    return found
+    return attending
 
 
 def rescore_by_coverage(
     reader: AttentionReader, ids: list[int], hypotheses: list[Hypothesis], config: SearchConfig
 ) -> list[Hypothesis]:
-    """The best when what each left unread is held against it (Wu et al., 2016): score + beta cp."""
+    """The n best hypotheses by score + beta cp, where cp penalizes source tokens without attention (Wu et al., 2016)."""
     specials = reader.target.specials
     source = torch.tensor([*ids, reader.source.specials.end], device=reader.device)
-    target_in = pad([[specials.start, *one.tokens] for one in hypotheses], specials.pad).to(reader.device)
-    lengths = torch.tensor([len(one.tokens) + 1 for one in hypotheses], device=reader.device)
-    unread = coverage_of(reader.model, source, target_in, lengths).tolist()
-    judged = [one._replace(score=one.score + config.coverage * cp) for one, cp in zip(hypotheses, unread, strict=True)]
-    return sorted(judged, key=lambda one: one.score, reverse=True)[: config.n_best]
+    target_in = pad([[specials.start, *hypothesis.tokens] for hypothesis in hypotheses], specials.pad).to(reader.device)
+    lengths = torch.tensor([len(hypothesis.tokens) + 1 for hypothesis in hypotheses], device=reader.device)
+    penalties = coverage_of(reader.model, source, target_in, lengths).tolist()
+    rescored = [
+        hypothesis._replace(score=hypothesis.score + config.coverage * cp)
+        for hypothesis, cp in zip(hypotheses, penalties, strict=True)
+    ]
+    return sorted(rescored, key=lambda hypothesis: hypothesis.score, reverse=True)[: config.n_best]
 
 
 def replace_unknown_words(
-    reader: AttentionReader, ids: list[int], text: str, tokens: list[int], known: Mapping[str, str]
+    reader: AttentionReader, ids: list[int], text: str, tokens: list[int], dictionary: Mapping[str, str]
 ) -> str | None:
-    """PosUnk (Luong et al., 2015): the translation, where an unknown word becomes the source word that was looked at most
-    when it was said, or what a dictionary has for that. None where no word is unknown."""
+    """PosUnk (Luong et al., 2015): the translation with every unknown word replaced by the source word with most attention
+    at that step, or by the dictionary's translation of it. None if no word is unknown."""
     unknown = reader.target.specials.unk
     if unknown not in tokens:
         return None
     batch = collate([ids], [tokens], reader.source.specials, reader.target.specials).to(reader.device)
     weights = mean_cross_attention(reader.model, (batch.source, batch.target_in))  # (target, source)
-    owner, words = reader.source.word_of(ids), text.split()
-    said, run = "", []
+    word_of, words = reader.source.word_of(ids), text.split()
+    translation, run = "", []  # run: tokens since the last unknown word
     for position, token in enumerate(tokens):
         if token != unknown:
             run.append(token)
             continue
-        word = words[owner[int(weights[position, : len(ids)].argmax())]]
-        said = append(append(said, reader.target.decode(run)), known.get(word, word))
+        word = words[word_of[int(weights[position, : len(ids)].argmax())]]
+        translation = append(append(translation, reader.target.decode(run)), dictionary.get(word, word))
         run = []
-    return append(said, reader.target.decode(run))
+    return append(translation, reader.target.decode(run))
 
 
 def append(text: str, more: str) -> str:
+    """Both texts with a space between them."""
     return f"{text} {more}".strip() if more else text
 
 
 @lru_cache(maxsize=4)
 def read_dictionary(path: str) -> Mapping[str, str]:
-    """A line a word: source TAB translation. The first of several lines for a word counts."""
-    found: dict[str, str] = {}
+    """Read lines of source word TAB translation; of several lines for one word, the first is used."""
+    dictionary: dict[str, str] = {}
     for number, line in enumerate(read_texts(Path(path)), start=1):
         source, tab, target = line.partition("\t")
         if not tab or not source.strip() or not target.strip():
-            raise DataError(f"{path} line {number} is not a source word, a tab and its translation")
-        found.setdefault(source.strip(), target.strip())
-    return found
+            raise DataError(f"{path} line {number} is {line!r:.60}; expected a source word, a tab and its translation")
+        dictionary.setdefault(source.strip(), target.strip())
+    return dictionary

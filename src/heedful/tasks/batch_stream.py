@@ -1,4 +1,4 @@
-"""Feeding a training run: batches without end, from any place of any epoch on, prepared ahead of need."""
+"""An endless stream of training batches, from any position of any epoch, prefetched."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ import torch
 from heedful.data.prefetch import prefetch
 from heedful.training.loop import StreamedBatch
 
-Chosen = TypeVar("Chosen")
+Chosen = TypeVar("Chosen")  # what identifies the examples of one batch, such as their indices
 
 
 class Pinnable(Protocol):
     def pin(self) -> Self:
-        """In memory that a GPU can read while the CPU works on."""
+        """A copy in pinned memory, which a GPU can read asynchronously."""
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     epoch: int
-    cursor: int  # how many batches of the epoch are done
+    cursor: int  # number of batches of the epoch that are done
 
 
-def feed(
+def stream_batches(
     plan: Callable[[int], Sequence[Chosen]],
     collate: Callable[[Chosen, int], Pinnable],
-    place: Place,
+    position: StreamPosition,
     *,
     device: torch.device,
     ahead: int,
 ) -> Generator[StreamedBatch, None, None]:
-    """plan: an epoch -> what each of its batches is made of; collate: that and the epoch -> the batch. Both are pure."""
+    """Yield batches from a position on. plan: epoch -> the examples of each batch; collate: examples, epoch -> batch. Both are
+    pure functions."""
 
     def batches() -> Iterator[StreamedBatch]:
-        epoch, cursor = place
+        epoch, cursor = position
         while True:
-            planned = plan(epoch)
-            for at in range(cursor, len(planned)):
-                batch = collate(planned[at], epoch)
+            chosen = plan(epoch)
+            for at in range(cursor, len(chosen)):
+                batch = collate(chosen[at], epoch)
                 yield StreamedBatch(batch.pin() if device.type == "cuda" else batch, epoch, at + 1)
             epoch, cursor = epoch + 1, 0
 

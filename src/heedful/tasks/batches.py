@@ -1,10 +1,10 @@
-"""A batch of sentence pairs as tensors, prepared in the usual order:
+"""A batch of sentence pairs as tensors:
 
-    source     + end                         what the encoder reads
-    target_in  = start + target              what the decoder is fed, teacher-forced
-    target_out = target + end                what it should say; as long as target_in
+    source     + end                         input of the encoder
+    target_in  = start + target              input of the decoder (teacher forcing)
+    target_out = target + end                labels; as long as target_in
 
-each padded to the longest of its side. Padding is whatever id the tokenizer says, and masks come from lengths.
+each padded to the longest of its side with the tokenizer's padding id. Masks are computed from lengths.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ class Batch(NamedTuple):
     target_in: Tensor  # (rows, target time)
     target_out: Tensor  # (rows, target time)
     tokens: int  # real tokens of target_out
-    gold: Tensor | None = None  # (rows, target time, source time), 1 where a token to be said is linked with one of the source
+    gold: Tensor | None = None  # (rows, target time, source time), 1 where target_out is aligned with the source
 
     def pin(self) -> Batch:
-        """In memory from which a GPU copies by itself."""
+        """A copy in pinned memory, which a GPU can read asynchronously."""
         return self.each(Tensor.pin_memory)
 
     def to(self, device: torch.device) -> Batch:
         return self.each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def each(self, function: Callable[[Tensor], Tensor]) -> Batch:
-        """The same batch, its tensors by this function."""
+        """Apply a function to every tensor of the batch."""
         parts: Any = (function(part) if isinstance(part, Tensor) else part for part in self)
         return Batch(*parts)
 
 
 def pad(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
-    """(rows, longest)."""
+    """Pad lists of ids to (rows, longest)."""
     longest = max(map(len, rows))
     return torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows])
 
 
 def source_tensors(sources: Sequence[Sequence[int]], specials: Specials) -> tuple[Tensor, Tensor | None]:
-    """Ids without end -> (rows, time) with end, and the mask where anything is padded."""
+    """Ids without end tokens -> (rows, time) with end tokens, and a mask, None where nothing is padded."""
     lengths = torch.tensor([len(row) + 1 for row in sources])
     source = pad([[*row, specials.end] for row in sources], specials.pad)
     mask = masks.padding(lengths, source.shape[1])
@@ -55,7 +55,7 @@ def source_tensors(sources: Sequence[Sequence[int]], specials: Specials) -> tupl
 
 
 def collate(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], source: Specials, target: Specials) -> Batch:
-    """Ids of both sides, and the special ids of their tokenizers."""
+    """Make a batch from ids without special tokens; source, target: the special ids of the tokenizers."""
     tokens, mask = source_tensors(sources, source)
     target_in = pad([[target.start, *row] for row in targets], target.pad)
     target_out = pad([[*row, target.end] for row in targets], target.pad)
@@ -63,9 +63,9 @@ def collate(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], 
 
 
 def fill_up(batch: Batch, budget: int, pad_to_multiple_of: int, source: Specials, target: Specials) -> Batch:
-    """Pad both sides to a multiple of `pad_to_multiple_of`, and the rows to as many as the budget holds of that length.
+    """Pad both sides to a multiple of `pad_to_multiple_of`, and the rows to the number that the token budget allows.
 
-    Then few shapes occur, and what was compiled or captured for one is used again. Added rows hold an end and no target."""
+    With few shapes, compiled or captured steps are reused. Added rows hold an end token as source and no target."""
     length = -(-max(batch.source.shape[1], batch.target_in.shape[1]) // pad_to_multiple_of) * pad_to_multiple_of
     rows = max(budget // length, batch.source.shape[0])
 
@@ -75,7 +75,7 @@ def fill_up(batch: Batch, budget: int, pad_to_multiple_of: int, source: Specials
 
     mask = torch.ones_like(batch.source, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
     mask = grow(mask, False)
-    mask[len(batch.source) :, 0] = True  # a row must have something to look at
+    mask[len(batch.source) :, 0] = True  # a row needs at least one token to attend to
     filled = grow(batch.source, source.pad)
     filled[len(batch.source) :, 0] = source.end
     gold = batch.gold
@@ -85,7 +85,7 @@ def fill_up(batch: Batch, budget: int, pad_to_multiple_of: int, source: Specials
 
 
 def split_batch(batch: Batch, parts: int, padding: int) -> list[Batch]:
-    """The same rows in at most `parts` smaller batches, for memory."""
+    """Split a batch into at most `parts` smaller ones, to save memory."""
     if parts == 1:
         return [batch]
     pieces = zip(

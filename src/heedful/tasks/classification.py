@@ -1,15 +1,15 @@
-"""Fine-tuning a language model to choose (GPT-1: Radford et al., 2018): every task becomes sequences that it can read, and
-one linear map of what it thinks at the last token decides.
+"""Classification by fine-tuning a language model (GPT-1: Radford et al., 2018): every example becomes token sequences, and a
+linear layer classifies the hidden state of the last token.
 
     classification   [start text extract]
     entailment       [start premise delimiter hypothesis extract]
-    similarity       [start a delimiter b extract] and [start b delimiter a extract], what it thinks of both added
+    similarity       [start a delimiter b extract] and [start b delimiter a extract], hidden states added
     choice           [start context delimiter answer extract] for every answer; the highest score wins
 
-    loss = task + auxiliary x language model
+    loss = classification loss + auxiliary x language modeling loss
 
-Start, the end of a line as delimiter, and padding as extract are tokens that the vocabulary has; the first and the last
-stand in no text, so they mean nothing yet.
+The start token, the end of a line as delimiter, and padding as extract are in the vocabulary already; the first and the last
+appear in no text, so that fine-tuning learns their meaning.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.losses import Loss
 from heedful.schema import Config, NonNegativeNumber, Probability, Problem, refuse
 from heedful.search import SearchConfig
-from heedful.tasks.batch_stream import Place, feed
+from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.objectives import token_loss
 from heedful.tasks.translate import System
 from heedful.text.specials import Specials
@@ -42,9 +42,9 @@ from heedful.training.loop import StreamedBatch, Validation
 from heedful.training.train_state import Direction
 from heedful.training.update import Objective
 
-# What is read of a text at most: its tokens are cut off at data.max_length anyway, and no vocabulary has longer ones.
+# Characters of a text that are tokenized at most: tokens are truncated at data.max_length anyway.
 MAX_CHARACTERS, CHARACTERS_PER_TOKEN = 100_000, 100
-ENCODED = 256  # texts encoded at a time
+ENCODE_BATCH = 256  # texts encoded at a time
 
 Ids = list[int]
 Layout = Callable[[Sequence[Ids], Specials], list[Ids]]
@@ -72,15 +72,20 @@ LAYOUTS: dict[str, Layout] = {
     "similarity": both_orders,
     "choice": every_answer,
 }
-COLUMNS = {"classification": (1, 1), "entailment": (2, 2), "similarity": (2, 2), "choice": (3, 1000)}  # least, most
+COLUMNS = {
+    "classification": (1, 1),
+    "entailment": (2, 2),
+    "similarity": (2, 2),
+    "choice": (3, 1000),
+}  # data.texts: minimum, maximum
 
 
-def batched(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+def split_texts(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (texts[at : at + size] for at in range(0, len(texts), size))
 
 
 class ClassificationConfig(Config):
-    form: ClassVar[str] = "labeled"  # of the data
+    form: ClassVar[str] = "labeled"  # required data.form
     unit: ClassVar[str] = "examples"
     metrics: ClassVar[Mapping[str, Direction]] = {"loss": "lower", "accuracy": "higher"}
     name: Literal["classification"]
@@ -100,7 +105,7 @@ class ClassificationConfig(Config):
 
 
 class ClassificationModel(nn.Module):
-    """A language model with a head."""
+    """A language model with a classification head."""
 
     def __init__(self, body: Any, choices: int, dropout: float) -> None:
         super().__init__()
@@ -111,18 +116,18 @@ class ClassificationModel(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, tokens: Tensor, last: Tensor, group: int) -> tuple[Tensor, Tensor]:
-        """tokens (examples x group, time), last (examples x group,): where each sequence ends
+        """tokens (examples x group, time), last (examples x group,): index of each sequence's last token
         -> logits (examples, choices), hidden (examples x group, time, dim)."""
         hidden: Tensor = self.body.step(tokens, self.body.start(tokens[:, :0], None, room=0)).hidden
-        thought = self.dropout(hidden[torch.arange(len(tokens), device=tokens.device), last])
-        thought = thought.view(-1, group, thought.shape[-1])  # (examples, group, dim)
+        features = self.dropout(hidden[torch.arange(len(tokens), device=tokens.device), last])
+        features = features.view(-1, group, features.shape[-1])  # (examples, group, dim)
         if self.head.out_features == 1:
-            return self.head(thought).squeeze(-1), hidden  # a score for each answer
-        return self.head(thought.sum(1)), hidden
+            return self.head(features).squeeze(-1), hidden  # a score for each answer
+        return self.head(features.sum(1)), hidden
 
     def blocks(self) -> list[nn.Module]:
-        found: list[nn.Module] = self.body.blocks()
-        return found
+        blocks: list[nn.Module] = self.body.blocks()
+        return blocks
 
 
 class LabeledBatch(NamedTuple):
@@ -137,14 +142,14 @@ class LabeledBatch(NamedTuple):
         return LabeledBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
 
-class Encoded(NamedTuple):
+class EncodedExamples(NamedTuple):
     groups: list[list[Ids]]  # the sequences of each example
     labels: list[int]
 
 
-class Splits(NamedTuple):
-    train: Encoded
-    valid: Encoded
+class EncodedSplits(NamedTuple):
+    train: EncodedExamples
+    valid: EncodedExamples
 
 
 class ClassificationTask:
@@ -152,76 +157,79 @@ class ClassificationTask:
         self.config, self.data, self.seed = config, data, seed
 
     def check(self) -> Notes:
+        """Read every file once and count the examples of each label."""
         refuse_streams(self.files())
-        found = []
+        notes = []
         for split in ("train", "valid", "test"):
             path = find_split_file(self.data, split)
             if path is not None:
                 examples = self.examples(path)
-                counts = [f"{label}: {sum(one.label == label for one in examples):,}" for label in self.config.labels]
-                found.append(f"{split}: {path}, {len(examples):,} examples ({', '.join(counts)})")
-        return Notes(found)
+                counts = [f"{label}: {sum(example.label == label for example in examples):,}" for label in self.config.labels]
+                notes.append(f"{split}: {path}, {len(examples):,} examples ({', '.join(counts)})")
+        return Notes(notes)
 
     def files(self) -> list[Path]:
         return [path for split in ("train", "valid", "test") if (path := find_split_file(self.data, split)) is not None]
 
     def examples(self, path: Path) -> list[Example]:
-        least, most = COLUMNS[self.config.layout]
-        if not least <= len(self.data.texts) <= most:
-            wanted = f"{least}" if least == most else f"{least} or more"
-            raise DataError(f"layout {self.config.layout!r} needs {wanted} columns in data.texts, not {len(self.data.texts)}")
+        """Read the examples of a file; labels that the config does not list are an error."""
+        fewest, most = COLUMNS[self.config.layout]
+        if not fewest <= len(self.data.texts) <= most:
+            expected = f"{fewest}" if fewest == most else f"{fewest} or more"
+            raise DataError(f"layout {self.config.layout!r} needs {expected} columns in data.texts, not {len(self.data.texts)}")
         return read_examples(self.data, path, self.config.labels)
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
-        """What the vocabulary is learned from, unless the run begins with another's."""
+        """The lines that the tokenizer is trained on, unless training.init provides one."""
         path = find_split_file(self.data, "train")
-        assert path is not None, "there is always something to train on"
-        for one in self.examples(path) if side == "target" else ():
-            yield from one.texts
+        assert path is not None, "a run has training data"
+        for example in self.examples(path) if side == "target" else ():
+            yield from example.texts
 
     @property
     def tags(self) -> list[str]:
         return []
 
-    def equip(self, model: nn.Module) -> nn.Module:
-        """The model that is trained: the given one, with a head."""
+    def prepare_model(self, model: nn.Module) -> nn.Module:
+        """The model to train: the given one with a classification head."""
         return ClassificationModel(
             model, 1 if self.config.layout == "choice" else len(self.config.labels), self.config.head_dropout
         )
 
-    def encode(self, examples: Sequence[Example], tokenizer: Tokenizer) -> Encoded:
+    def encode(self, examples: Sequence[Example], tokenizer: Tokenizer) -> EncodedExamples:
         width = len(self.data.texts)
         characters = max(MAX_CHARACTERS, CHARACTERS_PER_TOKEN * self.data.max_length)
-        texts = [text[:characters] for one in examples for text in one.texts]
-        ids = [row for some in batched(texts, ENCODED) for row in tokenizer.encode_many(some)]
+        texts = [text[:characters] for example in examples for text in example.texts]
+        ids = [row for part in split_texts(texts, ENCODE_BATCH) for row in tokenizer.encode_many(part)]
         layout, most = LAYOUTS[self.config.layout], self.data.max_length
         groups = []
         for at in range(0, len(ids), width):
             sequences = layout(ids[at : at + width], tokenizer.specials)
-            groups.append([[*one[: most - 1], one[-1]] if len(one) > most else one for one in sequences])
-        return Encoded(groups, [self.config.labels.index(one.label) for one in examples])
+            groups.append([[*row[: most - 1], row[-1]] if len(row) > most else row for row in sequences])
+        return EncodedExamples(groups, [self.config.labels.index(example.label) for example in examples])
 
-    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: Notes, *, keep_text: bool) -> Splits:
+    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: Notes, *, keep_text: bool) -> EncodedSplits:
         train, valid = (find_split_file(self.data, split) for split in ("train", "valid"))
-        assert train is not None and valid is not None, "the config has seen to it"
+        assert train is not None and valid is not None, "the config requires both"
         examples = self.examples(train)
         if self.data.limit:
             order = np.random.Generator(np.random.Philox(key=[self.seed, 2**40])).permutation(len(examples))
             examples = [examples[i] for i in order[: self.data.limit]]
-        return Splits(self.encode(examples, tokenizers[1]), self.encode(self.examples(valid), tokenizers[1]))
+        return EncodedSplits(self.encode(examples, tokenizers[1]), self.encode(self.examples(valid), tokenizers[1]))
 
-    def bind(self, corpora: Splits, system: System, dropout: float = 0.0) -> ClassificationTask:
+    def bind(self, corpora: EncodedSplits, system: System, dropout: float = 0.0) -> ClassificationTask:
         self.corpora, self.system = corpora, system
         return self
 
-    def facts(self) -> dict[str, float]:
+    def statistics(self) -> dict[str, float]:
+        """Sizes of the training data and of an epoch."""
         train, plan = self.corpora.train, self.plan(0)
         tokens = sum(len(sequence) for group in train.groups for sequence in group)
         return {"examples": len(train.labels), "batches_per_epoch": len(plan), "tokens_per_epoch": tokens}
 
     def describe(self) -> str:
-        facts = self.facts()
-        return f"{facts['examples']:,} examples in {facts['batches_per_epoch']:,} batches an epoch"
+        sizes = self.statistics()
+        return f"{sizes['examples']:,} examples in {sizes['batches_per_epoch']:,} batches per epoch"
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
         """The examples of each batch: a pure function of the seed and the epoch."""
@@ -229,14 +237,16 @@ class ClassificationTask:
         return [order[at : at + self.data.batch] for at in range(0, len(order), self.data.batch)]
 
     def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
-        """Batches without end, from the given place on, prepared ahead of need."""
+        """An endless stream of batches from the given position, prefetched."""
 
         def collate(chosen: NDArray[np.int64], epoch: int) -> LabeledBatch:
             return self.collate(self.corpora.train, chosen.tolist())
 
-        return feed(self.plan, collate, Place(epoch, cursor), device=self.system.device, ahead=self.data.prefetch)
+        return stream_batches(
+            self.plan, collate, StreamPosition(epoch, cursor), device=self.system.device, ahead=self.data.prefetch
+        )
 
-    def collate(self, encoded: Encoded, chosen: Sequence[int]) -> LabeledBatch:
+    def collate(self, encoded: EncodedExamples, chosen: Sequence[int]) -> LabeledBatch:
         rows = [sequence for i in chosen for sequence in encoded.groups[i]]
         longest = -(-max(map(len, rows)) // self.data.pad_to_multiple_of) * self.data.pad_to_multiple_of
         pad = self.system.target_tokenizer.specials.pad
@@ -259,35 +269,40 @@ class ClassificationTask:
         return self.objective(model, *batch.to(self.system.device))
 
     def objective(self, model: ClassificationModel, tokens: Tensor, last: Tensor, labels: Tensor) -> Objective:
-        """The loss as a function of tensors alone, which can be compiled and captured."""
+        """The loss as a function of tensors only, which can be compiled or captured."""
         logits, hidden = model(tokens, last, len(tokens) // len(labels))
         total = functional.cross_entropy(logits.float(), labels, reduction="sum")
         count = labels.new_full((), len(labels))
         report = {"loss": Loss(total.detach(), count)}
         if self.config.auxiliary:
-            pad = self.system.target_tokenizer.specials.pad  # the extract token is not said, nor is what follows it
-            said = tokens[:, 1:].flatten()
-            minimized, language = token_loss(model.body, hidden[:, :-1].flatten(0, 1), said, padding=pad)
-            total = total + self.config.auxiliary * minimized.total / minimized.count * len(labels)
+            pad = self.system.target_tokenizer.specials.pad  # the extract token is not predicted, nor is padding
+            targets = tokens[:, 1:].flatten()
+            smoothed, language = token_loss(model.body, hidden[:, :-1].flatten(0, 1), targets, padding=pad)
+            total = total + self.config.auxiliary * smoothed.total / smoothed.count * len(labels)
             report["language"] = language
         return Objective(Loss(total, count), report)
 
     @torch.inference_mode()
-    def evaluate(self, model: ClassificationModel, encoded: Encoded) -> dict[str, float]:
-        loss, right = 0.0, 0
+    def evaluate(self, model: ClassificationModel, encoded: EncodedExamples) -> dict[str, float]:
+        """Mean loss and accuracy."""
+        loss, correct = 0.0, 0
         order = sorted(range(len(encoded.labels)), key=lambda i: max(map(len, encoded.groups[i])))
         for at in range(0, len(order), 64):
             batch = self.collate(encoded, order[at : at + 64]).to(self.system.device)
             logits = model(batch.tokens, batch.last, len(batch.tokens) // len(batch.labels))[0].float()
             loss += float(functional.cross_entropy(logits, batch.labels, reduction="sum"))
-            right += int((logits.argmax(-1) == batch.labels).sum())
+            correct += int((logits.argmax(-1) == batch.labels).sum())
         if not math.isfinite(loss):
-            raise self.system.not_finite("some example")
-        return {"loss": loss / len(order), "accuracy": right / len(order)}
+            raise self.system.nonfinite_error("an example")
+        return {"loss": loss / len(order), "accuracy": correct / len(order)}
 
     def validate(self, model: Any) -> Validation:
         return Validation(self.evaluate(model, self.corpora.valid), {}, [])
 
-    def advice(self, folder: str) -> tuple[str, str]:
-        usage = f'chooser = heedful.load("{folder}")\nchooser.choose([("…",)])'
-        return usage, f"It reads at most {self.data.max_length} tokens of a text, and knows no answer but its labels."
+    def usage_and_limits(self, folder: str) -> tuple[str, str]:
+        """A usage example and the limits of the model, for its card."""
+        usage = f'classifier = heedful.load("{folder}")\nclassifier.predict([("…",)])'
+        return (
+            usage,
+            f"Texts are truncated to {self.data.max_length} tokens, and only the labels of the training data are predicted.",
+        )

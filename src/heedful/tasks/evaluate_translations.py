@@ -1,6 +1,6 @@
-"""Scores: of given translations by the model (log-probability), and of the model's translations by metrics.
+"""Evaluation: the model's log-probability of given translations, and metrics of the model's own translations.
 
-Validation during training and `heed evaluate` are this one function, so a score seen in training is the score seen later.
+Validation during training and `heed evaluate` call the same function, so their scores agree.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ class Examples(NamedTuple):
 
 
 class Scored(NamedTuple):
-    log_probability: float  # of the target and its end
-    tokens: int  # the end counted
+    log_probability: float  # of the target and the end token
+    tokens: int  # including the end token
 
 
 class Evaluation(NamedTuple):
-    figures: dict[str, float]  # loss, perplexity, and the value of each metric
+    figures: dict[str, float]  # loss, perplexity and the value of each metric
     scores: dict[str, Score]
     translations: list[str]
-    left_out: int  # pairs too long for the model to be scored in one piece; they are translated all the same
+    left_out: int  # pairs too long to be scored, left out of loss and perplexity; they are still translated
 
 
 class MetricOptions(NamedTuple):
-    """How metrics read text and how sure they must be."""
+    """Options of the metrics."""
 
     lowercase: bool | None = None
     tokenize: str | None = None  # of BLEU
-    bootstrap: int = 0  # resamples for the interval; 0: none
+    bootstrap: int = 0  # resamples for the confidence interval; 0: none
 
 
 @torch.inference_mode()
 def token_scores(system: System, batch: Batch) -> Tensor:
-    """log p of each target token, (rows, target time); an ensemble's is that of the mean probability."""
+    """log p of each target token, (rows, target time); for an ensemble, of the mean probability."""
     batch = batch.to(system.device)
     target = batch.target_out[..., None]
     members = [
@@ -63,9 +63,9 @@ def token_scores(system: System, batch: Batch) -> Tensor:
 
 
 def score_pairs(system: System, sources: Sequence[str], targets: Sequence[str]) -> list[Scored | None]:
-    """The log-probability of each target given its source; None where a side is too long for the model."""
+    """The log-probability of each target given its source; None if a side is too long for the model."""
     if len(sources) != len(targets):
-        raise DataError(f"{len(sources)} sources and {len(targets)} targets were given; expected as many of each")
+        raise DataError(f"{len(sources)} sources and {len(targets)} targets were given; expected the same number of each")
     sizes = [max(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
     source_ids = encode_bounded(system.source_tokenizer, sources)
     target_ids = encode_bounded(system.target_tokenizer, targets)
@@ -75,7 +75,7 @@ def score_pairs(system: System, sources: Sequence[str], targets: Sequence[str]) 
         for i, (size, length) in enumerate(zip(sizes, lengths, strict=True))
         if size <= MAX_CHARACTERS and length <= system.max_length + 1
     ]
-    found: list[Scored | None] = [None] * len(sources)
+    scored: list[Scored | None] = [None] * len(sources)
     specials = system.source_tokenizer.specials, system.target_tokenizer.specials
     order = sorted(fits, key=lambda i: lengths[i], reverse=True)
     for chosen in batches_of(order, lambda i: lengths[i], system.scored_tokens):
@@ -84,13 +84,13 @@ def score_pairs(system: System, sources: Sequence[str], targets: Sequence[str]) 
         real = batch.target_out != specials[1].pad
         for i, total, count in zip(chosen, (scores * real).sum(-1).tolist(), real.sum(-1).tolist(), strict=True):
             if not math.isfinite(total):
-                raise system.not_finite(f"pair {i + 1}")
-            found[i] = Scored(total, count)
-    return found
+                raise system.nonfinite_error(f"pair {i + 1}")
+            scored[i] = Scored(total, count)
+    return scored
 
 
 def encode_bounded(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """The ids of each text; a text of more than MAX_CHARACTERS, which fits no model, is not tokenized and has none."""
+    """Encode texts; one of more than MAX_CHARACTERS, too long for any model, is not tokenized and has no ids."""
     return tokenizer.encode_many([text if len(text) <= MAX_CHARACTERS else "" for text in texts])
 
 
@@ -100,24 +100,24 @@ def evaluate(
     search: SearchConfig,
     metrics: Sequence[str],
     limit: int = 0,
-    how: MetricOptions | None = None,
+    options: MetricOptions | None = None,
 ) -> Evaluation:
-    """Loss and perplexity of the references, and the metrics of our translations; `limit` > 0 translates only so many."""
-    how = how or MetricOptions()
-    scored = [one for one in score_pairs(system, examples.sources, examples.references) if one is not None]
-    total, count = -sum(one.log_probability for one in scored), sum(one.tokens for one in scored)
+    """Loss and perplexity of the references, and metrics of the translations; limit: sources to translate, 0: all."""
+    options = options or MetricOptions()
+    scored = [pair for pair in score_pairs(system, examples.sources, examples.references) if pair is not None]
+    total, count = -sum(pair.log_probability for pair in scored), sum(pair.tokens for pair in scored)
     if count == 0:
         raise DataError(f"none of the {len(examples.sources)} pairs is short enough for the model to score")
     figures = {"loss": total / count, "perplexity": perplexity(total, count).value}
     sources = examples.sources[: limit or None]
-    translations = [one.text for one in translate(system, sources, search)] if metrics else []
+    translations = [translation.text for translation in translate(system, sources, search)] if metrics else []
     scores = {
         name: METRICS[name](
             translations,
             examples.references[: limit or None],
-            lowercase=how.lowercase,
-            tokenize=how.tokenize if name == "bleu" else None,
-            bootstrap=how.bootstrap,
+            lowercase=options.lowercase,
+            tokenize=options.tokenize if name == "bleu" else None,
+            bootstrap=options.bootstrap,
         )
         for name in metrics
     }

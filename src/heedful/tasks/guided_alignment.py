@@ -1,10 +1,11 @@
-"""Guided alignment: some heads are taught to look where the word being said comes from (Chen et al., 2016; Garg et al., 2019).
+"""Guided alignment: some heads are trained to attend to the source words of the word that is predicted (Chen et al., 2016;
+Garg et al., 2019).
 
-    a_ts = mean over guided heads of the weight on source piece s when target piece t is said
-    g_ts = 1 / (links of t) where t and s are linked
-    loss = - weight * sum_ts g_ts log a_ts        added to the sum of the tokens' losses; a piece without links asks nothing
+    a_ts = mean over guided heads of the attention weight on source token s at the step that predicts target token t
+    g_ts = 1 / (links of t) where t and s are aligned
+    loss = - weight * sum_ts g_ts log a_ts        added to the sum of the token losses; tokens without links add nothing
 
-Only the guided layer computes its weights beside the fused kernel; a listener hears them with their graph.
+Only the guided layer computes its weights beside the fused kernel; a hook records them with their autograd graph.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from heedful.tasks.batches import Batch
 from heedful.training.config import TrainingConfig
 from heedful.training.update import Objective
 
-SMALLEST = 1e-9  # a weight below it counts as this: where padding is masked out it is 0
+MIN_WEIGHT = 1e-9  # smaller weights are clamped to this: the weight of masked padding is 0
 
 
-class Guided(Protocol):
-    """What a task's config says of it."""
+class GuidedConfig(Protocol):
+    """The options of guided alignment in a task's config."""
 
     @property
     def guided_alignment(self) -> float: ...
@@ -44,102 +45,103 @@ class Guided(Protocol):
 
 
 class AlignmentGuide(NamedTuple):
-    """Who is guided, and how strongly."""
+    """The heads to guide and the weight of their loss."""
 
-    tap: HookPoint  # of the layer's weights
+    hook_point: HookPoint  # attention weights of the guided layer
     heads: tuple[int, ...]
     weight: float
 
-    def added(self, objective: Callable[[], Objective], gold: Tensor) -> Objective:
-        """An objective with the guided loss in it; gold (rows, target time, source time). One that passes over its batch
-        several times is guided in each of them and counts them as one."""
-        with record_weights(self.tap) as heard:
+    def add_loss(self, objective: Callable[[], Objective], gold: Tensor) -> Objective:
+        """Compute an objective and add the guided loss; gold (rows, target time, source time).
+
+        Where the objective runs several forward passes over the batch, the guided loss is their mean."""
+        with record_weights(self.hook_point) as recorded:
             plain = objective()
-        (weights,) = heard
+        (weights,) = recorded
         passes = len(weights) // len(gold)
-        found = guided_loss(weights, gold.repeat(passes, 1, 1), self.heads)
-        guided = Loss(found.total / passes, found.count / passes)
+        loss = guided_loss(weights, gold.repeat(passes, 1, 1), self.heads)
+        guided = Loss(loss.total / passes, loss.count / passes)
         total = plain.minimize.total + self.weight * guided.total
         return Objective(Loss(total, plain.minimize.count), plain.report | {"alignment": guided})
 
 
-def guide_of(model: object, config: Guided) -> AlignmentGuide:
-    """For this model; one without such a layer is an error."""
+def make_guide(model: object, config: GuidedConfig) -> AlignmentGuide:
+    """The guide for a model; raises `ConfigError` if it has no cross-attention."""
     assert isinstance(model, nn.Module), "models are modules"
     names = {layer_of(name): name for name, kind in attentions(model).items() if kind.name == "cross"}
     if not names:
         raise ConfigError(
-            f"task.guided_alignment: given {config.guided_alignment}, but this model has no attention from the target to "
-            "the source that could be guided",
-            hint="families that have: transformer, bahdanau, luong, gnmt, convs2s",
+            f"task.guided_alignment: given {config.guided_alignment}, but this model has no cross-attention "
+            "that could be guided",
+            hint="choose a family with cross-attention: transformer, bahdanau, luong, gnmt, convs2s",
         )
-    layer = guided_layer(sorted(names), config.guided_layer)
+    layer = choose_layer(sorted(names), config.guided_layer)
     return AlignmentGuide(hook_points(model)[names[layer]], config.guided_heads, config.guided_alignment)
 
 
-def guided_layer(layers: Sequence[int], wanted: int | None) -> int:
-    """The last but one where none is named (Garg et al.), or the only one."""
-    if wanted is None:
+def choose_layer(layers: Sequence[int], given: int | None) -> int:
+    """The given layer; default: the second to last (Garg et al.), or the only one."""
+    if given is None:
         return layers[max(len(layers) - 2, 0)]
-    if wanted not in layers:
+    if given not in layers:
         raise ConfigError(
-            f"task.guided_layer: given {wanted}, but this model looks at its source in layers: {', '.join(map(str, layers))}"
+            f"task.guided_layer: given {given}, but the layers with cross-attention are: {', '.join(map(str, layers))}"
         )
-    return wanted
+    return given
 
 
 @contextmanager
-def record_weights(tap: HookPoint) -> Iterator[list[Tensor]]:
-    """What passes the tap, with its graph."""
-    heard: list[Tensor] = []
+def record_weights(hook_point: HookPoint) -> Iterator[list[Tensor]]:
+    """Record the tensors at a hook point, not detached."""
+    recorded: list[Tensor] = []
 
     def keep(name: str, x: Tensor) -> Tensor:
-        heard.append(x)
+        recorded.append(x)
         return x
 
-    with register({"guided": tap}, keep, changes=False):
-        yield heard
+    with register({"guided": hook_point}, keep, changes=False):
+        yield recorded
 
 
 def guided_loss(weights: Tensor, gold: Tensor, heads: Sequence[int]) -> Loss:
-    """weights (rows, heads, target time, source time), gold (rows, target time, source time): where to look, 1 or 0.
-    The count is of the target pieces that have links."""
+    """Cross-entropy of attention: weights (rows, heads, target time, source time), gold (rows, target time, source time).
+    The count is the number of target tokens with links."""
     if max(heads) >= weights.shape[1]:
         raise ConfigError(f"task.guided_heads: given {list(heads)}, but the guided layer has {weights.shape[1]} heads, from 0")
-    chosen = torch.stack([weights[:, head] for head in heads])  # no index that would have to travel to a GPU
-    look = chosen.float().mean(0).clamp(min=SMALLEST)  # (rows, target time, source time)
+    chosen = torch.stack([weights[:, head] for head in heads])  # no index tensor to copy to the GPU
+    attention = chosen.float().mean(0).clamp(min=MIN_WEIGHT)  # (rows, target time, source time)
     shares = gold / gold.sum(-1, keepdim=True).clamp(min=1)
-    return Loss(-(shares * look.log()).sum(), gold.any(-1).sum())
+    return Loss(-(shares * attention.log()).sum(), gold.any(-1).sum())
 
 
-def with_gold(batch: Batch, links: JoinedLinks, indices: Index) -> Batch:
-    """The batch of these pairs, with where each token to be said should look."""
-    found = [links.of(int(index)) for index in indices]
-    rows = np.repeat(np.arange(len(found)), [len(one) for one in found])  # (links of all rows,)
-    source, target = np.concatenate(found).T
+def add_gold_alignment(batch: Batch, links: JoinedLinks, indices: Index) -> Batch:
+    """The batch of these pairs with their gold alignment, from target_out tokens to source tokens."""
+    links_of = [links.of(int(index)) for index in indices]
+    rows = np.repeat(np.arange(len(links_of)), [len(pairs) for pairs in links_of])  # (links of all rows,)
+    source, target = np.concatenate(links_of).T
     gold = np.zeros((*batch.target_in.shape, batch.source.shape[1]), np.float32)  # (rows, target time, source time)
     gold[rows, target, source] = 1.0
     return batch._replace(gold=torch.from_numpy(gold))
 
 
-def guide_problems(weight: float, data: DataConfig, dropout: float, training: TrainingConfig) -> list[Problem]:
-    """What does not fit with guided alignment, or with its absence."""
-    idle = "alignment is given, but has no effect"
+def guided_alignment_problems(weight: float, data: DataConfig, dropout: float, training: TrainingConfig) -> list[Problem]:
+    """Options that conflict with guided alignment, or have no effect without it."""
+    no_effect = "alignment is given, but has no effect"
     problems = [
-        Problem(f"data.{split}", f"{idle}: only attention in training is guided; remove it")
+        Problem(f"data.{split}", f"{no_effect}: attention is guided in training only; remove it")
         for split in ("valid", "test")
         if any(corpus.alignment for corpus in getattr(data, split) or ())
     ]
     if not weight:
         if any(corpus.alignment for corpus in data.train or ()):
-            problems.append(Problem("data.train", f"{idle} because task.guided_alignment is 0"))
+            problems.append(Problem("data.train", f"{no_effect} because task.guided_alignment is 0"))
         return problems
-    known = [corpus.builtin or corpus.alignment is not None for corpus in data.train] if data.train else [data.builtin]
-    if not all(known):
-        why = f"task.guided_alignment is {weight}, but a corpus has no alignment; `heed align --out FILE` makes one"
+    aligned = [corpus.builtin or corpus.alignment is not None for corpus in data.train] if data.train else [data.builtin]
+    if not all(aligned):
+        why = f"task.guided_alignment is {weight}, but a corpus has no alignment; `heed align --out FILE` writes one"
         problems.append(Problem("data.train", why))
     if dropout:
-        why = f"given {dropout}, but task.guided_alignment needs words to be cut alike in every epoch; expected 0"
+        why = f"given {dropout}, but task.guided_alignment needs the same tokens in every epoch; expected 0"
         problems.append(Problem("tokenizer.dropout", why))
-    given = "given true, but task.guided_alignment listens to attention in every update, which this cannot do; expected false"
-    return problems + [Problem(f"training.{name}", given) for name in ("compile", "recompute") if getattr(training, name)]
+    why = "given true, but task.guided_alignment records attention in every update, which this does not support; expected false"
+    return problems + [Problem(f"training.{name}", why) for name in ("compile", "recompute") if getattr(training, name)]

@@ -1,14 +1,14 @@
-"""Language modeling: say what comes next, everywhere in a text.
+"""Language modeling: predict the next token at every position of a text.
 
-    loss                 -log p(token | all tokens before it in its block), in nats, the mean over tokens
+    loss                 -log p(token | previous tokens of its block) in nats, mean over tokens
     perplexity           exp(loss)
     word_perplexity      exp(nats of the whole text / its words), the ends of lines counted as words: comparable between
                          vocabularies, and the same as perplexity where tokens are words
     bits_per_character   nats of the whole text / characters / log 2; bits_per_byte likewise
 
-An epoch cuts the text into blocks from another place, and shuffles them. Scores are of whole texts: windows of a block
-advance by `stride` tokens, and each token is scored once, in the first window that holds it, so with a stride shorter
-than the block every token but the first ones has at least block - stride tokens before it.
+Every epoch cuts the text into blocks at another offset and shuffles them. Evaluation scores the whole text with a sliding
+window of one block that advances by `stride` tokens. Each token is scored once, in the first window that contains it, so
+with a stride shorter than the block every token but the first ones has a context of at least block - stride tokens.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from heedful.errors import DataError
 from heedful.models import SequenceModel
 from heedful.schema import Config, Size, ZeroOrCount, ZeroOrSize
 from heedful.search import SearchConfig
-from heedful.tasks.batch_stream import Place, feed
+from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.generate import generate
 from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.translate import System
@@ -62,20 +62,20 @@ class LanguageConfig(Config):
     """Tokens of a generated text."""
 
 
-class Blocks(NamedTuple):
-    """Some sequences, and what should be said at each of their tokens."""
+class BlockBatch(NamedTuple):
+    """Blocks of text and the next token at each position."""
 
     inputs: Tensor  # (rows, block)
     targets: Tensor  # (rows, block)
 
-    def pin(self) -> Blocks:
-        return Blocks(*(tensor.pin_memory() for tensor in self))
+    def pin(self) -> BlockBatch:
+        return BlockBatch(*(tensor.pin_memory() for tensor in self))
 
-    def to(self, device: torch.device) -> Blocks:
-        return Blocks(*(tensor.to(device, non_blocking=True) for tensor in self))
+    def to(self, device: torch.device) -> BlockBatch:
+        return BlockBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
 
 
-class Texts(NamedTuple):
+class TextSplits(NamedTuple):
     train: TextStore
     valid: TextStore
 
@@ -85,9 +85,9 @@ class LanguageModelingTask:
         self.config, self.data, self.search, self.seed = config, data, search, seed
 
     def check(self) -> Notes:
-        """Reads everything once."""
+        """Read every file once and count its lines and characters."""
         refuse_streams(self.files())
-        found = []
+        notes = []
         for split in ("train", "valid", "test"):
             for passage in passages(self.data, split):
                 counts = np.zeros(2, np.int64)
@@ -95,15 +95,15 @@ class LanguageModelingTask:
                     counts += (1, len(line) + 1)
                 if not counts[0]:
                     raise DataError(f"{passage.path} has no line for {split}", hint="change data.held_out")
-                found.append(f"{split}: {passage.path}, {counts[0]:,} lines, {counts[1]:,} characters")
-        return Notes(found)
+                notes.append(f"{split}: {passage.path}, {counts[0]:,} lines, {counts[1]:,} characters")
+        return Notes(notes)
 
     def files(self) -> list[Path]:
-        every = [passage.path for split in ("train", "valid", "test") for passage in passages(self.data, split)]
-        return list(dict.fromkeys(every))
+        paths = [passage.path for split in ("train", "valid", "test") for passage in passages(self.data, split)]
+        return list(dict.fromkeys(paths))
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
-        """What the vocabulary is learned from; there is no source."""
+        """The lines that the tokenizer is trained on; there is no source side."""
         for passage in passages(self.data, "train") if side == "target" else ():
             yield from read_passage(passage)
 
@@ -111,23 +111,24 @@ class LanguageModelingTask:
     def tags(self) -> list[str]:
         return []
 
-    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: Notes, *, keep_text: bool) -> Texts:
+    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: Notes, *, keep_text: bool) -> TextSplits:
         train, valid = (open_text(passages(self.data, split), tokenizers[1]) for split in ("train", "valid"))
         if len(train.ids) <= self.data.block:
             raise DataError(
                 f"the training text has {len(train.ids):,} tokens; expected more than data.block, which is {self.data.block}"
             )
-        return Texts(train, valid)
+        return TextSplits(train, valid)
 
-    def bind(self, corpora: Texts, system: System, dropout: float = 0.0) -> LanguageModelingTask:
+    def bind(self, corpora: TextSplits, system: System, dropout: float = 0.0) -> LanguageModelingTask:
         self.texts, self.system = corpora, system
         return self
 
-    def equip(self, model: nn.Module) -> nn.Module:
-        """The model as it is trained: nothing is added."""
+    def prepare_model(self, model: nn.Module) -> nn.Module:
+        """The model to train: unchanged."""
         return model
 
-    def facts(self) -> dict[str, float]:
+    def statistics(self) -> dict[str, float]:
+        """Sizes of the training data and of an epoch."""
         train, plan = self.texts.train, self.plan(0)
         return {
             "lines": train.lines,
@@ -137,43 +138,45 @@ class LanguageModelingTask:
         }
 
     def describe(self) -> str:
-        facts = self.facts()
+        sizes = self.statistics()
         return (
-            f"{len(self.texts.train.ids):,} tokens of {facts['characters']:,} characters in "
-            f"{facts['batches_per_epoch']:,} batches an epoch, {len(self.texts.valid.ids):,} tokens to validate on"
+            f"{len(self.texts.train.ids):,} tokens of {sizes['characters']:,} characters in "
+            f"{sizes['batches_per_epoch']:,} batches per epoch, {len(self.texts.valid.ids):,} validation tokens"
         )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
-        """Where the blocks of each batch begin: a pure function of the seed and the epoch. Batches are all of one size, so
-        that one shape occurs; a few blocks are left over, others in every epoch."""
-        draw = np.random.Generator(np.random.Philox(key=[self.seed, epoch]))
+        """The first token of the blocks of each batch: a pure function of the seed and the epoch. All batches have the same
+        shape; the few blocks that are left over differ in every epoch."""
+        generator = np.random.Generator(np.random.Philox(key=[self.seed, epoch]))
         block, tokens = self.data.block, len(self.texts.train.ids)
-        begins = np.arange(draw.integers(min(block, tokens - block)), tokens - block, block)
-        draw.shuffle(begins)
-        rows = min(self.data.batch, len(begins))
-        return [begins[at : at + rows] for at in range(0, len(begins) - rows + 1, rows)]
+        starts = np.arange(generator.integers(min(block, tokens - block)), tokens - block, block)
+        generator.shuffle(starts)
+        rows = min(self.data.batch, len(starts))
+        return [starts[at : at + rows] for at in range(0, len(starts) - rows + 1, rows)]
 
     def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
-        """Batches without end, from the given place on, prepared ahead of need."""
+        """An endless stream of batches from the given position, prefetched."""
         device, ahead = self.system.device, self.data.prefetch
-        return feed(self.plan, lambda begins, _: self.batch(begins), Place(epoch, cursor), device=device, ahead=ahead)
+        return stream_batches(
+            self.plan, lambda starts, _: self.batch(starts), StreamPosition(epoch, cursor), device=device, ahead=ahead
+        )
 
-    def batch(self, begins: NDArray[np.int64]) -> Blocks:
-        places = begins[:, None] + np.arange(self.data.block + 1)
-        rows = torch.from_numpy(self.texts.train.ids[places].astype(np.int64))  # (rows, block + 1)
-        return Blocks(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
+    def batch(self, starts: NDArray[np.int64]) -> BlockBatch:
+        positions = starts[:, None] + np.arange(self.data.block + 1)
+        rows = torch.from_numpy(self.texts.train.ids[positions].astype(np.int64))  # (rows, block + 1)
+        return BlockBatch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
 
-    def count(self, batch: Blocks) -> int:
+    def count(self, batch: BlockBatch) -> int:
         return batch.inputs.numel()
 
-    def split(self, batch: Blocks, parts: int) -> Sequence[Blocks]:
-        return [Blocks(*both) for both in zip(batch.inputs.chunk(parts), batch.targets.chunk(parts), strict=True)]
+    def split(self, batch: BlockBatch, parts: int) -> Sequence[BlockBatch]:
+        return [BlockBatch(*part) for part in zip(batch.inputs.chunk(parts), batch.targets.chunk(parts), strict=True)]
 
-    def loss(self, model: SequenceModel, batch: Blocks) -> Objective:
+    def loss(self, model: SequenceModel, batch: BlockBatch) -> Objective:
         return self.objective(model, *batch.to(self.system.device))
 
     def objective(self, model: SequenceModel, inputs: Tensor, targets: Tensor) -> Objective:
-        """The loss as a function of tensors alone, which can be compiled and captured."""
+        """The loss as a function of tensors only, which can be compiled or captured."""
         step = model.step(inputs, model.start(inputs[:, :0], None, room=0))
         pad = self.system.target_tokenizer.specials.pad
         smoothed, plain = token_loss(model, step.hidden.flatten(0, 1), targets.flatten(), padding=pad)
@@ -183,52 +186,53 @@ class LanguageModelingTask:
         figures = evaluate_text(self.system, self.texts.valid, self.data.block, self.config.stride)
         config, samples = self.config, []
         if config.samples:
-            several = self.search.model_copy(update={"n_best": config.samples if self.search.method == "sample" else 1})
-            samples = generate(self.system, config.prompt, config.sample_length, several)
+            search = self.search.model_copy(update={"n_best": config.samples if self.search.method == "sample" else 1})
+            samples = generate(self.system, config.prompt, config.sample_length, search)
         return Validation(figures, {}, samples)
 
-    def advice(self, folder: str) -> tuple[str, str]:
-        """How the model is used and what it cannot do, for its card."""
-        usage = f'writer = heedful.load("{folder}")\nprint(writer.generate("…", length=200))'
-        return usage, f"It saw at most {self.data.block} tokens at a time, and what it writes is likely, not true."
+    def usage_and_limits(self, folder: str) -> tuple[str, str]:
+        """A usage example and the limits of the model, for its card."""
+        usage = f'generator = heedful.load("{folder}")\nprint(generator.generate("…", length=200))'
+        return usage, f"The context is at most {self.data.block} tokens. Generated text is plausible, but not necessarily true."
 
 
 def windows(tokens: int, block: int, stride: int) -> list[tuple[int, int]]:
-    """(where a window begins, the first token that it scores): each token is scored once."""
-    found, done = [(0, 0)], min(block, tokens)
+    """(first token, first token that is scored) of each window: each token is scored once."""
+    spans, done = [(0, 0)], min(block, tokens)
     while done < tokens:
         end = min(done + stride, tokens)
-        found.append((end - block, done))
+        spans.append((end - block, done))
         done = end
-    return found
+    return spans
 
 
 @torch.inference_mode()
-def token_losses(system: System, ids: NDArray[Any], block: int, stride: int) -> float:
-    """-log p of a whole text in nats; what comes before it is the end of a line."""
+def text_loss(system: System, ids: NDArray[Any], block: int, stride: int) -> float:
+    """-log p of a whole text in nats, after the end of a line."""
     (model,) = system.models
-    said = torch.from_numpy(ids.astype(np.int64))  # (tokens,)
-    given = torch.cat((torch.tensor([system.target_tokenizer.specials.end]), said[:-1]))
-    block = min(block, len(said))
-    planned = windows(len(said), block, min(stride or block, block))
+    labels = torch.from_numpy(ids.astype(np.int64))  # (tokens,)
+    previous = torch.cat((torch.tensor([system.target_tokenizer.specials.end]), labels[:-1]))
+    block = min(block, len(labels))
+    spans = windows(len(labels), block, min(stride or block, block))
     rows = max(1, system.scored_tokens // block)
     total = 0.0
-    for at in range(0, len(planned), rows):
-        begins, firsts = (torch.tensor(column) for column in zip(*planned[at : at + rows], strict=True))
-        places = begins[:, None] + torch.arange(block)  # (rows, block)
-        inputs, targets = given[places].to(system.device), said[places].to(system.device)
-        fresh = (places >= firsts[:, None]).to(system.device)
-        tail = block - int((firsts - begins).min())  # no window of the batch scores more
+    for at in range(0, len(spans), rows):
+        starts, firsts = (torch.tensor(column) for column in zip(*spans[at : at + rows], strict=True))
+        positions = starts[:, None] + torch.arange(block)  # (rows, block)
+        inputs, targets = previous[positions].to(system.device), labels[positions].to(system.device)
+        scored = (positions >= firsts[:, None]).to(system.device)
+        tail = block - int((firsts - starts).min())  # tokens at the end of a window that are scored, at most
         hidden = model.step(inputs, model.start(inputs[:, :0], None, room=0)).hidden[:, -tail:]
         scores = model.project(hidden).float().log_softmax(-1).gather(-1, targets[:, -tail:, None]).squeeze(-1)
-        total -= float((scores * fresh[:, -tail:]).sum(dtype=torch.float64))
+        total -= float((scores * scored[:, -tail:]).sum(dtype=torch.float64))
     return total
 
 
 def evaluate_text(system: System, text: TextStore, block: int, stride: int) -> dict[str, float]:
-    nats = token_losses(system, text.ids, block, stride)
+    """The loss of a text, and the perplexities and bits that follow from it."""
+    nats = text_loss(system, text.ids, block, stride)
     if not math.isfinite(nats):
-        raise system.not_finite("some token of the text")
+        raise system.nonfinite_error("a token of the text")
     return {
         "loss": nats / len(text.ids),
         "perplexity": math.exp(min(nats / len(text.ids), 700.0)),

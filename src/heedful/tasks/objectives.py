@@ -1,4 +1,4 @@
-"""What tasks minimize: the surprise of tokens, and whatever else a model wants small."""
+"""Training objectives: the cross-entropy of tokens, and auxiliary losses of the model."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from heedful.nn.losses import Loss, cross_entropy, projected_cross_entropy
 from heedful.training.update import Objective
 
 
-def token_loss(model: SequenceModel, hidden: Tensor, target: Tensor, **judging: Any) -> tuple[Loss, Loss]:
-    """hidden (tokens, dim), target (tokens,) -> the loss to minimize and the plain one; on a CPU without all the logits."""
+def token_loss(model: SequenceModel, hidden: Tensor, target: Tensor, **options: Any) -> tuple[Loss, Loss]:
+    """hidden (tokens, dim), target (tokens,) -> (smoothed loss, plain loss); on a CPU the logits are never stored as a whole.
+
+    options: of `cross_entropy`, such as padding and smoothing."""
     readout = getattr(model, "readout", None)
     if isinstance(readout, Readout) and hidden.device.type == "cpu" and not torch.compiler.is_compiling():
-        return projected_cross_entropy(hidden, readout.weight, target, **judging)
-    return cross_entropy(model.project(hidden), target, **judging)
+        return projected_cross_entropy(hidden, readout.weight, target, **options)
+    return cross_entropy(model.project(hidden), target, **options)
 
 
 def with_model_losses(objective: Objective, losses: dict[str, Loss]) -> Objective:
-    """Each extra loss enters by its mean, weighed like one token's loss."""
+    """Add the auxiliary losses of the model; the mean of each has the weight of one token's loss."""
     total, count = objective.minimize.total, objective.minimize.count
     for loss in losses.values():
         total = total + loss.total / loss.count * count

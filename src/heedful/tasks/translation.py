@@ -1,4 +1,4 @@
-"""Translation as training sees it: batches from a token store, a smoothed loss, validation by translating."""
+"""The translation task: batches from a token store, label-smoothed cross-entropy, validation by translating."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from heedful.models import SequenceModel
 from heedful.nn.losses import Loss, cross_entropy, symmetric_kl
 from heedful.schema import Config, NonNegativeNumber, Probability, Problem, ZeroOrCount, ZeroOrSmallCount, refuse, unused
 from heedful.search import SearchConfig
-from heedful.tasks.batch_stream import Place, feed
+from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.batches import Batch, collate, fill_up, split_batch
 from heedful.tasks.evaluate_translations import Examples, evaluate
-from heedful.tasks.guided_alignment import guide_of, with_gold
+from heedful.tasks.guided_alignment import add_gold_alignment, make_guide
 from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.sequence_level import SequenceConfig, sequence_objective
 from heedful.tasks.translate import System
@@ -40,14 +40,14 @@ GuidedHeads = Annotated[tuple[ZeroOrSmallCount, ...], Field(min_length=1)]
 
 
 class TranslationConfig(Config):
-    form: ClassVar[str] = "pairs"  # of the data
+    form: ClassVar[str] = "pairs"  # required data.form
     unit: ClassVar[str] = "tokens"
     name: Literal["translation"] = "translation"
     """Task."""
     label_smoothing: Probability = 0.1
-    """Probability taken from the true token."""
+    """Probability mass moved from the true token."""
     smoothing_over: Literal["all", "others", "words"] = "all"
-    """Tokens that share it: all, all but the true one, or no padding."""
+    """Tokens that share it: all, all but the true token, or all but the true token and padding."""
     r_drop: NonNegativeNumber = 0.0
     """R-Drop: weight of the KL divergence between two passes with dropout; 0: one pass."""
     sequence: SequenceConfig = SequenceConfig()
@@ -55,7 +55,7 @@ class TranslationConfig(Config):
     guided_alignment: NonNegativeNumber = 0.0
     """Weight of the loss between attention and word alignments; 0: none."""
     guided_layer: ZeroOrSmallCount | None = None
-    """Decoder layer with guided attention, from 0; default: the last but one."""
+    """Decoder layer with guided attention, from 0; default: the second to last."""
     guided_heads: GuidedHeads = (0,)
     """Heads whose mean attention is guided, from 0."""
     validation_metrics: tuple[Literal["bleu", "chrf", "ter", "gleu", "exact_match"], ...] = ("bleu", "chrf")
@@ -67,7 +67,7 @@ class TranslationConfig(Config):
 
     @property
     def metrics(self) -> Mapping[str, Direction]:
-        """What a validation measures; the direction of a translation metric is declared with the metric."""
+        """The metrics of a validation and whether higher or lower is better."""
         chosen = {name: METRICS[name] for name in self.validation_metrics}
         directions: dict[str, Direction] = {
             name: "higher" if metric.higher_is_better else "lower" for name, metric in chosen.items()
@@ -75,10 +75,10 @@ class TranslationConfig(Config):
         return {"loss": "lower", "perplexity": "lower", **directions}
 
     def model_post_init(self, context: Any) -> None:
-        idle = {"smoothing_over": "task.label_smoothing is 0"} if self.label_smoothing == 0 else {}
+        no_effect = {"smoothing_over": "task.label_smoothing is 0"} if self.label_smoothing == 0 else {}
         if self.guided_alignment == 0:
-            idle |= dict.fromkeys(("guided_layer", "guided_heads"), "task.guided_alignment is 0")
-        problems = unused(self, idle)
+            no_effect |= dict.fromkeys(("guided_layer", "guided_heads"), "task.guided_alignment is 0")
+        problems = unused(self, no_effect)
         if self.r_drop and self.sequence.method != "none":
             sentence = f"given {self.r_drop} beside task.sequence.method {self.sequence.method!r}; choose one of the two"
             problems.append(Problem("r_drop", sentence))
@@ -86,17 +86,18 @@ class TranslationConfig(Config):
 
 
 class Corpora(NamedTuple):
-    """What a run learns from and is judged by."""
+    """Training and validation data."""
 
     train: JoinedStore
-    weights: tuple[float, ...]  # of the corpora that train was joined from
+    weights: tuple[float, ...]  # sampling weights of the corpora in train
     valid: Examples
-    links: JoinedLinks | None = None  # between the pieces of each pair of train, where attention is guided
+    links: JoinedLinks | None = None  # token alignments of train, for guided alignment
 
 
 def examples_of(corpora: Iterable[CorpusConfig], max_ratio: float) -> Examples:
-    found = [pair for corpus in corpora for pair in pairs(corpus, max_ratio=max_ratio)]
-    return Examples([pair.source for pair in found], [pair.target for pair in found])
+    """The sources and references of some corpora."""
+    usable = [pair for corpus in corpora for pair in pairs(corpus, max_ratio=max_ratio)]
+    return Examples([pair.source for pair in usable], [pair.target for pair in usable])
 
 
 class TranslationTask:
@@ -104,7 +105,7 @@ class TranslationTask:
         self.config, self.data, self.search, self.seed = config, data, search, seed
 
     def check(self) -> CheckReport:
-        """Reads every line once, and reports what is wrong with which; too many unusable lines are an error."""
+        """Read every line once and report the unusable ones; too many of them are an error."""
         refuse_streams(self.files())
         report = check_data(self.data)
         refusal = report.training_error(self.data.max_unusable)
@@ -118,16 +119,16 @@ class TranslationTask:
         return [*(file for corpus in corpora for file in files_of(corpus)), *alignments]
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
-        """What the vocabulary of a side is learned from."""
+        """The lines that the tokenizer of a side is trained on."""
         return sentences(splits_of(self.data).train, side, max_ratio=self.data.max_ratio)
 
     @property
     def tags(self) -> list[str]:
-        """Marks in front of sources, each a token of its own."""
+        """Tags prepended to sources, each a single token."""
         return list(dict.fromkeys(corpus.tag for corpus in splits_of(self.data).train if corpus.tag))
 
     def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: CheckReport, *, keep_text: bool) -> Corpora:
-        """Encoded, without what the check dropped."""
+        """Encode the data, without the lines that the check dropped."""
         splits = splits_of(self.data)
         options = StoreOptions(self.data.max_length, self.data.max_ratio, keep_text=keep_text)
         stores = [
@@ -137,28 +138,30 @@ class TranslationTask:
         weights = tuple(corpus.weight for corpus in splits.train)
         links = None
         if self.config.guided_alignment:
-            aligned = map(AlignedCorpus, splits.train, stores, (one.total for one in report.corpora if one.split == "train"))
-            links = JoinedLinks([open_links(one, tokenizers) for one in aligned])
+            aligned = map(
+                AlignedCorpus, splits.train, stores, (corpus.total for corpus in report.corpora if corpus.split == "train")
+            )
+            links = JoinedLinks([open_links(corpus, tokenizers) for corpus in aligned])
         return Corpora(JoinedStore(stores), weights, examples_of(splits.valid, self.data.max_ratio), links)
 
     def bind(self, corpora: Corpora, system: System, dropout: float = 0.0) -> TranslationTask:
-        """Give the task its data, the system whose model is being trained, and its BPE-dropout."""
+        """Set the data, the system whose model is trained, and the probability of BPE-dropout."""
         self.corpora, self.system, self.dropout = corpora, system, dropout
         if self.config.guided_alignment:
-            self.guide = guide_of(system.models[0], self.config)
+            self.guide = make_guide(system.models[0], self.config)
         return self
 
-    def equip(self, model: nn.Module) -> nn.Module:
-        """The model as it is trained: nothing is added."""
+    def prepare_model(self, model: nn.Module) -> nn.Module:
+        """The model to train: unchanged."""
         return model
 
-    def advice(self, folder: str) -> tuple[str, str]:
-        """How the model is used and what it cannot do, for its card."""
+    def usage_and_limits(self, folder: str) -> tuple[str, str]:
+        """A usage example and the limits of the model, for its card."""
         usage = f'translator = heedful.load("{folder}")\ntranslator.translate(["…"])'
-        return usage, f"It knows sentences of up to {self.data.max_length} tokens; longer ones are split."
+        return usage, f"It was trained on sentences of up to {self.data.max_length} tokens; longer ones are split."
 
-    def facts(self) -> dict[str, float]:
-        """What an epoch is made of."""
+    def statistics(self) -> dict[str, float]:
+        """Sizes of the training data and of an epoch."""
         train, plan = self.corpora.train, self.plan(0)
         return {
             "pairs": len(train),
@@ -169,14 +172,14 @@ class TranslationTask:
         }
 
     def describe(self) -> str:
-        facts = self.facts()
+        sizes = self.statistics()
         text = (
-            f"{facts['pairs']:,} pairs in {facts['batches_per_epoch']:,} batches an epoch, "
-            f"{facts['tokens_per_epoch']:,} target tokens, {facts['padding']:.1%} padding"
+            f"{sizes['pairs']:,} pairs in {sizes['batches_per_epoch']:,} batches per epoch, "
+            f"{sizes['tokens_per_epoch']:,} target tokens, {sizes['padding']:.1%} padding"
         )
-        if not facts["left_out"]:
+        if not sizes["left_out"]:
             return text
-        return f"{text}; {facts['left_out']:,} pairs longer than {self.data.max_length} tokens left out"
+        return f"{text}; {sizes['left_out']:,} pairs longer than {self.data.max_length} tokens left out"
 
     def plan(self, epoch: int) -> list[Index]:
         """The batches of an epoch: a pure function of the seed and the epoch."""
@@ -193,11 +196,12 @@ class TranslationTask:
         )
 
     def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
-        """Batches without end, from the given place on, prepared ahead of need."""
+        """An endless stream of batches from the given position, prefetched."""
         device, ahead = self.system.device, self.data.prefetch
-        return feed(self.plan, self.batch, Place(epoch, cursor), device=device, ahead=ahead)
+        return stream_batches(self.plan, self.batch, StreamPosition(epoch, cursor), device=device, ahead=ahead)
 
     def batch(self, indices: Index, epoch: int) -> Batch:
+        """The batch of these pairs; BPE-dropout depends on the seed, the epoch and the pair."""
         train, source, target = self.corpora.train, self.system.source_tokenizer, self.system.target_tokenizer
         if self.dropout:
             keyed = [(train.text(i), {"seed": self.seed, "epoch": epoch, "index": int(i)}) for i in indices]
@@ -208,7 +212,7 @@ class TranslationTask:
             targets = [train.target(i).tolist() for i in indices]
         batch = collate(sources, targets, source.specials, target.specials)
         if self.corpora.links is not None:
-            batch = with_gold(batch, self.corpora.links, indices)
+            batch = add_gold_alignment(batch, self.corpora.links, indices)
         if self.data.pad_to_multiple_of == 1:
             return batch
         return fill_up(batch, self.data.batch_tokens, self.data.pad_to_multiple_of, source.specials, target.specials)
@@ -220,10 +224,10 @@ class TranslationTask:
         return split_batch(batch, parts, self.system.target_tokenizer.specials.pad)
 
     def loss(self, model: SequenceModel, batch: Batch) -> Objective:
-        """Teacher forcing: all target positions at once, each seeing the gold words before it."""
+        """The objective with teacher forcing: all target positions at once, each after the reference tokens before it."""
         batch = batch.to(self.system.device)
         plain = partial(self.objective, model, batch.source, batch.source_mask, batch.target_in, batch.target_out)
-        objective = plain() if batch.gold is None else self.guide.added(plain, batch.gold)
+        objective = plain() if batch.gold is None else self.guide.add_loss(plain, batch.gold)
         if self.config.sequence.method == "none":
             return objective
         return sequence_objective(objective, model, batch, self.system.target_tokenizer.specials, self.config.sequence)
@@ -231,37 +235,37 @@ class TranslationTask:
     def objective(
         self, model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor
     ) -> Objective:
-        """The loss as a function of tensors alone, which can be compiled and captured."""
+        """The loss as a function of tensors only, which can be compiled or captured."""
         if self.config.r_drop:
-            return self.twice(model, source, source_mask, target_in, target_out)
+            return self.r_drop_objective(model, source, source_mask, target_in, target_out)
         step = model.step(target_in, model.start(source, source_mask, room=0))
-        smoothed, plain = token_loss(model, step.hidden.flatten(0, 1), target_out.flatten(), **self.judging())
-        weighed = Loss(self.config.sequence.likelihood * smoothed.total, smoothed.count)
-        return with_model_losses(Objective(weighed, {"loss": plain}), step.losses)
+        smoothed, plain = token_loss(model, step.hidden.flatten(0, 1), target_out.flatten(), **self.loss_options())
+        weighted = Loss(self.config.sequence.cross_entropy_weight * smoothed.total, smoothed.count)
+        return with_model_losses(Objective(weighted, {"loss": plain}), step.losses)
 
-    def twice(
+    def r_drop_objective(
         self, model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor
     ) -> Objective:
-        """R-Drop: two passes under different dropout, which should agree."""
+        """R-Drop: two passes with different dropout, and the KL divergence between them."""
         both_masks = None if source_mask is None else source_mask.repeat(2, 1)
         step = model.step(target_in.repeat(2, 1), model.start(source.repeat(2, 1), both_masks, room=0))
         logits = model.project(step.hidden.flatten(0, 1))  # (2 x rows x target time, vocab)
-        smoothed, plain = cross_entropy(logits, target_out.repeat(2, 1).flatten(), **self.judging())
+        smoothed, plain = cross_entropy(logits, target_out.repeat(2, 1).flatten(), **self.loss_options())
         real = target_out.flatten() != self.system.target_tokenizer.specials.pad
         first, second = logits.chunk(2)
-        apart = symmetric_kl(first, second, real)
-        # Both passes count half, so that the loss is of one batch; alpha is halved with them, as published.
-        total = (smoothed.total + self.config.r_drop * apart.total) / 2
-        report = {"loss": Loss(plain.total / 2, apart.count), "disagreement": apart}
-        return with_model_losses(Objective(Loss(total, apart.count), report), step.losses)
+        divergence = symmetric_kl(first, second, real)
+        # Half the sum of both passes, so that the loss is that of one batch; alpha is halved with it, as published.
+        total = (smoothed.total + self.config.r_drop * divergence.total) / 2
+        report = {"loss": Loss(plain.total / 2, divergence.count), "disagreement": divergence}
+        return with_model_losses(Objective(Loss(total, divergence.count), report), step.losses)
 
-    def judging(self) -> dict[str, Any]:
-        """How the loss is smoothed, and what does not count."""
+    def loss_options(self) -> dict[str, Any]:
+        """Label smoothing and the padding id, as arguments of `cross_entropy`."""
         pad = self.system.target_tokenizer.specials.pad
         return {"padding": pad, "smoothing": self.config.label_smoothing, "share": self.config.smoothing_over}
 
     def validate(self, model: SequenceModel) -> Validation:
-        """The very function that `heed evaluate` calls, on the validation data."""
+        """Evaluate on the validation data, by the function that `heed evaluate` calls."""
         result = evaluate(
             self.system,
             self.corpora.valid,

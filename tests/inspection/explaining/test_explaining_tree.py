@@ -17,7 +17,7 @@ from heedful.inspection.explaining.decoding import END as LAST
 from heedful.inspection.explaining.decoding import ITALIAN, LIMIT, next_log_probabilities, search
 from heedful.inspection.explaining.decoding import START as FIRST
 from heedful.inspection.explaining.tree import NextTokenFn, grow_tree, make_hypothesis, prefix_of
-from heedful.search import Group, SearchConfig, search_group, step_function
+from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 CONFIGS: list[dict[str, Any]] = [
     {"method": "greedy"},
@@ -45,8 +45,8 @@ def test_the_tree_returns_the_hypotheses_of_the_search(family: str, options: dic
     model, config = tiny_model(Variant(family, ())), SearchConfig(**options)
     for source, limit in ((pairs.source[:1], 7), (pairs.source[1:2, :3], 4)):
         with inference_context(model):
-            group = Group(model.start(source, None, room=limit * config.rows), torch.tensor([limit]), [0], [[]])
-            (real,) = search_group(step_function(model), group, config, start=START, end=END)
+            group = SourceBatch(model.start(source, None, room=limit * config.rows), torch.tensor([limit]), [0], [[]])
+            (real,) = search_batch(step_function(model), group, config, start=START, end=END)
             nodes, best = grow_tree(next_token_function(model, source), config, limit, start=START, end=END)
         hypotheses = [make_hypothesis(nodes, at) for at in best]
         assert hypotheses and [one.tokens for one in hypotheses] == [one.tokens for one in real]

@@ -53,7 +53,7 @@ def compute(
     if task == "language":
         pairs = texts_of(worker.system, samples)
     else:
-        pairs = pairs_of(worker.system, fill_targets(worker.system, samples, worker.search()))
+        pairs = pairs_of(worker.system, fill_targets(worker.system, samples, worker.search_config()))
     if not pairs:
         raise DataError(
             f"none of the {len(samples)} sentences can be analyzed: each is empty, longer than "

@@ -37,7 +37,7 @@ def compute(
 
     if requested.instead is not None and requested.alternatives is None:
         raise ConfigError("--instead requires --alternatives", hint="add the target position: --alternatives 3 --instead TOKEN")
-    system, config = worker.system, worker.search(search, origin=COMMAND_LINE)
+    system, config = worker.system, worker.search_config(search, origin=COMMAND_LINE)
     pair = encode_pair(worker, sentence, target, search)
     if pair.source is None and (requested.instead or requested.patch_from or requested.without):
         raise ConfigError("--instead, --patch-from and --without require a run of task 'translation'")
@@ -65,7 +65,7 @@ def encode_pair(worker: Predictor, sentence: str, target: str | None, search: Se
 
     task = worker.run.task.name
     if task == "translation":
-        return pair_of(worker.system, sentence, worker.search(search, origin=COMMAND_LINE), target)
+        return pair_of(worker.system, sentence, worker.search_config(search, origin=COMMAND_LINE), target)
     if task != "language":
         raise ConfigError(f"given a run of task {task!r}, which generates no text; expected a run of: translation, language")
     if target is not None:
