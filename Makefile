@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test test-browser bench faults clean
+.PHONY: setup demo test test-benchmarks test-browser bench faults clean
 
 setup: $(STAMP)
 
@@ -21,7 +21,11 @@ test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses 2 -m "not browser"
+	$(BIN)/pytest --numprocesses 2 -m "not browser and not benchmark"
+
+# The programs of benchmarks/, each with tiny models.
+test-benchmarks: $(STAMP)
+	$(BIN)/pytest --numprocesses 2 -m benchmark
 
 # Test the HTML reports in Debian's Chromium, which is installed first when run by root.
 test-browser: $(STAMP)

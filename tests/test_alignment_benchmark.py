@@ -8,6 +8,8 @@ import pytest
 from alignment_rows import ALIGNMENT_HEAD, alignment_rows
 from hansards import normalize
 
+pytestmark = pytest.mark.benchmark
+
 
 @pytest.mark.parametrize(
     ("language", "text", "expected"),

@@ -140,7 +140,7 @@ def files_opened(module: str) -> list[str]:
             continue
         if isinstance(node.func, ast.Name) and node.func.id in OPENS - own - stored:
             found.append(f"{module}:{node.lineno} {node.func.id}")
-        elif ast.unparse(node) == "plot.savefig(content, format=form, dpi=DOTS)":
+        elif ast.unparse(node) == "plot.savefig(content, format=format, dpi=DOTS)":
             continue  # into memory
         elif isinstance(node.func, ast.Attribute):
             name = ast.unparse(node.func)

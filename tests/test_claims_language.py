@@ -25,6 +25,8 @@ from claims.texts import (
 
 from heedful.nn.sequence_layers import LayerSize
 
+pytestmark = pytest.mark.benchmark
+
 SIZE = LayerSize(dim=16, heads=2, causal=True)
 LINES = "the cat sat on the mat\nthat is the hat\n"
 

@@ -13,6 +13,8 @@ from claims.translating import dictionary_pairs, sure
 
 from heedful.evaluation.word_alignment import alignment_error_rate
 
+pytestmark = pytest.mark.benchmark
+
 LENGTHS = range(3, 9)
 
 

@@ -25,6 +25,8 @@ from heedful.search import SearchConfig
 from heedful.tasks.batches import pad, source_tensors
 from heedful.text.specials import Specials
 
+pytestmark = pytest.mark.benchmark
+
 SPECIALS = Specials(0, START, END, 3)
 CPU = torch.device("cpu")
 SHAPES: list[dict[str, Any]] = [

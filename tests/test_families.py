@@ -17,6 +17,8 @@ from heedful.config import read_run
 from heedful.models import MODELS
 from heedful.recipe_files import all_recipes, read_header, settings_digest
 
+pytestmark = pytest.mark.benchmark
+
 SMALL = (
     "training.steps=2",
     "training.validate_every=2",

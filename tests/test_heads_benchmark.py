@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from head_rows import HEAD, head_rows, heads_text
 from heads import brief
+
+pytestmark = pytest.mark.benchmark
 
 
 def head(kind: str, layer: int, number: int, looks: str, share: float, ablation: float) -> dict[str, Any]:

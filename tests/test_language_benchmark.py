@@ -13,6 +13,8 @@ import pytest
 
 from heedful.recipe_files import settings_digest
 
+pytestmark = pytest.mark.benchmark
+
 RECIPE = """
 [data]
 form = "text"

@@ -79,5 +79,5 @@ def test_a_model_too_large_is_an_error_before_data_is_read(
     assert heed("train", recipe, *override.split(), "--run", tmp_path / "run") == code
     assert time.process_time() - started < 5
     message = capsys.readouterr().err
-    assert "but this machine has" in message if code == 6 else "expected a whole number from 1 to 1,000" in message
+    assert "but this machine has" in message if code == 6 else "expected an integer from 1 to 1,000" in message
     assert not (tmp_path / "run").exists()

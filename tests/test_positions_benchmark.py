@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from position_rows import position_rows
 from positions import END, FIRST, PAD, VOCAB, answers, evaluation_batch, forced, make, sentences
+
+pytestmark = pytest.mark.benchmark
 
 
 def test_a_sentence_ends_and_is_padded() -> None:

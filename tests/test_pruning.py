@@ -114,7 +114,7 @@ def test_a_head_without_effect_has_the_smallest_gradient(gated: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("arguments", "sentence", "code"),
     [
-        (("--keep", "encoder"), "--keep: given 'encoder', expected a kind and how many of its heads stay", 2),
+        (("--keep", "encoder"), "--keep: given 'encoder', expected kind=number, as in encoder=6", 2),
         (("--keep", "encoder=1", "--keep", "encoder=2"), "given encoder=1 and encoder=2, expected one number for each kind", 2),
         (("--keep", "encodr=2"), "unknown kind of heads 'encodr'; expected one of: encoder, decoder, cross", 2),
         (("--keep", "encoder=9"), "given 9 heads to keep of kind 'encoder', but the model has 4", 2),

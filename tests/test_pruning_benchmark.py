@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from pruning import best_within
 from pruning_picture import curves
 from pruning_rows import CHOSEN_HEAD, HEAD, SEEDS_HEAD, chosen_rows, chosen_text, pruning_rows, seed_rows, seed_text
+
+pytestmark = pytest.mark.benchmark
 
 
 def scored(bleu: float) -> dict[str, Any]:

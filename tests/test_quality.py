@@ -27,6 +27,8 @@ from heedful.tasks.evaluate_translations import Examples
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
 from heedful.text.train import train_tokenizer
 
+pytestmark = pytest.mark.benchmark
+
 CPU = torch.device("cpu")
 
 

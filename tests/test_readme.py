@@ -102,7 +102,7 @@ def test_every_link_and_path_on_the_page_exists(page: str) -> None:
 
 
 def test_public_names_are_sorted_complete_and_importable() -> None:
-    assert heedful.__all__ == sorted(heedful.__all__) == sorted(heedful.HOMES)
+    assert heedful.__all__ == sorted(heedful.__all__) == sorted(heedful.MODULES)
     assert all(getattr(heedful, name) is not None for name in heedful.__all__)
     with pytest.raises(AttributeError, match="HeedfulError"):
         heedful.trian  # noqa: B018

@@ -24,6 +24,8 @@ from scaling_steps import SIZES, weights_of
 from heedful.models import MODELS
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS
 
+pytestmark = pytest.mark.benchmark
+
 CPU = torch.device("cpu")
 MEGABYTE = 2**20
 
@@ -88,7 +90,7 @@ def test_measurement_stops_when_memory_is_exhausted() -> None:
 
     results = meter().grow([(1, lambda: holding(1)), (1024, full), (2048, full)])
     assert [point["value"] for point in results["points"]] == [1]
-    assert results["stopped"] == "no memory left at 1,024"
+    assert results["stopped"] == "out of memory at 1,024"
 
 
 def test_interleaved_measurements_continue_when_one_of_them_stops() -> None:

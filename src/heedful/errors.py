@@ -21,14 +21,14 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 EXIT_CODES = {
-    0: "done",
+    0: "success",
     1: "a bug in heedful",
     2: "usage or config",
     3: "data",
     4: "checkpoint, or a file that cannot be written",
     5: "training diverged",
     6: "out of memory",
-    75: "interrupted; the same command continues",
+    75: "interrupted; the same command resumes the run",
 }
 
 

@@ -91,7 +91,7 @@ def test_two_runs_align_in_both_directions(folder: Path, capsys: pytest.CaptureF
             2,
             "unknown head 0.9, expected any of: 0.0, 0.1, 1.0, 1.1",
         ),
-        (["--source", "a.src", "--target", "short"], 3, "line n of each must belong together"),
+        (["--source", "a.src", "--target", "short"], 3, "line n of each for the same pair"),
         (["--source", "a.src", "--target", "a.tgt", "--gold", "short"], 3, "is not a link"),
         (
             ["--source", "a.src", "--target", "a.tgt", "--layer", "1", "--choose-on", "a.src", "a.tgt", "a.gold"],

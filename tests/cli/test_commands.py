@@ -263,7 +263,7 @@ def test_an_unknown_command_and_an_unknown_run_name_the_nearest_one(trained: Pat
     assert "Did you mean 'train'?" in capsys.readouterr().err
     assert heed("translate", trained.parent / "rum", "--json") == 4
     output = capsys.readouterr()
-    assert output.err == f"error: there is no run folder {trained.parent / 'rum'}\n\nhint: did you mean {trained}?\n"
+    assert output.err == f"error: run folder {trained.parent / 'rum'} does not exist\n\nhint: did you mean {trained}?\n"
     assert json.loads(output.out)["exit_code"] == 4
 
 
@@ -319,10 +319,10 @@ def test_another_search_method_drops_the_options_of_the_default_one(trained: Pat
     assert "beam = 4" in config
     replace_config(run, config.replace("beam = 4", "beam = 7"))
     translator = load(run)
-    assert translator.search(["n_best=7"]).beam == translator.search(['method="beam"']).beam == 7
-    assert translator.search(["method=greedy"]).method == "greedy"
-    assert translator.search(["method=sample", "seed=3"]).seed == 3
-    assert translator.search(["temperature=0.5"]).method == "sample"  # an option of only one method implies that method
+    assert translator.search_config(["n_best=7"]).beam == translator.search_config(['method="beam"']).beam == 7
+    assert translator.search_config(["method=greedy"]).method == "greedy"
+    assert translator.search_config(["method=sample", "seed=3"]).seed == 3
+    assert translator.search_config(["temperature=0.5"]).method == "sample"  # an option of only one method implies that method
     assert translator.translate(["w1 w2"], method="greedy") == translator.translate(["w1 w2"], beam=1)
     with pytest.raises(ConfigError, match="did you mean 'beam'"):
         translator.translate(["w1"], baem=2)
@@ -357,7 +357,7 @@ def test_a_damaged_run_folder_is_a_checkpoint_error_with_a_hint(
     assert heed("translate", run) == 4
     message = capsys.readouterr().err
     assert message.startswith(f"error: run folder {run} is damaged: ") and "tokenizer.json" in message
-    assert message.endswith("hint: restore the file from a copy, or train the run again\n")
+    assert message.endswith("hint: restore the file from a backup, or train the run again\n")
 
 
 def test_every_listing_is_printed_as_text_too(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,8 +106,8 @@ def test_unknown_words_are_reported(trained: Path, capsys: pytest.CaptureFixture
         assert heed("explain", trained, *arguments, mode) == 0
         return capsys.readouterr().err
 
-    assert "does not know" not in warnings_of(SENTENCE, "--target", "w4 w1")
-    known = "the model does not know: zebra, gnu, yak; what it says of such words is a guess\n"
+    assert "vocabulary" not in warnings_of(SENTENCE, "--target", "w4 w1")
+    known = "warning: not in the model's vocabulary: zebra, gnu, yak; the output for unknown words is unreliable\n"
     assert warnings_of("w3 zebra, gnu w1 zebra", "--target", "w4 yak gnu") == known
 
 

@@ -16,7 +16,7 @@ from heedful.cli import app
 from heedful.config import Run
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS: tuple[str, ...] = ()  # glob patterns, such as README.md and docs/**/*.md
+DOCUMENTS: tuple[str, ...] = ("README.md", "docs/**/*.md")
 BANNED = re.compile(
     r"\b(said|told(?! apart)|mistrust|nobody|somebody|whoever|so many|looks at|(is|are) looked at|a look|whose look"
     r"|wall of heads|the best there is|every verb|strangers?)\b",

@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from workshop import heed, standard_input
-
-from heedful.cli import app
-from heedful.cli.translate import TRANSLATION_OPTIONS
 
 HEED = [sys.executable, "-m", "heedful"]
 SOURCES = ["w1 w2", "w3 w4 w5", "w6"]
@@ -265,67 +261,6 @@ def test_invalid_options_of_evaluate_are_refused_before_any_work(
 ) -> None:
     monkeypatch.setattr("heedful.tasks.evaluate_translations.evaluate", None)
     assert sentence in error(capsys, "evaluate", run, *options, code=2)
-
-
-VALUES = {
-    "source": "{folder}/book.txt",
-    "reference": "{folder}/book.txt",
-    "split": "valid",
-    "metrics": "gleu",
-    "tokenize": "char",
-    "bootstrap": "50",
-    "against": "{run}",
-    "output": "{folder}/out.txt",
-    "search": "max_length=3",
-    "together": "{other}",
-    "checkpoint": "step-2",
-    "device": "cpu",
-    "precision": "bf16",
-}
-FLAGS = ("lowercase", "json")
-ALWAYS = {"checkpoint", "device", "precision", "split", "json"}
-
-
-def options_of_evaluate() -> dict[str, str]:
-    """The parameters of `heed evaluate` that are options, each with its name on the command line."""
-    commands: Any = typer.main.get_command(app)
-    options = {one.name: one.opts[0] for one in commands.commands["evaluate"].params if one.param_type_name == "option"}
-    return {name: option for name, option in options.items() if name != "help"}
-
-
-@pytest.mark.parametrize("name", options_of_evaluate())
-@pytest.mark.parametrize("task", ["translation", "language", "classification"])
-def test_an_option_of_evaluate_is_used_or_refused_by_every_task(
-    tiny_runs: dict[str, Path], task: str, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run, option = tiny_runs[task], options_of_evaluate()[name]
-    paths = {"run": run, "folder": run.parent, "other": run.parent / "other"}
-    names = ["source", "reference"] if task == "translation" and name in ("source", "reference") else [name]
-    given = []
-    for one in names:
-        value = () if one in FLAGS else (VALUES[one].format(**paths),)
-        given += [options_of_evaluate()[one], *value]
-    if task != "translation" and name not in ALWAYS:
-        assert option in error(capsys, "evaluate", run, *given, code=2)
-        assert name in TRANSLATION_OPTIONS
-        return
-    fast = ["--bootstrap", "0"] if task == "translation" and name != "bootstrap" else []
-    if name == "json":
-        assert json.loads(output(capsys, "evaluate", run, *fast, *given))
-        assert not output(capsys, "evaluate", run, *fast).startswith("{")
-        return
-    before, after = (output(capsys, "evaluate", run, *fast, *more, "--json") for more in ([], given))
-    if name == "device" or name == "checkpoint":  # there is no other device or checkpoint
-        assert figures(after) == figures(before)
-    elif name == "output":
-        assert len((run.parent / "out.txt").read_text().splitlines()) == 12
-    else:
-        assert figures(after) != figures(before)
-
-
-def figures(output: str) -> Any:
-    """The measured values, without the options."""
-    return [value for name, value in json.loads(output).items() if name not in ("split", "precision", "checkpoint")]
 
 
 @pytest.mark.parametrize("task", ["translation", "language", "classification"])

@@ -51,7 +51,7 @@ CASES = {
     "R-Drop without dropout": (
         ["task.r_drop=5", "model.dropout=0"],
         "command line: task.r_drop: given 5.0, but has no effect because every dropout of the model is 0, so that both passes "
-        "are the same; remove it",
+        "are identical; remove it",
     ),
     "one file for both sides": (
         ["data.train={source='a', target='a'}"],

@@ -159,5 +159,7 @@ def test_compressed_attention_can_be_kept(pairs: Pairs) -> None:
 
 
 def test_a_family_without_prunable_heads_raises_an_error() -> None:
-    with pytest.raises(ConfigError, match="taken out of a model of family 'convs2s', whose config has no number of heads"):
+    with pytest.raises(
+        ConfigError, match="heads of family 'convs2s' cannot be pruned, since its config has no number of heads"
+    ):
         _ = tiny_config("convs2s", {}).heads_by_kind  # type: ignore[attr-defined]

@@ -80,7 +80,7 @@ def test_the_added_loss_is_that_of_the_recorded_weights(family: str) -> None:
     assert_close(after.report["alignment"].total, expected.total)
     assert_close(after.minimize.total, before.minimize.total + 0.5 * expected.total)
     assert torch.equal(after.report["loss"].total, before.report["loss"].total)
-    assert not guide.hook_point.wanted  # the hook is removed
+    assert not guide.hook_point.has_hooks  # the hook is removed
 
 
 @pytest.mark.parametrize("family", GUIDED)

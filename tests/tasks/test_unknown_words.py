@@ -45,7 +45,7 @@ def test_each_unknown_word_becomes_the_source_word_with_most_attention(
     system, text = attending.system, "Rosalind w2 Orlando"
     unknown, word = system.target_tokenizer.specials.unk, system.target_tokenizer.encode("w2")[0]
     reader = AttentionReader(system.models[0], system.source_tokenizer, system.target_tokenizer, system.device)
-    monkeypatch.setattr(attention_reader, "attention_between", lambda model, pair: one_hot_weights(2, 1, 0, 3))
+    monkeypatch.setattr(attention_reader, "mean_cross_attention", lambda model, pair: one_hot_weights(2, 1, 0, 3))
     ids, tokens = system.source_tokenizer.encode(text), [unknown, word, unknown]
     assert replace_unknown_words(reader, ids, text, tokens, {}) == "Orlando w2 Rosalind"
     assert replace_unknown_words(reader, ids, text, tokens, {"Orlando": "Roland"}) == "Roland w2 Rosalind"

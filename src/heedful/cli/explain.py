@@ -91,7 +91,7 @@ def explain(
     from heedful.build import load
 
     worker = load(topic_or_run, checkpoint, device)
-    explanation = explain_run(worker, mode, sentences, target, choice, worker.search(search or [], origin=COMMAND_LINE))
+    explanation = explain_run(worker, mode, sentences, target, choice, worker.search_config(search or [], origin=COMMAND_LINE))
     source_tokenizer, target_tokenizer = worker.system.source_tokenizer, worker.system.target_tokenizer
     unknown = [word for text in sentences for word in source_tokenizer.unknown_words(text)]
     unknown += [word for text in target or [] for word in target_tokenizer.unknown_words(text)]

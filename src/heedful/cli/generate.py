@@ -34,7 +34,7 @@ def generate(
     generator = load(run, checkpoint, device)
     if generator.run.task.name != "language":
         raise ConfigError(f"{run} is a run of task {generator.run.task.name!r}, expected a run of task 'language'")
-    texts = generate_texts(generator.system, prompt, length, generator.search(search or [], origin=COMMAND_LINE))
+    texts = generate_texts(generator.system, prompt, length, generator.search_config(search or [], origin=COMMAND_LINE))
     warn_of_unknown(generator.system.target_tokenizer.unknown_words(prompt))
     if json:
         print_json({"prompt": prompt, "texts": texts, "checkpoint": str(generator.checkpoint)})

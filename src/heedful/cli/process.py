@@ -1,6 +1,6 @@
 """Start and end of a command: standard streams, signals, and one message with a documented exit code.
 
-    0 done   1 a bug in heedful   2 usage or config   3 data   4 checkpoint, or a file that cannot be written
+    0 success   1 a bug in heedful   2 usage or config   3 data   4 checkpoint, or a file that cannot be written
     5 diverged   6 memory full   75 interrupted: run it again
 
 Results go to stdout. If stdout fails, the command fails; a reader that closes the pipe early (`| head`) ends it silently.

@@ -81,7 +81,7 @@ def export(
         report(f"writing {translator.run.model.family} {translator.checkpoint} as {form}")
         kind.write(model, unfinished)
         report(f"comparing both on {len(sources)} validation sentences")
-        exported = kind.run(unfinished, threads=threads, longest=model.longest)
+        exported = kind.run(unfinished, threads=threads, max_length=model.max_length)
         parity = compare(translator.system, exported, sources, targets, search, threads)
         write_metadata(unfinished, translator, form, parity)
     files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
@@ -105,7 +105,7 @@ def write_metadata(folder: Path, translator: build.Translator, form: str, parity
         "checkpoint": translator.checkpoint.name,
         "tokenizers": names,
         **{side: specials_of(tokenizer) for side, tokenizer in sides.items()},
-        "longest": model.longest,
+        "max_length": model.max_length,
         "search": search_settings(translator.run.search),
         "parity": parity._asdict(),
     }

@@ -18,8 +18,8 @@ from heedful.nn.decoder_state import State, Step
 
 
 class OnnxModel:
-    def __init__(self, folder: Path, *, threads: int, longest: int | None = None) -> None:
-        self.longest = longest
+    def __init__(self, folder: Path, *, threads: int, max_length: int | None = None) -> None:
+        self.max_length = max_length
         self.start_graph, self.step_graph = open_session(folder / START, threads), open_session(folder / STEP, threads)
         self.state_names = [output.name for output in self.start_graph.get_outputs()]
         self.output_names = [output.name for output in self.step_graph.get_outputs()]

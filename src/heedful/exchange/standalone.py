@@ -45,8 +45,8 @@ class Translator:
         """Return the ids of the best hypothesis, without start and end."""
         options, special = self.facts["search"], self.facts["target"]
         limit = min(max(len(ids) + options["max_extra"], options["min_length"]), options["max_length"])  # without the end
-        if self.facts["longest"]:
-            limit = min(limit, self.facts["longest"] - 1)
+        if self.facts["max_length"]:
+            limit = min(limit, self.facts["max_length"] - 1)
         state = self.start([*ids, self.facts["source"]["end"]])
         total = np.zeros(1)  # (rows,) log-probability of each prefix
         prefixes: list[list[int]] = [[special["start"]]]

@@ -74,7 +74,7 @@ def trace_source_attention(recorded: RecordedAttention) -> SourceAttentionTrace:
         center = torch.cat([output for _, output in recorded.part_calls["scope"]], dim=1)[0].double()
         distance = torch.arange(len(key), device=scores.device) - center[:, None]  # (query, key)
         masked_scores = scores.masked_fill(distance.abs() > owner.scope.radius, -math.inf)
-        if owner.scope.bell:
+        if owner.scope.gaussian:
             gaussian = torch.exp(-(distance**2) / (2 * (owner.scope.radius / 2) ** 2))
     weights = masked_scores.softmax(-1).nan_to_num(0.0) * gaussian
     context = weights @ value
