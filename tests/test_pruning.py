@@ -137,10 +137,10 @@ def test_without_gates_the_numbers_of_heads_are_required(
     assert heed("prune", small, "--out", tmp_path / "other") == 2
     assert "the run has no gates that select the heads to remove" in capsys.readouterr().err
     assert heed("prune", gated, "--out", small) == 2
-    assert "is a run already" in capsys.readouterr().err
+    assert "which is a run already" in capsys.readouterr().err
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").write_text("dear")
     assert heed("prune", gated, "--out", tmp_path / "letters") == 2
-    assert "exists and is not empty" in (message := capsys.readouterr().err) and "--out" in message
+    assert "which is not empty" in (message := capsys.readouterr().err) and "--out" in message
     assert heed("prune", tmp_path / "nowhere", "--out", tmp_path / "other") == 4
     assert "does not exist" in capsys.readouterr().err

@@ -139,12 +139,15 @@ def require_free_folder(folder: Path) -> None:
     if not is_run and not (folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir())):
         return
     if not is_run or retention.steps(folder / "checkpoints"):
-        what = "is a run already" if is_run else "exists and is not empty"
-        raise ConfigError(f"{folder} {what}", hint="choose another folder for the smaller run with --out")
+        found = "which is a run already" if is_run else "which is not empty"
+        raise ConfigError(
+            f"--out: given {folder}, {found}; expected a new or empty folder",
+            hint="choose another folder for the smaller run with --out",
+        )
 
 
 def last_train_state(run: Path, checkpoint: Path) -> TrainState:
-    """The newest training state of the run; only its step if the folder has no checkpoint but an average."""
+    """Return the newest training state of the run; for a folder with only averaged weights, one with only the step."""
     last, _ = retention.newest(run / "checkpoints")
     saved = load_saved(last or checkpoint)
     return saved.train_state or TrainState(step=saved.step or 0)

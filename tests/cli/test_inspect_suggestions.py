@@ -14,7 +14,7 @@ SIZES = {  # options of the recipe's [model] that a family has
     "gpt": "layers = 2\nheads = 2\n",
     "bahdanau": "",
     "sutskever": "layers = 1\n",
-    "convs2s": "",
+    "convs2s": "layers = 2\nchannels = 16\n",
     "mixed": 'encoder = ["convolution", "self-attention"]\ndecoder = ["self-attention", "lstm"]\nheads = 2\n',
 }
 VECTOR = "mixed, bridged by a vector"  # self-attention, but no attention from target to source

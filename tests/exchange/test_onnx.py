@@ -17,9 +17,8 @@ from heedful.nn.decoder_state import expand_rows, select_rows
 
 SHAPES = [(1, 1, 1), (4, 13, 9)]  # rows, source tokens, target tokens
 EXPORTED: list[tuple[str, dict[str, Any]]] = [
-    ("transformer", NO_HEADS | {"position": "rotary"}),
+    ("transformer", NO_HEADS | {"position": "rotary", "experts": 4}),
     ("transformer", UNEVEN | {"position": "relative", "norm": "pre", "window": 3}),
-    ("transformer", {"experts": 4, "position": "learned", "max_positions": 32}),
     ("gpt", {"position": "alibi"}),
     ("convs2s", {}),
     ("bytenet", {}),

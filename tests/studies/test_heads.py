@@ -259,7 +259,7 @@ def test_samples_that_do_not_fit_are_skipped() -> None:
     several += [Sample("c " * 30, "c"), Sample("", "c")]
     (left,) = pairs_of(system, several)
     assert left.source is not None and left.source.arcs == tree and left.alignment == fits
-    with pytest.raises(DataError, match="no sentence is left to analyze"):
+    with pytest.raises(DataError, match="all sentences were skipped"):
         study(system, [], {})
 
 

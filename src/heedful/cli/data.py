@@ -50,7 +50,8 @@ def check(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Source and target files of train, then of valid and test: train.en train.de …; or .tsv, .jsonl files."
+            help="Source and target files of the training set, then optionally of the validation and test sets: "
+            "train.en train.de …; or .tsv, .jsonl files."
         ),
     ],
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first suspicious line.")] = False,

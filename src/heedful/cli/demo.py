@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.output import Device, Json, print_json, print_message, print_text
+from heedful.cli.output import COMMAND_LINE, Device, Json, print_json, print_message, print_text
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,6 +23,7 @@ PICTURE_CANDIDATES = 50  # sentences to choose them from
 
 
 def demo(
+    overrides: Annotated[list[str] | None, typer.Argument(help="Options to override: training.steps=200 …")] = None,
     run: Annotated[Path, typer.Option(help="Run folder of the model.")] = Path("runs/demo"),
     device: Device = None,
     json: Json = False,
@@ -39,7 +41,7 @@ def demo(
     from heedful.running import train_config
     from heedful.training.saved_state import load_train_state
 
-    config = read_run(find_recipe("demo")).config
+    config = read_run(find_recipe("demo"), overrides or [], origin=COMMAND_LINE).config
     train_config(config, run, device=device)
     translator = load(run, device=device)
     seconds = load_train_state(run / "checkpoints" / f"step-{config.training.steps}").seconds
@@ -69,8 +71,9 @@ def demo(
             "Only sentences whose word alignment is correct are shown."
         )
     example = choose_example(translator, test)
-    print_message(f"\nNext:\n  echo '{example}' | .venv/bin/heed translate {run}")
-    print_message(f"  .venv/bin/heed inspect {run} '{example}' --html report.html")
+    command = "heed" if which("heed") else ".venv/bin/heed"
+    print_message(f"\nNext:\n  echo '{example}' | {command} translate {run}")
+    print_message(f"  {command} inspect {run} '{example}' --html report.html")
 
 
 def choose_example(translator: Translator, test: Examples) -> str:

@@ -79,7 +79,8 @@ def inspect(
     ] = None,
     layer: Annotated[int | None, typer.Option(min=0, max=MAX_SMALL, help="Layer of that kind, from 0.")] = None,
     head: Annotated[
-        int | None, typer.Option(min=0, max=MAX_SMALL, help="Head of that layer, from 0: show all of its weights.")
+        int | None,
+        typer.Option(min=0, max=MAX_SMALL, help="Head of --layer, from 0: show its full attention matrix."),
     ] = None,
     by: Annotated[
         Literal["weights", "norms", "rollout"] | None,

@@ -20,7 +20,8 @@ def prune(
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            help="Heads to keep: encoder=6, decoder=8, cross=8; of a gpt within=8. Default: those whose gates are open."
+            help="Heads to keep for each type of attention: encoder=6, decoder=8, cross=8; for a gpt: within=8. "
+            "Default: heads whose gates are open."
         ),
     ] = None,
     by: Annotated[str, typer.Option(help="With --keep: rank heads by gradient or ablation.")] = "gradient",

@@ -108,7 +108,9 @@ class CorpusConfig(Config):
         options = {option for options in FORMS.values() for option in options}
         unused = sorted(option for option in options - set(FORMS[form]) if getattr(self, option) is not None)
         if unused:
-            raise ValueError(f"{' and '.join(unused)} would have no effect with {form}; remove the one or the other")
+            raise ValueError(
+                f"{' and '.join(unused)} would have no effect with {form}; remove {' and '.join(unused)}, or {form}"
+            )
         required = REQUIRED.get(form)
         if required and not getattr(self, required):
             raise ValueError(f"{form} is given without {required}; expected both")

@@ -171,7 +171,7 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: int, charge: Charge) -> Tensor:
-        """query (…, n, head_dim), key and value (…, m, head_dim); mask: bytes of the mask."""
+        """query (…, n, head_dim), key and value (…, m, head_dim); mask: size of the attention mask in bytes."""
         out = query.new_empty(*query.shape[:-1], value.shape[-1])
         ctx.save_for_backward(query, key, value, out)
         ctx.product = 2 * query.numel() * key.shape[-2]  # operations

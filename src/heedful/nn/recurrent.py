@@ -109,7 +109,7 @@ class Layer(nn.Module):
         return torch.stack(outputs, dim=1), state
 
     def scan(self, inputs: Tensor, state: Hidden | None) -> tuple[Tensor, Hidden]:
-        """As `call`, by an operator for any number of steps: exporting the kernel would unroll it."""
+        """As `call`, by one scan operator for any sequence length; for export, which would unroll the kernel's loop."""
         cell_step, gates = self.step_function(), functional.linear(inputs, self.weight)  # (rows, time, gates x dim)
 
         def step(state: Hidden, gates: Tensor) -> tuple[Hidden, Tensor]:

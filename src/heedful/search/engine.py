@@ -172,9 +172,9 @@ class Engine:
         self.waiting = sources.exceed_capacity
 
     def slots(self) -> int:
-        """Cache slots of one source: enough for all its tokens, and some more where waiting sources replace finished ones.
+        """Number of cache slots of one source: its maximum length, and spare ones if queued sources replace finished ones.
 
-        Captured steps reuse the slots in turn and need no more."""
+        Steps in a CUDA graph use the slots as a ring buffer and need no spare ones."""
         spare = COMPACT_EVERY if self.sources.exceed_capacity and not self.captures else 0
         return (self.sources.max_limit + spare) * self.beam
 

@@ -82,7 +82,7 @@ def from_lines(lines: Iterable[str], name: str) -> list[Sample]:
 
 
 def fill_targets(system: System, samples: Sequence[Sample], config: SearchConfig) -> list[Sample]:
-    """Return the samples with missing targets translated by the system."""
+    """Return the samples, with each missing target replaced by the model's translation of its source."""
     sources = [sample.source for sample in samples if sample.target is None]
     translations = translate(system, sources, config)
     return [sample._replace(target=next(translations).text) if sample.target is None else sample for sample in samples]

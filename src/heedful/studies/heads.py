@@ -75,7 +75,10 @@ def study(
     if not attentions(model):
         raise ConfigError("this model has no attention heads")
     if not pairs:
-        raise DataError("no sentence is left to analyze", hint="give non-empty sentences within the model's maximum length")
+        raise DataError(
+            "all sentences were skipped, because they are empty or too long for the model; expected at least one",
+            hint="give non-empty sentences within the model's maximum length",
+        )
     statistics: dict[str, HeadStatistics | None] = {}
     gradients: dict[str, Tensor] = {}
     increases: dict[str, Tensor] = {}

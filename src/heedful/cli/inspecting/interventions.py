@@ -255,7 +255,7 @@ def list_unpatched(patched: dict[str, Any]) -> list[str]:
 
 
 def patched_side(place: str) -> str:
-    """What the positions of a hook point are: source tokens, target tokens, or the initial states of a decoder."""
+    """Return what the position axis of a hook point indexes: source tokens, target tokens, or initial decoder states."""
     if place.endswith(".thought"):
         return "initial"
     return "source" if place.startswith("encoder") or place.endswith(".read") else "target"

@@ -42,7 +42,7 @@ class QueryView(NamedTuple):
         return f"most to '{self.keys[int(key)]}' ({float(weight):.4f})"
 
     def row(self, name: str, values: Tensor, *, shaded: bool = False) -> Matrix:
-        """The row of this query. values (query, key)."""
+        """Return the row of `values`, (query, key), that belongs to this query."""
         return matrix(name, self.query, self.keys, values[self.query_index : self.query_index + 1], shaded=shaded)
 
 

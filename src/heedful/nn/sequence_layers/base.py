@@ -69,7 +69,7 @@ class StepContext(NamedTuple):
     mask: Tensor  # (sources, new, slots): each token's own hypothesis up to itself
 
     def group_by_source(self, x: Tensor) -> Tensor:
-        """(rows, time, dim) -> (sources, new, dim)."""
+        """Group the rows (hypotheses) of each source: (rows, time, dim) -> (sources, rows of a source x time, dim)."""
         return x.reshape(self.positions.shape[0], -1, x.shape[-1])
 
 
