@@ -102,5 +102,5 @@ def test_the_demo_ends_with_the_next_commands(
     assert heed("demo", "--run", run) == 0
     *_, next_line, translate, inspect = capsys.readouterr().err.splitlines()
     assert next_line == "Next:"
-    assert f"| .venv/bin/heed translate {run}" in translate
+    assert f"heed translate {run}" in translate
     assert f"heed inspect {run} '" in inspect and inspect.endswith("' --html report.html")
