@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,12 @@ import torch
 from torch import Tensor
 from workshop import heed
 
-from heedful import config, running
+from heedful import running
 from heedful.build import Translator, load_translator
 from heedful.cli import align, demo
-from heedful.config import Run
 from heedful.data.gold import Gold, SentencePair, builtin_gold
 from heedful.errors import Interrupted
 from heedful.evaluation.word_alignment import Link
-from heedful.settings import Settings
 from heedful.studies import alignment as study
 
 FEW = ("training.steps=4", "task.validation_sentences=4", "data.counts={train=300, valid=20, test=60}")
@@ -92,14 +89,8 @@ def test_the_demo_first_reports_its_duration_and_its_run_folder(
 def test_the_demo_ends_with_the_next_commands(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = config.read_run
-
-    def read_run(path: Path | None, overrides: Sequence[str] = ()) -> Settings[Run]:
-        return whole(path, [*overrides, *FEW, "model.dim=16", "model.feed_forward=32"])
-
-    monkeypatch.setattr(config, "read_run", read_run)
     monkeypatch.setattr(demo, "evaluate_alignment", lambda translator: (0.1, []))
-    assert heed("demo", "--run", run) == 0
+    assert heed("demo", *FEW, "model.dim=16", "model.feed_forward=32", "--run", run) == 0
     *_, next_line, translate, inspect = capsys.readouterr().err.splitlines()
     assert next_line == "Next:"
     assert f"heed translate {run}" in translate
