@@ -57,7 +57,7 @@ def test_gold_links_yield_error_rates_and_select_an_aligner(folder: Path, capsys
     result = json.loads(capsys.readouterr().out)
     assert result["aer"]["low"] <= result["aer"]["value"] <= result["aer"]["high"]
     assert [one["layer"] for one in result["layers"]] == [0, 1]
-    assert result["aer"]["value"] <= min(one["said"] for one in result["layers"])
+    assert result["aer"]["value"] <= min(one["predict"] for one in result["layers"])
     chosen = result["aligner"]
     again = ["--heads", ",".join(chosen["heads"]), "--moment", chosen["moment"], "--cover", chosen["cover"]]
     again += ["--row", str(chosen["row"]), "--column", str(chosen["column"])]

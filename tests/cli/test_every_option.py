@@ -66,7 +66,7 @@ VALUES: dict[str, str | None] = {
     "lines": None,
     "lowercase": None,
     "metrics": "gleu",
-    "moment": "fed",
+    "moment": "consume",
     "out": "{out}/result",
     "output": "{out}/output.txt",
     "patch_from": "w4 w5 w6",

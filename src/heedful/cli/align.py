@@ -244,7 +244,7 @@ def score_links(
     test = GoldSet(collect_head_weights(alone, gold.pairs), gold.alignments)
     other = None if valid is None else GoldSet(collect_head_weights(alone, valid.pairs), valid.alignments)
     layers = [
-        {"layer": one.layer, "heads": one.heads, "said": one.predict.value, "fed": one.consume.value}
+        {"layer": one.layer, "heads": one.heads, "predict": one.predict.value, "consume": one.consume.value}
         | ({} if one.chosen is None or one.score is None else {"chosen": one.score.value, "by": aligner_to_dict(one.chosen)})
         for one in by_layer(test, other)
     ]
@@ -270,8 +270,8 @@ def format_result(result: dict[str, Any]) -> str:
     interval = "" if rate["low"] is None else f", 95% interval {rate['low']:.1%} to {rate['high']:.1%}"
     text += f"\nalignment error rate {rate['value']:.1%}{interval}"
     text += f"; precision {result['precision']:.1%}, recall {result['recall']:.1%}"
-    rows = [("layer", "heads", "said", "fed", "thresholds selected on validation")]
+    rows = [("layer", "heads", "predict", "consume", "thresholds selected on validation")]
     for one in result["layers"]:
         chosen = f"{one['chosen']:.1%}" if "chosen" in one else "-"
-        rows.append((str(one["layer"]), str(one["heads"]), f"{one['said']:.1%}", f"{one['fed']:.1%}", chosen))
+        rows.append((str(one["layer"]), str(one["heads"]), f"{one['predict']:.1%}", f"{one['consume']:.1%}", chosen))
     return f"{text}\n\n{table(rows)}"

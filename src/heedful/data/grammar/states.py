@@ -48,7 +48,7 @@ def _be(subject: Subject, mood: Mood, adjective: Adjective, degree: Wording | No
 
 
 def _gradable(adjectives: list[Adjective]) -> list[Adjective]:
-    """Nobody is too Italian, and nothing is very excellent."""
+    """Rule out nonsense such as "too Italian" and "very excellent"."""
     return [a for a in adjectives if a.english.islower() and a.english != "excellent"]
 
 
