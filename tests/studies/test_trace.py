@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
+
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 from workshop import heed, write_recipe
 
 from heedful.build import Translator, load
+from heedful.data.gold import SentencePair
+from heedful.errors import CheckpointError
 from heedful.inspection.alignment import merge_into_words
 from heedful.inspection.attention_maps import attention_maps
 from heedful.inspection.attention_norms import attention_norms
 from heedful.search import SearchConfig
+from heedful.studies.alignment import Aligner, AlignmentHead, Models, align
 from heedful.studies.trace import Tokens, Trace, names_or_numbers, trace_text, trace_translation, views_of
 from heedful.tasks.translate import collate_one
 
@@ -92,3 +99,16 @@ def test_tokens_fall_back_to_numbers_and_a_common_word_marker_is_removed() -> No
         assert (mixed.source_tokens, mixed.target_tokens) == ([*unusual.pieces, "</s>"], ["▁a", "▁b"]), (
             "both sides keep the marker, or none"
         )
+
+
+def test_weights_that_are_not_finite_are_an_error_of_the_checkpoint(translator: Translator) -> None:
+    damaged = deepcopy(translator.model)
+    assert isinstance(damaged, nn.Module)
+    with torch.no_grad():
+        for parameter in damaged.parameters():
+            parameter.fill_(torch.nan)
+    system = replace(translator.system, models=[damaged])
+    with pytest.raises(CheckpointError, match=r"not finite at hook point .*; the weights of .*step-2 are damaged"):
+        trace_translation(system, "w1 w2 w3", SearchConfig(), "w3 w4")
+    with pytest.raises(CheckpointError, match="not finite at pair 1"):
+        list(align(Models(system), [SentencePair("w1 w2", "w2 w1")], Aligner((AlignmentHead(0, 0),))))

@@ -111,6 +111,8 @@ def forced_passes(system: System, pairs: Sequence[SentencePair], heads: Sequence
         source_ids, target_ids = ([side[i] for i in batch_indices] for side in ids)
         batch = collate(source_ids, target_ids, source.specials, target.specials).to(system.device)
         weights = cross_weights(system.models[0], batch.source, batch.source_mask, batch.target_in, layers)
+        if not all(bool(one.isfinite().all()) for one in weights.values()):
+            raise system.nonfinite_error(f"pair {batch_indices[0] + 1} or one of similar length")
         own = [target.unpunctuated_word_of(row) for row in target_ids]
         words: dict[Moment, Tensor] = {
             "predict": pad([[*row, -1] for row in own], -1),  # the last step predicts the end token

@@ -108,6 +108,8 @@ def log_probabilities(system: System, pair: EncodedPair) -> Tensor:
         with inference_context(model):
             hidden = model.step(target_in, model.start(source, None, room=0)).hidden
             logs.append(model.project(hidden)[0].float().log_softmax(-1))
+    if not all(bool(one.logsumexp(-1).isfinite().all()) for one in logs):
+        raise system.nonfinite_error("a target token")
     return torch.stack(logs).logsumexp(0) - math.log(len(logs))
 
 

@@ -89,9 +89,8 @@ def trace_translation(system: System, source: str, config: SearchConfig, target:
     else:
         target_side = tokens_of(system, target, "target")
     start, end = special_marks(system)
-    model = system.models[0]
     return Trace(
-        source_side, target_side, start, end, attention_maps(model, *collate_one(system, source_side.ids, target_side.ids))
+        source_side, target_side, start, end, finite_maps(system, *collate_one(system, source_side.ids, target_side.ids))
     )
 
 
@@ -99,7 +98,16 @@ def trace_text(system: System, text: str) -> Trace:
     """Trace a text of a language model, starting after an end token."""
     tokens = tokens_from_ids(system, text, encode_text(system.target_tokenizer, text), "target")
     _, end = special_marks(system)
-    return Trace(None, tokens, end, NEXT_TOKEN, attention_maps(system.models[0], *sequences(system, None, tokens)))
+    return Trace(None, tokens, end, NEXT_TOKEN, finite_maps(system, *sequences(system, None, tokens)))
+
+
+def finite_maps(system: System, source: Tensor, target_in: Tensor) -> list[AttentionMap]:
+    """Return the attention weights of a pass; weights that are not finite are an error of the checkpoint."""
+    maps = attention_maps(system.models[0], source, target_in)
+    for one in maps:
+        if not bool(one.weights.isfinite().all()):
+            raise system.nonfinite_error(f"hook point {one.name}")
+    return maps
 
 
 def views_of(system: System, trace: Trace) -> Views:
