@@ -28,13 +28,13 @@ from typing import Any, NamedTuple
 from hansards import normalize
 from peers.machine import machine_info
 
-from heedful.build import load_translator
 from heedful.data.gold import Gold, SentencePair, read_gold, read_words
 from heedful.data.input_lines import read_texts
 from heedful.data.sources import find_path
 from heedful.evaluation.symmetrization import SYMMETRIZATIONS
 from heedful.evaluation.word_alignment import Link, alignment_error_rate, precision_and_recall
-from heedful.running import train
+from heedful.runs.build import load_translator
+from heedful.runs.train import train
 from heedful.studies.alignment import Aligner, Models, align, as_pharaoh, choose_aligner, collect_head_weights
 from heedful.studies.alignment_report import GoldSet, by_layer
 from heedful.tasks.translate import System

@@ -25,7 +25,7 @@ from alignment import Rule, Sets, both_directions, score_system, train_system, w
 from peers.machine import machine_info
 
 from heedful.data.gold import Gold, builtin_gold
-from heedful.recipe_files import find_recipe
+from heedful.runs.recipes import find_recipe
 
 RECIPE = "demo"
 SIZES = {"train": 60_000, "valid": 500, "test": 1_000}

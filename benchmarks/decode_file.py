@@ -19,11 +19,11 @@ from peers.laps import Lap, alternate
 from peers.processes import in_processes
 from peers.weights import for_hugging_face
 
-from heedful.build import Translator, examples_of, load
 from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
 from heedful.models.transformer import Transformer
 from heedful.nn.precision import with_precision
+from heedful.runs.build import Translator, examples_of, load
 from heedful.search import SearchConfig
 from heedful.tasks.translate import Candidate, translate
 

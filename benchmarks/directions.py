@@ -18,7 +18,7 @@ from typing import Any
 from headers import measured, with_header
 from quality_rows import Row
 
-from heedful.recipe_files import all_recipes, settings_digest
+from heedful.runs.recipes import all_recipes, settings_digest
 
 DIRECTIONS = ("de-en", "en-de")
 HEAD = [

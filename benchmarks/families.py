@@ -25,13 +25,13 @@ from typing import Any, NamedTuple
 import torch
 from peers.machine import machine_info
 
-from heedful.build import Translator, examples_of, load_translator
-from heedful.config import read_run
 from heedful.data.grammar import generate
 from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
-from heedful.recipe_files import all_recipes, settings_digest
-from heedful.running import train_config
+from heedful.runs.build import Translator, examples_of, load_translator
+from heedful.runs.config import read_run
+from heedful.runs.recipes import all_recipes, settings_digest
+from heedful.runs.train import train_config
 from heedful.tasks.evaluate_translations import Examples
 
 HERE = Path(__file__).parent

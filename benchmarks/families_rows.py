@@ -7,7 +7,7 @@ from typing import Any
 
 from headers import with_header
 
-from heedful.recipe_files import MEASURED, all_recipes, settings_digest
+from heedful.runs.recipes import MEASURED, all_recipes, settings_digest
 
 Result = dict[str, Any]
 

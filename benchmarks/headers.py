@@ -12,7 +12,7 @@ from pathlib import Path
 
 from quality_rows import Result, Row, bleu, mean, quality_rows
 
-from heedful.recipe_files import MEASURED, all_recipes, settings_digest
+from heedful.runs.recipes import MEASURED, all_recipes, settings_digest
 
 
 def update_recipes(folder: Path) -> Iterator[str]:

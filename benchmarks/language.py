@@ -26,7 +26,7 @@ from typing import Any
 from peers.machine import machine_info
 from quality import STOPPED, Clock, Failed, Job, call, parse_job
 
-from heedful.recipe_files import find_recipe, settings_digest
+from heedful.runs.recipes import find_recipe, settings_digest
 
 SCORING = 30  # seconds before the limit at which training must stop
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from headers import with_header
 
-from heedful.recipe_files import MEASURED, all_recipes, settings_digest
+from heedful.runs.recipes import MEASURED, all_recipes, settings_digest
 
 HEAD = ["", "recipe", "valid", "test", "steps", "seconds", "options", "machine", "date"]
 METRIC_NAMES = ("accuracy", "perplexity", "loss", "bits_per_character")  # in this order

@@ -33,12 +33,12 @@ from peers.machine import machine_info
 from pruning_picture import draw
 from quality import STOPPED, Clock, Failed, call
 
-from heedful import build
-from heedful.config import read_run
 from heedful.data.splits import splits_of
-from heedful.pruning import count_parameters
-from heedful.recipe_files import find_recipe, settings_digest
-from heedful.running import make_trainer
+from heedful.runs import build
+from heedful.runs.config import read_run
+from heedful.runs.prune import count_parameters
+from heedful.runs.recipes import find_recipe, settings_digest
+from heedful.runs.train import make_trainer
 from heedful.training.progress import Progress
 
 HERE = Path(__file__).parent

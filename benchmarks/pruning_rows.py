@@ -10,7 +10,7 @@ from typing import Any
 from headers import with_header
 from pruning_picture import heads_of
 
-from heedful.recipe_files import all_recipes, settings_digest
+from heedful.runs.recipes import all_recipes, settings_digest
 
 SPLITS = ("valid", "test")
 SEED_KINDS = ("encoder", "all")  # kinds that were pruned in models of several seeds

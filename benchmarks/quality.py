@@ -31,12 +31,12 @@ from typing import Any, NamedTuple
 
 from peers.machine import machine_info
 
-from heedful.build import load_tokenizers
-from heedful.config import read_run
 from heedful.data.pairs import pairs
 from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
-from heedful.recipe_files import find_recipe, settings_digest
+from heedful.runs.build import load_tokenizers
+from heedful.runs.config import read_run
+from heedful.runs.recipes import find_recipe, settings_digest
 
 SCORING = 80  # seconds before the limit at which training must stop, so that the test set can still be translated
 HERE = Path(__file__).parent

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from heedful.schema import Config
-from heedful.settings import kinds
+from heedful.config import kinds
+from heedful.config.base import Config
 
 
 def every_config(base: type[Config] = Config) -> Iterator[type[Config]]:

@@ -13,9 +13,9 @@ import pytest
 from families import LONGEST, SHORTEST, Pair, by_length
 from families_rows import families_head, families_rows, families_text, update_family_recipes
 
-from heedful.config import read_run
 from heedful.models import MODELS
-from heedful.recipe_files import all_recipes, read_header, settings_digest
+from heedful.runs.config import read_run
+from heedful.runs.recipes import all_recipes, read_header, settings_digest
 
 pytestmark = pytest.mark.benchmark
 
@@ -95,7 +95,7 @@ def test_a_header_has_the_result_only_while_the_recipe_is_unchanged(
 ) -> None:
     for name in ("demo-bahdanau", "demo-luong"):
         shutil.copy(all_recipes()[name], tmp_path)
-    monkeypatch.setattr("heedful.recipe_files.recipe_folder", lambda: tmp_path)
+    monkeypatch.setattr("heedful.runs.recipes.recipe_folder", lambda: tmp_path)
     changed, same = tmp_path / "demo-luong.toml", tmp_path / "demo-bahdanau.toml"
     results = {name: result | {"overrides": [], "settings": settings_digest(path)} for name, result, path in (
         ("bahdanau", measured["bahdanau"], same), ("luong", measured["luong"], changed)

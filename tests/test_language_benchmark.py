@@ -11,7 +11,7 @@ import language
 import language_rows
 import pytest
 
-from heedful.recipe_files import settings_digest
+from heedful.runs.recipes import settings_digest
 
 pytestmark = pytest.mark.benchmark
 

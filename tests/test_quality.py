@@ -19,10 +19,10 @@ from peers.translation import SCHEDULES, WARMUP, Options, Peer, Trained, batches
 from quality_rows import quality_rows
 from workshop import WORDS, write_recipe
 
-from heedful.build import make_corpora, make_tokenizers
-from heedful.config import read_run
 from heedful.data.check import check_data
-from heedful.recipe_files import MEASURED, settings_digest
+from heedful.runs.build import make_corpora, make_tokenizers
+from heedful.runs.config import read_run
+from heedful.runs.recipes import MEASURED, settings_digest
 from heedful.tasks.evaluate_translations import Examples
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
 from heedful.text.train import train_tokenizer

@@ -16,8 +16,8 @@ import typer
 
 import heedful
 from heedful.cli import app
-from heedful.config import read_run
-from heedful.recipe_files import all_recipes
+from heedful.runs.config import read_run
+from heedful.runs.recipes import all_recipes
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.name != "log.md")]

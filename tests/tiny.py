@@ -15,13 +15,13 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
+from heedful.config.base import Config
 from heedful.models import MODELS
 from heedful.models.transformer import Transformer
 from heedful.nn.blocks import NORMS
 from heedful.nn.positions import EMBEDDED, POSITIONS
 from heedful.nn.scores import SCOPES, SCORES
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS
-from heedful.schema import Config
 
 Speaker = Transformer  # to the type checker; every family that says something has its start, step and project
 AnyModule = TypeVar("AnyModule", bound=nn.Module)

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from claims.toys import Pair, write
-from heedful.build import Translator, load_translator
-from heedful.config import read_run
-from heedful.running import train_config
-from heedful.settings.toml import write_value
+from heedful.config.toml import write_value
+from heedful.runs.build import Translator, load_translator
+from heedful.runs.config import read_run
+from heedful.runs.train import train_config
 
 VALID = 100  # pairs for the validation at the end of training
 COMMON: dict[str, Any] = {

@@ -10,9 +10,9 @@ from pathlib import Path
 from claims import Evidence
 from claims.learning import MODELS, Right, evaluate, hold_out, learn, percent, sources_of, targets_of
 from claims.toys import Link, Pair, copy, dictionary
-from heedful.build import Translator
 from heedful.data.gold import SentencePair
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
+from heedful.runs.build import Translator
 from heedful.studies.alignment import Aligner, Models, align, heads_of
 
 PAIRS, TRIED = 30_000, 500

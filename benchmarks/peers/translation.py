@@ -26,8 +26,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.build import examples_of, make_corpora, make_tokenizers
-from heedful.config import Run, read_run
 from heedful.data.batching import plan_epoch
 from heedful.data.check import check_data
 from heedful.data.prefetch import prefetch
@@ -35,7 +33,9 @@ from heedful.data.splits import splits_of
 from heedful.data.store import JoinedStore
 from heedful.evaluation.metrics import METRICS
 from heedful.models.transformer import TransformerConfig
-from heedful.recipe_files import find_recipe
+from heedful.runs.build import examples_of, make_corpora, make_tokenizers
+from heedful.runs.config import Run, read_run
+from heedful.runs.recipes import find_recipe
 from heedful.tasks.batches import Batch, collate
 from heedful.tasks.evaluate_translations import Examples
 from heedful.text.tokenizer import Tokenizer

@@ -14,27 +14,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heedful.build import Translator, load
     from heedful.errors import HeedfulError
     from heedful.evaluation.metrics import bleu, chrf, ter
     from heedful.nn.hooks import ablate, patch, record
-    from heedful.running import train
+    from heedful.runs.build import Translator, load
+    from heedful.runs.train import train
     from heedful.search import SearchConfig, search
     from heedful.tasks.translate import translate
 
 MODULES = {
     "HeedfulError": "heedful.errors",
     "SearchConfig": "heedful.search",
-    "Translator": "heedful.build",
+    "Translator": "heedful.runs.build",
     "ablate": "heedful.nn.hooks",
     "bleu": "heedful.evaluation.metrics",
     "chrf": "heedful.evaluation.metrics",
-    "load": "heedful.build",
+    "load": "heedful.runs.build",
     "patch": "heedful.nn.hooks",
     "record": "heedful.nn.hooks",
     "search": "heedful.search",
     "ter": "heedful.evaluation.metrics",
-    "train": "heedful.running",
+    "train": "heedful.runs.train",
     "translate": "heedful.tasks.translate",
 }
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 from workshop import heed, standard_input, write_recipe
 
-from heedful.build import load
 from heedful.cli.output import format_bytes
 from heedful.cli.translate import warn_if_languages_differ
 from heedful.errors import ConfigError
+from heedful.runs.build import load
 
 
 @pytest.fixture(scope="session")

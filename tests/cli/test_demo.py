@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from workshop import heed
 
-from heedful import running
-from heedful.build import Translator, load_translator
 from heedful.cli import align, demo
 from heedful.data.gold import Gold, SentencePair, builtin_gold
 from heedful.errors import Interrupted
 from heedful.evaluation.word_alignment import Link
+from heedful.runs import train as training
+from heedful.runs.build import Translator, load_translator
 from heedful.studies import alignment as study
 
 FEW = ("training.steps=4", "task.validation_sentences=4", "data.counts={train=300, valid=20, test=60}")
@@ -80,7 +80,7 @@ def test_the_demo_first_reports_its_duration_and_its_run_folder(
     def stop(*_: object, **__: object) -> None:
         raise Interrupted("here")
 
-    monkeypatch.setattr(running, "train_config", stop)
+    monkeypatch.setattr(training, "train_config", stop)
     assert heed("demo", "--run", tmp_path / "run") == 75
     first = capsys.readouterr().err.split("stopped:")[0]
     assert "about two minutes" in first and f"Run folder: {tmp_path / 'run'}." in first

@@ -13,11 +13,11 @@ from safetensors import safe_open
 from torch.testing import assert_close
 from workshop import heed, write_recipe
 
-from heedful.build import Translator, load
 from heedful.cli.inspecting.figures import color_limit, describe_saliency
 from heedful.cli.inspecting.interventions import saliency_text
 from heedful.inspection.figure import color
 from heedful.inspection.saliency import NOTE
+from heedful.runs.build import Translator, load
 from heedful.studies.report import Inspection
 
 SENTENCE = "w1 w2 w3"

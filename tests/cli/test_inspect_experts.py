@@ -10,9 +10,9 @@ import torch
 from workshop import heed, write_recipe
 
 import heedful
-from heedful.build import load_translator
 from heedful.data.pairs import pairs
 from heedful.data.splits import splits_of
+from heedful.runs.build import load_translator
 from heedful.tasks.translate import collate_one
 
 

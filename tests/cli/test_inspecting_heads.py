@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from workshop import heed, write_recipe
 
-from heedful.build import Translator, load_translator
 from heedful.cli.inspecting.heads import compute, draw, explain_colors, explain_marks, format_text
 from heedful.errors import ConfigError
 from heedful.inspection.head_figures import Cell
+from heedful.runs.build import Translator, load_translator
 
 TREES = "\n".join(
     "\t".join([str(at), f"w{at}", *"____", str(at - 1), "nsubj" if at > 1 else "root", "_", "_"]) for at in range(1, 6)

@@ -9,11 +9,11 @@ import pytest
 import torch
 from workshop import heed, write_recipe
 
-from heedful.build import Translator, load, load_translator
 from heedful.cli.inspecting import interventions, lens, positions
 from heedful.errors import ConfigError
 from heedful.inspection.saliency import NOTE
 from heedful.nn.positions import PositionSize, Rotary, Sinusoidal
+from heedful.runs.build import Translator, load, load_translator
 
 LINE = "w1 w2 w3 w4"
 

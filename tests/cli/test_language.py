@@ -13,7 +13,7 @@ import typer
 from configs import option_configs
 
 from heedful.cli import app
-from heedful.config import Run
+from heedful.runs.config import Run
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS: tuple[str, ...] = ("README.md", "docs/**/*.md")

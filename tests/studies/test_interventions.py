@@ -10,9 +10,9 @@ import torch
 from torch.testing import assert_close
 from workshop import heed, write_recipe
 
-from heedful.build import Translator, load_translator
 from heedful.errors import ConfigError, DataError
 from heedful.nn.hooks import hook_points
+from heedful.runs.build import Translator, load_translator
 from heedful.search import SearchConfig
 from heedful.studies.interventions import (
     EncodedPair,

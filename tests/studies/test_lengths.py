@@ -6,8 +6,8 @@ import pytest
 import torch
 from workshop import heed, write_recipe
 
-from heedful.build import Translator, load_translator
 from heedful.errors import HeedfulError
+from heedful.runs.build import Translator, load_translator
 from heedful.studies.lengths import TokenScores, by_length, by_position, join_neighbors, score_examples
 from heedful.tasks.evaluate_translations import Examples
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from workshop import WORDS, heed, write_recipe
 
-from heedful.build import load_translator
 from heedful.data.gold import Gold, SentencePair
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
 from heedful.inspection.alignment import cross_maps
 from heedful.inspection.alignment_links import LinkRule
+from heedful.runs.build import load_translator
 from heedful.search import SearchConfig
 from heedful.studies.alignment import (
     MOMENTS,

@@ -11,12 +11,12 @@ from torch import nn
 from torch.testing import assert_close
 from workshop import heed, write_recipe
 
-from heedful.build import Translator, load
 from heedful.data.gold import SentencePair
 from heedful.errors import CheckpointError
 from heedful.inspection.alignment import merge_into_words
 from heedful.inspection.attention_maps import attention_maps
 from heedful.inspection.attention_norms import attention_norms
+from heedful.runs.build import Translator, load
 from heedful.search import SearchConfig
 from heedful.studies.alignment import Aligner, AlignmentHead, Models, align
 from heedful.studies.trace import Tokens, Trace, names_or_numbers, trace_text, trace_translation, views_of

@@ -15,13 +15,13 @@ from tiny import END, PAD, SPEAKING, START, Variant, make_pairs, tiny_config, ti
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heedful.config import Run
 from heedful.data.links import JoinedLinks
 from heedful.errors import ConfigError
 from heedful.inspection.alignment import cross_weights
 from heedful.inspection.attention_maps import attentions
 from heedful.models import MODELS
 from heedful.nn.losses import Loss
+from heedful.runs.config import Run
 from heedful.tasks.batches import Batch, fill_up, split_batch
 from heedful.tasks.guided_alignment import add_gold_alignment, choose_layer, guided_loss, make_guide
 from heedful.tasks.translation import TranslationConfig

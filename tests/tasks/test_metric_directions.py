@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from workshop import heed, write_pairs
 
-from heedful.config import read_run
 from heedful.evaluation.metrics import METRICS
+from heedful.runs.config import read_run
 from heedful.tasks import TASKS
 from heedful.tasks.classification import ClassificationConfig
 from heedful.tasks.language_modeling import LanguageConfig

@@ -10,9 +10,9 @@ import pytest
 import torch
 from workshop import heed, write_recipe
 
-from heedful.build import Translator, load_translator
 from heedful.data.input_lines import read_available
 from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
+from heedful.runs.build import Translator, load_translator
 from heedful.search import SearchConfig
 from heedful.tasks.evaluate_translations import Examples, evaluate, score_pairs
 from heedful.tasks.translate import System, translate

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from workshop import heed, write_recipe
 
-from heedful.build import Translator, load_translator
 from heedful.errors import ConfigError, DataError
+from heedful.runs.build import Translator, load_translator
 from heedful.search import SearchConfig
 from heedful.tasks import attention_reader
 from heedful.tasks.attention_reader import AttentionReader, read_dictionary, replace_unknown_words

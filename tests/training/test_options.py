@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import load_file
 from workshop import heed, write_pairs, write_recipe
 
-from heedful import running
-from heedful.build import load
+from heedful.runs import train as training
+from heedful.runs.build import load
 from heedful.tasks.translation import TranslationTask
 from heedful.training import loop, retention
 from heedful.training.checkpoint import load_tensors
@@ -221,7 +221,7 @@ def test_an_average_does_not_depend_on_interruptions(tmp_path: Path, monkeypatch
     options = ("training.average=last", "training.average_count=3", "training.validate_every=6", *QUICK)
     assert heed("train", recipe, *options, "--run", tmp_path / "whole") == 0
     for patience in (0, 1, 1):
-        monkeypatch.setattr(running, "stop_requests", partial(nullcontext, StopsLater(patience)))
+        monkeypatch.setattr(training, "stop_requests", partial(nullcontext, StopsLater(patience)))
         assert heed("train", recipe, *options, "--run", tmp_path / "stopped") == 75
     monkeypatch.undo()
     assert heed("train", recipe, *options, "--run", tmp_path / "stopped") == 0

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from workshop import heed, write_recipe
 
-from heedful import build, running
 from heedful.errors import Interrupted
+from heedful.runs import build
+from heedful.runs import train as training
 from heedful.tasks.translation import TranslationTask
 from heedful.training import retention
 from heedful.training.signals import REQUESTS, Stop, interruptible, stop_requests
@@ -101,7 +102,7 @@ def test_interruptible_returns_the_result_or_raises_the_error() -> None:
 
 DEAF = """
 import hashlib, sys
-from heedful import build
+from heedful.runs import build
 from heedful.cli import run
 build.train_tokenizer = lambda *_: hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 sys.exit(run(sys.argv[1:]))
@@ -145,4 +146,4 @@ def test_renaming_the_run_folder_during_training_is_an_error(
     assert not run.exists()
     monkeypatch.setattr(TranslationTask, "loss", whole)
     (tmp_path / "moved").rename(run)
-    assert running.train(recipe, ["training.report_every=100"], run=run).step == 6
+    assert training.train(recipe, ["training.report_every=100"], run=run).step == 6

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workshop import write_recipe
 
-from heedful.config import read_run
-from heedful.running import train_config
+from heedful.runs.config import read_run
+from heedful.runs.train import train_config
 from heedful.tasks.translation import TranslationTask
 from heedful.training import loop
 from heedful.training.config import TrainingConfig

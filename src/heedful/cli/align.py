@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from heedful.bounds import MAX_RESAMPLES, MAX_SMALL
 from heedful.cli.output import Checkpoint, Device, Json, check_finite, print_json, print_message, print_text, table
 from heedful.cli.translate import is_given
+from heedful.config.bounds import MAX_RESAMPLES, MAX_SMALL
 from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
-    from heedful.build import Translator
     from heedful.data.gold import Gold, SentencePair
     from heedful.evaluation.word_alignment import Link
+    from heedful.runs.build import Translator
     from heedful.studies.alignment import Aligner, AlignmentHead, Models
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
@@ -80,12 +80,12 @@ def align(
     """Align the words of sentence pairs by attention.
 
     Prints links in the Pharaoh format or, given gold links, the alignment error rate."""
-    from heedful.build import load_translator
     from heedful.data.gold import read_gold
     from heedful.data.input_lines import refuse_too_long, refuse_two_readers
     from heedful.errors import ConfigError
     from heedful.evaluation.metrics import MIN_RESAMPLES
     from heedful.inspection.alignment_links import LinkRule
+    from heedful.runs.build import load_translator
     from heedful.studies.alignment import Aligner, Models, as_pharaoh
 
     if symmetrize is not None and reverse is None:
@@ -140,10 +140,10 @@ def read_pairs(
 ) -> tuple[list[SentencePair], Gold | None, Gold | None]:
     """The pairs to align, their gold links, and validation pairs with gold links to select on; from the given files, or from
     the run's data, of which only the built-in corpus has gold links."""
-    from heedful.build import examples_of
     from heedful.data.gold import SentencePair, builtin_gold, read_gold, read_words
     from heedful.data.splits import splits_of
     from heedful.errors import ConfigError
+    from heedful.runs.build import examples_of
 
     if source is not None and target is not None:
         if gold is None:

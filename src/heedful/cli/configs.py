@@ -23,7 +23,7 @@ from heedful.cli.output import (
 )
 
 if typing.TYPE_CHECKING:
-    from heedful.settings import Settings
+    from heedful.config.read import Settings
 
 app = typer.Typer(help="Show, compare and document configs.", no_args_is_help=True)
 Overrides = Annotated[list[str] | None, typer.Argument(help="Options to override: model.dim=256 …")]
@@ -31,7 +31,7 @@ Overrides = Annotated[list[str] | None, typer.Argument(help="Options to override
 
 def recipes(json: Json = False) -> None:
     """List the built-in recipes and their measured results."""
-    from heedful.recipe_files import all_recipes, read_header
+    from heedful.runs.recipes import all_recipes, read_header
 
     listed = [{"name": name, **read_header(path)} for name, path in all_recipes().items()]
     if json:
@@ -57,7 +57,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show every option: value, origin, description and allowed values."""
-    from heedful.settings import show as lines_of
+    from heedful.config.read import show as lines_of
 
     settings = read_search(overrides) if recipe == "search" else read_config(recipe, overrides)
     if json:
@@ -73,7 +73,7 @@ def diff(
     json: Json = False,
 ) -> None:
     """List the options that differ between two configs."""
-    from heedful.settings import difference
+    from heedful.config.read import difference
 
     configs = (read_config(name, None).config.model_dump(mode="json", exclude_none=True) for name in (first, second))
     differences = difference(*configs)
@@ -86,14 +86,14 @@ def diff(
 
 def missing_to_none(value: Any) -> Any:
     """A value for JSON: None if it is not set."""
-    from heedful.settings import MISSING
+    from heedful.config.read import MISSING
 
     return None if value is MISSING else value
 
 
 def format_value(value: Any) -> str:
     """A value as TOML."""
-    from heedful.settings.toml import write_value
+    from heedful.config.toml import write_value
 
     return "(not set)" if missing_to_none(value) is None else write_value(value)
 
@@ -101,15 +101,15 @@ def format_value(value: Any) -> str:
 @app.command()
 def schema(json: Json = False) -> None:
     """Print the JSON Schema of recipes, for editors."""
-    from heedful.config import Run
-    from heedful.settings import schema_json
+    from heedful.config.read import schema_json
+    from heedful.runs.config import Run
 
     print_text(schema_json(Run))
 
 
 def read_config(name: str, overrides: list[str] | None) -> Settings[Any]:
-    from heedful.config import read_run
-    from heedful.recipe_files import find_recipe
+    from heedful.runs.config import read_run
+    from heedful.runs.recipes import find_recipe
 
     warn_if_ambiguous(name)
     return read_run(find_recipe(name), overrides or [], origin=COMMAND_LINE)
@@ -117,15 +117,15 @@ def read_config(name: str, overrides: list[str] | None) -> Settings[Any]:
 
 def read_search(overrides: list[str] | None) -> Settings[Any]:
     """All options of search, including those of other methods than the default."""
+    from heedful.config.read import read_settings
     from heedful.search import SearchConfig
-    from heedful.settings import read_settings
 
     return read_settings(SearchConfig, None, overrides or [], origin=COMMAND_LINE)
 
 
 def warn_if_ambiguous(name: str) -> None:
     """Report which one is used if a recipe and a file or folder have the same name."""
-    from heedful.recipe_files import shadows_recipe
+    from heedful.runs.recipes import shadows_recipe
 
     if shadows_recipe(name):
         print_message(f"using the recipe {name!r}; write ./{name} for the file or folder in the working directory")

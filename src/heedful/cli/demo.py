@@ -13,8 +13,8 @@ from heedful.cli.output import COMMAND_LINE, Device, Json, print_json, print_mes
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from heedful.build import Translator
     from heedful.data.gold import SentencePair
+    from heedful.runs.build import Translator
     from heedful.tasks.evaluate_translations import Examples
 
 PICTURES = 2  # sentences whose attention is shown
@@ -33,12 +33,12 @@ def demo(
         "Training a small English to Italian model on the built-in corpus: about two minutes on two CPU cores.\n"
         f"Run folder: {run}. Stop with Ctrl-C; the same command resumes.\n"
     )
-    from heedful.build import examples_of, load
-    from heedful.config import read_run
     from heedful.data.grammar import EXAMPLES
     from heedful.data.splits import splits_of
-    from heedful.recipe_files import find_recipe
-    from heedful.running import train_config
+    from heedful.runs.build import examples_of, load
+    from heedful.runs.config import read_run
+    from heedful.runs.recipes import find_recipe
+    from heedful.runs.train import train_config
     from heedful.training.saved_state import load_train_state
 
     config = read_run(find_recipe("demo"), overrides or [], origin=COMMAND_LINE).config

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.bounds import MAX_SMALL
 from heedful.cli.output import (
     COMMAND_LINE,
     Checkpoint,
@@ -21,6 +20,7 @@ from heedful.cli.output import (
     table,
     warn_of_unknown,
 )
+from heedful.config.bounds import MAX_SMALL
 from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def explain(
         raise ConfigError(
             f"{len(sentences)} sentences were given; expected one, in quotes", hint="use --batch for several sentences"
         )
-    from heedful.build import load
+    from heedful.runs.build import load
 
     worker = load(topic_or_run, checkpoint, device)
     explanation = explain_run(worker, mode, sentences, target, choice, worker.search_config(search or [], origin=COMMAND_LINE))

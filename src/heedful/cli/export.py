@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from heedful.bounds import MAX_COUNT
 from heedful.cli.output import Json, print_json, print_message, print_text, table
+from heedful.config.bounds import MAX_COUNT
 
 
 def export(

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.bounds import MAX_SIZE
 from heedful.cli.output import COMMAND_LINE, Checkpoint, Device, Json, Search, print_json, print_text, table, warn_of_unknown
+from heedful.config.bounds import MAX_SIZE
 
 if TYPE_CHECKING:
-    from heedful.classifier import Classifier
-    from heedful.text_generator import TextGenerator
+    from heedful.runs.classifier import Classifier
+    from heedful.runs.text_generator import TextGenerator
 
 
 def generate(
@@ -27,8 +27,8 @@ def generate(
     """Generate text from a prompt with a language model.
 
     The search method is that of the run; change it with -s, as in -s method=greedy."""
-    from heedful.build import load
     from heedful.errors import ConfigError
+    from heedful.runs.build import load
     from heedful.tasks.generate import generate as generate_texts
 
     generator = load(run, checkpoint, device)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.bounds import MAX_COUNT
 from heedful.cli.output import Device, Json, print_json, print_message, print_text, table
+from heedful.config.bounds import MAX_COUNT
 
 if TYPE_CHECKING:
-    from heedful.pruning import Pruned
+    from heedful.runs.prune import Pruned
 
 
 def prune(
@@ -36,7 +36,7 @@ def prune(
     json: Json = False,
 ) -> None:
     """Remove attention heads from a model and write a smaller run."""
-    from heedful.pruning import HeadSelection, prune
+    from heedful.runs.prune import HeadSelection, prune
 
     result = prune(run, out, HeadSelection(parse_counts(keep or []), by, sentences), checkpoint=checkpoint, device=device)
     if json:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from heedful.bounds import MAX_COUNT
 from heedful.cli.configs import warn_if_ambiguous
 from heedful.cli.output import (
     COMMAND_LINE,
@@ -21,6 +20,7 @@ from heedful.cli.output import (
     print_text,
     table,
 )
+from heedful.config.bounds import MAX_COUNT
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name listed by `heed recipes`.")]
 
@@ -39,9 +39,9 @@ def train(
 
     The same command resumes a stopped run."""
     start = time.monotonic()
-    from heedful.config import read_run
-    from heedful.recipe_files import find_recipe
-    from heedful.running import default_folder, plan_run, train_config
+    from heedful.runs.config import read_run
+    from heedful.runs.recipes import find_recipe
+    from heedful.runs.train import default_folder, plan_run, train_config
     from heedful.training.time_limit import Stopwatch
 
     warn_if_ambiguous(recipe)
@@ -122,10 +122,10 @@ def sweep(
     The same command resumes a stopped sweep."""
     from itertools import product
 
-    from heedful.config import read_run
-    from heedful.recipe_files import find_recipe
-    from heedful.running import train_config
-    from heedful.settings.given import parse_value
+    from heedful.config.given import parse_value
+    from heedful.runs.config import read_run
+    from heedful.runs.recipes import find_recipe
+    from heedful.runs.train import train_config
 
     warn_if_ambiguous(recipe)
     path = find_recipe(recipe)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from heedful.bounds import MAX_RESAMPLES
 from heedful.cli.output import (
     COMMAND_LINE,
     Checkpoint,
@@ -25,11 +24,12 @@ from heedful.cli.output import (
     table,
     warn_of_unknown,
 )
+from heedful.config.bounds import MAX_RESAMPLES
 from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
-    from heedful.build import Translator
-    from heedful.predictor import Predictor
+    from heedful.runs.build import Translator
+    from heedful.runs.predictor import Predictor
     from heedful.search import SearchConfig
     from heedful.tasks.evaluate_translations import MetricOptions
 
@@ -161,9 +161,9 @@ def evaluate(
     """Evaluate a run on its test data.
 
     Reports loss and perplexity or accuracy; for translation also sacreBLEU metrics with confidence intervals."""
-    from heedful.build import load, load_ensemble
     from heedful.cli.generate import print_evaluation
     from heedful.data.input_lines import refuse_two_readers
+    from heedful.runs.build import load, load_ensemble
     from heedful.tasks.evaluate_translations import MetricOptions
     from heedful.tasks.evaluate_translations import evaluate as evaluate_system
 
@@ -273,17 +273,17 @@ def warn_if_languages_differ(run: Any, baseline: Any) -> None:
 
 
 def load_models(run: Path, together: list[Path] | None, checkpoint: str | None, device: str | None) -> Translator:
-    from heedful.build import load_ensemble, load_translator
+    from heedful.runs.build import load_ensemble, load_translator
 
     return load_ensemble([run, *together], checkpoint, device) if together else load_translator(run, checkpoint, device)
 
 
 def read_examples(translator: Translator, source: Path | None, reference: Path | None, split: str) -> Any:
-    from heedful.build import examples_of
     from heedful.data.input_lines import read_texts
     from heedful.data.splits import splits_of
     from heedful.evaluation.metrics import check_counts
-    from heedful.predictor import check_split, missing_split_error
+    from heedful.runs.build import examples_of
+    from heedful.runs.predictor import check_split, missing_split_error
     from heedful.tasks.evaluate_translations import Examples
 
     if source is not None and reference is not None:

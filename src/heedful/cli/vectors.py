@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from heedful.bounds import MAX_COUNT, MAX_INTEGER, MAX_NUMBER, MAX_SIZE, MAX_SMALL, MAX_VOCAB
 from heedful.cli.output import Checkpoint, Json, check_finite, print_json, print_message, print_text, table
+from heedful.config.bounds import MAX_COUNT, MAX_INTEGER, MAX_NUMBER, MAX_SIZE, MAX_SMALL, MAX_VOCAB
 
 if TYPE_CHECKING:
     from heedful.text.tokenizer import Tokenizer
@@ -114,8 +114,8 @@ def train_word_tokenizer(texts: list[Path], min_count: int, lowercase: bool) -> 
 
 
 def load_tokenizer(run: Path, side: Literal["source", "target"], lowercase: bool) -> Tokenizer:
-    from heedful.build import read_folder
     from heedful.errors import ConfigError
+    from heedful.runs.build import read_folder
 
     if lowercase:
         raise ConfigError(
@@ -168,7 +168,7 @@ def read_vectors(path: Path, side: Literal["source", "target"], checkpoint: str 
         if side != "source" or checkpoint is not None:
             raise ConfigError(f"--side and --checkpoint apply to run folders only; {path} is a file of vectors")
         return load_vectors(path)
-    from heedful.build import load
+    from heedful.runs.build import load
     from heedful.vectors.initialization import embedding_of
     from heedful.vectors.table import Vectors
     from heedful.vectors.tokens import token_names

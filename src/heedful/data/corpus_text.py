@@ -29,10 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
+from heedful.config.base import Config, Count, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.data.encode import cache_folder, content_hash, find_or_build
 from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
 from heedful.errors import DataError
-from heedful.schema import Config, Count, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.storage.manifest import Damaged, checked_manifest, write_manifest
 from heedful.storage.mapping import map_array
 from heedful.storage.reading import decode_training_line, read_lines

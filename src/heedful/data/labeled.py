@@ -15,9 +15,9 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
+from heedful.config.base import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, refuse
 from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
 from heedful.errors import DataError, nearest
-from heedful.schema import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, refuse
 from heedful.storage.reading import decode_training_line, read_lines
 
 LABEL_COLUMN = re.compile("labels?|class|category|target|sentiment|gold_label|score|rating|y|text|sentence|sentence1|premise")

@@ -24,10 +24,10 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
 from pydantic import Field, model_validator
 
+from heedful.config.base import Config, Seed, Size
 from heedful.data.catalog import CATALOG
 from heedful.data.json_text import parse_json
 from heedful.errors import DataError, nearest
-from heedful.schema import Config, Seed, Size
 from heedful.storage.reading import is_rereadable, name_of, read_lines, unreadable
 
 # Each form and its options.

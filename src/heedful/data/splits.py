@@ -18,11 +18,11 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from heedful.bounds import MAX_NUMBER
+from heedful.config.base import Config, Count, Size, ZeroOrSmallCount
+from heedful.config.bounds import MAX_NUMBER
 from heedful.data.pairs import MAX_RATIO
 from heedful.data.sources import ALIASES, CorpusConfig, PairCount, splits_in
 from heedful.errors import ConfigError
-from heedful.schema import Config, Count, Size, ZeroOrSmallCount
 
 SPLITS = ("train", "valid", "test")
 

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from heedful import build
+from heedful.config.base import plain
 from heedful.data.splits import splits_of
 from heedful.errors import ConfigError, lookup
 from heedful.exchange.onnx_graphs import write_graphs
 from heedful.exchange.onnx_model import OnnxModel
 from heedful.exchange.parity import Parity, compare
-from heedful.schema import plain
+from heedful.runs import build
 from heedful.search import SearchConfig
 from heedful.storage.folders import new_folder
 from heedful.storage.reading import read_package_text

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Protocol
 from pydantic import Field
 from torch import Tensor
 
+from heedful.config.base import Untagged
 from heedful.models.bahdanau import Bahdanau, BahdanauConfig
 from heedful.models.bytenet import ByteNet, ByteNetConfig
 from heedful.models.convs2s import ConvS2S, ConvS2SConfig
@@ -22,7 +23,6 @@ from heedful.models.mixed import Mixed, MixedConfig
 from heedful.models.sutskever import Sutskever, SutskeverConfig
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.decoder_state import State, Step
-from heedful.schema import Untagged
 
 
 class SequenceModel(Protocol):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
+from heedful.config.base import Size
 from heedful.models.recurrent import DecoderOutput, Recurrent, RecurrentConfig
 from heedful.nn.decoder_state import Tree
 from heedful.nn.hooks import HookPoint
@@ -18,7 +19,6 @@ from heedful.nn.linear import linear
 from heedful.nn.recurrent import Bidirectional, EncoderOutput, Gru
 from heedful.nn.recurrent_attention import AttentionBeforeStep
 from heedful.nn.scores import Additive, SourceAttention
-from heedful.schema import Size
 
 
 class BahdanauConfig(RecurrentConfig):

@@ -21,6 +21,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
+from heedful.config.base import Probability, Problem, Size, SmallCount
 from heedful.models.family import FamilyConfig, tying_problems
 from heedful.nn import masks
 from heedful.nn.convolution import Convolution
@@ -30,7 +31,6 @@ from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Readout, linear
 from heedful.nn.pack_left import gather_time, pack_left_order
-from heedful.schema import Probability, Problem, Size, SmallCount
 
 Sets = Annotated[int, Field(ge=1, le=100)]
 Dilations = Annotated[tuple[Size, ...], Field(min_length=1, max_length=32)]

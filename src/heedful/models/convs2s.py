@@ -20,6 +20,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
+from heedful.config.base import Probability, Problem, Size, SmallCount, refuse
 from heedful.models.family import FamilyConfig, tying_problems
 from heedful.nn.attention import AttentionBias, AttentionCore
 from heedful.nn.convolution import Convolution, with_weight_norm
@@ -30,7 +31,6 @@ from heedful.nn.layers import Layers
 from heedful.nn.linear import Linear, Readout
 from heedful.nn.pack_left import gather_time, pack_left_order
 from heedful.nn.positions import Learned, PositionSize
-from heedful.schema import Probability, Problem, Size, SmallCount, refuse
 
 Channels = Size | tuple[Size, ...]
 Kernels = SmallCount | tuple[SmallCount, ...]

@@ -17,6 +17,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from heedful.config.base import Probability, Size, SmallCount
 from heedful.models.recurrent import DecoderOutput, Recurrent, RecurrentConfig
 from heedful.nn.decoder_state import Tree
 from heedful.nn.dropout import Dropout
@@ -26,7 +27,6 @@ from heedful.nn.linear import linear
 from heedful.nn.recurrent import EncoderOutput, Lstm
 from heedful.nn.recurrent_attention import AttentionBeforeStep
 from heedful.nn.scores import Additive, SourceAttention
-from heedful.schema import Probability, Size, SmallCount
 
 ColumnCount = Annotated[int, Field(ge=1, le=100)]
 

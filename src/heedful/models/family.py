@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+from heedful.config.base import Config, Problem, SmallCount, ZeroOrSmallCount
 from heedful.errors import ConfigError
-from heedful.schema import Config, Problem, SmallCount, ZeroOrSmallCount
 
 PerLayer = SmallCount | tuple[ZeroOrSmallCount, ...]  # number of heads of all layers, or of each layer
 PositionName = Literal["none", "sinusoidal", "learned", "relative", "t5", "rotary", "alibi"]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
+from heedful.config.base import NonNegativeNumber, Probability, Problem, Size, SmallCount, ZeroOrSmallCount, unused
 from heedful.models.recurrent import DecoderOutput, Recurrent, RecurrentConfig
 from heedful.nn.decoder_state import Tree
 from heedful.nn.dropout import Dropout
@@ -25,7 +26,6 @@ from heedful.nn.layers import Layers
 from heedful.nn.recurrent import Bidirectional, EncoderOutput, Lstm
 from heedful.nn.recurrent_attention import AttentionBeforeStep
 from heedful.nn.scores import Additive, SourceAttention
-from heedful.schema import NonNegativeNumber, Probability, Problem, Size, SmallCount, ZeroOrSmallCount, unused
 
 
 class GNMTConfig(RecurrentConfig):

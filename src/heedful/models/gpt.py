@@ -21,6 +21,7 @@ from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
+from heedful.config.base import NonNegativeNumber, Probability, Problem, Size, SmallCount, refuse, unused
 from heedful.errors import ConfigError
 from heedful.models.family import FamilyConfig, PerLayer, PositionName, per_layer, refuse_pruned_positions
 from heedful.nn import masks
@@ -34,7 +35,6 @@ from heedful.nn.layers import Layers
 from heedful.nn.linear import Linear, Readout
 from heedful.nn.losses import Loss
 from heedful.nn.positions import POSITIONS, Position, PositionSize, make_attention_bias
-from heedful.schema import NonNegativeNumber, Probability, Problem, Size, SmallCount, refuse, unused
 
 ReachName = Literal["full", "local", "compressed"]
 Reaches = ReachName | tuple[ReachName, ...]

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor, nn
 
+from heedful.config.base import Probability, Problem, Size, SmallCount, unused
 from heedful.models.recurrent import DecoderOutput, InitialState, Recurrent, RecurrentConfig, stack
 from heedful.nn.decoder_state import Tree
 from heedful.nn.hooks import HookPoint
 from heedful.nn.recurrent import EncoderOutput, Unidirectional
 from heedful.nn.recurrent_attention import AttentionAfterStep, RecurrentState
 from heedful.nn.scores import SCOPES, SCORES, Location, SourceAttention
-from heedful.schema import Probability, Problem, Size, SmallCount, unused
 
 
 class LuongConfig(RecurrentConfig):

@@ -20,6 +20,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from heedful.config.base import Probability, Problem, Size, SmallCount, refuse, unused
 from heedful.models.family import FamilyConfig, tying_problems
 from heedful.models.transformer import embedding
 from heedful.nn import masks
@@ -34,7 +35,6 @@ from heedful.nn.pack_left import gather_time, pack_left_order
 from heedful.nn.positions import POSITIONS, Position, PositionSize
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName, LayerSize
 from heedful.nn.sequence_layers.base import LayerState, StepContext, make_step_context
-from heedful.schema import Probability, Problem, Size, SmallCount, refuse, unused
 
 Kinds = Annotated[tuple[KindName, ...], Field(min_length=1)]
 UNUSED_REASONS = {  # why an option has no effect

@@ -19,6 +19,7 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from heedful.config.base import Probability, Problem, Size, refuse
 from heedful.models.family import FamilyConfig, tying_problems
 from heedful.models.transformer import embedding
 from heedful.nn.decoder_state import State, Step, Tree
@@ -27,7 +28,6 @@ from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import Readout
 from heedful.nn.losses import Loss
 from heedful.nn.recurrent import CELLS, EncoderOutput, Hidden, Layer, RecurrentStack
-from heedful.schema import Probability, Problem, Size, refuse
 
 
 class RecurrentConfig(FamilyConfig):

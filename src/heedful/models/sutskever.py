@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Literal
 
 from torch import Tensor, nn
 
+from heedful.config.base import SmallCount
 from heedful.models.recurrent import DecoderOutput, InitialState, Recurrent, RecurrentConfig, stack
 from heedful.nn.decoder_state import Tree
 from heedful.nn.hooks import HookPoint
 from heedful.nn.recurrent import EncoderOutput, RecurrentStack, Unidirectional
-from heedful.schema import SmallCount
 
 
 class SutskeverConfig(RecurrentConfig):

@@ -18,6 +18,17 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from heedful.config.base import (
+    NonNegativeNumber,
+    Probability,
+    Problem,
+    Size,
+    SmallCount,
+    ZeroOrSize,
+    ZeroOrSmallCount,
+    refuse,
+    unused,
+)
 from heedful.models.family import FamilyConfig, PerLayer, PositionName, per_layer, refuse_pruned_positions, tying_problems
 from heedful.nn import masks
 from heedful.nn.attention import cross_attention, self_attention
@@ -29,17 +40,6 @@ from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
 from heedful.nn.linear import Readout
 from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize, make_attention_bias
-from heedful.schema import (
-    NonNegativeNumber,
-    Probability,
-    Problem,
-    Size,
-    SmallCount,
-    ZeroOrSize,
-    ZeroOrSmallCount,
-    refuse,
-    unused,
-)
 
 
 class TransformerConfig(FamilyConfig):

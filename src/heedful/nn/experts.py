@@ -25,12 +25,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from heedful.config.base import Problem
 from heedful.nn.blocks import ACTIVATIONS
 from heedful.nn.dropout import Dropout
 from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import dtype_of
 from heedful.nn.losses import Loss
-from heedful.schema import Problem
 
 ALIGNMENT = 8  # sizes must be multiples of this: the grouped matrix product loads 16 bytes at a time
 

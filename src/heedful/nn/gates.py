@@ -21,10 +21,10 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from heedful.config.base import Config, NonNegativeNumber, PositiveNumber, refuse_unused
 from heedful.errors import ConfigError
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.linear import Linear, apply
-from heedful.schema import Config, NonNegativeNumber, PositiveNumber, refuse_unused
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 0.33
 EPSILON = 1e-6  # distance of u from 0 and 1

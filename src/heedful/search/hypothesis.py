@@ -12,8 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from heedful.bounds import MAX_BEAM
-from heedful.schema import (
+from heedful.config.base import (
     Config,
     NonNegativeNumber,
     Problem,
@@ -24,6 +23,7 @@ from heedful.schema import (
     refuse,
     unused,
 )
+from heedful.config.bounds import MAX_BEAM
 
 
 class Hypothesis(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from heedful.schema import Untagged
+from heedful.config.base import Untagged
 from heedful.tasks.classification import ClassificationConfig, ClassificationTask
 from heedful.tasks.language_modeling import LanguageConfig, LanguageModelingTask
 from heedful.tasks.translation import TranslationConfig, TranslationTask

@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from heedful.config.base import Config, NonNegativeNumber, Probability, Problem, refuse
 from heedful.data.labeled import Example, LabeledConfig, find_split_file, read_examples
 from heedful.data.report import Notes
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
 from heedful.nn.dropout import Dropout
 from heedful.nn.losses import Loss
-from heedful.schema import Config, NonNegativeNumber, Probability, Problem, refuse
 from heedful.search import SearchConfig
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.objectives import token_loss

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from heedful.config.base import Problem
 from heedful.data.batching import Index
 from heedful.data.links import JoinedLinks
 from heedful.data.splits import DataConfig
@@ -25,7 +26,6 @@ from heedful.errors import ConfigError
 from heedful.inspection.attention_maps import attentions, layer_of
 from heedful.nn.hooks import HookPoint, hook_points, register
 from heedful.nn.losses import Loss
-from heedful.schema import Problem
 from heedful.tasks.batches import Batch
 from heedful.training.config import TrainingConfig
 from heedful.training.update import Objective

@@ -23,12 +23,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from heedful.config.base import Config, Size, ZeroOrCount, ZeroOrSize
 from heedful.data.corpus_text import TextConfig, TextStore, open_text, passages, read_passage
 from heedful.data.report import Notes
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
 from heedful.models import SequenceModel
-from heedful.schema import Config, Size, ZeroOrCount, ZeroOrSize
 from heedful.search import SearchConfig
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.generate import generate

@@ -19,14 +19,14 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.bounds import MAX_BEAM
+from heedful.config.base import Config, NonNegativeNumber, PositiveNumber, ZeroOrSize, refuse_unused
+from heedful.config.bounds import MAX_BEAM
 from heedful.evaluation.gleu import count_ngrams, gleu_from_counts
 from heedful.inspection.attention_maps import inference_context
 from heedful.models import SequenceModel
 from heedful.nn.decoder_state import select_sources
 from heedful.nn.losses import Loss
 from heedful.nn.sequence_losses import reward_loss, risk_loss
-from heedful.schema import Config, NonNegativeNumber, PositiveNumber, ZeroOrSize, refuse_unused
 from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 from heedful.tasks.batches import Batch, pad
 from heedful.text.specials import Specials

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 from torch import Tensor, nn
 
+from heedful.config.base import Config, NonNegativeNumber, Probability, Problem, ZeroOrCount, ZeroOrSmallCount, refuse, unused
 from heedful.data.batching import Index, mix_corpora, padding_fraction, plan_epoch
 from heedful.data.check import check_data
 from heedful.data.encode import StoreOptions, open_store
@@ -22,7 +23,6 @@ from heedful.data.store import JoinedStore
 from heedful.evaluation.metrics import METRICS
 from heedful.models import SequenceModel
 from heedful.nn.losses import Loss, cross_entropy, symmetric_kl
-from heedful.schema import Config, NonNegativeNumber, Probability, Problem, ZeroOrCount, ZeroOrSmallCount, refuse, unused
 from heedful.search import SearchConfig
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.batches import Batch, collate, fill_up, split_batch

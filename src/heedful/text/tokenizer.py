@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
-from heedful.bounds import MAX_VOCAB
+from heedful.config.base import Config, Count, Probability
+from heedful.config.bounds import MAX_VOCAB
 from heedful.errors import DataError
-from heedful.schema import Config, Count, Probability
 from heedful.storage.reading import read_bytes
 from heedful.storage.writing import replace_text
 from heedful.text.bpe_dropout import BpeDropout

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from heedful.bounds import MAX_THREADS
+from heedful.config.base import Config, Count, NonNegativeNumber, Probability, Problem, SmallCount, ZeroOrCount, refuse, unused
+from heedful.config.bounds import MAX_THREADS
 from heedful.nn.gates import GatesConfig
-from heedful.schema import Config, Count, NonNegativeNumber, Probability, Problem, SmallCount, ZeroOrCount, refuse, unused
 from heedful.training.optimizers import OptimizerConfig
 from heedful.training.schedules import ScheduleConfig
 

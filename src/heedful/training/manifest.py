@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from heedful.config.base import Config, NonNegativeInteger, ZeroOrCount
 from heedful.errors import CheckpointError
-from heedful.schema import Config, NonNegativeInteger, ZeroOrCount
 from heedful.storage.manifest import NAME, measure, seal
 from heedful.storage.reading import read_bytes
 

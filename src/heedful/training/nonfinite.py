@@ -14,8 +14,8 @@ import torch
 from pydantic import Field, ValidationError
 from torch import Tensor
 
+from heedful.config.base import Config, ZeroOrCount
 from heedful.errors import CheckpointError, DivergedError
-from heedful.schema import Config, ZeroOrCount
 
 WINDOW = 100  # updates
 GROWTH = 2000  # finite updates after which the scale doubles

@@ -17,8 +17,8 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from heedful.config.base import Config, NonNegativeNumber, PositiveNumber, Probability, Problem, refuse, unused
 from heedful.errors import CheckpointError
-from heedful.schema import Config, NonNegativeNumber, PositiveNumber, Probability, Problem, refuse, unused
 
 SMALL = {"adadelta": 1e-6, "rmsprop": 1e-8}  # published epsilons that differ from that of the Transformer's Adam
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from heedful.schema import Config, PositiveNumber, Probability, ZeroOrCount, refuse_unused
+from heedful.config.base import Config, PositiveNumber, Probability, ZeroOrCount, refuse_unused
 
 
 class ScheduleConfig(Config):

@@ -15,10 +15,10 @@ import torch
 from pydantic import Field, ValidationError
 from torch import Tensor, nn
 
+from heedful.config.base import Config, ZeroOrCount
 from heedful.errors import CheckpointError
 from heedful.nn.losses import Loss
 from heedful.nn.torch_private import divide_all
-from heedful.schema import Config, ZeroOrCount
 from heedful.storage.writing import replace_text
 from heedful.training.config import TrainingConfig
 from heedful.training.metrics_log import append_metrics, read_log

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import torch
 
+from heedful.config.base import Config, Count, NonNegativeNumber, PositiveNumber, Seed, Size, SmallCount
 from heedful.errors import DataError
 from heedful.nn.losses import Loss
-from heedful.schema import Config, Count, NonNegativeNumber, PositiveNumber, Seed, Size, SmallCount
 from heedful.text.tokenizer import Tokenizer
 from heedful.vectors import skipgram
 from heedful.vectors.sampling import batches, choose_words

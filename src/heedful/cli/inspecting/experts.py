@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from heedful.inspection.report.blocks import Block
-    from heedful.predictor import Predictor
+    from heedful.runs.predictor import Predictor
 
 HOOK = ".gates"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from heedful.inspection.head_figures import Cell
     from heedful.inspection.report.blocks import Block
-    from heedful.predictor import Predictor
+    from heedful.runs.predictor import Predictor
     from heedful.studies.head_samples import Sample
     from heedful.studies.head_statistics import Frequencies
 
@@ -101,8 +101,8 @@ def read_samples(worker: Predictor, data: Path | None, conllu: Path | None) -> I
 
 def count_tokens(worker: Predictor, samples: Iterable[Sample]) -> tuple[Frequencies, str]:
     """Token frequencies of the training text, or of the samples if that is missing; and a description of the text counted."""
-    from heedful.build import task_of
     from heedful.errors import DataError
+    from heedful.runs.build import task_of
     from heedful.studies.head_samples import frequencies_in
 
     tokenizers = {"source": worker.system.source_tokenizer, "target": worker.system.target_tokenizer}

@@ -9,7 +9,7 @@ from heedful.cli.output import COMMAND_LINE, table
 
 if TYPE_CHECKING:
     from heedful.inspection.report.blocks import Block
-    from heedful.predictor import Predictor
+    from heedful.runs.predictor import Predictor
     from heedful.search import SearchConfig
     from heedful.studies.interventions import EncodedPair
     from heedful.tasks.translate import System

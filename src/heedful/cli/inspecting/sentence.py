@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from heedful.inspection.attention_maps import AttentionMap
-    from heedful.predictor import Predictor
+    from heedful.runs.predictor import Predictor
     from heedful.studies.report import Inspection
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from heedful.inspection.attention_maps import AttentionMap
-    from heedful.predictor import Predictor
+    from heedful.runs.predictor import Predictor
     from heedful.text.tokenizer import Tokenizer
 
 # Arguments of heed inspect RUN, what they show, and what the run must have (see list_views)

@@ -15,10 +15,10 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
+from heedful.config.base import Config, Probability, Problem, Size, SmallCount, refuse
 from heedful.nn import masks
 from heedful.nn.decoder_state import State, Tree, allocate, write
 from heedful.nn.dropout import Dropout
-from heedful.schema import Config, Probability, Problem, Size, SmallCount, refuse
 
 
 class LayerSize(Config):

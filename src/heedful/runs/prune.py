@@ -1,0 +1,230 @@
+"""Pruning: remove attention heads of a trained model and write the smaller model as a new run folder.
+
+    prune("runs/gated", "runs/small")                                                      heads whose gates are closed
+    prune("runs/any", "runs/small", HeadSelection({"encoder": 6}, by="gradient"))          all but the best six
+
+The new run can translate, be evaluated and continue training: with a new optimizer state, and the step, token count and
+position in the data of the original run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from heedful.runs import build
+from heedful.runs.card import model_card
+from heedful.runs.config import Run, run_as_toml
+from heedful.data.splits import splits_of
+from heedful.errors import ConfigError, lookup
+from heedful.inspection.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
+from heedful.inspection.importance import LossFunction, ablations, gate_gradients, within_layer
+from heedful.nn.gates import gates
+from heedful.runs.predictor import Predictor
+from heedful.config.base import plain
+from heedful.storage.reading import read_bytes
+from heedful.storage.writing import replace_bytes, replace_text
+from heedful.studies.heads import add_by_name
+from heedful.tasks.evaluate_translations import evaluate
+from heedful.tasks.translation import TranslationConfig
+from heedful.training import environment, facts, retention, run_folder
+from heedful.training.checkpoint import save as save_checkpoint
+from heedful.training.saved_state import load_saved
+from heedful.training.train_state import TrainState
+from heedful.runs.training_losses import training_losses
+
+RANKINGS: dict[str, Callable[[nn.Module, LossFunction], dict[str, Tensor]]] = {
+    "gradient": gate_gradients,
+    "ablation": ablations,
+}
+
+
+@dataclass(frozen=True)
+class HeadSelection:
+    """The heads to keep: for each kind in `keep` this many, the best by a ranking; of other kinds all. With an empty `keep`:
+    the heads whose gates are open."""
+
+    keep: Mapping[str, int] = field(default_factory=dict)
+    by: str = "gradient"  # a key of RANKINGS
+    sentences: int = 1000  # training sentences, blocks of text or examples that the ranking is computed on
+
+
+class Pruned(NamedTuple):
+    """The result of pruning."""
+
+    run: Path
+    heads: dict[str, tuple[int, ...]]  # remaining heads of each layer, by kind
+    heads_before: dict[str, tuple[int, ...]]
+    parameters: int
+    parameters_before: int
+    figures: dict[str, float]  # on the validation data
+    sentences: int | None  # number of validation sentences; None unless the task is translation
+    translated: int | None  # number of them, from the first, that were translated for the metrics
+
+
+class ValidationResult(NamedTuple):
+    figures: dict[str, float]
+    sentences: int | None
+    translated: int | None
+    signatures: dict[str, str]
+
+
+@dataclass
+class PrunedModel:
+    """What the model card is written from."""
+
+    model: nn.Module
+    task: Any
+    train_state: TrainState
+
+
+def prune(
+    run: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    selection: HeadSelection | None = None,
+    *,
+    checkpoint: str | None = None,
+    device: str | None = None,
+) -> Pruned:
+    """Write a run folder `out` with fewer heads.
+
+    checkpoint: default: the last of a run with gates, which close in the course of training, else the best."""
+    path, folder, selection = Path(run), Path(out), selection or HeadSelection()
+    require_free_folder(folder)
+    gated = bool(build.read_folder(path)[0].training.gates.penalty) if path.is_dir() else False
+    predictor: Predictor = build.load(path, checkpoint or ("last" if gated else None), device)
+    system, config, model = predictor.system, predictor.run, model_of(predictor)
+    before = config.model.heads_by_kind
+    kept = select_heads(predictor, selection)
+    left = heads_left(kept, before)
+    smaller = shrink_config(config, left)
+    small = build.make_model(smaller, len(system.source_tokenizer), len(system.target_tokenizer))
+    build.load_into(small, {name: weight.cpu() for name, weight in shrink(model, kept).items()}, predictor.checkpoint)
+    small = small.to(system.device).eval()
+    tokenizers = system.source_tokenizer, system.target_tokenizer
+    small_system = build.make_system(smaller, [small], tokenizers, system.device)
+    result = validate(type(predictor)(smaller, small_system, predictor.checkpoint))
+    with run_folder.lock(folder):
+        pruned = PrunedModel(small, build.task_of(smaller), last_train_state(path, predictor.checkpoint))
+        for name in (*facts.TOKENIZERS, facts.DICTIONARY):
+            if (path / name).exists():
+                replace_bytes(folder / name, read_bytes(path / name))
+        origin = {"run": str(path), "checkpoint": predictor.checkpoint.name, "heads": before, "left": left}
+        known = facts.read_facts(path)
+        facts.write_facts(folder, {"data": known["data"], "environment": known["environment"], "pruned": origin})
+        write_run(smaller, folder, pruned, result)
+    return Pruned(
+        folder,
+        left,
+        before,
+        count_parameters(small),
+        count_parameters(model),
+        result.figures,
+        result.sentences,
+        result.translated,
+    )
+
+
+def require_free_folder(folder: Path) -> None:
+    """Raise an error if the folder is not empty, except by an interrupted pruning, which may be repeated."""
+    run_folder.refuse_name(folder)
+    is_run = (folder / "run.json").exists()
+    if not is_run and not (folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir())):
+        return
+    if not is_run or retention.steps(folder / "checkpoints"):
+        found = "which is a run already" if is_run else "which is not empty"
+        raise ConfigError(
+            f"--out: given {folder}, {found}; expected a new or empty folder",
+            hint="choose another folder for the smaller run with --out",
+        )
+
+
+def last_train_state(run: Path, checkpoint: Path) -> TrainState:
+    """Return the newest training state of the run; for a folder with only averaged weights, one with only the step."""
+    last, _ = retention.newest(run / "checkpoints")
+    saved = load_saved(last or checkpoint)
+    return saved.train_state or TrainState(step=saved.step or 0)
+
+
+def model_of(predictor: Predictor) -> nn.Module:
+    model = predictor.model
+    assert isinstance(model, nn.Module), "models are modules"
+    return model
+
+
+def validate(predictor: Any) -> ValidationResult:
+    """Evaluate on the validation data, as in training."""
+    if not isinstance(predictor, build.Translator):
+        return ValidationResult(predictor.evaluate("valid"), None, None, {})
+    data, task = predictor.run.data, predictor.run.task
+    assert isinstance(task, TranslationConfig), "a translator has a run of task translation"
+    examples = build.examples_of(splits_of(data).valid, data.max_ratio)
+    result = evaluate(predictor.system, examples, predictor.run.search, task.validation_metrics, task.validation_sentences)
+    signatures = {name: score.signature for name, score in result.scores.items()}
+    return ValidationResult(result.figures, len(examples.sources), len(result.translations), signatures)
+
+
+def select_heads(predictor: Predictor, selection: HeadSelection) -> Kept:
+    """The heads to keep in each attention layer."""
+    model = model_of(predictor)
+    if not selection.keep:
+        if not gates(model):
+            raise ConfigError(
+                "the run has no gates that select the heads to remove",
+                hint="set the number of heads to keep, --keep encoder=6, or train with training.gates.penalty",
+            )
+        return open_heads(model)
+    for kind in selection.keep:
+        lookup(kind, predictor.run.model.heads_by_kind, "kind of heads")
+    score = lookup(selection.by, RANKINGS, "ranking")
+    scores: dict[str, Tensor] = {}
+    for loss in training_losses(predictor, selection.sentences):
+        scores = add_by_name(scores, score(model, loss))
+    by_attention: dict[str, Tensor] = {}
+    for name, of_heads in scores.items():
+        by_attention[attention_name(name)] = by_attention.get(attention_name(name), torch.zeros_like(of_heads)) + of_heads
+    return best_heads(model, {name: within_layer(of_heads) for name, of_heads in by_attention.items()}, selection.keep)
+
+
+def attention_name(hook_point: str) -> str:
+    """The name of the attention whose weights are at this hook point. A decoder-only model reads the source with the heads of
+    its self-attention."""
+    return re.sub(r"\.reading$", ".self_attention", hook_point.removesuffix(".weights"))
+
+
+def shrink_config(config: Run, left: Mapping[str, tuple[int, ...]]) -> Run:
+    """The config of the smaller run, without gates and training.init."""
+    tree: dict[str, Any] = plain(config)
+    tree["model"] |= config.model.with_heads(left)
+    tree["training"] = {name: value for name, value in tree["training"].items() if name not in ("gates", "init")}
+    return Run.model_validate(tree)
+
+
+def write_run(config: Run, folder: Path, pruned: PrunedModel, result: ValidationResult) -> None:
+    """Write the run folder as training would."""
+    pruned.train_state.best = [(pruned.train_state.step, result.figures[config.training.metric])]
+    pruned.train_state.stale, pruned.train_state.guard = 0, {}
+    weights = pruned.model.state_dict()
+    tensors = {"model": weights, "optimizer": {}} | ({"average": weights} if config.training.average == "ema" else {})
+    state = {
+        "train_state": pruned.train_state.as_dict(),
+        "metrics": result.figures,
+        "signatures": result.signatures,
+        "environment": environment.describe(),
+    }
+    replace_text(folder / facts.CONFIG, run_as_toml(build.with_dictionary(config, facts.DICTIONARY)))
+    facts.record_files(folder)
+    saved = save_checkpoint(folder / "checkpoints", pruned.train_state.step, tensors, state)
+    retention.point_best(folder / "checkpoints", saved.name)
+    replace_text(folder / "README.md", model_card(config, folder, pruned))
+
+
+def count_parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())

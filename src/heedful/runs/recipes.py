@@ -1,0 +1,81 @@
+"""Recipes: small TOML files with a header that states their purpose and the measured result.
+
+# purpose: Multi30k image descriptions, English to German
+# result: 39.91 BLEU, mean of 3 seeds
+# machine: … minutes: … date: … options: … signature: …        one line each
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from heedful.errors import ConfigError, nearest
+from heedful.config.toml import parse_toml
+from heedful.storage.reading import read_bytes
+
+MEASURED = (
+    "result",
+    "machine",
+    "minutes",
+    "date",
+    "options",
+    "signature",
+)  # options: overrides of the recipe in that measurement
+FIELDS = ("purpose", *MEASURED)
+
+
+def recipe_folder() -> Path:
+    """The folder of recipes: in the installed package, or at the root of a source tree."""
+    inside = Path(__file__).parents[1] / "recipes"
+    return inside if inside.is_dir() else Path(__file__).parents[3] / "recipes"
+
+
+def all_recipes() -> dict[str, Path]:
+    """Recipes by name: "multi30k-en-de"."""
+    return {path.stem: path for path in sorted(recipe_folder().rglob("*.toml"))}
+
+
+def find_recipe(name: str) -> Path:
+    """The recipe of this name, else the recipe file or the config of the run folder at this path."""
+    known = all_recipes()
+    if name in known:
+        return known[name]
+    if (path := find_file(name)) is not None:
+        return path
+    close = nearest(Path(name).stem, known)
+    raise ConfigError(
+        f"given recipe {name!r}, expected a recipe file or one of: {', '.join(known)}",
+        hint=f"did you mean {close!r}?" if close else "list the recipes with `heed recipes`",
+    )
+
+
+def find_file(name: str) -> Path | None:
+    """The recipe file at this path, or the config of the run folder there."""
+    if Path(name).exists() and not Path(name).is_file() and not Path(name).is_dir():
+        raise ConfigError(f"{name} is a pipe or a device; expected a recipe file", hint="save the recipe to a file first")
+    return next((path for path in (Path(name), Path(name) / "config.toml") if path.is_file()), None)
+
+
+def shadows_recipe(name: str) -> bool:
+    """Whether this is both the name of a recipe and a path; the recipe takes precedence."""
+    return name in all_recipes() and find_file(name) is not None
+
+
+def read_header(path: Path) -> dict[str, str]:
+    """Read the "# purpose: …" lines at the top of the file."""
+    fields = dict.fromkeys(FIELDS, "")
+    for line in read_bytes(path).decode().splitlines():
+        if not line.startswith("#"):
+            break
+        name, colon, text = line.lstrip("# ").partition(":")
+        if colon and name.lower() in fields:
+            fields[name.lower()] = text.strip()
+    return fields
+
+
+def settings_digest(path: Path) -> str:
+    """SHA-256 of the settings of a recipe, without comments: a measured result is valid while it is unchanged."""
+    settings = parse_toml(read_bytes(path).decode())
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

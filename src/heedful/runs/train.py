@@ -1,0 +1,318 @@
+"""Train a recipe into a run folder, or continue the run there.
+
+    outcome = train("demo", ["training.steps=200"], run="runs/mine")
+
+The order matters: the data is checked before anything is written, and the lock is held from the first read to the last write.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from torch import nn
+
+from heedful.runs import build
+from heedful.runs.card import model_card
+from heedful.runs.config import Run, differences, read_run, run_as_toml
+from heedful.runs.core_sharing import share_cores
+from heedful.data.sources import find_path
+from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.runs.memory_check import require_memory
+from heedful.nn.gates import gates
+from heedful.nn.memory import keep_freed_memory
+from heedful.runs.recipes import all_recipes, find_recipe
+from heedful.storage.folders import remove
+from heedful.storage.reading import read_bytes, unreadable
+from heedful.storage.writing import replace_bytes, replace_text
+from heedful.text.tokenizer import Tokenizer
+from heedful.training import environment, facts, head_gates, retention, run_folder
+from heedful.training.averaging import inference_weights
+from heedful.training.checkpoint import shapes, verifies
+from heedful.training.compiling import compile_task, recompute_blocks
+from heedful.training.loop import Outcome, Trainer, read_outcome
+from heedful.training.loop import train as run_training
+from heedful.training.progress import Progress, lenient
+from heedful.training.saved_state import load_saved, load_train_state
+from heedful.training.signals import Stop, stop_requests
+from heedful.training.time_limit import Stopwatch
+from heedful.training.weights import parameter_limit
+from heedful.vectors.files import load_vectors
+from heedful.vectors.initialization import InitializedRows, freeze_rows, initialize_embeddings
+
+
+def train(
+    recipe: str | os.PathLike[str],
+    overrides: Sequence[str] = (),
+    *,
+    run: str | os.PathLike[str] | None = None,
+    device: str | None = None,
+    console: Console | None = None,
+) -> Outcome:
+    """Train a recipe (a file, or a name listed by `heed recipes`) into a run folder, or continue the run there."""
+    watch = Stopwatch()
+    path = find_recipe(os.fspath(recipe))
+    config = read_run(path, overrides).config
+    folder = Path(run) if run is not None else default_folder(config, path)
+    return train_config(config, folder, device=device, console=console, watch=watch)
+
+
+def default_folder(config: Run, recipe: Path) -> Path:
+    return Path("runs") / f"{config.task.name}-{recipe.stem}"
+
+
+def train_config(
+    config: Run,
+    folder: Path,
+    *,
+    device: str | None = None,
+    console: Console | None = None,
+    watch: Stopwatch | None = None,
+) -> Outcome:
+    """`train` for a config that was already read; watch: started with the command, for training.minutes."""
+    console = lenient(console or Console(stderr=True, highlight=False))
+    where = build.choose_device(device)
+    require_memory(config, where)
+    require_run_folder(folder)
+    if config.training.threads:
+        torch.set_num_threads(config.training.threads)
+    share_cores()
+    with stop_requests() as stop, run_folder.lock(folder):
+        return train_locked(config, folder, where, console, watch or Stopwatch(), stop)
+
+
+def train_locked(config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop) -> Outcome:
+    """Prepare and train in a folder whose lock is held."""
+    resumes = bool(retention.steps(folder / "checkpoints"))
+    if resumes:
+        facts.check_files(folder)
+        stored = build.with_local_dictionary(read_run(folder / facts.CONFIG).config, folder)
+        refuse_changes(stored, build.with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
+        done = outcome_if_finished(config, folder)
+        if done is not None:
+            why = ""
+            if done.step < config.training.steps:
+                over = f"training.minutes={config.training.minutes:g} have passed" if config.training.minutes else ""
+                why = f"; {over or f'no improvement in training.patience={config.training.patience} validations'}"
+            console.print(f"{folder} is finished: {done.step} steps{why}", markup=False, soft_wrap=True)
+            return done
+    else:
+        require_initial_weights(config)
+    progress = make_progress(config, folder, console, watch)
+    progress.print(describe_run(config, folder, device))
+    report = build.check(config, progress.print)
+    if resumes:
+        refuse_changed_data(config, folder)
+    else:
+        record_data(config, folder)
+    text = run_as_toml(build.with_dictionary(config, facts.DICTIONARY))
+    facts.replace_config(folder, text) if resumes else replace_text(folder / facts.CONFIG, text)
+    config = build.with_dictionary(config, str(folder / facts.DICTIONARY))
+    trainer = make_trainer(config, folder, report, device, progress)
+    if not resumes:
+        facts.record_files(folder)
+    done = run_training(trainer, progress, stop)
+    trainer.folder.check()
+    replace_text(folder / "README.md", model_card(config, folder, trainer))
+    return done
+
+
+def describe_run(config: Run, folder: Path, device: torch.device) -> str:
+    """One line on the length, device, precision and folder of the run."""
+    training = config.training
+    length = f"{training.steps:,} steps"
+    if training.minutes:
+        length = f"{training.minutes:g} minutes, preparation included, or {length}"
+    return f"training {length} on {device}, {training.precision}, into {folder}"
+
+
+def require_initial_weights(config: Run) -> None:
+    """Raise an error if training.init is not a run with a checkpoint, before any data is read."""
+    if not config.training.init:
+        return
+    folder = Path(config.training.init)
+    try:
+        retention.resolve(folder)
+    except CheckpointError as error:
+        recipes = [name for name, path in all_recipes().items() if folder == default_folder(read_run(path).config, path)]
+        hint = f"train it with `heed train {recipes[-1]}`" if recipes else error.hint
+        raise CheckpointError(f"training.init: {error.args[0]}", hint=hint) from error
+
+
+def require_run_folder(folder: Path) -> None:
+    """Raise an error if the folder has files but is not a run folder."""
+    if folder.is_dir() and not (folder / "run.json").exists() and any(path.name != ".lock" for path in folder.iterdir()):
+        raise CheckpointError(
+            f"{folder} exists and is not a run folder: it has no run.json",
+            hint="choose another folder with --run",
+        )
+
+
+def refuse_changes(stored: Run, config: Run, folder: Path) -> None:
+    """Raise an error if the run cannot be continued with this config."""
+    different = differences(stored, config)
+    if different:
+        listed = "".join(f"\n  {line}" for line in different)
+        raise ConfigError(
+            f"{folder} is a run with another config:{listed}",
+            hint=f"continue with its own config, `heed train {folder}`, or choose another folder with --run",
+        )
+
+
+def outcome_if_finished(config: Run, folder: Path) -> Outcome | None:
+    """The outcome of a run that is finished; None if there is more to train."""
+    newest, _ = retention.newest(folder / "checkpoints")
+    if newest is None:
+        return None
+    train_state, training = load_train_state(newest), config.training
+    if not train_state.is_over(training.steps, 60 * training.minutes) and not 0 < training.patience <= train_state.stale:
+        return None
+    average = folder / "checkpoints" / "average"
+    if config.training.average in ("last", "best") and (not verifies(average) or load_saved(average).step != train_state.step):
+        return None
+    return read_outcome(folder, already_done=True)
+
+
+def record_data(config: Run, folder: Path) -> None:
+    """Record the data and environment of a new run, and remove the files of an attempt that left no checkpoint."""
+    for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl"):
+        if (folder / name).exists():
+            remove(folder / name)
+    store_dictionary(config, folder)
+    facts.write_facts(folder, {"data": build.data_hashes(config), "environment": environment.describe()})
+
+
+def store_dictionary(config: Run, folder: Path) -> None:
+    """Copy search.dictionary into the run folder, so that the folder is self-contained."""
+    given, own = config.search.dictionary, folder / facts.DICTIONARY
+    if given is None:
+        own.unlink(missing_ok=True)
+    elif given != facts.DICTIONARY or not own.exists():
+        replace_bytes(own, read_dictionary_file(given))
+
+
+def read_dictionary_file(name: str) -> bytes:
+    try:
+        return read_bytes(Path(name))
+    except OSError as error:
+        raise unreadable(Path(name), error) from error
+
+
+def refuse_changed_data(config: Run, folder: Path) -> None:
+    """Raise an error if the data has changed since the run was started."""
+    before = facts.read_facts(folder)["data"]
+    changed = [name for name, digest in build.data_hashes(config).items() if before.get(name, digest) != digest]
+    given, own = config.search.dictionary, folder / facts.DICTIONARY
+    if given not in (None, facts.DICTIONARY) and read_dictionary_file(str(given)) != read_bytes(own):
+        changed.append(str(given))
+    if changed:
+        raise DataError(
+            f"{', '.join(changed)} changed since the run {folder} was started, so it cannot be continued",
+            hint="restore the data, or train in another folder with --run",
+        )
+
+
+def describe_vocabularies(tokenizers: Sequence[Tokenizer]) -> str:
+    """A description of both vocabularies, or of the shared one."""
+    names = dict.fromkeys(tokenizer.description for tokenizer in tokenizers)
+    return " -> ".join(names)
+
+
+def make_progress(config: Run, folder: Path, console: Console, watch: Stopwatch) -> Progress:
+    board = None
+    if config.training.tensorboard:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ConfigError(
+                "training.tensorboard: given true, but TensorBoard is not installed", hint="pip install 'heedful[track]'"
+            ) from error
+        board = SummaryWriter(str(folder / "tensorboard"))
+    return Progress(
+        folder / "metrics.jsonl",
+        report_every=config.training.report_every,
+        unit=config.task.unit,
+        perplexity="perplexity" in config.task.metrics,
+        console=console,
+        board=board,
+        watch=watch,
+    )
+
+
+def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, progress: Progress) -> Trainer:
+    """Build everything that training needs, from the tokenizers to the optimizer."""
+    if config.training.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    if device.type == "cpu":
+        keep_freed_memory()
+    tokenizers = build.make_tokenizers(config, folder)
+    corpora = build.make_corpora(config, tokenizers, report)
+    require_memory(config, device, source_vocab=len(tokenizers[0]), target_vocab=len(tokenizers[1]))
+    saved = retention.newest_unverified(folder / "checkpoints")
+    with nullcontext() if saved is None else parameter_limit(shapes(saved, "model"), saved):
+        model = build.make_model(config, len(tokenizers[0]), len(tokenizers[1]))
+    if config.training.init:
+        warm_start(model, Path(config.training.init))
+    placed = place_vectors(config, model, tokenizers, progress)
+    model = model.to(device)
+    task = build.make_task(config, model, tokenizers, corpora)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    progress.print(f"{parameters:,} parameters, {describe_vocabularies(tokenizers)}, {task.describe()}")
+    if config.training.gates.penalty:
+        head_gates.prepare(task, model, config.training.gates)
+    if config.training.recompute:
+        recompute_blocks(model.blocks())  # type: ignore[operator]
+    if config.training.compile:
+        compile_task(task, device, progress.print)
+    if config.training.cuda_graphs and device.type != "cuda":
+        progress.print("training.cuda_graphs has no effect without a GPU")
+    trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim, watch=progress.watch)
+    if config.training.gates.penalty:
+        head_gates.add_gate_group(trainer.optimizer, model, config.training.gates.speed)
+    if config.training.freeze_vectors:
+        for table in placed:
+            freeze_rows(table, trainer.optimizer)
+    return trainer
+
+
+def place_vectors(
+    config: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], progress: Progress
+) -> list[InitializedRows]:
+    """Initialize the embeddings with the word vectors of training.vectors, if given."""
+    if config.training.vectors is None:
+        return []
+    vectors = load_vectors(find_path(config.training.vectors))
+    placed = initialize_embeddings(model, tokenizers, vectors, config.training.vectors_side)
+    for side in placed:
+        found, total = len(side.rows), side.table.num_embeddings
+        progress.print(f"{found:,} of {total:,} embeddings initialized from {config.training.vectors}")
+    return placed
+
+
+def warm_start(model: nn.Module, run: Path) -> None:
+    """Load the weights of another run; a head or gates that it does not have keep their initial values."""
+    chosen, body = retention.resolve(run), getattr(model, "body", model)
+    initial = {f"{name}.out.log_a": log_a.detach() for name, log_a in gates(body).items()}
+    build.load_into(body, initial | inference_weights(chosen), chosen)
+
+
+def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:
+    """Parameters, memory, tokens per epoch and the estimated duration of a run, from a few timed updates."""
+    from heedful.runs.plan import measure
+
+    console = console or Console(stderr=True, highlight=False)
+    require_memory(config, build.choose_device(device))
+    require_initial_weights(config)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)
+        report = build.check(config, progress.print)
+        trainer = make_trainer(config, folder, report, build.choose_device(device), progress)
+        return measure(trainer, updates)

@@ -1,0 +1,132 @@
+"""Recipes: every one trains two steps at reduced size, headers are complete, and names resolve to the right file.
+
+Recipes whose corpus is missing are skipped. The others train on its validation split, because learning a vocabulary from a
+whole corpus takes minutes."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workshop import heed
+
+from heedful.runs.config import read_run
+from heedful.data.sources import files_of
+from heedful.data.splits import splits_of
+from heedful.errors import ConfigError
+from heedful.runs.recipes import all_recipes, find_recipe
+
+SMALL = ("training.steps=2", "training.validate_every=2", "task.validation_sentences=2", "data.batch_tokens=256")
+NARROW = {"dim": 32, "feed_forward": 64}
+
+
+@pytest.mark.parametrize("name", all_recipes())
+def test_recipe_trains(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = read_run(all_recipes()[name]).config
+    data = config.data
+    if data.form != "pairs":
+        {"text": check_text_recipe, "labeled": check_labeled_recipe}[data.form](name, tmp_path, capsys)
+        return
+    smaller = ["data.counts={train=500, valid=5, test=5}"] if data.builtin else []
+    if data.folder is not None:
+        if not os.environ.get("HEED_DATA"):
+            pytest.skip(f"{name} requires the corpus {data.folder!r}: set HEED_DATA")
+        assert all(file.is_file() for split in splits_of(data) for corpus in split for file in files_of(corpus))
+        narrow = [f"model.{name}={size}" for name, size in NARROW.items() if name in type(config.model).model_fields]
+        sides = ", ".join(f'"{language}"' for language in data.languages or ())
+        smaller = [f'data.train={{folder="{data.folder}", languages=[{sides}], split="valid"}}', *narrow]
+    if config.training.init:
+        smaller.append('training.init=""')
+    assert heed("train", name, *SMALL, *smaller, "--run", tmp_path / "run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 2
+
+
+def check_labeled_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Train from scratch: the pre-trained run is not available."""
+    (tmp_path / "examples.tsv").write_text("0\tsome words of text\n1\tother words\n" * 20)
+    model: Any = read_run(all_recipes()[name]).config.model
+    files = [f'data.{split}="{tmp_path / "examples.tsv"}"' for split in ("train", "valid", "test")]
+    narrow = [f"model.dim={8 * model.heads}", "model.layers=1", 'training.init=""']
+    assert heed("train", name, *SMALL[:2], *files, *narrow, "--run", tmp_path / "run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 2
+
+
+def check_text_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.txt").write_text("some words of text\n" * 200)
+    text = f'{{file="{tmp_path / "text.txt"}"}}'
+    model: Any = read_run(all_recipes()[name]).config.model
+    files = [f"data={{form='text', train={text}, valid={text}, block=8, batch=2}}".replace("'", '"')]
+    narrow = [f"model.dim={8 * model.heads}", "model.layers=1", "task.sample_length=4"]
+    assert heed("train", name, *SMALL[:2], *files, *narrow, "--run", tmp_path / "run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 2
+
+
+def test_every_recipe_has_a_purpose_and_a_result_has_machine_minutes_and_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("recipes", "--json") == 0
+    recipes = json.loads(capsys.readouterr().out)["recipes"]
+    assert [recipe["name"] for recipe in recipes] == [*all_recipes()] and all(recipe["purpose"] for recipe in recipes)
+    fields = ("result", "machine", "minutes", "date")
+    assert not [recipe["name"] for recipe in recipes if len({bool(recipe[field]) for field in fields}) != 1]
+
+
+def test_recipe_without_result_is_listed_as_not_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "new.toml").write_text("# purpose: something new\n")
+    (tmp_path / "old.toml").write_text("# purpose: something old\n# result: 12.3 BLEU\n# machine: a laptop\n")
+    monkeypatch.setattr("heedful.runs.recipes.recipe_folder", lambda: tmp_path)
+    assert heed("recipes") == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert listed[:2] == ["new", "  something new"] and "not measured" in listed[2]
+    assert listed[3:] == ["old", "  something old", "  12.3 BLEU", "  a laptop"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_terminal_list_fits_the_width_and_is_complete(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert heed("recipes", "--json") == 0
+    recipes = json.loads(capsys.readouterr().out)["recipes"]
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert heed("recipes") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert [line for line in lines if not line.startswith(" ")] == [recipe["name"] for recipe in recipes]
+    words = " ".join(" ".join(lines).split())
+    fields = [
+        recipe[field] for recipe in recipes for field in ("purpose", "result", "machine", "minutes", "date") if recipe[field]
+    ]
+    assert fields and not [text for text in fields if " ".join(text.split()) not in words]
+
+
+def test_bare_name_is_a_recipe_and_path_is_a_file_or_run_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("demo").mkdir()
+    Path("demo/config.toml").write_text("seed = 2\n")
+    Path("mine").write_text("seed = 3\n")
+    Path("small.toml").write_text("seed = 4\n")
+    assert find_recipe("demo") == all_recipes()["demo"]
+    assert find_recipe("./demo") == find_recipe("demo/") == Path("demo/config.toml")
+    assert find_recipe("mine") == Path("mine")
+    assert find_recipe("small.toml") == Path("small.toml")
+    with pytest.raises(ConfigError, match="'other'"):
+        find_recipe("other")
+
+
+def test_command_reports_that_a_recipe_shadows_a_run_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert heed("config", "show", "demo") == 0
+    assert capsys.readouterr().err == ""
+    Path("demo").mkdir()
+    Path("demo/config.toml").write_text("seed = 2\n")
+    assert heed("config", "show", "demo") == 0
+    output = capsys.readouterr()
+    assert "./demo" in output.err and len(output.err.splitlines()) == 1
+    assert output.out.startswith("seed = 1 ")
