@@ -242,6 +242,8 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         for key, item in items:
             if key in TEXTS:
                 continue
+            if key == "parts":  # parameters of each part of a model: parts may be renamed and joined
+                item = sum(item.values())
             yield from leaves(item, (*path, str(key)))
 
 

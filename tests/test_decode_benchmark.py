@@ -96,7 +96,7 @@ def test_models_that_the_peers_cannot_represent_are_errors(changes: dict[str, An
 def test_a_peer_generates_the_same_prefixes_until_the_length_limit(peer: str, beam: int, pairs: Pairs) -> None:
     """The same prefixes remain; which of them is best depends on the end token, which only our search adds."""
     model = make(vocab=200)
-    model.target_embedding.weight.data[END] = 0.0
+    model.embedding.target.weight.data[END] = 0.0
     config = decode.fixed(beam, 12).model_copy(update={"n_best": beam})
     ours, theirs = decode_ours(model, words(pairs), config), decode_peer(peer, model, words(pairs), config)
     assert [sorted(rows) for rows in theirs] == [sorted(rows) for rows in ours]

@@ -121,7 +121,7 @@ def next_words(translator: Translator, pairs: Sequence[Pair]) -> float:
     ids = source.encode_many(sources_of(pairs)), target.encode_many(targets_of(pairs))
     batch = collate(*ids, source.specials, target.specials)
     model = translator.model
-    hidden = model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).hidden
+    hidden = model.forced(batch.source, batch.source_mask, batch.target_in).hidden
     predicted, real = model.project(hidden).argmax(-1), batch.target_out != target.specials.pad  # (rows, target time)
     return float((predicted == batch.target_out)[real].float().mean())
 

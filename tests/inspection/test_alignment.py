@@ -21,7 +21,7 @@ def model() -> Speaker:
 
 def test_maps_are_the_recorded_weights_of_each_layer(model: Speaker, pairs: Pairs) -> None:
     source, target = pairs.source[:1], pairs.target[:1]
-    maps = cross_maps(model, source, target)
+    maps = source_maps(model, source, target)
     with record(model, "*.cross_attention.weights") as recorded:
         model.step(target, model.start(source, None, room=0))
     assert [tuple(weights.shape) for weights in maps] == [(2, 7, 6), (2, 7, 6)]
@@ -33,7 +33,7 @@ def test_maps_are_the_recorded_weights_of_each_layer(model: Speaker, pairs: Pair
 def test_with_source_and_target_in_one_sequence_cross_maps_are_the_source_columns(pairs: Pairs) -> None:
     model = tiny_model(Variant("gpt", (("position", "rotary"), ("norm", "pre"), ("reach", "full"))))
     source, target = pairs.source[:1], pairs.target[:1]
-    maps = cross_maps(model, source, target)
+    maps = source_maps(model, source, target)
     joined = torch.cat((source, target), dim=1)
     with torch.inference_mode(), record(model, "layers.*.self_attention.weights") as recorded:
         model.step(joined, model.start(joined[:, :0], None, room=0))
@@ -44,7 +44,7 @@ def test_with_source_and_target_in_one_sequence_cross_maps_are_the_source_column
 
 def test_mean_cross_attention_averages_heads_and_layers(model: Speaker, pairs: Pairs) -> None:
     pair = pairs.source[:1], pairs.target[:1]
-    first, second = cross_maps(model, *pair)
+    first, second = source_maps(model, *pair)
     assert_close(mean_cross_attention(model, pair, layer=1), second.mean(0))
     assert_close(mean_cross_attention(model, pair), torch.cat((first, second)).mean(0))
 
@@ -52,7 +52,7 @@ def test_mean_cross_attention_averages_heads_and_layers(model: Speaker, pairs: P
 @pytest.mark.parametrize("training", [True, False])
 def test_recording_leaves_the_model_unchanged(training: bool, pairs: Pairs) -> None:
     model = tiny_model(Variant(SPEAKING[0], (("norm", "pre"),))).train(training)
-    first, again = (cross_maps(model, pairs.source[:1], pairs.target[:1]) for _ in range(2))
+    first, again = (source_maps(model, pairs.source[:1], pairs.target[:1]) for _ in range(2))
     assert model.training is training
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))  # without dropout
 
@@ -67,13 +67,13 @@ def test_pieces_are_merged_into_words() -> None:
 
 def test_batched_weights_equal_those_of_single_pairs(plain: Speaker, pairs: Pairs) -> None:
     try:
-        batched = cross_weights(plain, pairs.source, pairs.mask, pairs.target)
+        batched = source_weights(plain, pairs.source, pairs.mask, pairs.target)
     except ConfigError:
         assert not any(kind.name in ("cross", "within") for kind in attentions(plain).values())
         return
     assert batched
     for row, length in enumerate(pairs.mask.sum(-1).tolist()):
-        alone = cross_maps(plain, pairs.source[row : row + 1, :length], pairs.target[row : row + 1])
+        alone = source_maps(plain, pairs.source[row : row + 1, :length], pairs.target[row : row + 1])
         for weights, expected in zip(batched.values(), alone, strict=True):
             assert_close(weights[row, ..., :length], expected, atol=1e-5, rtol=1e-4)
             assert not weights[row, ..., length:].any()
@@ -96,4 +96,4 @@ def test_a_model_without_attention_to_the_source_raises_an_error() -> None:
         def step(self, tokens: Tensor, state: None, mask: Tensor | None = None) -> None: ...
 
     with pytest.raises(ConfigError, match="does not attend to its source"):
-        cross_maps(NoAttention(), torch.zeros(1, 1), torch.zeros(1, 1))  # type: ignore[arg-type]
+        source_maps(NoAttention(), torch.zeros(1, 1), torch.zeros(1, 1))  # type: ignore[arg-type]

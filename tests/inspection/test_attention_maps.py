@@ -76,7 +76,7 @@ def test_weights_of_the_first_layer_equal_the_formula(pairs: Pairs) -> None:
     source = pairs.source[:1]
     (first, *_) = attention_maps(model, source, pairs.target[:1], "encoder")
     with inference_context(model):
-        x = model.target_embedding(source) * math.sqrt(16)
+        x = model.embedding.target(source) * math.sqrt(16)
         query, key, _ = model.get_submodule("encoder.0.self_attention.project")(x).chunk(3, dim=-1)
         scores = split_heads(query, 2) @ split_heads(key, 2).transpose(-2, -1) / math.sqrt(8)
     assert_close(first.weights, scores.softmax(-1)[0])

@@ -8,7 +8,7 @@ from tiny import PLAIN, SPEAKING, Pairs, Variant, logits_of, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import inference_context
+from heedful.nn.model import inference_context
 from heedful.inspection.lens import Lens, layers_of, lens
 from heedful.nn.hooks import hook_points, record
 

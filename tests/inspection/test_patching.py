@@ -8,7 +8,7 @@ from tiny import END, PLAIN, SPEAKING, Pairs, Variant, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import inference_context
+from heedful.nn.model import inference_context
 from heedful.inspection.patching import trace
 from heedful.nn.hooks import hook_points, patch, record
 

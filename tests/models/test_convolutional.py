@@ -13,7 +13,6 @@ from torch.nn import functional
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from heedful.inspection.alignment import cross_maps
 from heedful.models.bytenet import ByteNet, ByteNetConfig, EncoderBlock
 from heedful.models.convs2s import ConvS2S, ConvS2SConfig, scale_gradient
 from heedful.nn.convolution import Convolution
@@ -50,14 +49,14 @@ def test_convs2s_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
     """One sentence, without batch and cache, with the attention of each layer written out."""
     model = convs2s()
     source, target = pairs.source[0], pairs.target[0]
-    assert model.source_embedding is not None
-    embedded = model.source_embedding(source) + model.encoder_position.table.weight[: len(source)]
+    assert model.embedding.source is not None
+    embedded = model.embedding.source(source) + model.encoder_position.table.weight[: len(source)]
     x = model.encoder_in(embedded)
     for layer in model.encoder:
         a, b = conv1d(layer.gated.convolution, x, causal=False).chunk(2, dim=-1)
         x = (a * b.sigmoid() + layer.adapt(x)) * HALF
     encoded = model.encoder_out(x)
-    target_embedded = model.target_embedding(target) + model.decoder_position.table.weight[: len(target)]
+    target_embedded = model.embedding.target(target) + model.decoder_position.table.weight[: len(target)]
     x = model.decoder_in(target_embedded)
     for step in model.decoder:
         a, b = conv1d(step.gated.convolution, x, causal=True).chunk(2, dim=-1)
@@ -72,8 +71,8 @@ def test_convs2s_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
 def test_bytenet_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
     """One sentence of six tokens, which get eight columns; the target is longer."""
     model = bytenet(unfold=1.2)
-    assert model.source_embedding is not None
-    x = functional.pad(model.source_embedding(pairs.source[0]) * 4, (0, 0, 0, 2))  # sqrt(2 x 8) = 4
+    assert model.embedding.source is not None
+    x = functional.pad(model.embedding.source(pairs.source[0]) * 4, (0, 0, 0, 2))  # sqrt(2 x 8) = 4
 
     def run_blocks(x: Tensor, blocks: Iterable[nn.Module], *, causal: bool) -> Tensor:
         for block in blocks:
@@ -84,7 +83,7 @@ def test_bytenet_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
 
     columns = model.encoder_out(model.encoder_norm(run_blocks(x, model.encoder, causal=False)).relu())
     target = torch.cat((pairs.target[0], pairs.target[1, :3]))  # ten tokens, two more than columns
-    x = model.target_embedding(target) * 4 + functional.pad(columns, (0, 0, 0, 2))
+    x = model.embedding.target(target) * 4 + functional.pad(columns, (0, 0, 0, 2))
     hidden = model.decoder_out(model.decoder_norm(run_blocks(x, model.decoder, causal=True)).relu()).relu()
     ours = logits_of(model, Pairs(pairs.source[:1], pairs.mask[:1], target[None]))
     assert_close(ours[0], model.readout(hidden), atol=1e-5, rtol=0)
@@ -102,7 +101,7 @@ def test_activations_keep_their_variance_through_many_gated_layers() -> None:
 
 
 def test_every_decoder_layer_of_convs2s_has_attention_maps(pairs: Pairs) -> None:
-    maps = cross_maps(convs2s(channels=16, kernel=3, decoder_layers=3), pairs.source[:1], pairs.target[:1])
+    maps = source_maps(convs2s(channels=16, kernel=3, decoder_layers=3), pairs.source[:1], pairs.target[:1])
     assert [tuple(weights.shape) for weights in maps] == [(1, 7, 6)] * 3
     for weights in maps:
         assert_close(weights.sum(-1), torch.ones(1, 7))

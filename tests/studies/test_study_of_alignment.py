@@ -10,7 +10,6 @@ from workshop import WORDS, heed, write_recipe
 
 from heedful.data.gold import Gold, SentencePair
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
-from heedful.inspection.alignment import cross_maps
 from heedful.inspection.alignment_links import LinkRule
 from heedful.runs.build import load_translator
 from heedful.search import SearchConfig
@@ -76,7 +75,7 @@ def test_attention_to_punctuation_does_not_count_for_its_word(models: Models) ->
     source, target = tokenizer.encode("w1 w2?"), tokenizer.encode("w2? w1")
     specials = tokenizer.specials
     pieces = torch.tensor([[*source, specials.end]]), torch.tensor([[specials.start, *target]])
-    weights = torch.cat(cross_maps(models.forward.models[0], *pieces))  # (heads, w2 ? w1 and the end, w1 w2 ? and the end)
+    weights = torch.cat(source_maps(models.forward.models[0], *pieces))  # (heads, w2 ? w1 and the end, w1 w2 ? and the end)
     (weights_by_head,) = collect_head_weights(models, [SentencePair("w1 w2?", "w2? w1")]).maps["predict"]
     torch.testing.assert_close(weights_by_head, weights[:, [0, 2]][..., [0, 1]], atol=1e-5, rtol=1e-4)
 

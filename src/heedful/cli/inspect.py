@@ -222,13 +222,7 @@ def inspect_sentence(worker: Predictor, given: dict[str, Any]) -> dict[str, Any]
 
 def is_report_without_maps(worker: Predictor, given: dict[str, Any]) -> bool:
     """Whether the only file is the report and the model has no attention to show in it."""
-    from torch import nn
-
-    from heedful.inspection.attention_maps import attentions
-
-    model = worker.model
-    assert isinstance(model, nn.Module), "models are modules"
-    return not attentions(model) and not any(option in given for option in ("save", "picture"))
+    return not worker.model.attentions() and not any(option in given for option in ("save", "picture"))
 
 
 def describe_run(worker: Predictor) -> list[str]:

@@ -61,7 +61,7 @@ def compare_logits(system: System, other: System, sources: Sequence[str], target
     batch = collate(source_ids, target_ids, system.source_tokenizer.specials, system.target_tokenizer.specials)
     logits = []
     for model in (system.models[0], other.models[0]):
-        step = model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0))
+        step = model.forced(batch.source, batch.source_mask, batch.target_in)
         logits.append(model.project(step.hidden))
     real = torch.arange(batch.target_in.shape[1])[None] <= torch.tensor([len(row) for row in target_ids])[:, None]
     return float((logits[0] - logits[1]).abs().amax(-1)[real].max()), int(real.sum())

@@ -11,25 +11,18 @@ of both; otherwise it is the same for all i. Where no output projection follows,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.attention_maps import (
-    AttentionMap,
-    StepModel,
-    attentions,
-    copy_with_shared_weights,
-    core_of,
-    inference_context,
-    layer_of,
-)
+from heedful.inspection.attention_maps import AttentionMap, selected_attentions
 from heedful.nn.attention import AttentionCore, Mix
-from heedful.nn.hooks import HookPoint, record
+from heedful.nn.hooks import record
+from heedful.nn.model import AttentionLayer, SequenceModel, copy_with_shared_weights, inference_context
 
 
 class AttentionNorms(NamedTuple):
@@ -46,31 +39,30 @@ class AttentionNorms(NamedTuple):
         return self.map._replace(weights=self.map.weights * self.norms)
 
 
-def attention_norms(model: StepModel, source: Tensor, target_in: Tensor, *kinds: str) -> list[AttentionNorms]:
+def attention_norms(model: SequenceModel, source: Tensor, target_in: Tensor, *kinds: str) -> list[AttentionNorms]:
     """Return norms for these kinds of attention (default: all). source (1, source time), target_in (1, target time)."""
     model = copy_with_shared_weights(model)
-    assert isinstance(model, nn.Module), "models are modules"
-    selected = {name: kind for name, kind in attentions(model).items() if not kinds or kind.name in kinds}
+    selected = selected_attentions(model, kinds)
     if not selected:
         return []
-    cores = {name: core_of(model, name) for name in selected}
-    points = *selected, *(f"{name.removesuffix('weights')}context" for name in selected)
+    points = [point for one in selected for point in (one.weights, one.context)]
     with (
         inference_context(model),
         record(model, *points) as recorded,
-        capture_inputs(model, list(cores.values())) as (inputs, projected),
+        capture_inputs(selected) as (inputs, projected),
     ):
-        model.step(target_in, model.start(source, None, room=0))
+        model.forced(source, None, target_in)
     results = []
-    for name, core in cores.items():
-        if name not in recorded:  # an empty source is not encoded
+    for one in selected:
+        if one.weights not in recorded:  # an empty source is not encoded
             continue
-        attention = AttentionMap(name, selected[name], layer_of(name), recorded[name][0])
-        contexts = recorded[f"{name.removesuffix('weights')}context"]
+        attention = AttentionMap(one.weights, one.kind, one.layer, recorded[one.weights][0])
+        contexts = recorded[one.context]
         with inference_context(model):
-            vectors = value_vectors(model.get_submodule(core), inputs[core], attention.weights)
-            scale = projected[core][0, : contexts.shape[2]].norm() / contexts[0].norm() if core in projected else None
-            norms = project_by_head(model, core, vectors, scale).norm(dim=-1)
+            vectors = value_vectors(one.core, inputs[one.name], attention.weights)
+            found = projected.get(one.name)
+            scale = None if found is None else found[0, : contexts.shape[2]].norm() / contexts[0].norm()
+            norms = project_by_head(one.out, vectors, scale).norm(dim=-1)
         results.append(AttentionNorms(attention, vectors, contexts[0], norms))
     return results
 
@@ -81,21 +73,22 @@ def entropy(weights: Tensor) -> Tensor:
 
 
 @contextmanager
-def capture_inputs(model: nn.Module, cores: list[str]) -> Iterator[tuple[dict[str, tuple[Any, ...]], dict[str, Tensor]]]:
-    """Collect the arguments of the attention cores at these paths and the inputs of the output projections after them."""
+def capture_inputs(
+    attentions: Sequence[AttentionLayer],
+) -> Iterator[tuple[dict[str, tuple[Any, ...]], dict[str, Tensor]]]:
+    """Collect by name the arguments of attention cores and the inputs of the output projections after them."""
     inputs: dict[str, tuple[Any, ...]] = {}
     projected: dict[str, Tensor] = {}
 
-    def capture_core(core: str, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        inputs.pop(core, None)
-        inputs[core] = arguments  # now the last key: two cores of a layer may share one projection
+    def capture_core(name: str, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        inputs.pop(name, None)
+        inputs[name] = arguments  # now the last key: two cores of a layer may share one projection
 
     def capture_projection(module: nn.Module, arguments: tuple[Any, ...]) -> None:
         projected[next(reversed(inputs))] = arguments[0]
 
-    outs = {path for core in cores if (path := projection_path(model, core)) is not None}
-    hooks = [model.get_submodule(core).register_forward_pre_hook(partial(capture_core, core)) for core in cores]
-    hooks += [model.get_submodule(path).register_forward_pre_hook(capture_projection) for path in outs]
+    hooks = [one.core.register_forward_pre_hook(partial(capture_core, one.name)) for one in attentions]
+    hooks += [out.register_forward_pre_hook(capture_projection) for out in {one.out for one in attentions} if out is not None]
     try:
         yield inputs, projected
     finally:
@@ -121,24 +114,12 @@ def position_values(mix: Mix, weights: Tensor) -> Tensor:
     return torch.stack(vectors, dim=2) if vectors else weights.new_zeros(())  # (heads, query, key, size)
 
 
-def projection_path(model: nn.Module, core: str) -> str | None:
-    """Return the path of the output projection after an attention core: its own, or the one shared with self-attention."""
-    parent = core.rpartition(".")[0]
-    for path in (f"{parent}.out", f"{parent}.self_attention.out"):
-        with suppress(AttributeError):
-            if not isinstance(model.get_submodule(path), HookPoint):
-                return path
-    return None
-
-
-def project_by_head(model: nn.Module, core: str, vectors: Tensor, scale: Tensor | None) -> Tensor:
+def project_by_head(out: nn.Module | None, vectors: Tensor, scale: Tensor | None) -> Tensor:
     """Apply the output projection to each head separately: (heads, …, size) -> (heads, …, dim).
 
     scale: factor that some families apply before it; None: no projection follows."""
-    path = projection_path(model, core)
-    if path is None or scale is None:
+    if out is None or scale is None:
         return vectors
-    out = model.get_submodule(path)
     zeros = vectors.new_zeros(*vectors.shape[1:-1], len(vectors), vectors.shape[-1])
     outputs = []
     for head, own in enumerate(vectors):

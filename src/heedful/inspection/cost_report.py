@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from heedful.inspection.cost import Cost, CostRecord, count_costs, on_meta_device, part_of, tensors, total
 from heedful.nn.decoder_state import State
+from heedful.nn.model import SequenceModel
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
 from heedful.nn.torch_private import storage_id
 
@@ -44,7 +45,7 @@ def training_step(model: nn.Module, size: Size) -> CostRecord:
     model_on_meta: Any = on_meta_device(model).train()
     source, target = tokens(size.rows, size.source), tokens(size.rows, size.target)
     with count_costs(model_on_meta) as record:
-        step = model_on_meta.step(target, model_on_meta.start(source, None, room=0))
+        step = model_on_meta.forced(source, None, target)
         logits = model_on_meta.project(step.hidden)
         with record.at("loss"):
             loss = functional.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
@@ -92,13 +93,14 @@ def memory(model: nn.Module, size: Size) -> Memory:
     return Memory(weights, weights, 2 * weights, activations, size_of(tensors((state.memory, state.row_state, state.kv_cache))))
 
 
-def parameters_by_part(model: nn.Module, parts: Collection[str]) -> dict[str, int]:
+def parameters_by_part(model: SequenceModel, parts: Collection[str]) -> dict[str, int]:
     """Return the number of parameters of each part. Shared parameters belong to the first part that runs."""
     names: dict[nn.Parameter, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(part_of(name.rpartition(".")[0]))
-    readout: Any = model.readout  # its weight may be shared with an embedding
-    names.get(readout.weight, []).append("readout")
+    readout = model.embedding.readout
+    if readout is not None:  # its weight is that of an embedding
+        names[model.get_parameter(f"{model.path_of(readout.tables[0])}.weight")].append(part_of(model.path_of(readout)))
     counts: dict[str, int] = {}
     for parameter, owners in names.items():
         owner = next((name for name in owners if name in parts), owners[0])

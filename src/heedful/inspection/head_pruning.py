@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import layer_of
-from heedful.nn.gates import attentions, gates, inference_gate, kind_of
+from heedful.nn.gates import gates, inference_gate, prunable_attentions
+from heedful.nn.model import Model
 
-Kept = dict[str, list[int]]  # path of an attention module -> heads to keep
+Kept = dict[str, list[int]]  # name of an attention -> heads to keep
 BLOCKS = {"project": 3, "query": 1, "memory": 2}  # input projections, and how many are fused into one matrix
 
 
@@ -30,20 +30,21 @@ class RankedHead(NamedTuple):
     score: float
 
 
-def open_heads(model: nn.Module) -> Kept:
+def open_heads(model: Model) -> Kept:
     """Return the heads whose gate is not closed; all heads of modules without gates."""
     closed = {name: inference_gate(log_a.detach()) == 0 for name, log_a in gates(model).items()}
     return {
-        name: [head for head in range(module.heads) if name not in closed or not closed[name][head]]
-        for name, module in attentions(model).items()
+        name: [head for head in range(one.heads) if name not in closed or not closed[name][head]]
+        for name, one in prunable_attentions(model).items()
     }
 
 
-def best_heads(model: nn.Module, scores: Mapping[str, Tensor], counts: Mapping[str, int]) -> Kept:
+def best_heads(model: Model, scores: Mapping[str, Tensor], counts: Mapping[str, int]) -> Kept:
     """Keep the `counts[kind]` heads of each kind with the highest scores (heads,), and all heads of other kinds."""
-    kept = {name: list(range(module.heads)) for name, module in attentions(model).items()}
+    prunable = prunable_attentions(model)
+    kept = {name: list(range(one.heads)) for name, one in prunable.items()}
     for kind, count in counts.items():
-        names = [name for name in kept if kind_of(name) == kind]
+        names = [name for name, one in prunable.items() if one.kind.name == kind]
         total = sum(len(kept[name]) for name in names)
         if count > total:
             raise ConfigError(f"given {count} heads to keep of kind {kind!r}, but the model has {total}")
@@ -53,26 +54,24 @@ def best_heads(model: nn.Module, scores: Mapping[str, Tensor], counts: Mapping[s
     return kept
 
 
-def heads_left(kept: Kept, before: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+def heads_left(model: Model, kept: Kept, before: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
     """Return by kind the number of heads of each layer, including layers without heads; before: the same before pruning."""
     counts = {kind: list(layers) for kind, layers in before.items()}
-    for name, heads in kept.items():
-        kind = kind_of(name)
-        assert kind is not None, f"{name} has a known kind"
-        counts[kind][layer_of(name)] = len(heads)
+    for name, one in prunable_attentions(model).items():
+        counts[one.kind.name][one.layer] = len(kept[name])
     return {kind: tuple(layers) for kind, layers in counts.items()}
 
 
-def shrink(model: nn.Module, kept: Kept) -> dict[str, Tensor]:
+def shrink(model: Model, kept: Kept) -> dict[str, Tensor]:
     """Return the state dict with only the kept heads and without gates."""
     weights = {name: weight.detach() for name, weight in model.state_dict().items()}
     values = {name: inference_gate(log_a.detach()) for name, log_a in gates(model).items()}
-    for name, module in attentions(model).items():
+    for name, one in prunable_attentions(model).items():
         if name in values:
             del weights[f"{name}.out.log_a"]
         own = {part: weights.pop(f"{name}.{part}") for part in parameter_names(name, weights)}
-        gate = values.get(name, torch.ones(module.heads))
-        weights |= {f"{name}.{part}": weight for part, weight in prune_attention(own, module.heads, kept[name], gate).items()}
+        gate = values.get(name, torch.ones(one.heads))
+        weights |= {f"{name}.{part}": weight for part, weight in prune_attention(own, one.heads, kept[name], gate).items()}
     return weights
 
 

@@ -13,20 +13,20 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from heedful.inspection.attention_maps import attentions, gradient_context, inference_context
 from heedful.nn.hooks import hook, record
+from heedful.nn.model import Model, gradient_context, inference_context
 
 LossFunction = Callable[[], Tensor]  # returns -log p of each sentence, (rows,)
 
 
-def context_points(model: nn.Module) -> dict[str, str]:
+def context_points(model: Model) -> dict[str, str]:
     """Return by hook point of attention weights the hook point of the context vectors computed from them."""
-    return {name: f"{name.removesuffix('weights')}context" for name in attentions(model)}
+    return {attention.weights: attention.context for attention in model.attentions()}
 
 
-def gate_gradients(model: nn.Module, loss_function: LossFunction) -> dict[str, Tensor]:
+def gate_gradients(model: Model, loss_function: LossFunction) -> dict[str, Tensor]:
     """Return by hook point of the weights |dL / dxi| summed over the sentences, (heads,)."""
     gates: dict[str, Tensor] = {}
 
@@ -48,7 +48,7 @@ def gate_gradients(model: nn.Module, loss_function: LossFunction) -> dict[str, T
     return {weights: by_context[context] for weights, context in contexts.items() if context in by_context}
 
 
-def ablations(model: nn.Module, loss_function: LossFunction) -> dict[str, Tensor]:
+def ablations(model: Model, loss_function: LossFunction) -> dict[str, Tensor]:
     """Return by hook point of the weights the increase of L without each head, summed over the sentences, (heads,)."""
     contexts = context_points(model)
     increases: dict[str, Tensor] = {}
@@ -62,7 +62,7 @@ def ablations(model: nn.Module, loss_function: LossFunction) -> dict[str, Tensor
     return increases
 
 
-def loss_without(model: nn.Module, context: str, head: int, loss_function: LossFunction) -> Tensor:
+def loss_without(model: Model, context: str, head: int, loss_function: LossFunction) -> Tensor:
     """Return the total loss with one head ablated."""
 
     def ablate(name: str, x: Tensor) -> Tensor:

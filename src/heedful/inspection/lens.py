@@ -8,23 +8,14 @@ family does after its last layer. The prediction of the last layer is that of th
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import StepModel, inference_context
-from heedful.nn.hooks import hook_points, patch, record
-
-DECODER_OUTPUTS = re.compile(r"(decoder|layers)(\.\d+)?\.out")  # outputs of decoder layers
-
-
-class LogitModel(StepModel, Protocol):
-    """A model that decodes a given target and returns logits."""
-
-    def project(self, hidden: Tensor) -> Tensor: ...
+from heedful.nn.hooks import patch, record
+from heedful.nn.model import SequenceModel, inference_context
 
 
 class Lens(NamedTuple):
@@ -42,22 +33,21 @@ class Lens(NamedTuple):
         return probabilities.gather(-1, tokens.expand(len(self.names), -1)[..., None])[..., 0]
 
 
-def layers_of(model: nn.Module) -> list[str]:
+def decoder_outputs(model: SequenceModel) -> list[str]:
     """Return the hook points of the outputs of the decoder layers, in order."""
-    names = [name for name in hook_points(model) if DECODER_OUTPUTS.fullmatch(name)]
+    names = [output.name for output in model.layer_outputs() if output.side == "target"]
     if not names:
         raise ConfigError("this model has no hook points on the outputs of its decoder layers, which the logit lens requires")
     return names
 
 
-def lens(model: LogitModel, source: Tensor, target_in: Tensor) -> Lens:
+def lens(model: SequenceModel, source: Tensor, target_in: Tensor) -> Lens:
     """Compute the logit lens. source (1, source time), target_in (1, target time). Layers of another width than the last are
     skipped."""
-    assert isinstance(model, nn.Module), "models are modules"
-    names = layers_of(model)
+    names = decoder_outputs(model)
 
     def logits() -> Tensor:
-        return model.project(model.step(target_in, model.start(source, None, room=0)).hidden)[0]  # (target time, vocab)
+        return model.forced_logits(source, None, target_in)[0]  # (target time, vocab)
 
     with inference_context(model):
         with record(model, *names) as recorded:

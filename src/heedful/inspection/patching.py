@@ -9,22 +9,17 @@ difference between A and B passes through this activation.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from heedful.inspection.attention_maps import inference_context, layer_of
-from heedful.inspection.lens import LogitModel
-from heedful.nn.hooks import hook, hook_points, record
-
-PATCHABLE = re.compile(r".*\.(out|read|thought)")  # layer outputs by position
+from heedful.nn.hooks import hook, record
+from heedful.nn.model import LayerOutput, SequenceModel, inference_context
 
 
 class PatchEffect(NamedTuple):
-    name: str  # of the hook point
-    layer: int
+    output: LayerOutput
     change: Tensor  # (positions, target time)
 
 
@@ -32,34 +27,32 @@ class PatchingResult(NamedTuple):
     first: Tensor  # (target time,): log p of the target given A
     second: Tensor  # (target time,): given B
     effects: list[PatchEffect]
-    left_out: list[str]  # hook points where A and B have different numbers of positions
+    left_out: list[LayerOutput]  # where A and B have different numbers of positions
 
 
-def trace(model: LogitModel, sources: tuple[Tensor, Tensor], target_in: Tensor, target_out: Tensor) -> PatchingResult:
+def trace(model: SequenceModel, sources: tuple[Tensor, Tensor], target_in: Tensor, target_out: Tensor) -> PatchingResult:
     """Patch every layer output of run A into run B. sources: A and B, each (1, source time); target_in and target_out
     (1, target time)."""
-    assert isinstance(model, nn.Module), "models are modules"
 
     def log_probabilities(source: Tensor, rows: int = 1) -> Tensor:
-        state = model.start(source.expand(rows, -1), None, room=0)
-        logs = model.project(model.step(target_in.expand(rows, -1), state).hidden).float().log_softmax(-1)
+        logs = model.forced_logits(source.expand(rows, -1), None, target_in.expand(rows, -1)).float().log_softmax(-1)
         return logs.gather(-1, target_out.expand(rows, -1)[..., None])[..., 0]  # (rows, target time)
 
-    names = [name for name in hook_points(model) if PATCHABLE.fullmatch(name)]
+    outputs = model.layer_outputs()
+    names = [output.name for output in outputs]
     with inference_context(model):
         with record(model, *names) as recorded:
             first = log_probabilities(sources[0])[0]
         with record(model, *names) as recorded_b:
             second = log_probabilities(sources[1])[0]
-        patchable = [
-            name for name in names if name in recorded and name in recorded_b and recorded[name].shape == recorded_b[name].shape
-        ]
+        both = {name for name in recorded.keys() & recorded_b.keys() if recorded[name].shape == recorded_b[name].shape}
         effects = []
-        for name in patchable:
-            value = recorded[name][0]  # (positions, dim)
-            with hook(model, name, lambda name, x, value=value: patch_diagonal(x, value)):  # type: ignore[misc]
-                effects.append(PatchEffect(name, layer_of(name), log_probabilities(sources[1], len(value)) - second))
-    return PatchingResult(first, second, effects, [name for name in names if name not in patchable])
+        for output in outputs:
+            if output.name in both:
+                value = recorded[output.name][0]  # (positions, dim)
+                with hook(model, output.name, lambda name, x, value=value: patch_diagonal(x, value)):  # type: ignore[misc]
+                    effects.append(PatchEffect(output, log_probabilities(sources[1], len(value)) - second))
+    return PatchingResult(first, second, effects, [output for output in outputs if output.name not in both])
 
 
 def patch_diagonal(x: Tensor, value: Tensor) -> Tensor:

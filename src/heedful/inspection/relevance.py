@@ -24,9 +24,9 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import gradient_context
 from heedful.inspection.importance import context_points
 from heedful.nn.hooks import hook
+from heedful.nn.model import Model, gradient_context
 
 
 def layer_norm(x: Tensor, shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -88,7 +88,7 @@ class RelevanceRules(TorchFunctionMode):
         return RULES.get(func, func)(*args, **(kwargs or {}))
 
 
-def relevances(model: nn.Module, decide: Callable[[], Tensor], real: Tensor) -> dict[str, Tensor]:
+def relevances(model: Model, decide: Callable[[], Tensor], real: Tensor) -> dict[str, Tensor]:
     """Return by hook point of the weights the shares of the heads, summed over the predictions, (heads,).
 
     decide returns logits (rows, time, vocab); real (rows, time): True for target tokens, False for padding."""

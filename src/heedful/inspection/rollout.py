@@ -17,6 +17,8 @@ from torch.nn import functional
 
 from heedful.inspection.attention_maps import AttentionMap
 from heedful.nn.attention import AttentionCore, NoHeads
+from heedful.nn.hooks import hook_points
+from heedful.nn.model import Model
 
 
 def rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
@@ -45,15 +47,20 @@ def rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     return results
 
 
-def above_attention(model: nn.Module, maps: Sequence[AttentionMap]) -> list[AttentionMap]:
+def above_attention(model: Model, maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     """Return the maps of layers below which every layer has attention (or had, before its heads were pruned): rollout is not
     defined for convolutions and recurrences."""
 
-    def attends(name: str) -> bool:
-        return any(isinstance(module, AttentionCore | NoHeads) for module in model.get_submodule(name).modules())
+    def attends(layer: nn.Module) -> bool:
+        return any(isinstance(module, AttentionCore | NoHeads) for module in layer.modules())
 
-    stacks = {one.name: one.name.split(f".{one.layer}.")[0] for one in maps}
-    return [one for one in maps if all(attends(f"{stacks[one.name]}.{below}") for below in range(one.layer))]
+    blocks, above = model.blocks(), []
+    for one in maps:
+        point = hook_points(model)[one.name]
+        at = next((at for at, block in enumerate(blocks) if any(module is point for module in block.modules())), 0)
+        if all(attends(block) for block in blocks[at - one.layer : at]):  # the layers below it in its stack
+            above.append(one)
+    return above
 
 
 def last_below(flows: list[tuple[int, Tensor]] | None, layer: int) -> Tensor | None:

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.inspection.attention_maps import copy_with_shared_weights, gradient_context
-from heedful.inspection.lens import LogitModel
+from heedful.nn.model import SequenceModel, copy_with_shared_weights, gradient_context
 
 NOTE = (
     "Attention is not an explanation: weights show which tokens a model attends to, not which tokens cause its output "
@@ -41,12 +40,11 @@ def midpoints(steps: int) -> list[float]:
 
 
 def saliency(
-    model: LogitModel, source: Tensor, target_in: Tensor, target_out: Tensor, scales: Sequence[float] = (1.0,)
+    model: SequenceModel, source: Tensor, target_in: Tensor, target_out: Tensor, scales: Sequence[float] = (1.0,)
 ) -> Saliency:
     """source (1, source time), target_in and target_out (1, target time); scales: factors of the embeddings at which
     gradients are computed. (1.0,) is gradient x input, `midpoints(n)` integrated gradients."""
     model = copy_with_shared_weights(model)
-    assert isinstance(model, nn.Module), "models are modules"
     time = target_in.shape[1]
     with gradient_context(model):
         zeros = [torch.zeros(time, tokens.shape[1], device=source.device) for tokens in (source, target_in)]
@@ -55,7 +53,7 @@ def saliency(
         index = torch.arange(time, device=source.device)
         for scale in scales:
             with scaled_embeddings(model, scale) as embeddings:
-                hidden = model.step(rows[1], model.start(rows[0], None, room=0)).hidden[index, index]  # (target time, dim)
+                hidden = model.forced(rows[0], None, rows[1]).hidden[index, index]  # (target time, dim)
             logs = model.project(hidden).log_softmax(-1)[index, target_out[0].clone()]
             gradients = torch.autograd.grad(logs.sum(), embeddings)
             for at, (x, gradient) in enumerate(zip(embeddings, gradients, strict=True), start=2 - len(embeddings)):
@@ -73,7 +71,7 @@ def agreement(first: Tensor, second: Tensor) -> float:
 
 
 @contextmanager
-def scaled_embeddings(model: nn.Module, scale: float) -> Iterator[list[Tensor]]:
+def scaled_embeddings(model: SequenceModel, scale: float) -> Iterator[list[Tensor]]:
     """Multiply embeddings by `scale` and collect them as leaves for gradients."""
     recorded: list[Tensor] = []
 
@@ -81,8 +79,7 @@ def scaled_embeddings(model: nn.Module, scale: float) -> Iterator[list[Tensor]]:
         recorded.append((out.detach() * scale).requires_grad_())
         return recorded[-1]
 
-    tables = [module for name, module in model.named_modules() if name.endswith("embedding")]
-    hooks = [table.register_forward_hook(scale_output) for table in tables if isinstance(table, nn.Embedding)]
+    hooks = [table.register_forward_hook(scale_output) for table in set(model.embeddings().values())]
     try:
         yield recorded
     finally:

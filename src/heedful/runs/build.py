@@ -18,6 +18,7 @@ from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError, lookup
 from heedful.models import MODELS
 from heedful.nn.gates import add_gates
+from heedful.nn.model import Model, SequenceModel
 from heedful.runs.predictor import Predictor
 from heedful.search import SearchConfig
 from heedful.studies.report import Inspection, inspect
@@ -114,11 +115,11 @@ def make_corpora(run: Run, tokenizers: tuple[Tokenizer, Tokenizer], report: Any)
     return task_of(run).open_corpora(tokenizers, report, keep_text=run.tokenizer.dropout > 0)
 
 
-def make_model(run: Run, source_vocab: int, target_vocab: int) -> nn.Module:
+def make_model(run: Run, source_vocab: int, target_vocab: int) -> Model:
     """A model with initial weights drawn by the run's seed."""
     torch.manual_seed(run.seed)
-    plain = lookup(run.model.family, MODELS, "model family")(run.model, source_vocab, target_vocab)
-    model: nn.Module = task_of(run).prepare_model(plain)
+    plain: SequenceModel = lookup(run.model.family, MODELS, "model family")(run.model, source_vocab, target_vocab)
+    model: Model = task_of(run).prepare_model(plain, run.model.dim)
     if run.training.gates.penalty:
         add_gates(model, run.training.gates.kinds)
     return model

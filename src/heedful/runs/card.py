@@ -17,7 +17,7 @@ from heedful.training.train_state import TrainState
 class Trained(Protocol):
     """What a card is written from, besides the run folder."""
 
-    model: nn.Module
+    model: Any
     task: Any
     train_state: TrainState
 

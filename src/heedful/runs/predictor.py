@@ -14,7 +14,7 @@ from heedful.runs.config import Run
 from heedful.data.sources import find_path
 from heedful.data.splits import SPLITS
 from heedful.errors import ConfigError, DataError, lookup
-from heedful.models import SequenceModel
+from heedful.nn.model import SequenceModel
 from heedful.nn.precision import with_precision
 from heedful.config.base import plain
 from heedful.search import SearchConfig
@@ -60,7 +60,7 @@ class Predictor:
 
     def at(self, precision: str) -> Self:
         """A predictor with copies of the models in fp32, bf16 or int8."""
-        models: list[Any] = [with_precision(model, precision, self.system.device) for model in self.system.models]  # type: ignore[type-var]
+        models: list[Any] = [with_precision(model, precision, self.system.device) for model in self.system.models]
         return type(self)(self.run, replace(self.system, models=models, engines={}), self.checkpoint)
 
     def search_config(self, changes: Sequence[str] = (), *, origin: str = OVERRIDE) -> SearchConfig:

@@ -26,7 +26,8 @@ from heedful.data.splits import splits_of
 from heedful.errors import ConfigError, lookup
 from heedful.inspection.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
 from heedful.inspection.importance import LossFunction, ablations, gate_gradients, within_layer
-from heedful.nn.gates import gates
+from heedful.nn.gates import gates, prunable_attentions
+from heedful.nn.model import Model
 from heedful.runs.predictor import Predictor
 from heedful.config.base import plain
 from heedful.storage.reading import read_bytes
@@ -40,7 +41,7 @@ from heedful.training.saved_state import load_saved
 from heedful.training.train_state import TrainState
 from heedful.runs.training_losses import training_losses
 
-RANKINGS: dict[str, Callable[[nn.Module, LossFunction], dict[str, Tensor]]] = {
+RANKINGS: dict[str, Callable[[Model, LossFunction], dict[str, Tensor]]] = {
     "gradient": gate_gradients,
     "ablation": ablations,
 }
@@ -80,7 +81,7 @@ class ValidationResult(NamedTuple):
 class PrunedModel:
     """What the model card is written from."""
 
-    model: nn.Module
+    model: Model
     task: Any
     train_state: TrainState
 
@@ -100,10 +101,10 @@ def prune(
     require_free_folder(folder)
     gated = bool(build.read_folder(path)[0].training.gates.penalty) if path.is_dir() else False
     predictor: Predictor = build.load(path, checkpoint or ("last" if gated else None), device)
-    system, config, model = predictor.system, predictor.run, model_of(predictor)
+    system, config, model = predictor.system, predictor.run, predictor.model
     before = config.model.heads_by_kind
     kept = select_heads(predictor, selection)
-    left = heads_left(kept, before)
+    left = heads_left(model, kept, before)
     smaller = shrink_config(config, left)
     small = build.make_model(smaller, len(system.source_tokenizer), len(system.target_tokenizer))
     build.load_into(small, {name: weight.cpu() for name, weight in shrink(model, kept).items()}, predictor.checkpoint)
@@ -153,12 +154,6 @@ def last_train_state(run: Path, checkpoint: Path) -> TrainState:
     return saved.train_state or TrainState(step=saved.step or 0)
 
 
-def model_of(predictor: Predictor) -> nn.Module:
-    model = predictor.model
-    assert isinstance(model, nn.Module), "models are modules"
-    return model
-
-
 def validate(predictor: Any) -> ValidationResult:
     """Evaluate on the validation data, as in training."""
     if not isinstance(predictor, build.Translator):
@@ -173,7 +168,7 @@ def validate(predictor: Any) -> ValidationResult:
 
 def select_heads(predictor: Predictor, selection: HeadSelection) -> Kept:
     """The heads to keep in each attention layer."""
-    model = model_of(predictor)
+    model = predictor.model
     if not selection.keep:
         if not gates(model):
             raise ConfigError(
@@ -187,16 +182,13 @@ def select_heads(predictor: Predictor, selection: HeadSelection) -> Kept:
     scores: dict[str, Tensor] = {}
     for loss in training_losses(predictor, selection.sentences):
         scores = add_by_name(scores, score(model, loss))
-    by_attention: dict[str, Tensor] = {}
-    for name, of_heads in scores.items():
-        by_attention[attention_name(name)] = by_attention.get(attention_name(name), torch.zeros_like(of_heads)) + of_heads
-    return best_heads(model, {name: within_layer(of_heads) for name, of_heads in by_attention.items()}, selection.keep)
-
-
-def attention_name(hook_point: str) -> str:
-    """The name of the attention whose weights are at this hook point. A decoder-only model reads the source with the heads of
-    its self-attention."""
-    return re.sub(r"\.reading$", ".self_attention", hook_point.removesuffix(".weights"))
+    by_module: dict[nn.Module, Tensor] = {}  # a decoder-only model reads the source with the heads of its self-attention
+    for attention in model.attentions():
+        if attention.weights in scores:
+            of_heads = scores[attention.weights]
+            by_module[attention.module] = by_module.get(attention.module, torch.zeros_like(of_heads)) + of_heads
+    prunable = prunable_attentions(model)
+    return best_heads(model, {name: within_layer(by_module[one.module]) for name, one in prunable.items()}, selection.keep)
 
 
 def shrink_config(config: Run, left: Mapping[str, tuple[int, ...]]) -> Run:
@@ -226,5 +218,5 @@ def write_run(config: Run, folder: Path, pruned: PrunedModel, result: Validation
     replace_text(folder / "README.md", model_card(config, folder, pruned))
 
 
-def count_parameters(model: nn.Module) -> int:
+def count_parameters(model: Model) -> int:
     return sum(parameter.numel() for parameter in model.parameters())

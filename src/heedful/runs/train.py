@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from torch import nn
 
 from heedful.runs import build
 from heedful.runs.card import model_card
@@ -26,6 +25,7 @@ from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.runs.memory_check import require_memory
 from heedful.nn.gates import gates
+from heedful.nn.model import Model
 from heedful.nn.memory import keep_freed_memory
 from heedful.runs.recipes import all_recipes, find_recipe
 from heedful.storage.folders import remove
@@ -268,7 +268,7 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     if config.training.gates.penalty:
         head_gates.prepare(task, model, config.training.gates)
     if config.training.recompute:
-        recompute_blocks(model.blocks())  # type: ignore[operator]
+        recompute_blocks(model.blocks())
     if config.training.compile:
         compile_task(task, device, progress.print)
     if config.training.cuda_graphs and device.type != "cuda":
@@ -283,7 +283,7 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
 
 
 def place_vectors(
-    config: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], progress: Progress
+    config: Run, model: Model, tokenizers: tuple[Tokenizer, Tokenizer], progress: Progress
 ) -> list[InitializedRows]:
     """Initialize the embeddings with the word vectors of training.vectors, if given."""
     if config.training.vectors is None:
@@ -296,9 +296,9 @@ def place_vectors(
     return placed
 
 
-def warm_start(model: nn.Module, run: Path) -> None:
+def warm_start(model: Model, run: Path) -> None:
     """Load the weights of another run; a head or gates that it does not have keep their initial values."""
-    chosen, body = retention.resolve(run), getattr(model, "body", model)
+    chosen, body = retention.resolve(run), model.base_model
     initial = {f"{name}.out.log_a": log_a.detach() for name, log_a in gates(body).items()}
     build.load_into(body, initial | inference_weights(chosen), chosen)
 

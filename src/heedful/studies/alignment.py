@@ -21,8 +21,9 @@ from torch import Tensor
 
 from heedful.data.gold import SentencePair
 from heedful.evaluation.word_alignment import Alignment, Link
-from heedful.inspection.alignment import cross_weights, merge_pieces
+from heedful.inspection.alignment import merge_pieces
 from heedful.inspection.alignment_links import LinkRule, choose_heads_and_rule, label_maps, links, select_heads
+from heedful.nn.source_attention import no_source_attention, source_attentions, source_weights
 from heedful.tasks.batches import collate, pad
 from heedful.tasks.translate import CHUNK_LINES, System, batches_of
 
@@ -92,10 +93,10 @@ def heads_of(models: Models) -> list[AlignmentHead]:
     for back, system in enumerate(models):
         if system is None:
             continue
-        end = torch.tensor([[system.source_tokenizer.specials.end]], device=system.device)
-        start = torch.tensor([[system.target_tokenizer.specials.start]], device=system.device)
-        weights = cross_weights(system.models[0], end, None, start)
-        heads += [AlignmentHead(layer, n, bool(back)) for layer, one in weights.items() for n in range(one.shape[1])]
+        attentions = source_attentions(system.models[0])
+        if not attentions:
+            raise no_source_attention("the alignment of words")
+        heads += [AlignmentHead(layer, head, bool(back)) for layer, one in attentions.items() for head in range(one.heads)]
     return heads
 
 
@@ -110,7 +111,7 @@ def forced_passes(system: System, pairs: Sequence[SentencePair], heads: Sequence
     for batch_indices in batches_of(order, lambda i: longest[i] + 1, min(system.batch_tokens, BATCH)):
         source_ids, target_ids = ([side[i] for i in batch_indices] for side in ids)
         batch = collate(source_ids, target_ids, source.specials, target.specials).to(system.device)
-        weights = cross_weights(system.models[0], batch.source, batch.source_mask, batch.target_in, layers)
+        weights = source_weights(system.models[0], batch.source, batch.source_mask, batch.target_in, layers)
         if not all(bool(one.isfinite().all()) for one in weights.values()):
             raise system.nonfinite_error(f"pair {batch_indices[0] + 1} or one of similar length")
         own = [target.unpunctuated_word_of(row) for row in target_ids]

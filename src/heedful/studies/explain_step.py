@@ -9,14 +9,14 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from heedful.inspection.attention_maps import inference_context
 from heedful.inspection.explaining.stages import Explanation, Matrix, Mistake, Stage, check_softmax, matrix
 from heedful.nn.losses import SMOOTHINGS, cross_entropy
+from heedful.nn.model import SequenceModel, inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch, collate
 from heedful.tasks.evaluate_translations import token_scores
@@ -59,7 +59,6 @@ def explain_step(
     reader, writer = system.source_tokenizer, system.target_tokenizer
     batch = collate([reader.encode(source)], [writer.encode(text)], reader.specials, writer.specials).to(system.device)
     model = system.models[0]
-    assert isinstance(model, nn.Module), "models are modules"
     with inference_context(model):
         logits = compute_logits(model, batch)[0]  # (target time, vocab)
     inputs, targets = (writer.pieces(row[0].tolist()) for row in (batch.target_in, batch.target_out))
@@ -89,9 +88,8 @@ def explain_step(
     return Explanation("One training step", opening, stages)
 
 
-def compute_logits(model: Any, batch: Batch) -> Tensor:
-    logits: Tensor = model.project(model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).hidden)
-    return logits.float()
+def compute_logits(model: SequenceModel, batch: Batch) -> Tensor:
+    return model.forced_logits(batch.source, batch.source_mask, batch.target_in).float()
 
 
 def top_predictions(system: System, probabilities: Tensor, targets: list[str]) -> Matrix:
@@ -164,16 +162,15 @@ def smoothed_stage(system: System, batch: Batch, logits: Tensor, smoothing: Smoo
 
 def auxiliary_losses(system: System, batch: Batch) -> list[str]:
     """Names of the losses that the model itself adds in training."""
-    model: Any = copy.deepcopy(system.models[0])
+    model = copy.deepcopy(system.models[0])
     with torch.no_grad():
         model.train()
-        return list(model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).losses)
+        return list(model.forced(batch.source, batch.source_mask, batch.target_in).losses)
 
 
 def update_stage(system: System, batch: Batch, smoothing: Smoothing) -> Stage:
     """Gradient descent on the training loss of the run, on a copy of the model."""
     model = copy.deepcopy(system.models[0])
-    assert isinstance(model, nn.Module), "models are modules"
     model.eval()
     target, pad = batch.target_out.flatten(), system.target_tokenizer.specials.pad
 

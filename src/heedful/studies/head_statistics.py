@@ -11,7 +11,6 @@ from torch import Tensor
 
 from heedful.data.conllu import Arc
 from heedful.evaluation.word_alignment import Alignment, Link, alignment_error_rate
-from heedful.inspection.attention_maps import Kind
 from heedful.inspection.confidence import summed_confidence
 from heedful.inspection.roles import (
     AttentionTargets,
@@ -23,6 +22,7 @@ from heedful.inspection.roles import (
     measures_of_trials,
     trials,
 )
+from heedful.nn.model import AttentionKind
 from heedful.studies.head_views import AnnotatedPair, View, is_self_attention, query_side, self_attention_view, source_view
 
 Frequencies = Mapping[str, Tensor]  # side -> token counts by id, (vocab,)
@@ -46,7 +46,7 @@ class HeadStatistics:
     links: list[list[set[Link]]] = field(default_factory=list)  # for each sentence and head
     gold: list[Alignment] = field(default_factory=list)
 
-    def add(self, kind: Kind, weights: Tensor, pair: AnnotatedPair, width: int, frequencies: Frequencies) -> None:
+    def add(self, kind: AttentionKind, weights: Tensor, pair: AnnotatedPair, width: int, frequencies: Frequencies) -> None:
         """Add weights (heads, query, key) of one sentence, with special tokens and padding; width: of the padded source."""
         is_self = is_self_attention(kind)
         view = self_attention_view(kind, weights, pair, width) if is_self else source_view(weights, pair)
@@ -57,7 +57,7 @@ class HeadStatistics:
         if pair.alignment is not None and kind.queries == "target" and kind.keys != "target":
             self.add_alignment(source_view(weights, pair), pair.alignment)
 
-    def add_roles(self, kind: Kind, view: View, pair: AnnotatedPair, frequencies: Frequencies) -> None:
+    def add_roles(self, kind: AttentionKind, view: View, pair: AnnotatedPair, frequencies: Frequencies) -> None:
         side, targets = query_side(kind, pair), attention_targets(view.weights, view.shift)
         self.attention_targets.append(targets)
         if kind.queries in frequencies:

@@ -16,7 +16,7 @@ from torch import Tensor
 from heedful.data.conllu import Arc
 from heedful.evaluation.word_alignment import Alignment
 from heedful.inspection.alignment import merge_into_words
-from heedful.inspection.attention_maps import Kind
+from heedful.nn.model import AttentionKind
 
 
 class Pieces(NamedTuple):
@@ -55,19 +55,19 @@ class View(NamedTuple):
         return self.weights.amax(0) > 0
 
 
-def is_self_attention(kind: Kind) -> bool:
+def is_self_attention(kind: AttentionKind) -> bool:
     """Return whether the queries are among the keys."""
     return kind.keys in ("both", kind.queries)
 
 
-def query_side(kind: Kind, pair: AnnotatedPair) -> Pieces:
+def query_side(kind: AttentionKind, pair: AnnotatedPair) -> Pieces:
     """Return the tokens of the queries."""
     pieces = pair.source if kind.queries == "source" else pair.target
     assert pieces is not None, "attention from the source needs a source"
     return pieces
 
 
-def self_attention_view(kind: Kind, weights: Tensor, pair: AnnotatedPair, width: int) -> View:
+def self_attention_view(kind: AttentionKind, weights: Tensor, pair: AnnotatedPair, width: int) -> View:
     """weights (heads, query, key) with special tokens and padding; width: of the padded source. Target rows: the steps that
     consume the tokens."""
     side = query_side(kind, pair)

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from heedful.errors import ConfigError, DataError
-from heedful.inspection.attention_maps import KINDS, Kind, attentions, inference_context, layer_of
 from heedful.inspection.importance import LossFunction, ablations, gate_gradients, within_layer
 from heedful.inspection.relevance import NoRule, relevances
 from heedful.inspection.roles import Measure
-from heedful.models import SequenceModel
 from heedful.nn.hooks import record
+from heedful.nn.model import ATTENTION_KINDS, AttentionLayer, Model, SequenceModel, inference_context
 from heedful.studies.head_statistics import Frequencies, HeadStatistics
 from heedful.studies.head_views import AnnotatedPair
 from heedful.tasks.batches import Batch, collate, pad
@@ -71,8 +70,8 @@ def study(
     """Analyze all heads. frequencies: token counts of each side, required to detect rare-token heads. report: called with the
     share of the work done since the last call."""
     model = system.models[0]
-    assert isinstance(model, nn.Module), "models are modules"
-    if not attentions(model):
+    attentions = sorted(model.attentions(), key=lambda one: ATTENTION_KINDS.index(one.kind))
+    if not attentions:
         raise ConfigError("this model has no attention heads")
     if not pairs:
         raise DataError(
@@ -95,12 +94,12 @@ def study(
         relevance = add_by_name(relevance, relevances_of(system, batch))
     tokens = sum(len(pair.target.ids) + 1 for pair in pairs)
     heads: list[HeadResult] = []
-    for name, kind in sorted(attentions(model).items(), key=lambda item: list(KINDS.values()).index(item[1])):
+    for attention in attentions:
+        name = attention.weights
         if name in gradients:  # an empty source is not encoded
             share = relevance[name] / tokens if name in relevance else None
-            heads += heads_of(
-                name, kind, statistics.get(name), HeadImportance(gradients[name] / tokens, increases[name] / tokens, share)
-            )
+            importance = HeadImportance(gradients[name] / tokens, increases[name] / tokens, share)
+            heads += heads_of(attention, statistics.get(name), importance)
     return HeadStudy(heads, loss / tokens)
 
 
@@ -117,18 +116,20 @@ def with_progress(loss_function: LossFunction, report: Progress, share: float) -
 
 def collect(
     statistics: dict[str, HeadStatistics | None],
-    model: nn.Module,
+    model: Model,
     pairs: Sequence[AnnotatedPair],
     loss_function: LossFunction,
     frequencies: Frequencies,
 ) -> float:
     """Add the statistics of one batch for every layer and return its loss. None: the keys of the layer are not tokens."""
-    with inference_context(model), record(model, *attentions(model)) as recorded:
+    attentions = model.attentions()
+    with inference_context(model), record(model, *(one.weights for one in attentions)) as recorded:
         loss = float(loss_function().sum())
     width = max(pair.source_length for pair in pairs) + (pairs[0].source is not None)
     lengths = {"source": width, "target": max(len(pair.target.ids) for pair in pairs) + 1}
     lengths["both"] = sum(lengths.values())
-    for name, kind in attentions(model).items():
+    for attention in attentions:
+        name, kind = attention.weights, attention.kind
         if name not in recorded:
             continue
         weights, layer = recorded[name].cpu(), statistics.setdefault(name, HeadStatistics())
@@ -140,7 +141,7 @@ def collect(
     return loss
 
 
-def heads_of(name: str, kind: Kind, layer: HeadStatistics | None, importance: HeadImportance) -> Iterator[HeadResult]:
+def heads_of(attention: AttentionLayer, layer: HeadStatistics | None, importance: HeadImportance) -> Iterator[HeadResult]:
     """Yield the results of the heads of one layer."""
     heads = len(importance.gradient)
     missing: list[None] = [None] * heads
@@ -154,7 +155,7 @@ def heads_of(name: str, kind: Kind, layer: HeadStatistics | None, importance: He
         missing if importance.relevance is None else importance.relevance.tolist(),
     )
     for head, row in enumerate(zip(*columns, strict=True)):
-        yield HeadResult(kind.name, layer_of(name), head, *row)
+        yield HeadResult(attention.kind.name, attention.layer, head, *row)
 
 
 def add_by_name(totals: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -190,7 +191,7 @@ def losses_of(system: System, batch: Batch) -> Tensor:
 
 def relevances_of(system: System, batch: Batch) -> dict[str, Tensor]:
     """Return relevances; empty for models with operations without a relevance rule."""
-    model: Any = system.models[0]
+    model = system.models[0]
     try:
         return relevances(model, partial(logits_of, model, batch), batch.target_out != system.target_tokenizer.specials.pad)
     except NoRule:
@@ -199,4 +200,4 @@ def relevances_of(system: System, batch: Batch) -> dict[str, Tensor]:
 
 def logits_of(model: SequenceModel, batch: Batch) -> Tensor:
     """Return logits (rows, time, vocab)."""
-    return model.project(model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).hidden)
+    return model.forced_logits(batch.source, batch.source_mask, batch.target_in)

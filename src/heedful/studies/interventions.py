@@ -17,15 +17,15 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.data.corpus_text import encode_text
 from heedful.errors import ConfigError, DataError
-from heedful.inspection.attention_maps import attentions, inference_context, layer_of
 from heedful.inspection.lens import Lens, lens
 from heedful.inspection.patching import PatchingResult, trace
 from heedful.inspection.saliency import Saliency, saliency
 from heedful.nn.hooks import hook
+from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.studies.trace import Tokens, sequences, tokens_from_ids, tokens_of
 from heedful.tasks.translate import Candidate, Piece, System, decode_pieces
@@ -104,10 +104,8 @@ def log_probabilities(system: System, pair: EncodedPair) -> Tensor:
     source, target_in = sequences(system, *pair)
     logs = []
     for model in system.models:
-        assert isinstance(model, nn.Module), "models are modules"
         with inference_context(model):
-            hidden = model.step(target_in, model.start(source, None, room=0)).hidden
-            logs.append(model.project(hidden)[0].float().log_softmax(-1))
+            logs.append(model.forced_logits(source, None, target_in)[0].float().log_softmax(-1))
     if not all(bool(one.logsumexp(-1).isfinite().all()) for one in logs):
         raise system.nonfinite_error("a target token")
     return torch.stack(logs).logsumexp(0) - math.log(len(logs))
@@ -135,27 +133,24 @@ def find_token(system: System, piece: str, candidates: Iterable[Alternative] = (
 def without_heads(system: System, heads: Iterable[HeadName]) -> Iterator[System]:
     """Ablate these heads: set their context vectors to zero."""
     ablated: dict[str, set[int]] = {}
-    first = system.models[0]
-    assert isinstance(first, nn.Module), "models are modules"
-    points = {(kind.name, layer_of(name)): name.removesuffix("weights") + "context" for name, kind in attentions(first).items()}
+    attentions = {(one.kind.name, one.layer): one for one in system.models[0].attentions()}
     for head in heads:
-        if (head.kind, head.layer) not in points:
-            listed = ", ".join(f"{kind}.{layer}" for kind, layer in points) or "none"
+        attention = attentions.get((head.kind, head.layer))
+        if attention is None:
+            listed = ", ".join(f"{kind}.{layer}" for kind, layer in attentions) or "none"
             raise ConfigError(f"there is no attention {head.kind}.{head.layer}; this model has: {listed}")
-        ablated.setdefault(points[head.kind, head.layer], set()).add(head.head)
+        if head.head >= attention.heads:
+            raise ConfigError(f"given head {head.head}, expected 0 to {attention.heads - 1} in {attention.name}")
+        ablated.setdefault(attention.context, set()).add(head.head)
 
     def ablate(name: str, x: Tensor) -> Tensor:
         """x (rows, heads, query, head_dim)."""
-        invalid = [head for head in ablated[name] if not 0 <= head < x.shape[1]]
-        if invalid:
-            raise ConfigError(f"given head {invalid[0]}, expected 0 to {x.shape[1] - 1} in {name.removesuffix('.context')}")
         keep = torch.ones(x.shape[1], device=x.device, dtype=x.dtype)
         keep[list(ablated[name])] = 0.0
         return x * keep[:, None, None]
 
     with ExitStack() as hooks:
         for model in system.models:
-            assert isinstance(model, nn.Module), "models are modules"
             for name in ablated:
                 hooks.enter_context(hook(model, name, ablate))
         yield system

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from heedful.inspection.attention_maps import inference_context
+from heedful.nn.model import inference_context
 from heedful.tasks.batches import collate
 from heedful.tasks.evaluate_translations import Examples
 from heedful.tasks.translate import System, batches_of
@@ -53,13 +53,11 @@ def score_examples(system: System, examples: Examples) -> list[TokenScores]:
     lengths = [max(len(source), len(target)) + 1 for source, target in zip(sources, targets, strict=True)]
     order = sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)
     specials, model = (system.source_tokenizer.specials, system.target_tokenizer.specials), system.models[0]
-    assert isinstance(model, nn.Module), "models are modules"
     scores: dict[int, TokenScores] = {}
     for indices in batches_of(order, lambda i: lengths[i], 2**12):
         batch = collate([sources[i] for i in indices], [targets[i] for i in indices], *specials).to(system.device)
         with inference_context(model):
-            state = model.start(batch.source, batch.source_mask, room=0)
-            logits = model.project(model.step(batch.target_in, state).hidden).float()
+            logits = model.forced_logits(batch.source, batch.source_mask, batch.target_in).float()
             losses = -logits.log_softmax(-1).gather(-1, batch.target_out[..., None])[..., 0].cpu()
             hits = (logits.argmax(-1) == batch.target_out).cpu()
         for row, i in enumerate(indices):

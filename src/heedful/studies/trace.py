@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.data.corpus_text import encode_text
 from heedful.inspection.alignment import merge_into_words
@@ -113,7 +113,6 @@ def finite_maps(system: System, source: Tensor, target_in: Tensor) -> list[Atten
 def views_of(system: System, trace: Trace) -> Views:
     """Compute norms, rollout and word-level weights of a trace."""
     model = system.models[0]
-    assert isinstance(model, nn.Module), "models are modules"
     norms = attention_norms(model, *sequences(system, trace.source, trace.target))
     return Views([one.norms for one in norms], rollout(above_attention(model, trace.maps)), word_maps(trace))
 

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from heedful.data.input_lines import read_texts
-from heedful.errors import ConfigError, DataError
-from heedful.inspection.alignment import ATTENDING_FAMILIES, attends_to_source, mean_cross_attention
-from heedful.inspection.coverage import coverage_of
-from heedful.models import SequenceModel
+from heedful.errors import DataError
+from heedful.nn.model import SequenceModel
+from heedful.nn.source_attention import coverage_of, mean_source_weights, no_source_attention, source_attentions
 from heedful.search import Hypothesis, SearchConfig
 from heedful.tasks.batches import collate, pad
 from heedful.text.tokenizer import Tokenizer
@@ -37,11 +35,9 @@ def attention_model(models: Sequence[SequenceModel], config: SearchConfig) -> Se
     options = [f"search.{name}" for name in ("coverage", "replace_unknown") if getattr(config, name)]
     if not options:
         return None
-    attending = next((model for model in models if isinstance(model, nn.Module) and attends_to_source(model)), None)
+    attending = next((model for model in models if source_attentions(model)), None)
     if attending is None:
-        raise ConfigError(
-            f"{options[0]} needs a model that attends to its source, and this one does not", hint=ATTENDING_FAMILIES
-        )
+        raise no_source_attention(options[0])
     return attending
 
 
@@ -70,7 +66,7 @@ def replace_unknown_words(
     if unknown not in tokens:
         return None
     batch = collate([ids], [tokens], reader.source.specials, reader.target.specials).to(reader.device)
-    weights = mean_cross_attention(reader.model, (batch.source, batch.target_in))  # (target, source)
+    weights = mean_source_weights(reader.model, batch.source, batch.target_in)  # (target, source)
     word_of, words = reader.source.word_of(ids), text.split()
     translation, run = "", []  # run: tokens since the last unknown word
     for position, token in enumerate(tokens):

@@ -32,6 +32,7 @@ from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
 from heedful.nn.dropout import Dropout
 from heedful.nn.losses import Loss
+from heedful.nn.model import AttentionLayer, LayerOutput, Model, SequenceModel
 from heedful.search import SearchConfig
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.objectives import token_loss
@@ -104,30 +105,42 @@ class ClassificationConfig(Config):
             refuse([Problem("labels", f"given {list(self.labels)!r}, expected two or more that differ")])
 
 
-class ClassificationModel(nn.Module):
+class ClassificationModel(Model):
     """A language model with a classification head."""
 
-    def __init__(self, body: Any, choices: int, dropout: float) -> None:
+    def __init__(self, body: SequenceModel, dim: int, choices: int, dropout: float) -> None:
         super().__init__()
         self.body = body
         self.dropout = Dropout(dropout)
-        self.head = nn.Linear(body.config.dim, choices)
+        self.head = nn.Linear(dim, choices)
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
 
     def forward(self, tokens: Tensor, last: Tensor, group: int) -> tuple[Tensor, Tensor]:
         """tokens (examples x group, time), last (examples x group,): index of each sequence's last token
         -> logits (examples, choices), hidden (examples x group, time, dim)."""
-        hidden: Tensor = self.body.step(tokens, self.body.start(tokens[:, :0], None, room=0)).hidden
+        hidden = self.body.forced(None, None, tokens).hidden
         features = self.dropout(hidden[torch.arange(len(tokens), device=tokens.device), last])
         features = features.view(-1, group, features.shape[-1])  # (examples, group, dim)
         if self.head.out_features == 1:
             return self.head(features).squeeze(-1), hidden  # a score for each answer
         return self.head(features.sum(1)), hidden
 
-    def blocks(self) -> list[nn.Module]:
-        blocks: list[nn.Module] = self.body.blocks()
-        return blocks
+    @property
+    def base_model(self) -> Model:
+        return self.body
+
+    def attentions(self) -> list[AttentionLayer]:
+        return [attention._replace(name=f"body.{attention.name}") for attention in self.body.attentions()]
+
+    def layer_outputs(self) -> list[LayerOutput]:
+        return [output._replace(name=f"body.{output.name}") for output in self.body.layer_outputs()]
+
+    def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
+        return self.body.embeddings()
+
+    def blocks(self) -> Sequence[nn.Module]:
+        return self.body.blocks()
 
 
 class LabeledBatch(NamedTuple):
@@ -190,11 +203,10 @@ class ClassificationTask:
     def tags(self) -> list[str]:
         return []
 
-    def prepare_model(self, model: nn.Module) -> nn.Module:
-        """The model to train: the given one with a classification head."""
-        return ClassificationModel(
-            model, 1 if self.config.layout == "choice" else len(self.config.labels), self.config.head_dropout
-        )
+    def prepare_model(self, model: SequenceModel, dim: int) -> Model:
+        """The model to train: the given one, of this size, with a classification head."""
+        choices = 1 if self.config.layout == "choice" else len(self.config.labels)
+        return ClassificationModel(model, dim, choices, self.config.head_dropout)
 
     def encode(self, examples: Sequence[Example], tokenizer: Tokenizer) -> EncodedExamples:
         width = len(self.data.texts)

@@ -52,7 +52,7 @@ def token_scores(system: System, batch: Batch) -> Tensor:
     batch = batch.to(system.device)
     target = batch.target_out[..., None]
     members = [
-        model.project(model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).hidden)
+        model.forced_logits(batch.source, batch.source_mask, batch.target_in)
         .float()
         .log_softmax(-1)
         .gather(-1, target)

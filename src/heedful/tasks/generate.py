@@ -68,7 +68,7 @@ def score_endings(system: System, prompt: str, endings: Sequence[str]) -> list[f
         if shared == len(ids):
             raise ConfigError(f"the ending {ending!r} adds no token to the prompt")
         given = torch.tensor([[tokenizer.specials.end, *ids][-system.max_length - 1 :]], device=system.device)
-        step = model.step(given[:, :-1], model.start(given[:, :0], None, room=0))
+        step = model.forced(None, None, given[:, :-1])
         scored = min(len(ids) - shared, given.shape[1] - 1)  # tokens of the ending
         log_probabilities = model.project(step.hidden[:, -scored:]).float().log_softmax(-1)
         scores.append(float(log_probabilities.gather(-1, given[:, -scored:, None]).sum()))

@@ -16,16 +16,16 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.config.base import Problem
 from heedful.data.batching import Index
 from heedful.data.links import JoinedLinks
 from heedful.data.splits import DataConfig
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import attentions, layer_of
 from heedful.nn.hooks import HookPoint, hook_points, register
 from heedful.nn.losses import Loss
+from heedful.nn.model import CROSS, SequenceModel
 from heedful.tasks.batches import Batch
 from heedful.training.config import TrainingConfig
 from heedful.training.update import Objective
@@ -65,10 +65,9 @@ class AlignmentGuide(NamedTuple):
         return Objective(Loss(total, plain.minimize.count), plain.report | {"alignment": guided})
 
 
-def make_guide(model: object, config: GuidedConfig) -> AlignmentGuide:
+def make_guide(model: SequenceModel, config: GuidedConfig) -> AlignmentGuide:
     """The guide for a model; raises `ConfigError` if it has no cross-attention."""
-    assert isinstance(model, nn.Module), "models are modules"
-    names = {layer_of(name): name for name, kind in attentions(model).items() if kind.name == "cross"}
+    names = {attention.layer: attention.weights for attention in model.attentions() if attention.kind == CROSS}
     if not names:
         raise ConfigError(
             f"task.guided_alignment: given {config.guided_alignment}, but this model has no cross-attention "

@@ -21,14 +21,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.config.base import Config, Size, ZeroOrCount, ZeroOrSize
 from heedful.data.corpus_text import TextConfig, TextStore, open_text, passages, read_passage
 from heedful.data.report import Notes
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
-from heedful.models import SequenceModel
+from heedful.nn.model import Model, SequenceModel
 from heedful.search import SearchConfig
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.generate import generate
@@ -123,7 +123,7 @@ class LanguageModelingTask:
         self.texts, self.system = corpora, system
         return self
 
-    def prepare_model(self, model: nn.Module) -> nn.Module:
+    def prepare_model(self, model: SequenceModel, dim: int) -> Model:
         """The model to train: unchanged."""
         return model
 
@@ -177,7 +177,7 @@ class LanguageModelingTask:
 
     def objective(self, model: SequenceModel, inputs: Tensor, targets: Tensor) -> Objective:
         """The loss as a function of tensors only, which can be compiled or captured."""
-        step = model.step(inputs, model.start(inputs[:, :0], None, room=0))
+        step = model.forced(None, None, inputs)
         pad = self.system.target_tokenizer.specials.pad
         smoothed, plain = token_loss(model, step.hidden.flatten(0, 1), targets.flatten(), padding=pad)
         return with_model_losses(Objective(smoothed, {"loss": plain}), step.losses)
@@ -222,7 +222,7 @@ def text_loss(system: System, ids: NDArray[Any], block: int, stride: int) -> flo
         inputs, targets = previous[positions].to(system.device), labels[positions].to(system.device)
         scored = (positions >= firsts[:, None]).to(system.device)
         tail = block - int((firsts - starts).min())  # tokens at the end of a window that are scored, at most
-        hidden = model.step(inputs, model.start(inputs[:, :0], None, room=0)).hidden[:, -tail:]
+        hidden = model.forced(None, None, inputs).hidden[:, -tail:]
         scores = model.project(hidden).float().log_softmax(-1).gather(-1, targets[:, -tail:, None]).squeeze(-1)
         total -= float((scores * scored[:, -tail:]).sum(dtype=torch.float64))
     return total

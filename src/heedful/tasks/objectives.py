@@ -7,9 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.models import SequenceModel
-from heedful.nn.linear import Readout
 from heedful.nn.losses import Loss, cross_entropy, projected_cross_entropy
+from heedful.nn.model import SequenceModel
 from heedful.training.update import Objective
 
 
@@ -17,8 +16,8 @@ def token_loss(model: SequenceModel, hidden: Tensor, target: Tensor, **options: 
     """hidden (tokens, dim), target (tokens,) -> (smoothed loss, plain loss); on a CPU the logits are never stored as a whole.
 
     options: of `cross_entropy`, such as padding and smoothing."""
-    readout = getattr(model, "readout", None)
-    if isinstance(readout, Readout) and hidden.device.type == "cpu" and not torch.compiler.is_compiling():
+    readout = model.embedding.readout
+    if readout is not None and hidden.device.type == "cpu" and not torch.compiler.is_compiling():
         return projected_cross_entropy(hidden, readout.weight, target, **options)
     return cross_entropy(model.project(hidden), target, **options)
 

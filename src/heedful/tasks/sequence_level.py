@@ -16,16 +16,15 @@ from typing import Annotated, Literal, NamedTuple
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from heedful.config.base import Config, NonNegativeNumber, PositiveNumber, ZeroOrSize, refuse_unused
 from heedful.config.bounds import MAX_BEAM
 from heedful.evaluation.gleu import count_ngrams, gleu_from_counts
-from heedful.inspection.attention_maps import inference_context
-from heedful.models import SequenceModel
 from heedful.nn.decoder_state import select_sources
 from heedful.nn.losses import Loss
+from heedful.nn.model import SequenceModel, inference_context
 from heedful.nn.sequence_losses import reward_loss, risk_loss
 from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 from heedful.tasks.batches import Batch, pad
@@ -129,7 +128,6 @@ def sample_translations(
     model: SequenceModel, sources: SourceTensors, limits: Tensor, specials: Specials, samples: int
 ) -> list[list[list[int]]]:
     """Draw `samples` translations of each source, by torch's seed, which is keyed by the step: a run is reproducible."""
-    assert isinstance(model, nn.Module), "models are modules"
     config = SearchConfig(method="sample", n_best=samples, seed=int(torch.randint(2**62, ())))
     with inference_context(model):
         state = model.start(*sources, room=int(limits.max()) * samples)

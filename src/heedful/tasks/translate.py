@@ -23,9 +23,9 @@ from torch import Tensor
 from heedful.data.input_lines import refuse_too_long
 from heedful.data.split_text import join_translations, split_to_fit
 from heedful.errors import CheckpointError, ConfigError, DivergedError, HeedfulError
-from heedful.models import SequenceModel
 from heedful.nn.decoder_state import States
 from heedful.nn.hooks import any_hooks
+from heedful.nn.model import SequenceModel
 from heedful.search import (
     Engines,
     GraphInputs,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.config.base import Config, NonNegativeNumber, Probability, Problem, ZeroOrCount, ZeroOrSmallCount, refuse, unused
 from heedful.data.batching import Index, mix_corpora, padding_fraction, plan_epoch
@@ -21,8 +21,8 @@ from heedful.data.sources import CorpusConfig, files_of, find_path, refuse_strea
 from heedful.data.splits import DataConfig, splits_of
 from heedful.data.store import JoinedStore
 from heedful.evaluation.metrics import METRICS
-from heedful.models import SequenceModel
 from heedful.nn.losses import Loss, cross_entropy, symmetric_kl
+from heedful.nn.model import Model, SequenceModel
 from heedful.search import SearchConfig
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.batches import Batch, collate, fill_up, split_batch
@@ -151,7 +151,7 @@ class TranslationTask:
             self.guide = make_guide(system.models[0], self.config)
         return self
 
-    def prepare_model(self, model: nn.Module) -> nn.Module:
+    def prepare_model(self, model: SequenceModel, dim: int) -> Model:
         """The model to train: unchanged."""
         return model
 
@@ -238,7 +238,7 @@ class TranslationTask:
         """The loss as a function of tensors only, which can be compiled or captured."""
         if self.config.r_drop:
             return self.r_drop_objective(model, source, source_mask, target_in, target_out)
-        step = model.step(target_in, model.start(source, source_mask, room=0))
+        step = model.forced(source, source_mask, target_in)
         smoothed, plain = token_loss(model, step.hidden.flatten(0, 1), target_out.flatten(), **self.loss_options())
         weighted = Loss(self.config.sequence.cross_entropy_weight * smoothed.total, smoothed.count)
         return with_model_losses(Objective(weighted, {"loss": plain}), step.losses)
@@ -248,7 +248,7 @@ class TranslationTask:
     ) -> Objective:
         """R-Drop: two passes with different dropout, and the KL divergence between them."""
         both_masks = None if source_mask is None else source_mask.repeat(2, 1)
-        step = model.step(target_in.repeat(2, 1), model.start(source.repeat(2, 1), both_masks, room=0))
+        step = model.forced(source.repeat(2, 1), both_masks, target_in.repeat(2, 1))
         logits = model.project(step.hidden.flatten(0, 1))  # (2 x rows x target time, vocab)
         smoothed, plain = cross_entropy(logits, target_out.repeat(2, 1).flatten(), **self.loss_options())
         real = target_out.flatten() != self.system.target_tokenizer.specials.pad

@@ -12,7 +12,7 @@ from tiny import END, SPEAKING, START, VOCAB, Pairs, Variant, tiny_model
 from torch import Tensor
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import inference_context
+from heedful.nn.model import inference_context
 from heedful.inspection.explaining.decoding import END as LAST
 from heedful.inspection.explaining.decoding import ITALIAN, LIMIT, next_log_probabilities, search
 from heedful.inspection.explaining.decoding import START as FIRST

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from heedful.inspection.report.blocks import Block
     from heedful.runs.predictor import Predictor
 
-HOOK = ".gates"
-
 
 def compute(worker: Predictor, *, sentences: int = 200) -> dict[str, Any]:
     from heedful.cli.inspecting.heads import read_samples
@@ -36,26 +34,25 @@ def compute(worker: Predictor, *, sentences: int = 200) -> dict[str, Any]:
 def record_gates(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, Tensor]:
     """The gate weights of each layer of experts, (tokens, experts); recorded pair by pair, so that no token is padding."""
     import torch
-    from torch import nn
 
     from heedful.errors import ConfigError
-    from heedful.inspection.attention_maps import inference_context
-    from heedful.nn.hooks import hook_points, record
+    from heedful.nn.experts import Experts
+    from heedful.nn.hooks import record
+    from heedful.nn.model import inference_context
     from heedful.tasks.translate import collate_one
 
     model, system = worker.model, worker.system
-    assert isinstance(model, nn.Module), "models are modules"
-    names = [name for name in hook_points(model) if name.endswith(HOOK)]
+    names = [name for name, module in model.named_modules() if isinstance(module, Experts)]
     if not names:
         raise ConfigError("this model has no experts", hint="train one with model.experts=8 or with the recipe demo-experts")
-    gates: dict[str, list[Tensor]] = {name.removesuffix(HOOK): [] for name in names}
+    gates: dict[str, list[Tensor]] = {name: [] for name in names}
     for source, target in pairs:
         ids = system.source_tokenizer.encode(source), system.target_tokenizer.encode(target)
         source_ids, target_in = collate_one(system, *ids)
-        with inference_context(model), record(model, *names) as recorded:
-            model.step(target_in, model.start(source_ids, None, room=0))
+        with inference_context(model), record(model, *(f"{name}.gates" for name in names)) as recorded:
+            model.forced(source_ids, None, target_in)
         for name in names:
-            gates[name.removesuffix(HOOK)].append(recorded[name])
+            gates[name].append(recorded[f"{name}.gates"])
     return {name: torch.cat(parts) for name, parts in gates.items()}
 
 

@@ -106,18 +106,15 @@ def compute_ablation(system: System, pair: EncodedPair, config: SearchConfig, na
 
 
 def compute_saliency(system: System, pair: EncodedPair) -> dict[str, Any]:
-    from heedful.inspection.attention_maps import attentions
     from heedful.inspection.saliency import NOTE, agreement
+    from heedful.nn.source_attention import mean_source_weights, source_attentions
     from heedful.studies.interventions import saliency_of
     from heedful.studies.trace import sequences
 
     saliency = saliency_of(system, pair)
     result: dict[str, Any] = {name: values.tolist() for name, values in saliency._asdict().items()} | {"note": NOTE}
-    kinds = {kind.name for kind in attentions(system.models[0]).values()}  # type: ignore[arg-type]
-    if pair.source is not None and kinds & {"cross", "within"}:
-        from heedful.inspection.alignment import mean_cross_attention
-
-        weights = mean_cross_attention(system.models[0], sequences(system, *pair))
+    if pair.source is not None and source_attentions(system.models[0]):
+        weights = mean_source_weights(system.models[0], *sequences(system, *pair))
         ranked = {"gradient x input": saliency.source.abs(), "bound": saliency.source_bound}
         result |= {
             "attention": weights.tolist(),
@@ -133,8 +130,8 @@ def compute_patching(system: System, pair: EncodedPair, other: str) -> dict[str,
     return {
         "other": other,
         "log_probability": {"source": result.first.tolist(), "other": result.second.tolist()},
-        "places": [place._asdict() | {"change": place.change.tolist()} for place in result.effects],
-        "left_out": result.left_out,
+        "places": [one.output._asdict() | {"change": one.change.tolist()} for one in result.effects],
+        "left_out": [output.name for output in result.left_out],
     }
 
 
@@ -254,18 +251,11 @@ def list_unpatched(patched: dict[str, Any]) -> list[str]:
     return [f"not patched because the sources differ in length: {names}"] if names else []
 
 
-def patched_side(place: str) -> str:
-    """Return what the position axis of a hook point indexes: source tokens, target tokens, or initial decoder states."""
-    if place.endswith(".thought"):
-        return "initial"
-    return "source" if place.startswith("encoder") or place.endswith(".read") else "target"
-
-
 def recovered_by_side(result: dict[str, Any], patched: dict[str, Any]) -> Recovered:
     sides = {"source": [*result["source_tokens"], result["end"]], "target": [*result["target_tokens"], result["end"]]}
     recovered: Recovered = {}
-    for side in ("source", "initial", "target"):
-        places = [one for one in patched["places"] if patched_side(one["name"]) == side]
+    for side in ("source", "state", "target"):
+        places = [one for one in patched["places"] if one["side"] == side]
         labels = sides.get(side) or [f"vector {at}" for at in range(max((len(one["change"]) for one in places), default=0))]
         places = [one for one in places if len(one["change"]) == len(labels)]
         if places:

@@ -35,13 +35,11 @@ DIAL_LEGEND = (
 
 
 def compute(worker: Predictor, *, sentences: int = SENTENCES) -> dict[str, Any]:
-    from torch import nn
 
     from heedful.errors import ConfigError
     from heedful.inspection.positions import schemes
 
     model, task = worker.model, worker.run.task.name
-    assert isinstance(model, nn.Module), "models are modules"
     lengths = compute_lengths(worker, sentences) if task == "translation" else None
     reached = worker.run.data.block if task == "language" else lengths["longest"] if lengths is not None else MAX_POSITIONS
     own = {name: analyze_scheme(scheme, reached) for name, scheme in add_sinusoidal(schemes(model)).items()}

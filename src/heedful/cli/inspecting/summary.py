@@ -50,12 +50,10 @@ VIEWS = (
 
 
 def compute(worker: Predictor) -> dict[str, Any]:
-    from torch import nn
 
     from heedful.inspection.positions import schemes
 
     model = worker.model
-    assert isinstance(model, nn.Module), "models are modules"
     counted: set[int] = set()
 
     def count_new(part: nn.Module) -> int:
