@@ -34,7 +34,7 @@ RENAMED = {  # key of a stored result: its name today
     "said": "predict",
     "fed": "consume",
 }
-TEXTS = {"note", "frequencies", "views"}  # explanations for people, which may be reworded
+TEXTS = {"note", "frequencies", "views", "checkpoint"}  # texts for people, which may be reworded, and paths
 
 WORDS = [f"w{i}" for i in range(20)]
 COMMON = """

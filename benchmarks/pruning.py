@@ -127,7 +127,7 @@ def load_or_compute(path: Path, compute: Callable[[], dict[str, Any]]) -> dict[s
 
 def measure_base(plan: Plan) -> dict[str, Any]:
     """Size and scores of the model before pruning."""
-    model: Any = build.load_translator(plan.base, device="cpu").model
+    model: Any = build.Translator.load(plan.base, device="cpu").model
     results = {"heads": heads_of(plan), "bytes": file_bytes(plan.base), "parameters": count_parameters(model)}
     return results | {"scores": scores(plan.base, plan), "overrides": plan.also, "place": machine_info()}
 
@@ -178,7 +178,7 @@ def speeds(runs: dict[str, Path], also: list[str], *, updates: int, lines: int, 
         trainer = make_trainer(config, folder, build.check(config, progress.print), build.choose_device(), progress)
         trainer.model.train()
         batches = list(islice(trainer.task.stream(0, 0), updates))
-        translator = build.load_translator(folder)
+        translator = build.Translator.load(folder)
         sources = build.examples_of(splits_of(config.data).valid, config.data.max_ratio).sources[:lines]
         steps[name] = lambda trainer=trainer, batches=batches: float([trainer.update([batch])[1] for batch in batches][-1])
         translations[name] = lambda translator=translator, sources=sources: len(translator.translate(sources))

@@ -23,7 +23,7 @@ from heedful.data.check import check_data
 from heedful.runs.build import make_corpora, make_tokenizers
 from heedful.runs.config import read_run
 from heedful.runs.recipes import MEASURED, settings_digest
-from heedful.tasks.evaluate_translations import Examples
+from heedful.tasks.translation.data import Examples
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
 from heedful.text.train import train_tokenizer
 

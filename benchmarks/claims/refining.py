@@ -13,7 +13,8 @@ from claims.learning import MODELS, evaluate, learn, percent, sources_of, target
 from claims.toys import Pair, dictionary
 from claims.translating import PAIRS, SHORT, TRIED, dictionary_pairs
 from heedful.evaluation.gleu import gleu
-from heedful.runs.build import Translator, load_ensemble
+from heedful.tasks.translation.predictor import Translator
+from heedful.runs.build import load_ensemble
 from heedful.tasks.batches import collate
 
 NAMES = 1_000_000  # so many that repetitions are rare

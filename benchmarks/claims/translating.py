@@ -12,7 +12,7 @@ from claims.learning import MODELS, Right, evaluate, hold_out, learn, percent, s
 from claims.toys import Link, Pair, copy, dictionary
 from heedful.data.gold import SentencePair
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
-from heedful.runs.build import Translator
+from heedful.tasks.translation.predictor import Translator
 from heedful.studies.alignment import Aligner, Models, align, heads_of
 
 PAIRS, TRIED = 30_000, 500

@@ -17,7 +17,8 @@ from heedful.cli.inspecting.figures import color_limit, describe_saliency
 from heedful.cli.inspecting.interventions import saliency_text
 from heedful.inspection.figure import color
 from heedful.inspection.saliency import NOTE
-from heedful.runs.build import Translator, load
+from heedful.tasks.translation.predictor import Translator
+from heedful.runs.load import load
 from heedful.studies.report import Inspection
 
 SENTENCE = "w1 w2 w3"

@@ -13,7 +13,8 @@ from heedful.cli.inspecting import interventions, lens, positions
 from heedful.errors import ConfigError
 from heedful.inspection.saliency import NOTE
 from heedful.nn.positions import PositionSize, Rotary, Sinusoidal
-from heedful.runs.build import Translator, load, load_translator
+from heedful.tasks.translation.predictor import Translator
+from heedful.runs.load import load
 
 LINE = "w1 w2 w3 w4"
 
@@ -27,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def translator(folder: Path) -> Translator:
     limits = "model.position=learned", "model.max_positions=12", "data.max_length=10"
     assert heed("train", write_recipe(folder), "training.steps=2", *limits, "--run", folder / "run") == 0
-    return load_translator(folder / "run")
+    return Translator.load(folder / "run")
 
 
 def test_positions_are_analyzed_and_drawn_and_unsupported_lengths_are_reported(translator: Translator, folder: Path) -> None:

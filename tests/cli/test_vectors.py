@@ -10,7 +10,7 @@ import pytest
 import torch
 from workshop import heed, write_recipe
 
-from heedful.runs.build import load
+from heedful.runs.load import load
 from heedful.text import Tokenizer
 from heedful.vectors.files import load_vectors
 from heedful.vectors.initialization import initialize_rows

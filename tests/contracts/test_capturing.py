@@ -20,7 +20,7 @@ from heedful.nn.losses import cross_entropy, symmetric_kl
 from heedful.nn.torch_private import TorchDispatchMode
 from heedful.search import GraphInputs, SearchConfig, SourceBatch, Sources, step_function
 from heedful.search.engine import Engine
-from heedful.tasks.guided_alignment import guided_loss
+from heedful.tasks.translation.guided_alignment import guided_loss
 
 FROM_HOST = ("aten.lift_fresh",)
 TO_HOST = ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique")

@@ -11,7 +11,8 @@ from heedful.data.sources import CorpusConfig, RawPair
 from heedful.data.splits import DataConfig
 from heedful.errors import DataError
 from heedful.search import SearchConfig
-from heedful.tasks.translation import TranslationConfig, TranslationTask
+from heedful.tasks.translation.config import TranslationConfig
+from heedful.tasks.translation.task import TranslationTask
 
 CASES: dict[str, tuple[bytes, bytes, str | None, str]] = {
     "fine": (b"a", b"b", None, ""),

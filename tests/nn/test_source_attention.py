@@ -15,7 +15,8 @@ from heedful.inspection.coverage import LEAST, coverage
 from heedful.nn.decoder_state import State, Step
 from heedful.nn.hooks import HookPoint
 from heedful.search import SearchConfig
-from heedful.tasks.translate import System, translate
+from heedful.tasks.system import System
+from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.text.train import train_tokenizer
 

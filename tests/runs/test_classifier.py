@@ -8,7 +8,7 @@ import pytest
 import torch
 from workshop import heed
 
-from heedful.runs.build import load
+from heedful.runs.load import load
 from heedful.errors import CheckpointError, ConfigError, DataError
 
 

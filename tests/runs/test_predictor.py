@@ -12,9 +12,9 @@ import heedful
 from heedful.runs.build import make_model
 from heedful.runs.config import read_run
 from heedful.errors import ConfigError
-from heedful.runs.predictor import Predictor
+from heedful.tasks.predictor import Predictor
 from heedful.runs.recipes import find_recipe
-from heedful.tasks.translate import System
+from heedful.tasks.system import System
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.text.train import train_tokenizer
 

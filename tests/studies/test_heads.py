@@ -32,8 +32,9 @@ from heedful.studies.head_samples import (
 from heedful.studies.head_statistics import HeadStatistics, rarest, relations
 from heedful.studies.head_views import AnnotatedPair, Pieces, self_attention_view, source_view
 from heedful.studies.heads import study
-from heedful.tasks.evaluate_translations import score_pairs
-from heedful.tasks.translate import System, collate_one, translate
+from heedful.tasks.translation.evaluate import score_pairs
+from heedful.tasks.system import System, collate_one
+from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
 from heedful.text.train import train_tokenizer
 

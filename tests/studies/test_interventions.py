@@ -12,7 +12,7 @@ from workshop import heed, write_recipe
 
 from heedful.errors import ConfigError, DataError
 from heedful.nn.hooks import hook_points
-from heedful.runs.build import Translator, load_translator
+from heedful.tasks.translation.predictor import Translator
 from heedful.search import SearchConfig
 from heedful.studies.interventions import (
     EncodedPair,
@@ -28,7 +28,7 @@ from heedful.studies.interventions import (
     target_tokens,
     without_heads,
 )
-from heedful.tasks.translate import translate
+from heedful.tasks.translation.translate import translate
 
 LINE = "w1 w2 w3 w4"
 CONFIG = SearchConfig(beam=3, max_extra=4)
@@ -42,7 +42,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
         heed("train", recipe, "training.steps=40", *seldom, "--run", folder / "run", "training.schedule.learning_rate=0.01")
         == 0
     )
-    return load_translator(folder / "run")
+    return Translator.load(folder / "run")
 
 
 @pytest.fixture

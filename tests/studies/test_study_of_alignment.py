@@ -11,7 +11,7 @@ from workshop import WORDS, heed, write_recipe
 from heedful.data.gold import Gold, SentencePair
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
 from heedful.inspection.alignment_links import LinkRule
-from heedful.runs.build import load_translator
+from heedful.tasks.translation.predictor import Translator
 from heedful.search import SearchConfig
 from heedful.studies.alignment import (
     MOMENTS,
@@ -38,7 +38,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     with (folder / "pairs.tsv").open("a") as file:
         file.write("w1 w2?\tw2? w1\n")  # punctuation in the vocabulary
     assert heed("train", recipe, "data.max_length=10", "--run", folder / "run") == 0
-    return Models(load_translator(folder / "run").system)
+    return Models(Translator.load(folder / "run").system)
 
 
 def reversed_gold(pairs: list[SentencePair]) -> Gold:

@@ -26,9 +26,10 @@ from heedful.studies.explain import (
     explain_search,
 )
 from heedful.studies.explain_step import Smoothing, explain_step, smoothing_config
-from heedful.tasks.evaluate_translations import score_pairs
-from heedful.tasks.translate import System, translate
-from heedful.tasks.translation import TranslationConfig
+from heedful.tasks.translation.evaluate import score_pairs
+from heedful.tasks.system import System
+from heedful.tasks.translation.translate import translate
+from heedful.tasks.translation.config import TranslationConfig
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.text.train import train_tokenizer
 

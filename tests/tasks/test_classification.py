@@ -19,8 +19,8 @@ import heedful
 from heedful.data.labeled import Example, LabeledConfig
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.search import SearchConfig
-from heedful.tasks.classification import LAYOUTS, ClassificationConfig, ClassificationModel, ClassificationTask
-from heedful.tasks.translate import System
+from heedful.tasks.classification.task import LAYOUTS, ClassificationConfig, ClassificationModel, ClassificationTask
+from heedful.tasks.system import System
 from heedful.text import Specials, TokenizerConfig, train_tokenizer
 
 MARKS = Specials(pad=0, start=1, end=2, unk=3)

@@ -23,8 +23,8 @@ from heedful.models import MODELS
 from heedful.nn.losses import Loss
 from heedful.runs.config import Run
 from heedful.tasks.batches import Batch, fill_up, split_batch
-from heedful.tasks.guided_alignment import add_gold_alignment, choose_layer, guided_loss, make_guide
-from heedful.tasks.translation import TranslationConfig
+from heedful.tasks.translation.guided_alignment import add_gold_alignment, choose_layer, guided_loss, make_guide
+from heedful.tasks.translation.config import TranslationConfig
 from heedful.text.specials import Specials
 from heedful.training.update import Objective
 

@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from workshop import heed, write_pairs, write_recipe
 
 from heedful.runs import train as training
-from heedful.runs.build import load
-from heedful.tasks.translation import TranslationTask
+from heedful.runs.load import load
+from heedful.tasks.translation.task import TranslationTask
 from heedful.training import loop, retention
 from heedful.training.checkpoint import load_tensors
 from heedful.training.compiling import with_fallback

@@ -127,7 +127,7 @@ def test_two_processes_cannot_train_in_one_run_folder(tmp_path: Path, capsys: py
 def test_a_diverging_run_exits_with_5_and_keeps_its_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from heedful.tasks.translation import TranslationTask
+    from heedful.tasks.translation.task import TranslationTask
     from heedful.training.checkpoint import verify
 
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
@@ -150,7 +150,7 @@ def test_a_diverging_run_exits_with_5_and_keeps_its_last_good_checkpoint(
 def test_a_batch_that_does_not_fit_is_split_and_recorded_with_the_same_gradient(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from heedful.tasks.translation import TranslationTask
+    from heedful.tasks.translation.task import TranslationTask
 
     recipe = write_recipe(tmp_path)
     plain = ("model.dropout=0.0", "training.steps=2", "training.save_every=1")

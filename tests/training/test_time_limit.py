@@ -15,7 +15,7 @@ from workshop import write_recipe
 
 from heedful.runs.config import read_run
 from heedful.runs.train import train_config
-from heedful.tasks.translation import TranslationTask
+from heedful.tasks.translation.task import TranslationTask
 from heedful.training import loop
 from heedful.training.config import TrainingConfig
 from heedful.training.loop import Outcome

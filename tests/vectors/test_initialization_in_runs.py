@@ -8,7 +8,7 @@ import pytest
 import torch
 from workshop import heed, write_recipe
 
-from heedful.runs.build import load
+from heedful.runs.load import load
 from heedful.vectors.files import load_vectors
 
 FROZEN = ["training.vectors_side=source", "training.freeze_vectors=true", "tokenizer.shared=false", "model.tie=none"]

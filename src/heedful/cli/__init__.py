@@ -14,13 +14,13 @@ from heedful.cli import (
     configs,
     data,
     demo,
+    evaluate,
     explain,
     export,
-    generate,
     inspect,
+    predict,
     prune,
     train,
-    translate,
     vectors,
 )
 from heedful.cli.metavars import set_metavars
@@ -56,11 +56,10 @@ def options(
 
 app.command()(demo.demo)
 app.command()(train.train)
-app.command()(translate.translate)
-app.command()(translate.evaluate)
-app.command()(translate.score)
+predict.mount(app)
+evaluate.mount(app)
+app.command()(evaluate.score)
 app.command()(align.align)
-app.command()(generate.generate)
 app.command()(explain.explain)
 app.command()(inspect.inspect)
 app.command()(train.average)

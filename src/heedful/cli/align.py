@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from heedful.cli.output import Checkpoint, Device, Json, check_finite, print_json, print_message, print_text, table
-from heedful.cli.translate import is_given
+from heedful.cli.task_options import is_given
 from heedful.config.bounds import MAX_RESAMPLES, MAX_SMALL
 from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
     from heedful.data.gold import Gold, SentencePair
     from heedful.evaluation.word_alignment import Link
-    from heedful.runs.build import Translator
     from heedful.studies.alignment import Aligner, AlignmentHead, Models
+    from heedful.tasks.translation.predictor import Translator
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 Method = Literal["soft", "grow-diag-final-and", "grow-diag", "intersection", "union"]
@@ -85,8 +85,8 @@ def align(
     from heedful.errors import ConfigError
     from heedful.evaluation.metrics import MIN_RESAMPLES
     from heedful.inspection.alignment_links import LinkRule
-    from heedful.runs.build import load_translator
     from heedful.studies.alignment import Aligner, Models, as_pharaoh
+    from heedful.tasks.translation.predictor import Translator
 
     if symmetrize is not None and reverse is None:
         raise ConfigError(f"--symmetrize {symmetrize} combines two runs and has no effect without --reverse")
@@ -97,8 +97,8 @@ def align(
         raise ConfigError("--gold requires --source and --target")
     if bootstrap and bootstrap < MIN_RESAMPLES:
         raise ConfigError(f"--bootstrap: given {bootstrap}, expected 0 (no interval) or at least {MIN_RESAMPLES} resamples")
-    translator = load_translator(run, checkpoint, device)
-    back = None if reverse is None else load_translator(reverse, checkpoint, device)
+    translator = Translator.load(run, checkpoint, device)
+    back = None if reverse is None else Translator.load(reverse, checkpoint, device)
     pairs, gold_links, valid = read_pairs(translator, source, target, gold)
     valid = read_gold(*choose_on) if choose_on else valid
     if gold_links is None and is_given(context, "bootstrap"):
@@ -143,7 +143,7 @@ def read_pairs(
     from heedful.data.gold import SentencePair, builtin_gold, read_gold, read_words
     from heedful.data.splits import splits_of
     from heedful.errors import ConfigError
-    from heedful.runs.build import examples_of
+    from heedful.tasks.translation.data import examples_of
 
     if source is not None and target is not None:
         if gold is None:
@@ -200,7 +200,7 @@ def default_aligner(translator: Translator, models: Models) -> Aligner:
     """The guided heads of a guided run, with a threshold for several links per word; otherwise the mean of all heads."""
     from heedful.inspection.alignment_links import LinkRule
     from heedful.studies.alignment import Aligner, AlignmentHead, heads_of
-    from heedful.tasks.guided_alignment import choose_layer
+    from heedful.tasks.translation.guided_alignment import choose_layer
 
     known = heads_of(models)
     task: Any = translator.run.task  # the task of a translator is translation

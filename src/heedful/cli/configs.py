@@ -12,7 +12,6 @@ import typer
 
 from heedful.cli.output import (
     COMMAND_LINE,
-    WIDTH,
     Json,
     format_bytes,
     format_name,
@@ -21,6 +20,7 @@ from heedful.cli.output import (
     print_text,
     table,
 )
+from heedful.evaluation.tables import WIDTH
 
 if typing.TYPE_CHECKING:
     from heedful.config.read import Settings

@@ -88,7 +88,7 @@ def explain(
         raise ConfigError(
             f"{len(sentences)} sentences were given; expected one, in quotes", hint="use --batch for several sentences"
         )
-    from heedful.runs.build import load
+    from heedful.runs.load import load
 
     worker = load(topic_or_run, checkpoint, device)
     explanation = explain_run(worker, mode, sentences, target, choice, worker.search_config(search or [], origin=COMMAND_LINE))

@@ -26,7 +26,7 @@ from heedful.config.bounds import MAX_COUNT, MAX_SIZE, MAX_SMALL
 
 if TYPE_CHECKING:
     from heedful.inspection.report import Section
-    from heedful.runs.predictor import Predictor
+    from heedful.tasks.predictor import Predictor
 
 REQUIRES: dict[str, tuple[tuple[str, ...], ...]] = {  # option -> at least one name of each tuple must be given
     **dict.fromkeys(("target", "search", "kind", "save", "lens", "alternatives"), (("sentence",),)),
@@ -122,7 +122,7 @@ def inspect(
     Prints text; --picture draws a figure, --html writes a report. `heed inspect RUN` lists the views of a run."""
     given = {name: value for name, value in locals().items() if value is not None and value is not False and value != []}
     check_options(given)
-    from heedful.runs.build import load
+    from heedful.runs.load import load
 
     worker = load(run, checkpoint, device)
     arguments = given | inspect_sentence(worker, given) if sentence is not None else given

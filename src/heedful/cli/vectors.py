@@ -115,7 +115,7 @@ def train_word_tokenizer(texts: list[Path], min_count: int, lowercase: bool) -> 
 
 def load_tokenizer(run: Path, side: Literal["source", "target"], lowercase: bool) -> Tokenizer:
     from heedful.errors import ConfigError
-    from heedful.runs.build import read_folder
+    from heedful.runs.load import read_folder
 
     if lowercase:
         raise ConfigError(
@@ -168,7 +168,7 @@ def read_vectors(path: Path, side: Literal["source", "target"], checkpoint: str 
         if side != "source" or checkpoint is not None:
             raise ConfigError(f"--side and --checkpoint apply to run folders only; {path} is a file of vectors")
         return load_vectors(path)
-    from heedful.runs.build import load
+    from heedful.runs.load import load
     from heedful.vectors.table import Vectors
     from heedful.vectors.tokens import token_names
 

@@ -12,7 +12,8 @@ import torch
 from heedful.errors import HeedfulError
 from heedful.search import SearchConfig
 from heedful.tasks.batches import collate
-from heedful.tasks.translate import System, translate
+from heedful.tasks.system import System
+from heedful.tasks.translation.translate import translate
 
 MAX_DIFFERENCE = 1e-3  # of a logit
 BATCH = 8  # sentences at a time

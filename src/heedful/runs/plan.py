@@ -29,7 +29,7 @@ def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
                 count += sum(trainer.task.count(item.batch) for item in fed)
     step, config = statistics.median(seconds), trainer.config
     steps = min(config.steps, max(1, int(60 * config.minutes / step))) if config.minutes else config.steps
-    sizes: dict[str, Any] = trainer.task.statistics()  # type: ignore[attr-defined]
+    sizes: dict[str, Any] = trainer.task.statistics()
     return {
         "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
         **sizes,

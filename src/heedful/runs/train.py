@@ -17,20 +17,22 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from heedful.data.sources import find_path
+from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.nn.gates import gates
+from heedful.nn.memory import keep_freed_memory
+from heedful.nn.model import Model
 from heedful.runs import build
 from heedful.runs.card import model_card
 from heedful.runs.config import Run, differences, read_run, run_as_toml
 from heedful.runs.core_sharing import share_cores
-from heedful.data.sources import find_path
-from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.runs.load import with_dictionary, with_local_dictionary
 from heedful.runs.memory_check import require_memory
-from heedful.nn.gates import gates
-from heedful.nn.model import Model
-from heedful.nn.memory import keep_freed_memory
 from heedful.runs.recipes import all_recipes, find_recipe
 from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
 from heedful.storage.writing import replace_bytes, replace_text
+from heedful.tasks.base import TaskData
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, facts, head_gates, retention, run_folder
 from heedful.training.averaging import inference_weights
@@ -42,7 +44,7 @@ from heedful.training.progress import Progress, lenient
 from heedful.training.saved_state import load_saved, load_train_state
 from heedful.training.signals import Stop, stop_requests
 from heedful.training.time_limit import Stopwatch
-from heedful.training.weights import parameter_limit
+from heedful.training.weights import load_into, parameter_limit
 from heedful.vectors.files import load_vectors
 from heedful.vectors.initialization import InitializedRows, freeze_rows, initialize_embeddings
 
@@ -92,8 +94,8 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
     resumes = bool(retention.steps(folder / "checkpoints"))
     if resumes:
         facts.check_files(folder)
-        stored = build.with_local_dictionary(read_run(folder / facts.CONFIG).config, folder)
-        refuse_changes(stored, build.with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
+        stored = with_local_dictionary(read_run(folder / facts.CONFIG).config, folder)
+        refuse_changes(stored, with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
         done = outcome_if_finished(config, folder)
         if done is not None:
             why = ""
@@ -106,15 +108,16 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
         require_initial_weights(config)
     progress = make_progress(config, folder, console, watch)
     progress.print(describe_run(config, folder, device))
-    report = build.check(config, progress.print)
+    data = build.data_of(config)
+    report = build.check(data, progress.print)
     if resumes:
         refuse_changed_data(config, folder)
     else:
         record_data(config, folder)
-    text = run_as_toml(build.with_dictionary(config, facts.DICTIONARY))
+    text = run_as_toml(with_dictionary(config, facts.DICTIONARY))
     facts.replace_config(folder, text) if resumes else replace_text(folder / facts.CONFIG, text)
-    config = build.with_dictionary(config, str(folder / facts.DICTIONARY))
-    trainer = make_trainer(config, folder, report, device, progress)
+    config = with_dictionary(config, str(folder / facts.DICTIONARY))
+    trainer = make_trainer(config, folder, data, report, device, progress)
     if not resumes:
         facts.record_files(folder)
     done = run_training(trainer, progress, stop)
@@ -245,15 +248,15 @@ def make_progress(config: Run, folder: Path, console: Console, watch: Stopwatch)
     )
 
 
-def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, progress: Progress) -> Trainer:
+def make_trainer(config: Run, folder: Path, data: TaskData, report: Any, device: torch.device, progress: Progress) -> Trainer:
     """Build everything that training needs, from the tokenizers to the optimizer."""
     if config.training.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     if device.type == "cpu":
         keep_freed_memory()
-    tokenizers = build.make_tokenizers(config, folder)
-    corpora = build.make_corpora(config, tokenizers, report)
+    tokenizers = build.make_tokenizers(config, folder, data)
+    corpora = data.open(tokenizers, report)
     require_memory(config, device, source_vocab=len(tokenizers[0]), target_vocab=len(tokenizers[1]))
     saved = retention.newest_unverified(folder / "checkpoints")
     with nullcontext() if saved is None else parameter_limit(shapes(saved, "model"), saved):
@@ -300,7 +303,7 @@ def warm_start(model: Model, run: Path) -> None:
     """Load the weights of another run; a head or gates that it does not have keep their initial values."""
     chosen, body = retention.resolve(run), model.base_model
     initial = {f"{name}.out.log_a": log_a.detach() for name, log_a in gates(body).items()}
-    build.load_into(body, initial | inference_weights(chosen), chosen)
+    load_into(body, initial | inference_weights(chosen), chosen)
 
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:
@@ -313,6 +316,7 @@ def plan_run(config: Run, *, device: str | None = None, console: Console | None 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)
-        report = build.check(config, progress.print)
-        trainer = make_trainer(config, folder, report, build.choose_device(device), progress)
+        data = build.data_of(config)
+        report = build.check(data, progress.print)
+        trainer = make_trainer(config, folder, data, report, build.choose_device(device), progress)
         return measure(trainer, updates)

@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 
 from heedful.data.gold import SentencePair
+from heedful.data.input_lines import CHUNK_LINES
 from heedful.evaluation.word_alignment import Alignment, Link
 from heedful.inspection.alignment import merge_pieces
 from heedful.inspection.alignment_links import LinkRule, choose_heads_and_rule, label_maps, links, select_heads
 from heedful.nn.source_attention import no_source_attention, source_attentions, source_weights
 from heedful.tasks.batches import collate, pad
-from heedful.tasks.translate import CHUNK_LINES, System, batches_of
+from heedful.tasks.system import System, batches_of
 
 Moment = Literal[
     "predict", "consume"

@@ -26,7 +26,8 @@ from heedful.nn.scores import SourceAttention
 from heedful.search import SearchConfig, length_limits
 from heedful.studies.trace import NEXT_TOKEN, Trace, sequences, tokens_of, trace_text, trace_translation
 from heedful.tasks.batches import collate, source_tensors
-from heedful.tasks.translate import Piece, System, search_pieces, translate
+from heedful.tasks.system import System
+from heedful.tasks.translation.translate import Piece, search_pieces, translate
 from heedful.text.specials import Specials
 
 

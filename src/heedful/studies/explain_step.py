@@ -19,9 +19,10 @@ from heedful.nn.losses import SMOOTHINGS, cross_entropy
 from heedful.nn.model import SequenceModel, inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch, collate
-from heedful.tasks.evaluate_translations import token_scores
-from heedful.tasks.translate import System, translate
-from heedful.tasks.translation import TranslationConfig
+from heedful.tasks.system import System
+from heedful.tasks.translation.config import TranslationConfig
+from heedful.tasks.translation.evaluate import token_scores
+from heedful.tasks.translation.translate import translate
 
 TOP = 3  # tokens shown at each position
 LEARNING_RATES = (1e-4, 1e-3, 1e-2)

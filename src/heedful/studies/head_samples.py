@@ -21,7 +21,8 @@ from heedful.errors import DataError
 from heedful.evaluation.word_alignment import Alignment, parse_alignments
 from heedful.search import SearchConfig
 from heedful.studies.head_views import AnnotatedPair, Pieces
-from heedful.tasks.translate import System, translate
+from heedful.tasks.system import System
+from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import Tokenizer
 
 

@@ -24,7 +24,7 @@ from heedful.nn.model import ATTENTION_KINDS, AttentionLayer, Model, SequenceMod
 from heedful.studies.head_statistics import Frequencies, HeadStatistics
 from heedful.studies.head_views import AnnotatedPair
 from heedful.tasks.batches import Batch, collate, pad
-from heedful.tasks.translate import System, batches_of
+from heedful.tasks.system import System, batches_of
 
 BATCH = 2**11  # tokens
 Progress = Callable[[float], None]

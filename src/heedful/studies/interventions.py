@@ -28,7 +28,8 @@ from heedful.nn.hooks import hook
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.studies.trace import Tokens, sequences, tokens_from_ids, tokens_of
-from heedful.tasks.translate import Candidate, Piece, System, decode_pieces
+from heedful.tasks.system import System
+from heedful.tasks.translation.translate import Candidate, Piece, decode_pieces
 
 
 class EncodedPair(NamedTuple):

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from heedful.nn.model import inference_context
 from heedful.tasks.batches import collate
-from heedful.tasks.evaluate_translations import Examples
-from heedful.tasks.translate import System, batches_of
+from heedful.tasks.system import System, batches_of
+from heedful.tasks.translation.data import Examples
 
 
 class TokenScores(NamedTuple):

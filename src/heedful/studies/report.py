@@ -23,7 +23,7 @@ from heedful.inspection.report import Numbers, Section, write_page
 from heedful.search import SearchConfig
 from heedful.storage.writing import output_bytes
 from heedful.studies.trace import Trace, Views, trace_text, trace_translation, views_of
-from heedful.tasks.translate import System
+from heedful.tasks.system import System
 
 ABOUT = {
     "cross": "output → source",

@@ -18,7 +18,8 @@ from heedful.inspection.attention_maps import AttentionMap, attention_maps
 from heedful.inspection.attention_norms import attention_norms
 from heedful.inspection.rollout import above_attention, rollout
 from heedful.search import SearchConfig
-from heedful.tasks.translate import System, collate_one, translate
+from heedful.tasks.system import System, collate_one
+from heedful.tasks.translation.translate import translate
 
 NEXT_TOKEN = "…"  # placeholder for the token that follows a text
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from heedful.nn.losses import Loss, cross_entropy, projected_cross_entropy
 from heedful.nn.model import SequenceModel
+from heedful.tasks.batches import Batch
 from heedful.training.update import Objective
 
 
@@ -28,3 +30,11 @@ def with_model_losses(objective: Objective, losses: dict[str, Loss]) -> Objectiv
     for loss in losses.values():
         total = total + loss.total / loss.count * count
     return Objective(Loss(total, count), objective.report | losses)
+
+
+def sequence_losses(model: SequenceModel, batch: Batch, padding: int) -> Tensor:
+    """-log p of each target of a batch: (rows,)."""
+    logits = (
+        model.forced_logits(batch.source, batch.source_mask, batch.target_in).float().transpose(1, 2)
+    )  # (rows, vocab, time)
+    return functional.cross_entropy(logits, batch.target_out, ignore_index=padding, reduction="none").sum(-1)

@@ -86,6 +86,12 @@ class Task(Protocol):
 
     def validate(self, model: Any) -> Validation: ...
 
+    def describe(self) -> str:
+        """One line on the training data."""
+
+    def statistics(self) -> dict[str, float]:
+        """Sizes of the training data and of an epoch."""
+
 
 class Outcome(NamedTuple):
     step: int

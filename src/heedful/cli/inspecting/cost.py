@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from heedful.inspection.cost import CostRecord
     from heedful.inspection.hardware_limits import Limits
     from heedful.inspection.report.blocks import Block
-    from heedful.runs.predictor import Predictor
+    from heedful.tasks.predictor import Predictor
 
 LEGEND = (
     "FLOP: matrix products only, 2 for a multiplication and an addition; norms, sums and the update count as bytes moved. "

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from heedful.inspection.report.blocks import Block
-    from heedful.runs.predictor import Predictor
+    from heedful.tasks.predictor import Predictor
 
 
 def compute(worker: Predictor, *, sentences: int = 200) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def record_gates(worker: Predictor, pairs: list[tuple[str, str]]) -> dict[str, T
     from heedful.nn.experts import Experts
     from heedful.nn.hooks import record
     from heedful.nn.model import inference_context
-    from heedful.tasks.translate import collate_one
+    from heedful.tasks.system import collate_one
 
     model, system = worker.model, worker.system
     names = [name for name, module in model.named_modules() if isinstance(module, Experts)]

@@ -10,7 +10,7 @@ import re
 from itertools import islice
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from heedful.cli.output import progress, table
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
     from heedful.inspection.head_figures import Cell
     from heedful.inspection.report.blocks import Block
-    from heedful.runs.predictor import Predictor
     from heedful.studies.head_samples import Sample
     from heedful.studies.head_statistics import Frequencies
+    from heedful.tasks.predictor import Predictor
+    from heedful.text.tokenizer import Tokenizer
 
 FREQUENCY_LINES = 20_000  # lines of training text from which token frequencies are counted
 UNIT = "nats per token"
@@ -102,13 +103,16 @@ def read_samples(worker: Predictor, data: Path | None, conllu: Path | None) -> I
 def count_tokens(worker: Predictor, samples: Iterable[Sample]) -> tuple[Frequencies, str]:
     """Token frequencies of the training text, or of the samples if that is missing; and a description of the text counted."""
     from heedful.errors import DataError
-    from heedful.runs.build import task_of
     from heedful.studies.head_samples import frequencies_in
+    from heedful.tasks import find_task
 
-    tokenizers = {"source": worker.system.source_tokenizer, "target": worker.system.target_tokenizer}
-    task = task_of(worker.run)
+    tokenizers: dict[Literal["source", "target"], Tokenizer] = {
+        "source": worker.system.source_tokenizer,
+        "target": worker.system.target_tokenizer,
+    }
+    data = find_task(worker.run.task.name).data(worker.run)
     try:
-        lines = {side: list(islice(task.lines(side), FREQUENCY_LINES)) for side in tokenizers}
+        lines = {side: list(islice(data.lines(side), FREQUENCY_LINES)) for side in tokenizers}
         counted = f"the first {max(map(len, lines.values())):,} lines of the training text"
     except DataError:
         lines = {"source": [one.source for one in samples], "target": [one.target or one.source for one in samples]}

@@ -9,10 +9,10 @@ from heedful.cli.output import COMMAND_LINE, table
 
 if TYPE_CHECKING:
     from heedful.inspection.report.blocks import Block
-    from heedful.runs.predictor import Predictor
     from heedful.search import SearchConfig
     from heedful.studies.interventions import EncodedPair
-    from heedful.tasks.translate import System
+    from heedful.tasks.predictor import Predictor
+    from heedful.tasks.system import System
 
 
 Recovered = dict[str, tuple[list[str], list[str], list[list[float]]]]  # side -> hook points, tokens, nats; only patched sides

@@ -13,7 +13,7 @@ from heedful.cli.output import table
 
 if TYPE_CHECKING:
     from heedful.inspection.report.blocks import Block
-    from heedful.runs.predictor import Predictor
+    from heedful.tasks.predictor import Predictor
 
 LEGEND = (
     "logit lens: each layer's most probable next token and its probability, computed with the model's own output "

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from heedful.inspection.position_figures import SchemeResult
     from heedful.inspection.report.blocks import Block
     from heedful.nn.positions import Position
-    from heedful.runs.predictor import Predictor
+    from heedful.tasks.predictor import Predictor
 
 DISTANCES = 8  # columns of the table of similarities
 SHIFTS = (1, 2, 5, 10)
@@ -94,9 +94,8 @@ def compute_lengths(worker: Predictor, sentences: int) -> dict[str, Any]:
     """Loss by length and by position, of validation sentences alone and concatenated."""
     from heedful.data.splits import splits_of
     from heedful.errors import HeedfulError
-    from heedful.runs.build import examples_of
     from heedful.studies.lengths import by_length, by_position, join_neighbors, score_examples
-    from heedful.tasks.evaluate_translations import Examples
+    from heedful.tasks.translation.data import Examples, examples_of
 
     data = worker.run.data
     every = examples_of(splits_of(data).valid, data.max_ratio)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from heedful.inspection.attention_maps import AttentionMap
-    from heedful.runs.predictor import Predictor
     from heedful.studies.report import Inspection
+    from heedful.tasks.predictor import Predictor
 
 
 TOP_KEY = {"weights": "attends most to", "norms": "receives most from", "rollout": "depends most on"}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from heedful.inspection.attention_maps import AttentionMap
-    from heedful.runs.predictor import Predictor
+    from heedful.tasks.predictor import Predictor
     from heedful.text.tokenizer import Tokenizer
 
 # Arguments of heed inspect RUN, what they show, and what the run must have (see list_views)
@@ -89,7 +89,7 @@ def describe_tokenizers(source: Tokenizer, target: Tokenizer) -> str:
 def attention_maps_of(worker: Predictor) -> list[AttentionMap]:
     """The attention maps of the model, recorded on an empty sentence."""
     from heedful.inspection.attention_maps import attention_maps
-    from heedful.tasks.translate import collate_one
+    from heedful.tasks.system import collate_one
 
     if worker.run.task.name not in ("translation", "language"):
         return []

@@ -2,163 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Any
 
-from pydantic import Field
 from torch import Tensor
 
-from heedful.config.base import Config, NonNegativeNumber, Probability, Problem, ZeroOrCount, ZeroOrSmallCount, refuse, unused
 from heedful.data.batching import Index, mix_corpora, padding_fraction, plan_epoch
-from heedful.data.check import check_data
-from heedful.data.encode import StoreOptions, open_store
-from heedful.data.links import AlignedCorpus, JoinedLinks, open_links
-from heedful.data.pairs import pairs, sentences
-from heedful.data.report import CheckReport
-from heedful.data.sources import CorpusConfig, files_of, find_path, refuse_streams
-from heedful.data.splits import DataConfig, splits_of
-from heedful.data.store import JoinedStore
-from heedful.evaluation.metrics import METRICS
+from heedful.data.splits import DataConfig
 from heedful.nn.losses import Loss, cross_entropy, symmetric_kl
-from heedful.nn.model import Model, SequenceModel
-from heedful.search import SearchConfig
+from heedful.nn.model import SequenceModel
+from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.batches import Batch, collate, fill_up, split_batch
-from heedful.tasks.evaluate_translations import Examples, evaluate
-from heedful.tasks.guided_alignment import add_gold_alignment, make_guide
 from heedful.tasks.objectives import token_loss, with_model_losses
-from heedful.tasks.sequence_level import SequenceConfig, sequence_objective
-from heedful.tasks.translate import System
-from heedful.text.tokenizer import Tokenizer
+from heedful.tasks.system import System
+from heedful.tasks.translation.config import TranslationConfig
+from heedful.tasks.translation.data import Corpora, TranslationData, write_examples
+from heedful.tasks.translation.evaluate import evaluate
+from heedful.tasks.translation.guided_alignment import add_gold_alignment, make_guide
+from heedful.tasks.translation.predictor import Translator
+from heedful.tasks.translation.sequence_level import sequence_objective
 from heedful.training.loop import StreamedBatch, Validation
-from heedful.training.train_state import Direction
 from heedful.training.update import Objective
-
-GuidedHeads = Annotated[tuple[ZeroOrSmallCount, ...], Field(min_length=1)]
-
-
-class TranslationConfig(Config):
-    form: ClassVar[str] = "pairs"  # required data.form
-    unit: ClassVar[str] = "tokens"
-    name: Literal["translation"] = "translation"
-    """Task."""
-    label_smoothing: Probability = 0.1
-    """Probability mass moved from the true token."""
-    smoothing_over: Literal["all", "others", "words"] = "all"
-    """Tokens that share it: all, all but the true token, or all but the true token and padding."""
-    r_drop: NonNegativeNumber = 0.0
-    """R-Drop: weight of the KL divergence between two passes with dropout; 0: one pass."""
-    sequence: SequenceConfig = SequenceConfig()
-    """Sequence-level training."""
-    guided_alignment: NonNegativeNumber = 0.0
-    """Weight of the loss between attention and word alignments; 0: none."""
-    guided_layer: ZeroOrSmallCount | None = None
-    """Decoder layer with guided attention, from 0; default: the second to last."""
-    guided_heads: GuidedHeads = (0,)
-    """Heads whose mean attention is guided, from 0."""
-    validation_metrics: tuple[Literal["bleu", "chrf", "ter", "gleu", "exact_match"], ...] = ("bleu", "chrf")
-    """Metrics."""
-    validation_sentences: ZeroOrCount = 0
-    """Validation sentences to translate; 0: all."""
-    samples: ZeroOrCount = 1
-    """Translations to show at each validation."""
-
-    @property
-    def metrics(self) -> Mapping[str, Direction]:
-        """The metrics of a validation and whether higher or lower is better."""
-        chosen = {name: METRICS[name] for name in self.validation_metrics}
-        directions: dict[str, Direction] = {
-            name: "higher" if metric.higher_is_better else "lower" for name, metric in chosen.items()
-        }
-        return {"loss": "lower", "perplexity": "lower", **directions}
-
-    def model_post_init(self, context: Any) -> None:
-        no_effect = {"smoothing_over": "task.label_smoothing is 0"} if self.label_smoothing == 0 else {}
-        if self.guided_alignment == 0:
-            no_effect |= dict.fromkeys(("guided_layer", "guided_heads"), "task.guided_alignment is 0")
-        problems = unused(self, no_effect)
-        if self.r_drop and self.sequence.method != "none":
-            sentence = f"given {self.r_drop} beside task.sequence.method {self.sequence.method!r}; choose one of the two"
-            problems.append(Problem("r_drop", sentence))
-        refuse(problems)
-
-
-class Corpora(NamedTuple):
-    """Training and validation data."""
-
-    train: JoinedStore
-    weights: tuple[float, ...]  # sampling weights of the corpora in train
-    valid: Examples
-    links: JoinedLinks | None = None  # token alignments of train, for guided alignment
-
-
-def examples_of(corpora: Iterable[CorpusConfig], max_ratio: float) -> Examples:
-    """The sources and references of some corpora."""
-    usable = [pair for corpus in corpora for pair in pairs(corpus, max_ratio=max_ratio)]
-    return Examples([pair.source for pair in usable], [pair.target for pair in usable])
 
 
 class TranslationTask:
-    def __init__(self, config: TranslationConfig, data: DataConfig, search: SearchConfig, seed: int) -> None:
-        self.config, self.data, self.search, self.seed = config, data, search, seed
-
-    def check(self) -> CheckReport:
-        """Read every line once and report the unusable ones; too many of them are an error."""
-        refuse_streams(self.files())
-        report = check_data(self.data)
-        refusal = report.training_error(self.data.max_unusable)
-        if refusal is not None:
-            raise refusal
-        return report
-
-    def files(self) -> list[Path]:
-        corpora = [corpus for split in splits_of(self.data) for corpus in split]
-        alignments = [find_path(corpus.alignment) for corpus in corpora if corpus.alignment]
-        return [*(file for corpus in corpora for file in files_of(corpus)), *alignments]
-
-    def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
-        """The lines that the tokenizer of a side is trained on."""
-        return sentences(splits_of(self.data).train, side, max_ratio=self.data.max_ratio)
-
-    @property
-    def tags(self) -> list[str]:
-        """Tags prepended to sources, each a single token."""
-        return list(dict.fromkeys(corpus.tag for corpus in splits_of(self.data).train if corpus.tag))
-
-    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: CheckReport, *, keep_text: bool) -> Corpora:
-        """Encode the data, without the lines that the check dropped."""
-        splits = splits_of(self.data)
-        options = StoreOptions(self.data.max_length, self.data.max_ratio, keep_text=keep_text)
-        stores = [
-            open_store(corpus, tokenizers, options, dropped=dropped)
-            for corpus, dropped in zip(splits.train, report.dropped("train"), strict=True)
-        ]
-        weights = tuple(corpus.weight for corpus in splits.train)
-        links = None
-        if self.config.guided_alignment:
-            aligned = map(
-                AlignedCorpus, splits.train, stores, (corpus.total for corpus in report.corpora if corpus.split == "train")
-            )
-            links = JoinedLinks([open_links(corpus, tokenizers) for corpus in aligned])
-        return Corpora(JoinedStore(stores), weights, examples_of(splits.valid, self.data.max_ratio), links)
-
-    def bind(self, corpora: Corpora, system: System, dropout: float = 0.0) -> TranslationTask:
-        """Set the data, the system whose model is trained, and the probability of BPE-dropout."""
-        self.corpora, self.system, self.dropout = corpora, system, dropout
+    def __init__(self, run: RunConfig, corpora: Corpora, system: System) -> None:
+        self.config: TranslationConfig = run.task
+        self.data: DataConfig = run.data
+        self.search, self.seed, self.dropout = run.search, run.seed, run.tokenizer.dropout
+        self.corpora, self.system = corpora, system
         if self.config.guided_alignment:
             self.guide = make_guide(system.models[0], self.config)
-        return self
-
-    def prepare_model(self, model: SequenceModel, dim: int) -> Model:
-        """The model to train: unchanged."""
-        return model
-
-    def usage_and_limits(self, folder: str) -> tuple[str, str]:
-        """A usage example and the limits of the model, for its card."""
-        usage = f'translator = heedful.load("{folder}")\ntranslator.translate(["…"])'
-        return usage, f"It was trained on sentences of up to {self.data.max_length} tokens; longer ones are split."
 
     def statistics(self) -> dict[str, float]:
         """Sizes of the training data and of an epoch."""
@@ -277,3 +153,6 @@ class TranslationTask:
         samples = [f"{source}  ->  {text}" for source, text in list(shown)[: self.config.samples]]
         signatures = {name: score.signature for name, score in result.scores.items()}
         return Validation(result.figures, signatures, samples)
+
+
+TASK = TaskDefinition(TranslationConfig, DataConfig, TranslationData, TranslationTask, Translator, write_examples)

@@ -17,13 +17,10 @@ from heedful.errors import DataError
 from heedful.evaluation.metrics import METRICS, Score, perplexity
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch, collate
-from heedful.tasks.translate import System, batches_of, translate
+from heedful.tasks.system import System, batches_of
+from heedful.tasks.translation.data import Examples
+from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import Tokenizer
-
-
-class Examples(NamedTuple):
-    sources: list[str]
-    references: list[str]
 
 
 class Scored(NamedTuple):

@@ -18,7 +18,7 @@ from heedful.data.corpus_text import decode_text, encode_text
 from heedful.data.input_lines import refuse_too_long
 from heedful.errors import ConfigError
 from heedful.search import NonFiniteScores, SearchConfig, SourceBatch, search_batch, step_function
-from heedful.tasks.translate import System
+from heedful.tasks.system import System
 
 
 @torch.inference_mode()

@@ -11,23 +11,19 @@ short limit or a tiny vocabulary allows no more), the last one is repeated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from heedful.data.input_lines import refuse_too_long
+from heedful.data.input_lines import chunk_lines, refuse_too_long
 from heedful.data.split_text import join_translations, split_to_fit
-from heedful.errors import CheckpointError, ConfigError, DivergedError, HeedfulError
+from heedful.errors import ConfigError
 from heedful.nn.decoder_state import States
 from heedful.nn.hooks import any_hooks
-from heedful.nn.model import SequenceModel
 from heedful.search import (
-    Engines,
     GraphInputs,
     Hypothesis,
     NonFiniteScores,
@@ -40,60 +36,16 @@ from heedful.search import (
     search,
     step_function,
 )
-from heedful.tasks.attention_reader import (
+from heedful.tasks.batches import source_tensors
+from heedful.tasks.system import System
+from heedful.tasks.translation.attention_reader import (
     AttentionReader,
     attention_model,
     read_dictionary,
     replace_unknown_words,
     rescore_by_coverage,
 )
-from heedful.tasks.batches import collate, source_tensors
-from heedful.text.tokenizer import Tokenizer
 
-
-@dataclass(frozen=True)
-class System:
-    """A model or an ensemble, with its tokenizers."""
-
-    models: Sequence[SequenceModel]  # several: an ensemble
-    source_tokenizer: Tokenizer
-    target_tokenizer: Tokenizer
-    device: torch.device
-    max_length: int = 256  # maximum tokens of a source
-    engines: Engines = field(default_factory=dict, compare=False, repr=False)  # search engines with captured CUDA graphs
-    checkpoint: Path | None = None  # that the weights were loaded from; None: the model is being trained
-
-    def __post_init__(self) -> None:
-        if not self.models:
-            raise ConfigError("a system was given no model; expected at least one")
-
-    @property
-    def batch_tokens(self) -> int:
-        """Tokens to decode at a time: enough to use the whole device, no more than fit into its memory."""
-        if self.device.type != "cuda":
-            return 2**13
-        return 2**15 * max(1, torch.cuda.get_device_properties(self.device).total_memory >> 34)  # for every 16 GiB
-
-    @property
-    def scored_tokens(self) -> int:
-        """Tokens to score at a time: logits over the vocabulary take far more memory than decoder states."""
-        return min(self.batch_tokens, 2**14)
-
-    def nonfinite_error(self, place: str) -> HeedfulError:
-        """The error for scores that are NaN or infinite; place: the line, token or example."""
-        what = f"the model's scores are not finite at {place}"
-        if self.checkpoint is None:
-            return DivergedError(
-                f"{what}: training diverged", hint="lower training.schedule.learning_rate, or lengthen training.schedule.warmup"
-            )
-        where = self.checkpoint if len(self.models) == 1 else f"{self.checkpoint} or of another run of the ensemble"
-        return CheckpointError(
-            f"{what}; the weights of {where} are damaged, or training diverged",
-            hint="choose another --checkpoint, or train again",
-        )
-
-
-CHUNK_LINES = 2048  # lines that are sorted by length together
 LINE_BITS = 40  # bits of a source id for the line, see `make_source_id`
 
 
@@ -124,6 +76,18 @@ class Translation(NamedTuple):
     def text(self) -> str:
         return self.candidates[0].text
 
+    def rows(self) -> list[str]:
+        """The lines to print: the translation, or the score and the text of every candidate."""
+        if len(self.candidates) == 1:
+            return [self.text]
+        return [f"{candidate.score:.4f}\t{candidate.text}" for candidate in self.candidates]
+
+    def to_dict(self) -> dict[str, Any]:
+        best = self.candidates[0]
+        candidates = [{"text": c.text, "score": c.score, "log_probability": c.log_probability} for c in self.candidates]
+        found = {"source": self.source, "translation": best.text, "score": best.score}
+        return found | {"log_probability": best.log_probability, "candidates": candidates}
+
 
 class Piece(NamedTuple):
     """A source to search: a line, or a part of a long one."""
@@ -139,22 +103,6 @@ def translate(
 ) -> Iterator[Translation]:
     """Yield the translation of each line, in order; prefixes: text that each translation must start with."""
     return translate_chunks(system, chunk_lines(lines), config, prefixes)
-
-
-def chunk_lines(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yield lists of `CHUNK_LINES` lines; if reading fails, the lines before the error are yielded first."""
-    chunk: list[str] = []
-    try:
-        for line in lines:
-            chunk.append(line)
-            if len(chunk) == CHUNK_LINES:
-                yield chunk
-                chunk = []
-    except HeedfulError:
-        yield chunk
-        raise
-    if chunk:
-        yield chunk
 
 
 def translate_chunks(
@@ -281,15 +229,6 @@ def similar_lengths(ordered: Sequence[Piece]) -> Iterator[list[Piece]]:
         yield list(ordered[start:])
 
 
-def batches_of(order: Sequence[int], length: Callable[[int], int], budget: int) -> Iterator[list[int]]:
-    """Yield batches of indices, given longest first: as many as fit into `budget` tokens when padded, at least one."""
-    start = 0
-    while start < len(order):
-        count = max(1, budget // length(order[start]))
-        yield list(order[start : start + count])
-        start += count
-
-
 @torch.inference_mode()
 def search_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig) -> Iterator[SearchResult]:
     """Yield the results of pieces, given longest first, as they are finished; at most `batch_capacity` at a time."""
@@ -349,9 +288,3 @@ def to_candidate(system: System, hypothesis: Hypothesis) -> Candidate:
     """Decode a hypothesis to text."""
     text = system.target_tokenizer.decode(hypothesis.tokens)
     return Candidate(text, hypothesis.score, hypothesis.log_probability, hypothesis.tokens)
-
-
-def collate_one(system: System, source: list[int], target: list[int]) -> tuple[Tensor, Tensor]:
-    """The source and decoder input of one pair of ids, (1, source time) and (1, target time), on the system's device."""
-    batch = collate([source], [target], system.source_tokenizer.specials, system.target_tokenizer.specials)
-    return batch.source.to(system.device), batch.target_in.to(system.device)

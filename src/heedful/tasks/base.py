@@ -1,0 +1,108 @@
+"""What a task consists of.
+
+    TaskConfig       [task]: options, metrics with their direction, the head that it adds to a model
+    TaskData         reads and checks its data before there are tokenizers, then opens it with them
+    Task             batches, objective and validation; complete when it is constructed (the interface of training/loop.py)
+    Predictor        a trained model at work (predictor.py)
+
+TaskDefinition joins them for the registry. `RunConfig` is what a task may read of the config of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+from heedful.config.base import Config, Problem
+from heedful.models.family import FamilyConfig
+from heedful.nn.model import Model, SequenceModel
+from heedful.search import SearchConfig
+from heedful.tasks.predictor import Predictor
+from heedful.tasks.system import System
+from heedful.text.tokenizer import Tokenizer, TokenizerConfig
+from heedful.training.config import TrainingConfig
+from heedful.training.loop import Task
+from heedful.training.train_state import Direction
+
+Tokenizers = tuple[Tokenizer, Tokenizer]  # of source and target; the same object where they are shared
+
+
+class RunConfig(Protocol):
+    """The config of a run, as far as tasks read it."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def model(self) -> FamilyConfig: ...
+    @property
+    def task(self) -> Any: ...
+    @property
+    def tokenizer(self) -> TokenizerConfig: ...
+    @property
+    def data(self) -> Any: ...
+    @property
+    def training(self) -> TrainingConfig: ...
+    @property
+    def search(self) -> SearchConfig: ...
+
+
+class TaskConfig(Config):
+    """Base class of [task]."""
+
+    unit: ClassVar[str] = "tokens"  # what a batch is counted in: tokens or examples
+    name: str
+    """Task."""
+
+    @property
+    def metrics(self) -> Mapping[str, Direction]:
+        """Every metric of a validation, and whether higher or lower is better."""
+        raise NotImplementedError
+
+    def add_head(self, model: SequenceModel, dim: int) -> Model:
+        """The model to train: the given one, whose hidden states have size dim, with the head of the task."""
+        return model
+
+    def problems_with(self, run: Any) -> list[Problem]:
+        """Problems of this config with the rest of a run's config; paths are relative to the run."""
+        return []
+
+
+class DataReport(Protocol):
+    """The result of checking the data."""
+
+    def lines(self) -> list[str]: ...
+
+
+class TaskData(Protocol):
+    """The data of a task."""
+
+    def check(self) -> DataReport:
+        """Read all of it once; unusable data is an error."""
+
+    def files(self) -> list[Path]:
+        """Every file that it reads."""
+
+    def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
+        """The lines that the tokenizer of a side is trained on."""
+
+    @property
+    def tags(self) -> list[str]:
+        """Tags of source lines, each a single token."""
+
+    def open(self, tokenizers: Tokenizers, report: Any) -> Any:
+        """The encoded data for training and validation; report: the result of `check`."""
+
+    def usage_and_limits(self, folder: str) -> tuple[str, str]:
+        """A usage example and the limits of the model, for its card."""
+
+
+class TaskDefinition(NamedTuple):
+    """A task for the registry."""
+
+    config: type[TaskConfig]
+    data_config: type[Config]  # [data]
+    data: Callable[[RunConfig], TaskData]
+    task: Callable[[RunConfig, Any, System], Task]  # config, opened data, model with its tokenizers
+    predictor: type[Predictor]
+    write_examples: Callable[[Path, Iterable[Any]], dict[str, Any]]  # Python objects -> a file, and its entry in [data]

@@ -1,0 +1,77 @@
+"""The data of language modeling: plain text as one sequence of tokens; see data/corpus_text.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from heedful.data.corpus_text import TextConfig, TextStore, open_text, passages, read_passage
+from heedful.data.report import Notes
+from heedful.data.sources import refuse_streams
+from heedful.errors import DataError
+from heedful.storage.writing import replace_text
+from heedful.tasks.base import RunConfig, Tokenizers
+
+
+class TextSplits(NamedTuple):
+    train: TextStore
+    valid: TextStore
+
+
+class TextData:
+    def __init__(self, run: RunConfig) -> None:
+        self.data: TextConfig = run.data
+
+    def check(self) -> Notes:
+        """Read every file once and count its lines and characters."""
+        refuse_streams(self.files())
+        notes = []
+        for split in ("train", "valid", "test"):
+            for passage in passages(self.data, split):
+                counts = np.zeros(2, np.int64)
+                for line in read_passage(passage):
+                    counts += (1, len(line) + 1)
+                if not counts[0]:
+                    raise DataError(f"{passage.path} has no line for {split}", hint="change data.held_out")
+                notes.append(f"{split}: {passage.path}, {counts[0]:,} lines, {counts[1]:,} characters")
+        return Notes(notes)
+
+    def files(self) -> list[Path]:
+        paths = [passage.path for split in ("train", "valid", "test") for passage in passages(self.data, split)]
+        return list(dict.fromkeys(paths))
+
+    def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
+        """The lines that the tokenizer is trained on; there is no source side."""
+        for passage in passages(self.data, "train") if side == "target" else ():
+            yield from read_passage(passage)
+
+    @property
+    def tags(self) -> list[str]:
+        return []
+
+    def open(self, tokenizers: Tokenizers, report: Notes) -> TextSplits:
+        train, valid = (open_text(passages(self.data, split), tokenizers[1]) for split in ("train", "valid"))
+        if len(train.ids) <= self.data.block:
+            raise DataError(
+                f"the training text has {len(train.ids):,} tokens; expected more than data.block, which is {self.data.block}"
+            )
+        return TextSplits(train, valid)
+
+    def usage_and_limits(self, folder: str) -> tuple[str, str]:
+        """A usage example and the limits of the model, for its card."""
+        usage = f'generator = heedful.load("{folder}")\nprint(generator.generate("…", length=200))'
+        return usage, f"The context is at most {self.data.block} tokens. Generated text is plausible, but not necessarily true."
+
+
+def write_examples(path: Path, examples: Iterable[Any]) -> dict[str, Any]:
+    """Write texts to a file, one after the other, and return its entry in [data]."""
+    texts = list(examples)
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise DataError(f"example {number} is {text!r:.60}; expected a text")
+    file = path.with_suffix(".txt")
+    replace_text(file, "".join(f"{text.rstrip()}\n" for text in texts))
+    return {"file": str(file)}
