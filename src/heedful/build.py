@@ -14,6 +14,7 @@ from heedful.classifier import Classifier
 from heedful.config import Run, read_run
 from heedful.core_sharing import share_cores
 from heedful.data.encode import content_hash
+from heedful.data.report import CheckReport
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError, lookup
 from heedful.models import MODELS
@@ -139,9 +140,12 @@ def make_task(run: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer
     return task_of(run).bind(corpora, make_system(run, [model], tokenizers, device), run.tokenizer.dropout)
 
 
-def check(run: Run, show: Callable[[str], None]) -> Any:
-    """Check the data before it is used, show the lines of the report, and return it."""
-    report = task_of(run).check()
+def check(run: Run, show: Callable[[str], None]) -> CheckReport:
+    """Check the data before it is used, show the lines of the report, and return it; too many unusable lines are an error."""
+    report: CheckReport = task_of(run).check()
+    refusal = report.training_error(run.data.max_unusable)
+    if refusal is not None:
+        raise refusal
     for line in report.lines():
         show(line)
     return report

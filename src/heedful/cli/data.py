@@ -63,7 +63,8 @@ def check(
     Exits with code 3 if training would refuse the files."""
     from heedful.data.check import Rules, check_corpora
     from heedful.data.input_lines import refuse_two_readers
-    from heedful.data.splits import MAX_UNUSABLE, splits_of_files
+    from heedful.data.splits import splits_of_files
+    from heedful.data.unusable import MAX_UNUSABLE
 
     refuse_two_readers(map(Path, files))
     report = check_corpora(splits_of_files(files, header=header), Rules(strict=strict))

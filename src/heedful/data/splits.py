@@ -21,6 +21,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from heedful.bounds import MAX_NUMBER
 from heedful.data.pairs import MAX_RATIO
 from heedful.data.sources import ALIASES, CorpusConfig, PairCount, splits_in
+from heedful.data.unusable import MAX_UNUSABLE, Share
 from heedful.errors import ConfigError
 from heedful.schema import Config, Count, Size, ZeroOrSmallCount
 
@@ -39,9 +40,6 @@ def unwrap_single(corpora: tuple[CorpusConfig, ...]) -> Any:
 
 Corpora = Annotated[tuple[CorpusConfig, ...], Field(min_length=1), BeforeValidator(as_list), PlainSerializer(unwrap_single)]
 
-MAX_UNUSABLE = 0.05
-
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
 MaxRatio = Annotated[float, Field(gt=1.0, le=MAX_NUMBER)]
 
 

@@ -148,13 +148,6 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
         raise DataError(f"{name} is empty; expected at least one line")
 
 
-def decode_training_line(line: bytes, path: Path, number: int) -> str:
-    """As `decode_line`, but a NUL byte is an error as well."""
-    if b"\0" in line:
-        raise DataError(f"{name_of(path)} line {number}: a NUL byte in the text", hint="check that it is a text file")
-    return decode_line(line, path, number)
-
-
 def decode_line(line: bytes, path: Path, number: int) -> str:
     """Decode a line of UTF-8; the DataError names the command that converts the file."""
     try:

@@ -23,8 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from heedful.data.corpus_text import TextConfig, TextStore, open_text, passages, read_passage
-from heedful.data.report import Notes
+from heedful.data.corpus_text import TextConfig, TextStore, check_passage, open_text, passages, read_passage
+from heedful.data.report import CheckReport
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
 from heedful.models import SequenceModel
@@ -84,19 +84,11 @@ class LanguageModelingTask:
     def __init__(self, config: LanguageConfig, data: TextConfig, search: SearchConfig, seed: int) -> None:
         self.config, self.data, self.search, self.seed = config, data, search, seed
 
-    def check(self) -> Notes:
-        """Read every file once and count its lines and characters."""
+    def check(self) -> CheckReport:
+        """Read every file once; report the unusable lines and the number of characters."""
         refuse_streams(self.files())
-        notes = []
-        for split in ("train", "valid", "test"):
-            for passage in passages(self.data, split):
-                counts = np.zeros(2, np.int64)
-                for line in read_passage(passage):
-                    counts += (1, len(line) + 1)
-                if not counts[0]:
-                    raise DataError(f"{passage.path} has no line for {split}", hint="change data.held_out")
-                notes.append(f"{split}: {passage.path}, {counts[0]:,} lines, {counts[1]:,} characters")
-        return Notes(notes)
+        splits = ("train", "valid", "test")
+        return CheckReport(tuple(check_passage(split, passage) for split in splits for passage in passages(self.data, split)))
 
     def files(self) -> list[Path]:
         paths = [passage.path for split in ("train", "valid", "test") for passage in passages(self.data, split)]
@@ -111,7 +103,7 @@ class LanguageModelingTask:
     def tags(self) -> list[str]:
         return []
 
-    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: Notes, *, keep_text: bool) -> TextSplits:
+    def open_corpora(self, tokenizers: tuple[Tokenizer, Tokenizer], report: CheckReport, *, keep_text: bool) -> TextSplits:
         train, valid = (open_text(passages(self.data, split), tokenizers[1]) for split in ("train", "valid"))
         if len(train.ids) <= self.data.block:
             raise DataError(
