@@ -174,6 +174,7 @@ def splits_of_files(files: list[str], *, header: bool = False) -> Splits:
         raise ConfigError(
             f"{len(files)} file{'s' * (len(files) != 1)} given; expected a source and a target file, "
             "or one .tsv or .jsonl file, for train and optionally for valid and test",
-            hint="write for example: heed data check train.en train.de valid.en valid.de",
+            hint="write for example: heed data check train.en train.de valid.en valid.de; "
+            "labeled or plain text is checked by its recipe: heed data check RECIPE",
         )
     return Splits(*((corpus,) for corpus in corpora))
