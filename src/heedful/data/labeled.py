@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from heedful.config.base import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, refuse
+from heedful.data.report import CorpusCheck
 from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
+from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError, nearest
-from heedful.storage.reading import decode_training_line, read_lines
+from heedful.storage.reading import read_lines
 
 LABEL_COLUMN = re.compile("labels?|class|category|target|sentiment|gold_label|score|rating|y|text|sentence|sentence1|premise")
 
@@ -40,6 +43,8 @@ class LabeledConfig(Config):
     """Column of the label, counted from 1."""
     texts: Annotated[tuple[Size, ...], Field(min_length=1)] = (2,)
     """Columns of the texts, counted from 1."""
+    max_unusable: Share = MAX_UNUSABLE
+    """Maximum fraction of unusable lines in a file; more stop the run; 1: any number."""
     limit: ZeroOrCount = 0
     """Train on this many randomly sampled examples only; 0: all."""
     max_length: Size = 256
@@ -89,37 +94,82 @@ def find_split_file(data: LabeledConfig, split: str) -> Path | None:
     return path
 
 
+class ExampleLine(NamedTuple):
+    line: int  # in its file, counted from 1
+    example: Example
+
+
+class ExamplesFile(NamedTuple):
+    """The usable examples of a file, and its unusable lines."""
+
+    lines: list[ExampleLine]
+    unusable: UnusableLines
+
+
 def read_examples(data: LabeledConfig, path: Path, labels: Sequence[str] | None = None) -> list[Example]:
-    """Read the examples of a file; DataError with file and line if a column is missing or empty, or if a label is not
-    one of `labels`; default: any label."""
-    examples = []
-    for number, line in enumerate(read_lines(path), start=1):
-        cells = decode_training_line(line, path, number).split("\t")
-        columns = max(data.label, *data.texts)
-        if len(cells) < columns:
-            given = f"{len(cells)} column{'s' * (len(cells) != 1)}"
-            raise DataError(
-                f"{path} line {number} has {given}; expected at least {columns}, separated by tabs",
-                hint="check data.label and data.texts, which are counted from 1, and the tabs of that line",
-            )
-        empty = next((column for column in (data.label, *data.texts) if not cells[column - 1].strip()), None)
-        if empty is not None:
-            content = "label" if empty == data.label else "text"
-            raise DataError(
-                f"{path} line {number}: column {empty} is empty; expected a {content}", hint="remove the line, or fill it in"
-            )
-        examples.append(Example(cells[data.label - 1], tuple(cells[column - 1] for column in data.texts)))
+    """Return the usable examples of a file; arguments and errors as in `scan_examples`."""
+    return [example for _, example in scan_examples(data, path, labels).lines]
+
+
+def check_examples(data: LabeledConfig, split: str, path: Path, labels: Sequence[str]) -> CorpusCheck:
+    """Read a file once and report its unusable lines and the number of examples of each label."""
+    lines, unusable = scan_examples(data, path, labels)
+    counts = Counter(example.label for _, example in lines)
+    return CorpusCheck(
+        split=split,
+        title=str(path),
+        total=len(lines) + unusable.total,
+        kept=len(lines),
+        findings=unusable.findings(),
+        dropped=np.zeros(0, np.int64),
+        conversions=unusable.conversions([path]),
+        unit="examples",
+        remark=", ".join(f"{label}: {counts[label]:,}" for label in labels),
+    )
+
+
+def scan_examples(data: LabeledConfig, path: Path, labels: Sequence[str] | None = None) -> ExamplesFile:
+    """Read a file; DataError with file and line if a column is missing, or if a label is not one of `labels`; default: any
+    label."""
+    lines, unusable = [], UnusableLines(lambda problem: f"{path} line {problem.line}")
+    for number, raw in enumerate(read_lines(path), start=1):
+        if number == 1 and data.header:
+            continue
+        result = parse_example(data, raw, path, number)
+        if isinstance(result, LineProblem):
+            unusable.add(result)
+        else:
+            lines.append(ExampleLine(number, result))
     if data.header is None:
-        refuse_header(path, examples)
-    first = 1 if data.header else 0
+        refuse_header(path, lines)
     if labels is not None:
-        refuse_unknown_label(path, examples, labels, first)
-    return examples[first:]
+        refuse_unknown_label(path, lines, labels)
+    return ExamplesFile(lines, unusable)
 
 
-def refuse_unknown_label(path: Path, examples: Sequence[Example], labels: Sequence[str], first: int) -> None:
-    """Raise at the first label, from index `first` on, that is not one of `labels`."""
-    for number, example in enumerate(examples[first:], start=first + 1):
+def parse_example(data: LabeledConfig, raw: bytes, path: Path, number: int) -> Example | LineProblem:
+    """Return the example of a line, or why it is unusable; DataError if it has too few columns."""
+    text = usable_text(raw, number)
+    if isinstance(text, LineProblem):
+        return text
+    cells = text.split("\t")
+    columns = max(data.label, *data.texts)
+    if len(cells) < columns:
+        given = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+        raise DataError(
+            f"{path} line {number} has {given}; expected at least {columns}, separated by tabs",
+            hint="check data.label and data.texts, which are counted from 1, and the tabs of that line",
+        )
+    empty = next((column for column in (data.label, *data.texts) if not cells[column - 1].strip()), None)
+    if empty is not None:
+        expected = "label" if empty == data.label else "text"
+        return LineProblem("blank", number, "source", f"column {empty} is empty; expected a {expected}")
+    return Example(cells[data.label - 1], tuple(cells[column - 1] for column in data.texts))
+
+
+def refuse_unknown_label(path: Path, lines: Iterable[ExampleLine], labels: Sequence[str]) -> None:
+    """Raise at the first label that is not one of `labels`."""
+    for number, example in lines:
         if example.label not in labels:
             close = nearest(example.label, labels)
             raise DataError(
@@ -128,9 +178,11 @@ def refuse_unknown_label(path: Path, examples: Sequence[Example], labels: Sequen
             )
 
 
-def refuse_header(path: Path, examples: Sequence[Example]) -> None:
+def refuse_header(path: Path, lines: Sequence[ExampleLine]) -> None:
     """Raise if line 1 looks like a header: its label is a column name, or the only label that occurs once."""
-    first, counts = examples[0].label, Counter(example.label for example in examples)
+    if not lines or lines[0].line != 1:
+        return
+    first, counts = lines[0].example.label, Counter(example.label for _, example in lines)
     alone = counts[first] == 1 and len(counts) > 2 and all(count > 1 for label, count in counts.items() if label != first)
     if alone or (counts[first] == 1 and LABEL_COLUMN.fullmatch(first.strip().lower())):
         raise DataError(

@@ -22,6 +22,7 @@ from heedful.config.base import Config, Count, Size, ZeroOrSmallCount
 from heedful.config.bounds import MAX_NUMBER
 from heedful.data.pairs import MAX_RATIO
 from heedful.data.sources import ALIASES, CorpusConfig, PairCount, splits_in
+from heedful.data.unusable import MAX_UNUSABLE, Share
 from heedful.errors import ConfigError
 
 SPLITS = ("train", "valid", "test")
@@ -39,9 +40,6 @@ def unwrap_single(corpora: tuple[CorpusConfig, ...]) -> Any:
 
 Corpora = Annotated[tuple[CorpusConfig, ...], Field(min_length=1), BeforeValidator(as_list), PlainSerializer(unwrap_single)]
 
-MAX_UNUSABLE = 0.05
-
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
 MaxRatio = Annotated[float, Field(gt=1.0, le=MAX_NUMBER)]
 
 
@@ -176,6 +174,7 @@ def splits_of_files(files: list[str], *, header: bool = False) -> Splits:
         raise ConfigError(
             f"{len(files)} file{'s' * (len(files) != 1)} given; expected a source and a target file, "
             "or one .tsv or .jsonl file, for train and optionally for valid and test",
-            hint="write for example: heed data check train.en train.de valid.en valid.de",
+            hint="write for example: heed data check train.en train.de valid.en valid.de; "
+            "labeled or plain text is checked by its recipe: heed data check RECIPE",
         )
     return Splits(*((corpus,) for corpus in corpora))

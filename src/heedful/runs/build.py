@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from heedful.data.encode import content_hash
+from heedful.data.report import CheckReport
 from heedful.data.sources import find_path
 from heedful.errors import ConfigError, lookup
 from heedful.models import MODELS
@@ -111,9 +112,12 @@ def make_task(run: Run, model: Model, tokenizers: Tokenizers, corpora: Any) -> T
     return find_task(run.task.name).task(run, corpora, make_system(run, [model], tokenizers, device))
 
 
-def check(data: TaskData, show: Callable[[str], None]) -> Any:
-    """Check the data before it is used, show the lines of the report, and return it."""
+def check(run: Run, data: TaskData, show: Callable[[str], None]) -> CheckReport:
+    """Check the data before it is used, show the lines of the report, and return it; too many unusable lines are an error."""
     report = data.check()
+    refusal = report.training_error(run.data.max_unusable)
+    if refusal is not None:
+        raise refusal
     for line in report.lines():
         show(line)
     return report

@@ -109,7 +109,7 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
     progress = make_progress(config, folder, console, watch)
     progress.print(describe_run(config, folder, device))
     data = build.data_of(config)
-    report = build.check(data, progress.print)
+    report = build.check(config, data, progress.print)
     if resumes:
         refuse_changed_data(config, folder)
     else:
@@ -317,6 +317,6 @@ def plan_run(config: Run, *, device: str | None = None, console: Console | None 
         folder = Path(name)
         progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)
         data = build.data_of(config)
-        report = build.check(data, progress.print)
+        report = build.check(config, data, progress.print)
         trainer = make_trainer(config, folder, data, report, build.choose_device(device), progress)
         return measure(trainer, updates)

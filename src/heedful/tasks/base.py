@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from heedful.config.base import Config, Problem
+from heedful.data.report import CheckReport
 from heedful.models.family import FamilyConfig
 from heedful.nn.model import Model, SequenceModel
 from heedful.search import SearchConfig
@@ -68,17 +69,11 @@ class TaskConfig(Config):
         return []
 
 
-class DataReport(Protocol):
-    """The result of checking the data."""
-
-    def lines(self) -> list[str]: ...
-
-
 class TaskData(Protocol):
     """The data of a task."""
 
-    def check(self) -> DataReport:
-        """Read all of it once; unusable data is an error."""
+    def check(self) -> CheckReport:
+        """Read all of it once, and report the unusable lines."""
 
     def files(self) -> list[Path]:
         """Every file that it reads."""
@@ -90,7 +85,7 @@ class TaskData(Protocol):
     def tags(self) -> list[str]:
         """Tags of source lines, each a single token."""
 
-    def open(self, tokenizers: Tokenizers, report: Any) -> Any:
+    def open(self, tokenizers: Tokenizers, report: CheckReport) -> Any:
         """The encoded data for training and validation; report: the result of `check`."""
 
     def usage_and_limits(self, folder: str) -> tuple[str, str]:

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.data.labeled import Example, LabeledConfig, find_split_file, read_examples
-from heedful.data.report import Notes
+from heedful.data.labeled import Example, LabeledConfig, check_examples, find_split_file, read_examples
+from heedful.data.report import CheckReport
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
 from heedful.storage.writing import replace_text
@@ -99,27 +99,22 @@ class LabeledData:
         self.data: LabeledConfig = run.data
         self.seed = run.seed
 
-    def check(self) -> Notes:
-        """Read every file once and count the examples of each label."""
+    def check(self) -> CheckReport:
+        """Read every file once; report the unusable lines and the number of examples of each label."""
         refuse_streams(self.files())
-        notes = []
-        for split in ("train", "valid", "test"):
-            path = find_split_file(self.data, split)
-            if path is not None:
-                examples = self.examples(path)
-                counts = [f"{label}: {sum(example.label == label for example in examples):,}" for label in self.config.labels]
-                notes.append(f"{split}: {path}, {len(examples):,} examples ({', '.join(counts)})")
-        return Notes(notes)
+        fewest, most = COLUMNS[self.config.layout]
+        if not fewest <= len(self.data.texts) <= most:
+            expected = f"{fewest}" if fewest == most else f"{fewest} or more"
+            raise DataError(f"layout {self.config.layout!r} needs {expected} columns in data.texts, not {len(self.data.texts)}")
+        files = ((split, find_split_file(self.data, split)) for split in ("train", "valid", "test"))
+        checks = (check_examples(self.data, split, path, self.config.labels) for split, path in files if path is not None)
+        return CheckReport(tuple(checks))
 
     def files(self) -> list[Path]:
         return [path for split in ("train", "valid", "test") if (path := find_split_file(self.data, split)) is not None]
 
     def examples(self, path: Path) -> list[Example]:
-        """Read the examples of a file; labels that the config does not list are an error."""
-        fewest, most = COLUMNS[self.config.layout]
-        if not fewest <= len(self.data.texts) <= most:
-            expected = f"{fewest}" if fewest == most else f"{fewest} or more"
-            raise DataError(f"layout {self.config.layout!r} needs {expected} columns in data.texts, not {len(self.data.texts)}")
+        """Read the usable examples of a file; labels that the config does not list are an error."""
         return read_examples(self.data, path, self.config.labels)
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
@@ -154,7 +149,7 @@ class LabeledData:
             tokens, torch.tensor([len(row) - 1 for row in rows]), torch.tensor([encoded.labels[i] for i in chosen])
         )
 
-    def open(self, tokenizers: Tokenizers, report: Notes) -> EncodedSplits:
+    def open(self, tokenizers: Tokenizers, report: CheckReport) -> EncodedSplits:
         train, valid = (find_split_file(self.data, split) for split in ("train", "valid"))
         assert train is not None and valid is not None, "the config requires both"
         examples = self.examples(train)

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from heedful.data.corpus_text import TextConfig, TextStore, open_text, passages, read_passage
-from heedful.data.report import Notes
+from heedful.data.corpus_text import TextConfig, TextStore, check_passage, open_text, passages, read_passage
+from heedful.data.report import CheckReport
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
 from heedful.storage.writing import replace_text
@@ -25,19 +23,11 @@ class TextData:
     def __init__(self, run: RunConfig) -> None:
         self.data: TextConfig = run.data
 
-    def check(self) -> Notes:
-        """Read every file once and count its lines and characters."""
+    def check(self) -> CheckReport:
+        """Read every file once; report the unusable lines and the number of characters."""
         refuse_streams(self.files())
-        notes = []
-        for split in ("train", "valid", "test"):
-            for passage in passages(self.data, split):
-                counts = np.zeros(2, np.int64)
-                for line in read_passage(passage):
-                    counts += (1, len(line) + 1)
-                if not counts[0]:
-                    raise DataError(f"{passage.path} has no line for {split}", hint="change data.held_out")
-                notes.append(f"{split}: {passage.path}, {counts[0]:,} lines, {counts[1]:,} characters")
-        return Notes(notes)
+        splits = ("train", "valid", "test")
+        return CheckReport(tuple(check_passage(split, passage) for split in splits for passage in passages(self.data, split)))
 
     def files(self) -> list[Path]:
         paths = [passage.path for split in ("train", "valid", "test") for passage in passages(self.data, split)]
@@ -52,7 +42,7 @@ class TextData:
     def tags(self) -> list[str]:
         return []
 
-    def open(self, tokenizers: Tokenizers, report: Notes) -> TextSplits:
+    def open(self, tokenizers: Tokenizers, report: CheckReport) -> TextSplits:
         train, valid = (open_text(passages(self.data, split), tokenizers[1]) for split in ("train", "valid"))
         if len(train.ids) <= self.data.block:
             raise DataError(
