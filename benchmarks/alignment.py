@@ -33,11 +33,11 @@ from heedful.data.input_lines import read_texts
 from heedful.data.sources import find_path
 from heedful.evaluation.symmetrization import SYMMETRIZATIONS
 from heedful.evaluation.word_alignment import Link, alignment_error_rate, precision_and_recall
-from heedful.tasks.translation.predictor import Translator
+from heedful.inspection.measures.alignment_heads import Aligner, Models, align, as_pharaoh, choose_aligner, collect_head_weights
+from heedful.inspection.measures.alignment_scores import GoldSet, by_layer
 from heedful.runs.train import train
-from heedful.studies.alignment import Aligner, Models, align, as_pharaoh, choose_aligner, collect_head_weights
-from heedful.studies.alignment_report import GoldSet, by_layer
 from heedful.tasks.system import System
+from heedful.tasks.translation.predictor import Translator
 
 RECIPES = {"bahdanau": "anki-en-fr-bahdanau", "transformer": "anki-en-fr"}
 GUIDE = 0.05  # the weight of Garg et al.

@@ -28,12 +28,11 @@ from peers.machine import machine_info
 from heedful.data.grammar import generate
 from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
-from heedful.tasks.translation.predictor import Translator
-from heedful.tasks.translation.data import examples_of
 from heedful.runs.config import read_run
 from heedful.runs.recipes import all_recipes, settings_digest
 from heedful.runs.train import train_config
-from heedful.tasks.translation.data import Examples
+from heedful.tasks.translation.data import Examples, examples_of
+from heedful.tasks.translation.predictor import Translator
 
 HERE = Path(__file__).parent
 OUTPUT = HERE / "results" / "families.json"

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.inspection.attention_maps import AttentionMap
-from heedful.nn.model import AttentionKind
-from heedful.inspection.figure import heatmap
+from heedful.inspection.analyses.attention import Inspection
+from heedful.inspection.drawing.figure import heatmap
+from heedful.inspection.measures.attention_maps import AttentionMap
+from heedful.inspection.measures.rollout import rollout
+from heedful.inspection.measures.trace import Tokens, Trace, Views, word_maps
 from heedful.inspection.report import Section
 from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words
-from heedful.inspection.rollout import rollout
-from heedful.studies.report import Inspection
-from heedful.studies.trace import Tokens, Trace, Views, word_maps
+from heedful.nn.model import AttentionKind
 
 HARD = ["<img/src=x/onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"c', "</script><b>", "@data@"]
 HARD += [f"word{place}" for place in range(60)]
@@ -39,11 +39,18 @@ def inspection(tokens: int, layers: int, heads: int) -> Inspection:
     maps = []
     for layer in range(layers):
         maps += [
-            AttentionMap(f"encoder.{layer}.self_attention.weights", AttentionKind("encoder", "source", "source"), layer, weights()),
             AttentionMap(
-                f"decoder.{layer}.self_attention.weights", AttentionKind("decoder", "target", "target"), layer, weights(causal=True)
+                f"encoder.{layer}.self_attention.weights", AttentionKind("encoder", "source", "source"), layer, weights()
             ),
-            AttentionMap(f"decoder.{layer}.cross_attention.weights", AttentionKind("cross", "target", "source"), layer, weights()),
+            AttentionMap(
+                f"decoder.{layer}.self_attention.weights",
+                AttentionKind("decoder", "target", "target"),
+                layer,
+                weights(causal=True),
+            ),
+            AttentionMap(
+                f"decoder.{layer}.cross_attention.weights", AttentionKind("cross", "target", "source"), layer, weights()
+            ),
         ]
     trace = Trace(both, both, "<s>", "</s>", maps)
     norms = [torch.rand(heads, 1, time, generator=draws) * 4 for _ in maps]

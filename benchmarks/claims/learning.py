@@ -16,9 +16,9 @@ from rich.console import Console
 
 from claims.toys import Pair, write
 from heedful.config.toml import write_value
-from heedful.tasks.translation.predictor import Translator
 from heedful.runs.config import read_run
 from heedful.runs.train import train_config
+from heedful.tasks.translation.predictor import Translator
 
 VALID = 100  # pairs for the validation at the end of training
 COMMON: dict[str, Any] = {

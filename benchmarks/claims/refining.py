@@ -13,9 +13,9 @@ from claims.learning import MODELS, evaluate, learn, percent, sources_of, target
 from claims.toys import Pair, dictionary
 from claims.translating import PAIRS, SHORT, TRIED, dictionary_pairs
 from heedful.evaluation.gleu import gleu
-from heedful.tasks.translation.predictor import Translator
 from heedful.runs.build import load_ensemble
 from heedful.tasks.batches import collate
+from heedful.tasks.translation.predictor import Translator
 
 NAMES = 1_000_000  # so many that repetitions are rare
 COMMON_WORD = 5  # minimum frequency of a known word

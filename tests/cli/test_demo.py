@@ -14,9 +14,9 @@ from heedful.cli import align, demo
 from heedful.data.gold import Gold, SentencePair, builtin_gold
 from heedful.errors import Interrupted
 from heedful.evaluation.word_alignment import Link
+from heedful.inspection.measures import alignment_heads as study
 from heedful.runs import train as training
 from heedful.tasks.translation.predictor import Translator
-from heedful.studies import alignment as study
 
 FEW = ("training.steps=4", "task.validation_sentences=4", "data.counts={train=300, valid=20, test=60}")
 

@@ -12,8 +12,8 @@ from workshop import heed, write_recipe
 import heedful
 from heedful.data.pairs import pairs
 from heedful.data.splits import splits_of
-from heedful.tasks.translation.predictor import Translator
 from heedful.tasks.system import collate_one
+from heedful.tasks.translation.predictor import Translator
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from workshop import heed, write_recipe
 
-from heedful.cli.inspecting.heads import compute, draw, explain_colors, explain_marks, format_text
 from heedful.errors import ConfigError
-from heedful.inspection.head_figures import Cell
+from heedful.inspection.analyses.heads import compute, draw, explain_colors, explain_marks, format_text
+from heedful.inspection.drawing.head_figures import Cell
 from heedful.tasks.translation.predictor import Translator
 
 TREES = "\n".join(

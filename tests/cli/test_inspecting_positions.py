@@ -9,12 +9,12 @@ import pytest
 import torch
 from workshop import heed, write_recipe
 
-from heedful.cli.inspecting import interventions, lens, positions
 from heedful.errors import ConfigError
-from heedful.inspection.saliency import NOTE
+from heedful.inspection.analyses import interventions, lens, positions
+from heedful.inspection.measures.saliency import NOTE
 from heedful.nn.positions import PositionSize, Rotary, Sinusoidal
-from heedful.tasks.translation.predictor import Translator
 from heedful.runs.load import load
+from heedful.tasks.translation.predictor import Translator
 
 LINE = "w1 w2 w3 w4"
 

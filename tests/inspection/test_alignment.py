@@ -9,8 +9,12 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.alignment import cross_maps, cross_weights, mean_cross_attention, merge_into_words, merge_pieces
-from heedful.inspection.attention_maps import attentions
+from heedful.inspection.measures.attention_maps import attentions
+from heedful.inspection.measures.merge_words import (
+    mean_cross_attention,
+    merge_into_words,
+    merge_pieces,
+)
 from heedful.nn.hooks import record
 
 

@@ -10,7 +10,7 @@ from tiny import SPEAKING, VARIANTS, Pairs, Variant, logits_of, tiny_model
 from torch import nn
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import (
+from heedful.inspection.measures.attention_maps import (
     attention_maps,
     attentions,
     copy_with_shared_weights,

@@ -10,8 +10,14 @@ from tiny import VARIANTS, Pairs, Variant, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import attention_maps, attentions, core_of, inference_context
-from heedful.inspection.attention_norms import AttentionNorms, attention_norms, capture_inputs, entropy, projection_path
+from heedful.inspection.measures.attention_maps import attention_maps, attentions, core_of, inference_context
+from heedful.inspection.measures.attention_norms import (
+    AttentionNorms,
+    attention_norms,
+    capture_inputs,
+    entropy,
+    projection_path,
+)
 from heedful.nn.hooks import hook_points, record
 
 ATTENDING = [variant for variant in VARIANTS if attentions(tiny_model(variant))]

@@ -6,9 +6,17 @@ import pytest
 import torch
 from tiny import VARIANTS, VOCAB, Variant, tiny_model
 
-from heedful.inspection.cost import Cost, count_costs, on_meta_device, part_of, total
-from heedful.inspection.cost_report import Size, decoding, encoding, layer_costs, memory, parameters_by_part, training_step
-from heedful.inspection.hardware_limits import measure
+from heedful.inspection.measures.cost import Cost, count_costs, on_meta_device, part_of, total
+from heedful.inspection.measures.cost_report import (
+    Size,
+    decoding,
+    encoding,
+    layer_costs,
+    memory,
+    parameters_by_part,
+    training_step,
+)
+from heedful.inspection.measures.hardware_limits import measure
 from heedful.models import MODELS
 from heedful.nn.linear import linear
 from heedful.nn.sequence_layers import LayerSize

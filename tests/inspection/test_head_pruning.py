@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
+from heedful.inspection.measures.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
 from heedful.models.family import PER_HEAD_POSITIONS
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.models.transformer import Transformer, TransformerConfig

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import attentions
-from heedful.inspection.importance import ablations, gate_gradients, within_layer
+from heedful.inspection.measures.attention_maps import attentions
+from heedful.inspection.measures.importance import ablations, gate_gradients, within_layer
 from heedful.models import MODELS
 from heedful.nn.hooks import hook, record
 

@@ -8,9 +8,9 @@ from tiny import PLAIN, SPEAKING, Pairs, Variant, logits_of, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.nn.model import inference_context
-from heedful.inspection.lens import Lens, layers_of, lens
+from heedful.inspection.measures.lens import Lens, layers_of, lens
 from heedful.nn.hooks import hook_points, record
+from heedful.nn.model import inference_context
 
 
 def first(pairs: Pairs) -> Pairs:

@@ -8,9 +8,9 @@ from tiny import END, PLAIN, SPEAKING, Pairs, Variant, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.nn.model import inference_context
-from heedful.inspection.patching import trace
+from heedful.inspection.measures.patching import trace
 from heedful.nn.hooks import hook_points, patch, record
+from heedful.nn.model import inference_context
 
 
 def two(pairs: Pairs) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:

@@ -11,7 +11,7 @@ from tiny import VARIANTS, VOCAB, Pairs, Speaker, Variant, logits_of, tiny_confi
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.relevance import NoRule, RelevanceRules, head_shares, relevances
+from heedful.inspection.measures.relevance import NoRule, RelevanceRules, head_shares, relevances
 from heedful.models import MODELS
 from heedful.nn.hooks import hook, hook_points
 

@@ -10,7 +10,7 @@ from tiny import END, SPEAKING, Pairs, Speaker, Variant, tiny_model
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heedful.inspection.saliency import Saliency, agreement, midpoints, saliency, scaled_embeddings
+from heedful.inspection.measures.saliency import Saliency, agreement, midpoints, saliency, scaled_embeddings
 from heedful.nn.decoder_state import State, Step
 from heedful.nn.hooks import hook_points
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.testing import assert_close
 
 from heedful.errors import HeedfulError
-from heedful.inspection.attention_maps import attention_maps, attentions
+from heedful.inspection.measures.attention_maps import attention_maps, attentions
 from heedful.models.mixed import Mixed, MixedConfig
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn import masks

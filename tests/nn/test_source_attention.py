@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from heedful.inspection.coverage import LEAST, coverage
 from tiny import refused
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heedful.inspection.coverage import LEAST, coverage
 from heedful.nn.decoder_state import State, Step
 from heedful.nn.hooks import HookPoint
 from heedful.search import SearchConfig

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import heedful
+from heedful.errors import ConfigError
 from heedful.runs.build import make_model
 from heedful.runs.config import read_run
-from heedful.errors import ConfigError
-from heedful.tasks.predictor import Predictor
 from heedful.runs.recipes import find_recipe
+from heedful.tasks.predictor import Predictor
 from heedful.tasks.system import System
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.text.train import train_tokenizer

@@ -9,8 +9,8 @@ import pytest
 import torch
 from workshop import heed
 
-from heedful.runs.load import load
 from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.runs.load import load
 from heedful.tasks.language.predictor import UNUSED, TextGenerator
 
 

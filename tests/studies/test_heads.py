@@ -14,11 +14,9 @@ from heedful.data.conllu import Arc, ParsedSentence
 from heedful.data.grammar import generate
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.word_alignment import Alignment
-from heedful.inspection.attention_maps import KINDS, attention_maps, attentions
-from heedful.models import MODELS
-from heedful.nn.hooks import hook
-from heedful.search import SearchConfig
-from heedful.studies.head_samples import (
+from heedful.inspection.measures.attention_maps import KINDS, attention_maps, attentions
+from heedful.inspection.measures.head_importance import study
+from heedful.inspection.measures.head_samples import (
     Sample,
     fill_targets,
     frequencies_in,
@@ -29,11 +27,13 @@ from heedful.studies.head_samples import (
     texts_of,
     words_of,
 )
-from heedful.studies.head_statistics import HeadStatistics, rarest, relations
-from heedful.studies.head_views import AnnotatedPair, Pieces, self_attention_view, source_view
-from heedful.studies.heads import study
-from heedful.tasks.translation.evaluate import score_pairs
+from heedful.inspection.measures.head_statistics import HeadStatistics, rarest, relations
+from heedful.inspection.measures.head_views import AnnotatedPair, Pieces, self_attention_view, source_view
+from heedful.models import MODELS
+from heedful.nn.hooks import hook
+from heedful.search import SearchConfig
 from heedful.tasks.system import System, collate_one
+from heedful.tasks.translation.evaluate import score_pairs
 from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
 from heedful.text.train import train_tokenizer

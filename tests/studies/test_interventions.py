@@ -11,10 +11,7 @@ from torch.testing import assert_close
 from workshop import heed, write_recipe
 
 from heedful.errors import ConfigError, DataError
-from heedful.nn.hooks import hook_points
-from heedful.tasks.translation.predictor import Translator
-from heedful.search import SearchConfig
-from heedful.studies.interventions import (
+from heedful.inspection.measures.interventions import (
     EncodedPair,
     HeadName,
     alternatives,
@@ -28,6 +25,9 @@ from heedful.studies.interventions import (
     target_tokens,
     without_heads,
 )
+from heedful.nn.hooks import hook_points
+from heedful.search import SearchConfig
+from heedful.tasks.translation.predictor import Translator
 from heedful.tasks.translation.translate import translate
 
 LINE = "w1 w2 w3 w4"

@@ -7,9 +7,9 @@ import torch
 from workshop import heed, write_recipe
 
 from heedful.errors import HeedfulError
-from heedful.tasks.translation.predictor import Translator
-from heedful.studies.lengths import TokenScores, by_length, by_position, join_neighbors, score_examples
+from heedful.inspection.measures.lengths import TokenScores, by_length, by_position, join_neighbors, score_examples
 from heedful.tasks.translation.data import Examples
+from heedful.tasks.translation.predictor import Translator
 
 EXAMPLES = Examples(["w1 w2", "w3", "w4 w5 w6", "w7 w8", "w9"], ["w2 w1", "w3", "w6 w5 w4", "w8 w7", "w9"])
 

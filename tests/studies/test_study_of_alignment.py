@@ -10,10 +10,7 @@ from workshop import WORDS, heed, write_recipe
 
 from heedful.data.gold import Gold, SentencePair
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
-from heedful.inspection.alignment_links import LinkRule
-from heedful.tasks.translation.predictor import Translator
-from heedful.search import SearchConfig
-from heedful.studies.alignment import (
+from heedful.inspection.measures.alignment_heads import (
     MOMENTS,
     Aligner,
     Models,
@@ -23,8 +20,11 @@ from heedful.studies.alignment import (
     collect_head_weights,
     heads_of,
 )
-from heedful.studies.alignment_report import GoldSet, by_layer
-from heedful.studies.trace import trace_translation, word_maps
+from heedful.inspection.measures.alignment_links import LinkRule
+from heedful.inspection.measures.alignment_scores import GoldSet, by_layer
+from heedful.inspection.measures.trace import trace_translation, word_maps
+from heedful.search import SearchConfig
+from heedful.tasks.translation.predictor import Translator
 
 PAIRS = [
     SentencePair(" ".join(WORDS[i : i + n]), " ".join(reversed(WORDS[i : i + n]))) for i, n in ((0, 3), (4, 8), (2, 1), (9, 5))

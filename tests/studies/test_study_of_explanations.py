@@ -14,9 +14,7 @@ from workshop import WORDS
 from heedful.errors import ConfigError
 from heedful.inspection.explaining import html, text
 from heedful.inspection.explaining.stages import Explanation, Stage
-from heedful.models import MODELS
-from heedful.search import SearchConfig
-from heedful.studies.explain import (
+from heedful.inspection.explaining.trained import (
     HeadChoice,
     batch,
     choose_query,
@@ -25,11 +23,13 @@ from heedful.studies.explain import (
     explain_head_alone,
     explain_search,
 )
-from heedful.studies.explain_step import Smoothing, explain_step, smoothing_config
-from heedful.tasks.translation.evaluate import score_pairs
+from heedful.inspection.explaining.training_step import Smoothing, explain_step, smoothing_config
+from heedful.models import MODELS
+from heedful.search import SearchConfig
 from heedful.tasks.system import System
-from heedful.tasks.translation.translate import translate
 from heedful.tasks.translation.config import TranslationConfig
+from heedful.tasks.translation.evaluate import score_pairs
+from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.text.train import train_tokenizer
 

@@ -17,14 +17,14 @@ from torch.testing import assert_close
 
 from heedful.data.links import JoinedLinks
 from heedful.errors import ConfigError
-from heedful.nn.source_attention import source_weights
-from heedful.inspection.attention_maps import attentions
+from heedful.inspection.measures.attention_maps import attentions
 from heedful.models import MODELS
 from heedful.nn.losses import Loss
+from heedful.nn.source_attention import source_weights
 from heedful.runs.config import Run
 from heedful.tasks.batches import Batch, fill_up, split_batch
-from heedful.tasks.translation.guided_alignment import add_gold_alignment, choose_layer, guided_loss, make_guide
 from heedful.tasks.translation.config import TranslationConfig
+from heedful.tasks.translation.guided_alignment import add_gold_alignment, choose_layer, guided_loss, make_guide
 from heedful.text.specials import Specials
 from heedful.training.update import Objective
 

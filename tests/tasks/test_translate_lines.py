@@ -12,11 +12,11 @@ from workshop import heed, write_recipe
 
 from heedful.data.input_lines import read_available
 from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
-from heedful.tasks.translation.predictor import Translator
 from heedful.search import SearchConfig
+from heedful.tasks.system import System
 from heedful.tasks.translation.data import Examples
 from heedful.tasks.translation.evaluate import evaluate, score_pairs
-from heedful.tasks.system import System
+from heedful.tasks.translation.predictor import Translator
 from heedful.tasks.translation.translate import translate
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

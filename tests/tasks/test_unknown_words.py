@@ -10,11 +10,11 @@ from torch import Tensor
 from workshop import heed, write_recipe
 
 from heedful.errors import ConfigError, DataError
-from heedful.tasks.translation.predictor import Translator
 from heedful.search import SearchConfig
 from heedful.tasks import attention_reader
-from heedful.tasks.translation.attention_reader import AttentionReader, read_dictionary, replace_unknown_words
 from heedful.tasks.system import System
+from heedful.tasks.translation.attention_reader import AttentionReader, read_dictionary, replace_unknown_words
+from heedful.tasks.translation.predictor import Translator
 from heedful.tasks.translation.translate import translate
 
 FIXED = 'model={family="sutskever", dim=8, layers=1}'

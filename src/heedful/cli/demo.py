@@ -97,7 +97,7 @@ def evaluate_alignment(translator: Translator) -> tuple[float, list[str]]:
     validation sentences; and text heatmaps of test sentences whose links are all correct."""
     from heedful.cli.align import compute_links, read_pairs
     from heedful.evaluation.word_alignment import alignment_error_rate
-    from heedful.studies.alignment import Models, maps_of
+    from heedful.inspection.measures.alignment_heads import Models, maps_of
 
     _, gold, valid = read_pairs(translator, None, None, None)
     assert gold is not None, "the built-in corpus has gold links"
@@ -121,7 +121,7 @@ def evaluate_alignment(translator: Translator) -> tuple[float, list[str]]:
 
 def format_attention(pair: SentencePair, weights: Tensor) -> str:
     """A sentence, its translation, and the attention between their words (target words, source words) as a text heatmap."""
-    from heedful.inspection.text_heatmap import draw_text_heatmap
+    from heedful.inspection.drawing.text_heatmap import draw_text_heatmap
 
     picture = draw_text_heatmap(weights, pair.source.split(), pair.target.split())
     return f"{pair.source}  ->  {pair.target}\n\n{picture}"

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from heedful.config.base import plain
 from heedful.errors import ConfigError, lookup
-from heedful.inspection.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
-from heedful.inspection.importance import LossFunction, ablations, gate_gradients, within_layer
+from heedful.inspection.measures.head_importance import add_by_name
+from heedful.inspection.measures.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
+from heedful.inspection.measures.importance import LossFunction, ablations, gate_gradients, within_layer
 from heedful.nn.gates import gates, prunable_attentions
 from heedful.nn.model import Model
 from heedful.runs import build
@@ -30,7 +31,6 @@ from heedful.runs.config import Run, run_as_toml
 from heedful.runs.load import load, read_folder, with_dictionary
 from heedful.storage.reading import read_bytes
 from heedful.storage.writing import replace_bytes, replace_text
-from heedful.studies.heads import add_by_name
 from heedful.tasks.predictor import Predictor, ValidationResult
 from heedful.training import environment, facts, retention, run_folder
 from heedful.training.checkpoint import save as save_checkpoint

@@ -12,12 +12,12 @@ from torch import nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import attention_maps, attentions, inference_context
 from heedful.inspection.explaining.attention_stages import QueryView, head_stages, source_attention_stages
 from heedful.inspection.explaining.heads import HeadTrace, rotate, trace_head
 from heedful.inspection.explaining.recording import RecordedAttention, TokenPair, record_attention
 from heedful.inspection.explaining.source_attention import SourceAttentionTrace, trace_source_attention
 from heedful.inspection.explaining.stages import Check
+from heedful.inspection.measures.attention_maps import attention_maps, attentions, inference_context
 from heedful.nn.attention import SelfAttention
 from heedful.nn.gates import add_gates
 from heedful.nn.positions import PositionSize, Rotary

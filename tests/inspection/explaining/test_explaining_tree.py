@@ -12,11 +12,11 @@ from tiny import END, SPEAKING, START, VOCAB, Pairs, Variant, tiny_model
 from torch import Tensor
 
 from heedful.errors import ConfigError
-from heedful.nn.model import inference_context
 from heedful.inspection.explaining.decoding import END as LAST
 from heedful.inspection.explaining.decoding import ITALIAN, LIMIT, next_log_probabilities, search
 from heedful.inspection.explaining.decoding import START as FIRST
 from heedful.inspection.explaining.tree import NextTokenFn, grow_tree, make_hypothesis, prefix_of
+from heedful.nn.model import inference_context
 from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 CONFIGS: list[dict[str, Any]] = [
