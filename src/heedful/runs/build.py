@@ -107,7 +107,7 @@ def make_system(run: Run, models: Sequence[Any], tokenizers: Tokenizers, device:
 
 
 def make_task(run: Run, model: Model, tokenizers: Tokenizers, corpora: Any) -> Task:
-    """The task of a run; corpora: its data, opened with the tokenizers."""
+    """The task of a run; corpora: its data, encoded with the tokenizers."""
     device = next(model.parameters()).device
     return find_task(run.task.name).task(run, corpora, make_system(run, [model], tokenizers, device))
 

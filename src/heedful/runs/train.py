@@ -256,7 +256,7 @@ def make_trainer(config: Run, folder: Path, data: TaskData, report: Any, device:
     if device.type == "cpu":
         keep_freed_memory()
     tokenizers = build.make_tokenizers(config, folder, data)
-    corpora = data.open(tokenizers, report)
+    corpora = data.prepare(tokenizers, report)
     require_memory(config, device, source_vocab=len(tokenizers[0]), target_vocab=len(tokenizers[1]))
     saved = retention.newest_unverified(folder / "checkpoints")
     with nullcontext() if saved is None else parameter_limit(shapes(saved, "model"), saved):

@@ -1,7 +1,7 @@
 """What a task consists of.
 
     TaskConfig       [task]: options, metrics with their direction, the head that it adds to a model
-    TaskData         reads and checks its data before there are tokenizers, then opens it with them
+    TaskData         reads and checks its data, then encodes it with the tokenizers
     Task             batches, objective and validation; complete when it is constructed (the interface of training/loop.py)
     Predictor        a trained model at work (predictor.py)
 
@@ -85,7 +85,7 @@ class TaskData(Protocol):
     def tags(self) -> list[str]:
         """Tags of source lines, each a single token."""
 
-    def open(self, tokenizers: Tokenizers, report: CheckReport) -> Any:
+    def prepare(self, tokenizers: Tokenizers, report: CheckReport) -> Any:
         """The encoded data for training and validation; report: the result of `check`."""
 
     def usage_and_limits(self, folder: str) -> tuple[str, str]:
@@ -98,6 +98,6 @@ class TaskDefinition(NamedTuple):
     config: type[TaskConfig]
     data_config: type[Config]  # [data]
     data: Callable[[RunConfig], TaskData]
-    task: Callable[[RunConfig, Any, System], Task]  # config, opened data, model with its tokenizers
+    task: Callable[[RunConfig, Any, System], Task]  # config, encoded data, model with its tokenizers
     predictor: type[Predictor]
     write_examples: Callable[[Path, Iterable[Any]], dict[str, Any]]  # Python objects -> a file, and its entry in [data]

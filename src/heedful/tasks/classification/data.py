@@ -149,7 +149,7 @@ class LabeledData:
             tokens, torch.tensor([len(row) - 1 for row in rows]), torch.tensor([encoded.labels[i] for i in chosen])
         )
 
-    def open(self, tokenizers: Tokenizers, report: CheckReport) -> EncodedSplits:
+    def prepare(self, tokenizers: Tokenizers, report: CheckReport) -> EncodedSplits:
         train, valid = (find_split_file(self.data, split) for split in ("train", "valid"))
         assert train is not None and valid is not None, "the config requires both"
         examples = self.examples(train)

@@ -42,7 +42,7 @@ class TextData:
     def tags(self) -> list[str]:
         return []
 
-    def open(self, tokenizers: Tokenizers, report: CheckReport) -> TextSplits:
+    def prepare(self, tokenizers: Tokenizers, report: CheckReport) -> TextSplits:
         train, valid = (open_text(passages(self.data, split), tokenizers[1]) for split in ("train", "valid"))
         if len(train.ids) <= self.data.block:
             raise DataError(

@@ -66,7 +66,7 @@ class TranslationData:
         """Tags prepended to sources, each a single token."""
         return list(dict.fromkeys(corpus.tag for corpus in splits_of(self.data).train if corpus.tag))
 
-    def open(self, tokenizers: Tokenizers, report: CheckReport) -> Corpora:
+    def prepare(self, tokenizers: Tokenizers, report: CheckReport) -> Corpora:
         """Encode the data, without the lines that the check dropped."""
         splits = splits_of(self.data)
         options = StoreOptions(self.data.max_length, self.data.max_ratio, keep_text=self.dropout > 0)
