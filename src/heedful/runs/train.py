@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from heedful.config.toml import write_value
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.nn.gates import gates
@@ -32,7 +33,9 @@ from heedful.runs.recipes import all_recipes, find_recipe
 from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
 from heedful.storage.writing import replace_bytes, replace_text
-from heedful.tasks.base import TaskData
+from heedful.tasks import find_task
+from heedful.tasks.base import TaskData, TaskDefinition
+from heedful.tasks.predictor import value_as_toml
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, facts, head_gates, retention, run_folder
 from heedful.training.averaging import inference_weights
@@ -51,18 +54,64 @@ from heedful.vectors.initialization import InitializedRows, freeze_rows, initial
 
 def train(
     recipe: str | os.PathLike[str],
-    overrides: Sequence[str] = (),
+    overrides: Sequence[str] | Mapping[str, Any] = (),
     *,
     run: str | os.PathLike[str] | None = None,
     device: str | None = None,
     console: Console | None = None,
+    train: Iterable[Any] | None = None,
+    valid: Iterable[Any] | None = None,
+    test: Iterable[Any] | None = None,
+    **parts: Any,
 ) -> Outcome:
-    """Train a recipe (a file, or a name listed by `heed recipes`) into a run folder, or continue the run there."""
+    """Train a recipe (a file, or a name listed by `heed recipes`) into a run folder, or continue the run there.
+
+    overrides: options to change, ["training.steps=200"] or {"training.steps": 200}. parts: the same by keyword,
+    model={"dim": 128}, seed=2. train, valid, test: the data as Python objects instead of the recipe's: (source, target) pairs,
+    texts, or (label, text) tuples, depending on the task; they are stored in the run folder."""
     watch = Stopwatch()
     path = find_recipe(os.fspath(recipe))
-    config = read_run(path, overrides).config
+    changes = override_strings(overrides, parts)
+    splits = {"train": train, "valid": valid, "test": test}
+    objects = {split: list(examples) for split, examples in splits.items() if examples is not None}
+    config = read_run(path, changes).config
     folder = Path(run) if run is not None else default_folder(config, path)
+    if objects:
+        entries = store_examples(find_task(config.task.name), objects, folder)
+        config = read_run(path, [*changes, *(f"data.{split}={write_value(entry)}" for split, entry in entries.items())]).config
     return train_config(config, folder, device=device, console=console, watch=watch)
+
+
+def override_strings(overrides: Sequence[str] | Mapping[str, Any], parts: Mapping[str, Any]) -> list[str]:
+    """Overrides in the syntax of the command line."""
+    given = {} if not isinstance(overrides, Mapping) else dict(overrides)
+    changes = [] if isinstance(overrides, Mapping) else list(overrides)
+    for name, value in (given | dict(parts)).items():
+        leaves = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
+        changes += [f"{path}={value_as_toml(path, leaf)}" for path, leaf in leaves.items()]
+    return changes
+
+
+def store_examples(task: TaskDefinition, objects: Mapping[str, list[Any]], folder: Path) -> dict[str, Any]:
+    """Write examples to the run folder and return the entry of each split in [data]; other examples than those that a run was
+    started with are an error."""
+    missing = [split for split in ("train", "valid") if split not in objects]
+    if missing:
+        raise ConfigError(f"{missing[0]} is missing; expected train and valid, two lists of examples")
+    entries = {}
+    for split, examples in objects.items():
+        formatted = task.format_examples(examples)
+        file = folder / "data" / f"{split}{formatted.suffix}"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(file, formatted.text)
+        elif read_bytes(file) != formatted.text.encode():
+            raise DataError(
+                f"{split} differs from the examples that {folder} was started with",
+                hint="pass the same examples to continue the run, or choose another folder with run=",
+            )
+        entries[split] = formatted.entry(str(file))
+    return entries
 
 
 def default_folder(config: Run, recipe: Path) -> Path:
@@ -150,7 +199,11 @@ def require_initial_weights(config: Run) -> None:
 
 def require_run_folder(folder: Path) -> None:
     """Raise an error if the folder has files but is not a run folder."""
-    if folder.is_dir() and not (folder / "run.json").exists() and any(path.name != ".lock" for path in folder.iterdir()):
+    if (
+        folder.is_dir()
+        and not (folder / "run.json").exists()
+        and any(path.name not in (".lock", "data") for path in folder.iterdir())
+    ):
         raise CheckpointError(
             f"{folder} exists and is not a run folder: it has no run.json",
             hint="choose another folder with --run",

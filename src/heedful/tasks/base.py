@@ -92,6 +92,19 @@ class TaskData(Protocol):
         """A usage example and the limits of the model, for its card."""
 
 
+class ExampleFile(NamedTuple):
+    """Examples given as Python objects, as the text of a data file."""
+
+    suffix: str  # of the file name
+    text: str
+    key: str | None  # option of [data.train] that names the file; None: data.train is the name itself
+    options: Mapping[str, Any] = {}  # further options of [data.train]
+
+    def entry(self, name: str) -> Any:
+        """The value of data.train for a file of this name."""
+        return name if self.key is None else {self.key: name, **self.options}
+
+
 class TaskDefinition(NamedTuple):
     """A task for the registry."""
 
@@ -100,4 +113,4 @@ class TaskDefinition(NamedTuple):
     data: Callable[[RunConfig], TaskData]
     task: Callable[[RunConfig, Any, System], Task]  # config, encoded data, model with its tokenizers
     predictor: type[Predictor]
-    write_examples: Callable[[Path, Iterable[Any]], dict[str, Any]]  # Python objects -> a file, and its entry in [data]
+    format_examples: Callable[[Iterable[Any]], ExampleFile]  # of Python objects, for `heedful.train(…, train=[…])`

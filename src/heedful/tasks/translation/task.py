@@ -18,7 +18,7 @@ from heedful.tasks.batches import Batch, collate, fill_up, split_batch
 from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.system import System
 from heedful.tasks.translation.config import TranslationConfig
-from heedful.tasks.translation.data import Corpora, TranslationData, write_examples
+from heedful.tasks.translation.data import Corpora, TranslationData, format_examples
 from heedful.tasks.translation.evaluate import evaluate
 from heedful.tasks.translation.guided_alignment import add_gold_alignment, make_guide
 from heedful.tasks.translation.predictor import Translator
@@ -155,4 +155,4 @@ class TranslationTask:
         return Validation(result.figures, signatures, samples)
 
 
-TASK = TaskDefinition(TranslationConfig, DataConfig, TranslationData, TranslationTask, Translator, write_examples)
+TASK = TaskDefinition(TranslationConfig, DataConfig, TranslationData, TranslationTask, Translator, format_examples)
