@@ -1,4 +1,4 @@
-"""Build of the documentation with Sphinx: `make docs`. The pages of docs/reference are generated from the code at each build."""
+"""Sphinx builds the documentation: `make docs`. The pages of docs/reference are generated from the code at each build."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def prose(docstring: str) -> str:
     """A docstring as Markdown: indented parts and examples are code."""
     lines, code = [], False
     for line in docstring.splitlines():
-        is_code = line.startswith(("    ", ">>>", "...")) or (code and bool(line.strip()) and not lines[-1] == "")
+        is_code = line.startswith(("    ", ">>>", "...")) or (code and bool(line.strip()) and lines[-1] != "")
         if is_code != code:
             lines.append("```text" if is_code else "```")
             code = is_code
