@@ -1,4 +1,4 @@
-"""A recipe exactly as `heed train RECIPE` runs it, without any option but the seed: wall time of the whole command and test scores.
+"""A recipe as `heed train RECIPE` runs it, without any option but the seed: wall time of the whole command, and test scores.
 
     python benchmarks/no_options.py                                 -> benchmarks/results/no_options.json
     python benchmarks/no_options.py --recipe multi30k-en-de --seeds 1 2 3

@@ -68,7 +68,14 @@ def train(
 
     overrides: options to change, ["training.steps=200"] or {"training.steps": 200}. parts: the same by keyword,
     model={"dim": 128}, seed=2. train, valid, test: the data as Python objects instead of the recipe's: (source, target) pairs,
-    texts, or (label, text) tuples, depending on the task; they are stored in the run folder."""
+    texts, or (label, text) tuples, depending on the task; they are stored in the run folder.
+
+    >>> pairs = [(f"w{i} w{i + 1}", f"w{i + 1} w{i}") for i in range(20)]
+    >>> small = {"dim": 16, "layers": 1, "heads": 2, "feed_forward": 32}
+    >>> outcome = heedful.train("demo", run="new", train=pairs, valid=pairs, model=small, training={"steps": 2})
+    >>> outcome.step
+    2
+    """
     watch = Stopwatch()
     path = find_recipe(os.fspath(recipe))
     changes = override_strings(overrides, parts)
