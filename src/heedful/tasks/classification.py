@@ -34,6 +34,7 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.losses import Loss
 from heedful.search import SearchConfig
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
+from heedful.tasks.batches import pad_length
 from heedful.tasks.objectives import token_loss
 from heedful.tasks.translate import System
 from heedful.text.specials import Specials
@@ -248,7 +249,7 @@ class ClassificationTask:
 
     def collate(self, encoded: EncodedExamples, chosen: Sequence[int]) -> LabeledBatch:
         rows = [sequence for i in chosen for sequence in encoded.groups[i]]
-        longest = -(-max(map(len, rows)) // self.data.pad_to_multiple_of) * self.data.pad_to_multiple_of
+        longest = pad_length(max(map(len, rows)), self.data.pad_to_multiple_of, self.data.max_length)
         pad = self.system.target_tokenizer.specials.pad
         tokens = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
         return LabeledBatch(

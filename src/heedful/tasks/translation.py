@@ -25,7 +25,7 @@ from heedful.models import SequenceModel
 from heedful.nn.losses import Loss, cross_entropy, symmetric_kl
 from heedful.search import SearchConfig
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
-from heedful.tasks.batches import Batch, collate, fill_up, split_batch
+from heedful.tasks.batches import Batch, collate, fill_up, pad_length, split_batch
 from heedful.tasks.evaluate_translations import Examples, evaluate
 from heedful.tasks.guided_alignment import add_gold_alignment, make_guide
 from heedful.tasks.objectives import token_loss, with_model_losses
@@ -215,7 +215,9 @@ class TranslationTask:
             batch = add_gold_alignment(batch, self.corpora.links, indices)
         if self.data.pad_to_multiple_of == 1:
             return batch
-        return fill_up(batch, self.data.batch_tokens, self.data.pad_to_multiple_of, source.specials, target.specials)
+        longest = max(batch.source.shape[1], batch.target_in.shape[1])
+        length = pad_length(longest, self.data.pad_to_multiple_of, max(self.data.sides))
+        return fill_up(batch, self.data.batch_tokens, length, source.specials, target.specials)
 
     def count(self, batch: Batch) -> int:
         return batch.tokens
