@@ -18,11 +18,11 @@ import torch
 from torch import nn
 from workshop import WORDS, heed, write_recipe
 
-from heedful.runs.build import Translator, examples_from, load_translator
 from heedful.errors import ConfigError
 from heedful.inspection.explaining.recording import TokenPair, record_attention
 from heedful.inspection.importance import gate_gradients
 from heedful.nn.hooks import ablate, any_hooks, hook, hook_points, record
+from heedful.runs.build import Translator, examples_from, load_translator
 from heedful.studies.interventions import HeadName, pair_of, saliency_of, without_heads
 from heedful.tasks.translate import collate_one, translate
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import heedful
+from heedful.errors import ConfigError
 from heedful.runs.build import make_model
 from heedful.runs.config import read_run
-from heedful.errors import ConfigError
 from heedful.runs.predictor import Predictor
 from heedful.runs.recipes import find_recipe
 from heedful.tasks.translate import System

@@ -13,8 +13,8 @@ from workshop import heed, write_pairs
 import heedful
 from heedful.nn.gates import gates
 from heedful.runs.prune import HeadSelection, prune
-from heedful.training import checkpoint
 from heedful.runs.training_losses import LOSSES, training_losses
+from heedful.training import checkpoint
 
 MODEL = """
 [model]

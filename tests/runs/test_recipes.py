@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from workshop import heed
 
-from heedful.runs.config import read_run
 from heedful.data.sources import files_of
 from heedful.data.splits import splits_of
 from heedful.errors import ConfigError
+from heedful.runs.config import read_run
 from heedful.runs.recipes import all_recipes, find_recipe
 
 SMALL = ("training.steps=2", "training.validate_every=2", "task.validation_sentences=2", "data.batch_tokens=256")

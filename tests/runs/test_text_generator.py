@@ -9,8 +9,8 @@ import pytest
 import torch
 from workshop import heed
 
-from heedful.runs.build import load
 from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.runs.build import load
 from heedful.runs.text_generator import UNUSED, TextGenerator
 
 

@@ -10,15 +10,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from heedful.runs.classifier import Classifier
-from heedful.runs.config import Run, read_run
-from heedful.runs.core_sharing import share_cores
 from heedful.data.encode import content_hash
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError, lookup
 from heedful.models import MODELS
 from heedful.nn.gates import add_gates
+from heedful.runs.classifier import Classifier
+from heedful.runs.config import Run, read_run
+from heedful.runs.core_sharing import share_cores
 from heedful.runs.predictor import Predictor
+from heedful.runs.text_generator import TextGenerator
 from heedful.search import SearchConfig
 from heedful.studies.report import Inspection, inspect
 from heedful.tasks import TASKS
@@ -27,7 +28,6 @@ from heedful.tasks.translate import System, Translation, translate, translate_ch
 from heedful.tasks.translation import examples_of
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.train import train_tokenizer
-from heedful.runs.text_generator import TextGenerator
 from heedful.training import retention
 from heedful.training.averaging import inference_stem, inference_weights
 from heedful.training.checkpoint import shapes

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, model_validator
 
+from heedful.config.base import Config, Problem, Seed, Untagged, describe_default, plain, refuse, unused
+from heedful.config.given import OVERRIDE, refuse_repeats
+from heedful.config.read import MISSING, Settings, difference, read_settings
+from heedful.config.toml import write_toml
 from heedful.data.corpus_text import TextConfig
 from heedful.data.labeled import LabeledConfig
 from heedful.data.splits import DataConfig
 from heedful.models import ModelConfig
 from heedful.models.transformer import TransformerConfig
-from heedful.config.base import Config, Problem, Seed, Untagged, describe_default, plain, refuse, unused
 from heedful.search import SearchConfig
-from heedful.config.read import MISSING, Settings, difference, read_settings
-from heedful.config.given import OVERRIDE, refuse_repeats
-from heedful.config.toml import write_toml
 from heedful.tasks import TaskConfig
 from heedful.tasks.guided_alignment import guided_alignment_problems
 from heedful.tasks.translation import TranslationConfig

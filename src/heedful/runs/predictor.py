@@ -10,18 +10,18 @@ from typing import Any, Self
 
 import torch
 
-from heedful.runs.config import Run
+from heedful.config.base import plain
+from heedful.config.given import ARGUMENT, OVERRIDE, refuse_repeats
+from heedful.config.read import read_settings
+from heedful.config.toml import write_value
 from heedful.data.sources import find_path
 from heedful.data.splits import SPLITS
 from heedful.errors import ConfigError, DataError, lookup
 from heedful.models import SequenceModel
 from heedful.nn.precision import with_precision
-from heedful.config.base import plain
+from heedful.runs.config import Run
 from heedful.search import SearchConfig
 from heedful.search.hypothesis import OPTIONS_OF
-from heedful.config.read import read_settings
-from heedful.config.given import ARGUMENT, OVERRIDE, refuse_repeats
-from heedful.config.toml import write_value
 from heedful.tasks.translate import System
 
 FORKS = [0]  # number of os.fork() calls between this process and its first ancestor that was not forked

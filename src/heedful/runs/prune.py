@@ -19,16 +19,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.runs import build
-from heedful.runs.card import model_card
-from heedful.runs.config import Run, run_as_toml
+from heedful.config.base import plain
 from heedful.data.splits import splits_of
 from heedful.errors import ConfigError, lookup
 from heedful.inspection.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
 from heedful.inspection.importance import LossFunction, ablations, gate_gradients, within_layer
 from heedful.nn.gates import gates
+from heedful.runs import build
+from heedful.runs.card import model_card
+from heedful.runs.config import Run, run_as_toml
 from heedful.runs.predictor import Predictor
-from heedful.config.base import plain
+from heedful.runs.training_losses import training_losses
 from heedful.storage.reading import read_bytes
 from heedful.storage.writing import replace_bytes, replace_text
 from heedful.studies.heads import add_by_name
@@ -38,7 +39,6 @@ from heedful.training import environment, facts, retention, run_folder
 from heedful.training.checkpoint import save as save_checkpoint
 from heedful.training.saved_state import load_saved
 from heedful.training.train_state import TrainState
-from heedful.runs.training_losses import training_losses
 
 RANKINGS: dict[str, Callable[[nn.Module, LossFunction], dict[str, Tensor]]] = {
     "gradient": gate_gradients,

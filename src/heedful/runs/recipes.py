@@ -11,8 +11,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from heedful.errors import ConfigError, nearest
 from heedful.config.toml import parse_toml
+from heedful.errors import ConfigError, nearest
 from heedful.storage.reading import read_bytes
 
 MEASURED = (

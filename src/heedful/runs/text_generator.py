@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from heedful.config.given import OVERRIDE
 from heedful.data.corpus_text import open_text, passages
 from heedful.errors import ConfigError
 from heedful.runs.predictor import Predictor, check_split, missing_split_error
 from heedful.search import SearchConfig
-from heedful.config.given import OVERRIDE
 from heedful.tasks.generate import generate, score_endings
 from heedful.tasks.language_modeling import evaluate_text
 

@@ -18,15 +18,15 @@ import torch
 from rich.console import Console
 from torch import nn
 
+from heedful.data.sources import find_path
+from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.nn.gates import gates
+from heedful.nn.memory import keep_freed_memory
 from heedful.runs import build
 from heedful.runs.card import model_card
 from heedful.runs.config import Run, differences, read_run, run_as_toml
 from heedful.runs.core_sharing import share_cores
-from heedful.data.sources import find_path
-from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.runs.memory_check import require_memory
-from heedful.nn.gates import gates
-from heedful.nn.memory import keep_freed_memory
 from heedful.runs.recipes import all_recipes, find_recipe
 from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable

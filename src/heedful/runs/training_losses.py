@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from heedful.runs.classifier import Classifier
 from heedful.data.corpus_text import open_text, passages
 from heedful.data.labeled import find_split_file
 from heedful.data.pairs import pairs
 from heedful.data.splits import splits_of
 from heedful.inspection.importance import LossFunction
+from heedful.runs.classifier import Classifier
 from heedful.runs.predictor import Predictor
 from heedful.studies.heads import losses_of
 from heedful.tasks.batches import Batch, collate
