@@ -52,6 +52,11 @@ class Run(Config):
         dropout = any(value for name, value in options.items() if name.endswith("dropout"))
         return bool(dropout or options.get("experts") or self.training.gates.penalty)
 
+    @property
+    def searches_in_updates(self) -> bool:
+        """Whether every update searches for translations (task.sequence), which can be neither compiled nor captured."""
+        return isinstance(self.task, TranslationConfig) and self.task.sequence.method != "none"
+
     @model_validator(mode="after")
     def _fits_together(self) -> Run:
         if self.data.form != self.task.form:
@@ -65,10 +70,10 @@ class Run(Config):
             problems.append(Problem("model.family", sentence))
         if not source and not self.tokenizer.shared:
             problems.append(Problem("tokenizer.shared", f"given false, but task {self.task.name!r} has one side only"))
-        if isinstance(self.task, TranslationConfig) and self.task.sequence.method != "none":
+        if isinstance(self.task, TranslationConfig) and self.searches_in_updates:
             why = f"given true, but task.sequence.method {self.task.sequence.method!r} searches in every update; expected false"
             problems += [
-                Problem(f"training.{name}", why) for name in ("compile", "cuda_graphs") if getattr(self.training, name)
+                Problem(f"training.{name}", why) for name in ("compile", "cuda_graphs") if getattr(self.training, name) is True
             ]
         if isinstance(self.task, TranslationConfig):
             problems += guided_alignment_problems(self.task.guided_alignment, self.data, self.tokenizer.dropout, self.training)

@@ -22,7 +22,7 @@ from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
-from heedful.runs import build
+from heedful.runs import auto, build
 from heedful.runs.card import model_card
 from heedful.runs.config import Run, differences, read_run, run_as_toml
 from heedful.runs.core_sharing import share_cores
@@ -93,6 +93,7 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
     if resumes:
         facts.check_files(folder)
         stored = build.with_local_dictionary(read_run(folder / facts.CONFIG).config, folder)
+        config, choices = auto.resolve_as_stored(config, stored), ""
         refuse_changes(stored, build.with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
         done = outcome_if_finished(config, folder)
         if done is not None:
@@ -104,8 +105,12 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
             return done
     else:
         require_initial_weights(config)
+        given, config = config, auto.resolve(config, device)
+        choices = auto.describe_choices(given, config)
     progress = make_progress(config, folder, console, watch)
     progress.print(describe_run(config, folder, device))
+    if choices:
+        progress.print(choices)
     report = build.check(config, progress.print)
     if resumes:
         refuse_changed_data(config, folder)
@@ -271,7 +276,7 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
         recompute_blocks(model.blocks())  # type: ignore[operator]
     if config.training.compile:
         compile_task(task, device, progress.print)
-    if config.training.cuda_graphs and device.type != "cuda":
+    if config.training.cuda_graphs is True and device.type != "cuda":
         progress.print("training.cuda_graphs has no effect without a GPU")
     trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim, watch=progress.watch)
     if config.training.gates.penalty:
@@ -307,12 +312,13 @@ def plan_run(config: Run, *, device: str | None = None, console: Console | None 
     """Parameters, memory, tokens per epoch and the estimated duration of a run, from a few timed updates."""
     from heedful.runs.plan import measure
 
-    console = console or Console(stderr=True, highlight=False)
-    require_memory(config, build.choose_device(device))
+    console, where = console or Console(stderr=True, highlight=False), build.choose_device(device)
+    config = auto.resolve(config, where)
+    require_memory(config, where)
     require_initial_weights(config)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)
         report = build.check(config, progress.print)
-        trainer = make_trainer(config, folder, report, build.choose_device(device), progress)
+        trainer = make_trainer(config, folder, report, where, progress)
         return measure(trainer, updates)

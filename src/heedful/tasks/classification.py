@@ -249,7 +249,7 @@ class ClassificationTask:
 
     def collate(self, encoded: EncodedExamples, chosen: Sequence[int]) -> LabeledBatch:
         rows = [sequence for i in chosen for sequence in encoded.groups[i]]
-        longest = pad_length(max(map(len, rows)), self.data.pad_to_multiple_of, self.data.max_length)
+        longest = pad_length(max(map(len, rows)), self.data.length_multiple, self.data.max_length)
         pad = self.system.target_tokenizer.specials.pad
         tokens = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
         return LabeledBatch(

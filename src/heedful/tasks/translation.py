@@ -192,7 +192,7 @@ class TranslationTask:
             seed=self.seed,
             epoch=epoch,
             indices=chosen,
-            pad_to_multiple_of=self.data.pad_to_multiple_of,
+            pad_to_multiple_of=self.data.length_multiple,
         )
 
     def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
@@ -213,10 +213,10 @@ class TranslationTask:
         batch = collate(sources, targets, source.specials, target.specials)
         if self.corpora.links is not None:
             batch = add_gold_alignment(batch, self.corpora.links, indices)
-        if self.data.pad_to_multiple_of == 1:
+        if self.data.length_multiple == 1:
             return batch
         longest = max(batch.source.shape[1], batch.target_in.shape[1])
-        length = pad_length(longest, self.data.pad_to_multiple_of, max(self.data.sides))
+        length = pad_length(longest, self.data.length_multiple, max(self.data.sides))
         return fill_up(batch, self.data.batch_tokens, length, source.specials, target.specials)
 
     def count(self, batch: Batch) -> int:

@@ -109,6 +109,7 @@ class Trainer:
         dim: int,
         watch: Stopwatch | None = None,
     ) -> None:
+        assert "auto" not in (config.precision, config.cuda_graphs), "runs/auto.py resolves these before training"
         self.model, self.task, self.config, self.run, self.seed, self.dim = model, task, config, run, seed, dim
         self.direction: Direction = lookup(config.metric, task.config.metrics, "training.metric")
         self.folder = HeldFolder(run)
@@ -123,7 +124,7 @@ class Trainer:
         self.train_state = TrainState()
         self.splits = SplitLog(run / "splits.jsonl")
         device = next(model.parameters()).device
-        use_graphs = config.cuda_graphs and device.type == "cuda"
+        use_graphs = config.cuda_graphs is True and device.type == "cuda"
         self.accumulate = (
             graph_accumulation(model, self.loss, device, graph_recorder()) if use_graphs else eager_accumulation(self.loss)
         )
