@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.output import COMMAND_LINE, Checkpoint, Device, Json, Search, print_json, print_text, table, warn_of_unknown
+from heedful.cli.output import (
+    COMMAND_LINE,
+    Checkpoint,
+    Device,
+    Json,
+    Precision,
+    Search,
+    print_json,
+    print_text,
+    table,
+    warn_of_unknown,
+)
 from heedful.config.bounds import MAX_SIZE
 
 if TYPE_CHECKING:
@@ -22,6 +33,7 @@ def generate(
     search: Search = None,
     checkpoint: Checkpoint = None,
     device: Device = None,
+    precision: Precision = "fp32",
     json: Json = False,
 ) -> None:
     """Generate text from a prompt with a language model.
@@ -31,13 +43,13 @@ def generate(
     from heedful.runs.build import load
     from heedful.tasks.generate import generate as generate_texts
 
-    generator = load(run, checkpoint, device)
+    generator = load(run, checkpoint, device, precision)
     if generator.run.task.name != "language":
         raise ConfigError(f"{run} is a run of task {generator.run.task.name!r}, expected a run of task 'language'")
     texts = generate_texts(generator.system, prompt, length, generator.search_config(search or [], origin=COMMAND_LINE))
     warn_of_unknown(generator.system.target_tokenizer.unknown_words(prompt))
     if json:
-        print_json({"prompt": prompt, "texts": texts, "checkpoint": str(generator.checkpoint)})
+        print_json({"prompt": prompt, "texts": texts, "checkpoint": str(generator.checkpoint), "precision": precision})
     else:
         print_text("\n---\n".join(texts))
 

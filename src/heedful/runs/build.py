@@ -211,10 +211,16 @@ def examples_from(given: Examples | tuple[Sequence[str], Sequence[str]]) -> Exam
 PREDICTORS: dict[str, type[Predictor]] = {"translation": Translator, "language": TextGenerator, "classification": Classifier}
 
 
-def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: str | None = None) -> Any:
+def load(
+    folder: str | os.PathLike[str],
+    checkpoint: str | None = None,
+    device: str | None = None,
+    precision: str | None = None,
+) -> Any:
     """Load a run folder as a `Translator`, `TextGenerator` or `Classifier`, depending on its task.
 
-    checkpoint: best, last, average or step-N; default: the best, else the newest."""
+    checkpoint: best, last, average or step-N; default: the best, else the newest.
+    precision: fp32, bf16, or on a CPU int8, as `Predictor.at`; default: the weights as trained, in fp32."""
     path = Path(folder)
     chosen = retention.resolve(path, checkpoint)
     run, tokenizers = read_folder(path)
@@ -224,7 +230,8 @@ def load(folder: str | os.PathLike[str], checkpoint: str | None = None, device: 
     where = choose_device(device)
     share_cores()
     model = model.to(where).eval()
-    return lookup(run.task.name, PREDICTORS, "task")(run, make_system(run, [model], tokenizers, where), chosen)
+    predictor = lookup(run.task.name, PREDICTORS, "task")(run, make_system(run, [model], tokenizers, where), chosen)
+    return predictor if precision is None else predictor.at(precision)
 
 
 def load_translator(folder: Path, checkpoint: str | None = None, device: str | None = None) -> Translator:
