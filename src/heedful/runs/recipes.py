@@ -44,6 +44,12 @@ def find_recipe(name: str) -> Path:
     )
 
 
+def cpu_recipe(recipe: Path) -> str | None:
+    """The name of the variant of a recipe for a CPU; None if there is none."""
+    name = f"{recipe.stem}-cpu"
+    return name if name in all_recipes() else None
+
+
 def find_file(name: str) -> Path | None:
     """The recipe file at this path, or the config of the run folder there."""
     if Path(name).exists() and not Path(name).is_file() and not Path(name).is_dir():

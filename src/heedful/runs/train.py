@@ -27,6 +27,7 @@ from heedful.runs.card import model_card
 from heedful.runs.config import Run, differences, read_run, run_as_toml
 from heedful.runs.core_sharing import share_cores
 from heedful.runs.memory_check import require_memory
+from heedful.runs.plan import advise, measure
 from heedful.runs.recipes import all_recipes, find_recipe
 from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
@@ -60,7 +61,7 @@ def train(
     path = find_recipe(os.fspath(recipe))
     config = read_run(path, overrides).config
     folder = Path(run) if run is not None else default_folder(config, path)
-    return train_config(config, folder, device=device, console=console, watch=watch)
+    return train_config(config, folder, recipe=path, device=device, console=console, watch=watch)
 
 
 def default_folder(config: Run, recipe: Path) -> Path:
@@ -71,11 +72,12 @@ def train_config(
     config: Run,
     folder: Path,
     *,
+    recipe: Path | None = None,
     device: str | None = None,
     console: Console | None = None,
     watch: Stopwatch | None = None,
 ) -> Outcome:
-    """`train` for a config that was already read; watch: started with the command, for training.minutes."""
+    """`train` for a config that was already read, from this recipe; watch: started with the command, for training.minutes."""
     console = lenient(console or Console(stderr=True, highlight=False))
     where = build.choose_device(device)
     require_memory(config, where)
@@ -84,10 +86,12 @@ def train_config(
         torch.set_num_threads(config.training.threads)
     share_cores()
     with stop_requests() as stop, run_folder.lock(folder):
-        return train_locked(config, folder, where, console, watch or Stopwatch(), stop)
+        return train_locked(config, folder, where, console, watch or Stopwatch(), stop, recipe=recipe)
 
 
-def train_locked(config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop) -> Outcome:
+def train_locked(
+    config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop, *, recipe: Path | None
+) -> Outcome:
     """Prepare and train in a folder whose lock is held."""
     resumes = bool(retention.steps(folder / "checkpoints"))
     if resumes:
@@ -122,6 +126,7 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
     trainer = make_trainer(config, folder, report, device, progress)
     if not resumes:
         facts.record_files(folder)
+        trainer.advice = advise(config, device, recipe)
     done = run_training(trainer, progress, stop)
     trainer.folder.check()
     replace_text(folder / "README.md", model_card(config, folder, trainer))
@@ -310,8 +315,6 @@ def warm_start(model: nn.Module, run: Path) -> None:
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:
     """Parameters, memory, tokens per epoch and the estimated duration of a run, from a few timed updates."""
-    from heedful.runs.plan import measure
-
     console, where = console or Console(stderr=True, highlight=False), build.choose_device(device)
     config = auto.resolve(config, where)
     require_memory(config, where)
