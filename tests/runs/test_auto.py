@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import freeze
 import pytest
 import torch
 from workshop import heed, train_tiny_runs, write_recipe
@@ -164,6 +166,29 @@ def test_the_choices_are_printed_when_a_run_is_started_and_not_when_it_is_resume
         assert heed("train", recipe, f"training.steps={steps}", "--run", run, "--device", "cpu") == 0
         assert capsys.readouterr().err.count("chosen for this GPU: training.precision=bf16 ") == count
     assert (stored(run)["training"]["cuda_graphs"], stored(run)["data"]["pad_to_multiple_of"]) == (True, 16)
+
+
+def losses_of(run: Path) -> list[float]:
+    logged = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in logged if line["kind"] == "train"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(("name", "task", "family", "model", "others"), freeze.RUNS, ids=[run[0] for run in freeze.RUNS])
+def test_every_family_trains_on_a_gpu_with_the_losses_of_eager_training(
+    name: str, task: str, family: str, model: str, others: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    freeze.write_data()
+    Path("recipe.toml").write_text(freeze.TASKS[task] + freeze.COMMON)
+    options = [f"model.family={family}", *(f"model.{option}" for option in model.split()), *others.split()]
+    eager = ["training.cuda_graphs=false", *(() if task == "language" else ("data.pad_to_multiple_of=16",))]
+    assert heed("train", "recipe.toml", *options, "--run", "auto", "--device", "cuda") == 0
+    if stored(Path("auto"))["training"]["cuda_graphs"]:
+        assert heed("train", "recipe.toml", *options, *eager, "--run", "eager", "--device", "cuda") == 0
+        assert losses_of(Path("auto")) == pytest.approx(losses_of(Path("eager")), rel=0.02)
+    else:
+        assert "sequence" in name
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
