@@ -23,12 +23,13 @@ from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
 from heedful.nn.model import Model
-from heedful.runs import build
+from heedful.runs import auto, build
 from heedful.runs.card import model_card
 from heedful.runs.config import Run, differences, read_run, run_as_toml
 from heedful.runs.core_sharing import share_cores
 from heedful.runs.load import with_dictionary, with_local_dictionary
 from heedful.runs.memory_check import require_memory
+from heedful.runs.plan import advise, measure
 from heedful.runs.recipes import all_recipes, find_recipe
 from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
@@ -86,7 +87,7 @@ def train(
     if objects:
         entries = store_examples(find_task(config.task.name), objects, folder)
         config = read_run(path, [*changes, *(f"data.{split}={write_value(entry)}" for split, entry in entries.items())]).config
-    return train_config(config, folder, device=device, console=console, watch=watch)
+    return train_config(config, folder, recipe=path, device=device, console=console, watch=watch)
 
 
 def override_strings(overrides: Sequence[str] | Mapping[str, Any], parts: Mapping[str, Any]) -> list[str]:
@@ -129,11 +130,12 @@ def train_config(
     config: Run,
     folder: Path,
     *,
+    recipe: Path | None = None,
     device: str | None = None,
     console: Console | None = None,
     watch: Stopwatch | None = None,
 ) -> Outcome:
-    """`train` for a config that was already read; watch: started with the command, for training.minutes."""
+    """`train` for a config that was already read, from this recipe; watch: started with the command, for training.minutes."""
     console = lenient(console or Console(stderr=True, highlight=False))
     where = build.choose_device(device)
     require_memory(config, where)
@@ -142,15 +144,18 @@ def train_config(
         torch.set_num_threads(config.training.threads)
     share_cores()
     with stop_requests() as stop, run_folder.lock(folder):
-        return train_locked(config, folder, where, console, watch or Stopwatch(), stop)
+        return train_locked(config, folder, where, console, watch or Stopwatch(), stop, recipe=recipe)
 
 
-def train_locked(config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop) -> Outcome:
+def train_locked(
+    config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop, *, recipe: Path | None
+) -> Outcome:
     """Prepare and train in a folder whose lock is held."""
     resumes = bool(retention.steps(folder / "checkpoints"))
     if resumes:
         facts.check_files(folder)
         stored = with_local_dictionary(read_run(folder / facts.CONFIG).config, folder)
+        config, choices = auto.resolve_as_stored(config, stored), ""
         refuse_changes(stored, with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
         done = outcome_if_finished(config, folder)
         if done is not None:
@@ -162,8 +167,12 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
             return done
     else:
         require_initial_weights(config)
+        given, config = config, auto.resolve(config, device)
+        choices = auto.describe_choices(given, config)
     progress = make_progress(config, folder, console, watch)
     progress.print(describe_run(config, folder, device))
+    if choices:
+        progress.print(choices)
     data = build.data_of(config)
     report = build.check(config, data, progress.print)
     if resumes:
@@ -176,6 +185,7 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
     trainer = make_trainer(config, folder, data, report, device, progress)
     if not resumes:
         facts.record_files(folder)
+        trainer.advice = advise(config, device, recipe)
     done = run_training(trainer, progress, stop)
     trainer.folder.check()
     replace_text(folder / "README.md", model_card(config, folder, trainer))
@@ -334,7 +344,7 @@ def make_trainer(config: Run, folder: Path, data: TaskData, report: Any, device:
         recompute_blocks(model.blocks())
     if config.training.compile:
         compile_task(task, device, progress.print)
-    if config.training.cuda_graphs and device.type != "cuda":
+    if config.training.cuda_graphs is True and device.type != "cuda":
         progress.print("training.cuda_graphs has no effect without a GPU")
     trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim, watch=progress.watch)
     if config.training.gates.penalty:
@@ -368,15 +378,14 @@ def warm_start(model: Model, run: Path) -> None:
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:
     """Parameters, memory, tokens per epoch and the estimated duration of a run, from a few timed updates."""
-    from heedful.runs.plan import measure
-
-    console = console or Console(stderr=True, highlight=False)
-    require_memory(config, build.choose_device(device))
+    console, where = console or Console(stderr=True, highlight=False), build.choose_device(device)
+    config = auto.resolve(config, where)
+    require_memory(config, where)
     require_initial_weights(config)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)
         data = build.data_of(config)
         report = build.check(config, data, progress.print)
-        trainer = make_trainer(config, folder, data, report, build.choose_device(device), progress)
+        trainer = make_trainer(config, folder, data, report, where, progress)
         return measure(trainer, updates)

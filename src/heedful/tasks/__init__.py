@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from heedful.tasks.commands import Command
 
 TASKS = {
-    "translation": "heedful.tasks.translation",
+    "translation": "heedful.tasks.translation.task",
     "language": "heedful.tasks.language",
-    "classification": "heedful.tasks.classification",
+    "classification": "heedful.tasks.classification.task",
 }
 
 
