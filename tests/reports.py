@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from heedful.inspection.attention_maps import AttentionMap
-from heedful.nn.model import AttentionKind
 from heedful.inspection.figure import heatmap
 from heedful.inspection.report import Section
 from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words
 from heedful.inspection.rollout import rollout
+from heedful.nn.model import AttentionKind
 from heedful.studies.report import Inspection
 from heedful.studies.trace import Tokens, Trace, Views, word_maps
 
@@ -39,11 +39,18 @@ def inspection(tokens: int, layers: int, heads: int) -> Inspection:
     maps = []
     for layer in range(layers):
         maps += [
-            AttentionMap(f"encoder.{layer}.self_attention.weights", AttentionKind("encoder", "source", "source"), layer, weights()),
             AttentionMap(
-                f"decoder.{layer}.self_attention.weights", AttentionKind("decoder", "target", "target"), layer, weights(causal=True)
+                f"encoder.{layer}.self_attention.weights", AttentionKind("encoder", "source", "source"), layer, weights()
             ),
-            AttentionMap(f"decoder.{layer}.cross_attention.weights", AttentionKind("cross", "target", "source"), layer, weights()),
+            AttentionMap(
+                f"decoder.{layer}.self_attention.weights",
+                AttentionKind("decoder", "target", "target"),
+                layer,
+                weights(causal=True),
+            ),
+            AttentionMap(
+                f"decoder.{layer}.cross_attention.weights", AttentionKind("cross", "target", "source"), layer, weights()
+            ),
         ]
     trace = Trace(both, both, "<s>", "</s>", maps)
     norms = [torch.rand(heads, 1, time, generator=draws) * 4 for _ in maps]
