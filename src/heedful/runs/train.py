@@ -30,7 +30,7 @@ from heedful.nn.memory import keep_freed_memory
 from heedful.runs.recipes import all_recipes, find_recipe
 from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
-from heedful.storage.writing import replace_bytes, replace_text
+from heedful.storage.writing import TEMPORARY, replace_bytes, replace_text
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, facts, head_gates, retention, run_folder
 from heedful.training.averaging import inference_weights
@@ -146,8 +146,9 @@ def require_initial_weights(config: Run) -> None:
 
 
 def require_run_folder(folder: Path) -> None:
-    """Raise an error if the folder has files but is not a run folder."""
-    if folder.is_dir() and not (folder / "run.json").exists() and any(path.name != ".lock" for path in folder.iterdir()):
+    """Raise an error if the folder has files but is not a run folder; run.json is the first file of a run."""
+    files = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if "run.json" not in files and any(name != ".lock" and not name.startswith(TEMPORARY) for name in files):
         raise CheckpointError(
             f"{folder} exists and is not a run folder: it has no run.json",
             hint="choose another folder with --run",
@@ -184,8 +185,8 @@ def record_data(config: Run, folder: Path) -> None:
     for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl"):
         if (folder / name).exists():
             remove(folder / name)
-    store_dictionary(config, folder)
     facts.write_facts(folder, {"data": build.data_hashes(config), "environment": environment.describe()})
+    store_dictionary(config, folder)
 
 
 def store_dictionary(config: Run, folder: Path) -> None:
