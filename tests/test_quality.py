@@ -25,8 +25,8 @@ from heedful.data.check import check_data
 from heedful.runs import auto
 from heedful.runs.build import make_corpora, make_tokenizers
 from heedful.runs.config import read_run
-from heedful.tasks.translation.data import Examples
 from heedful.runs.recipes import MEASURED, all_recipes, recipe_folder, settings_digest
+from heedful.tasks.translation.data import Examples
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
 from heedful.text.train import train_tokenizer
 

@@ -13,7 +13,6 @@ import heedful
 from heedful.errors import ConfigError
 from heedful.runs.build import make_model
 from heedful.runs.config import read_run
-from heedful.tasks.predictor import Predictor
 from heedful.runs.recipes import find_recipe
 from heedful.tasks.predictor import Predictor
 from heedful.tasks.system import System

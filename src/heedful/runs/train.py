@@ -33,7 +33,7 @@ from heedful.runs.plan import advise, measure
 from heedful.runs.recipes import all_recipes, find_recipe
 from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
-from heedful.storage.writing import replace_bytes, replace_text
+from heedful.storage.writing import TEMPORARY, replace_bytes, replace_text
 from heedful.tasks import find_task
 from heedful.tasks.base import TaskData, TaskDefinition
 from heedful.tasks.predictor import value_as_toml
@@ -215,12 +215,11 @@ def require_initial_weights(config: Run) -> None:
 
 
 def require_run_folder(folder: Path) -> None:
-    """Raise an error if the folder has files but is not a run folder."""
-    if (
-        folder.is_dir()
-        and not (folder / "run.json").exists()
-        and any(path.name not in (".lock", "data") for path in folder.iterdir())
-    ):
+    """Raise an error if the folder has files but is not a run folder; run.json is the first file of a run, apart from examples
+    given as Python objects."""
+    files = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    others = [name for name in files if name not in (".lock", "data") and not name.startswith(TEMPORARY)]
+    if "run.json" not in files and others:
         raise CheckpointError(
             f"{folder} exists and is not a run folder: it has no run.json",
             hint="choose another folder with --run",
@@ -257,8 +256,8 @@ def record_data(config: Run, folder: Path) -> None:
     for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl"):
         if (folder / name).exists():
             remove(folder / name)
-    store_dictionary(config, folder)
     facts.write_facts(folder, {"data": build.data_hashes(config), "environment": environment.describe()})
+    store_dictionary(config, folder)
 
 
 def store_dictionary(config: Run, folder: Path) -> None:
