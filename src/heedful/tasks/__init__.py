@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from heedful.tasks.commands import Command
 
 TASKS = {
-    "translation": "heedful.tasks.translation.task",
+    "translation": "heedful.tasks.translation",
     "language": "heedful.tasks.language",
-    "classification": "heedful.tasks.classification.task",
+    "classification": "heedful.tasks.classification",
 }
 
 
