@@ -276,9 +276,14 @@ def count_complete_lines(path: Path) -> int:
         return sum(decompressor.decompress(block).count(b"\n") for block in iter(lambda: stream.read(BUFFER) or b"", b""))
 
 
+def reason_of(error: OSError) -> str:
+    """Why a file cannot be read or written; libraries raise an OSError without number and reason, only with a text."""
+    return error.strerror or str(error) or type(error).__name__
+
+
 def unreadable(path: Path, error: OSError) -> DataError:
     if not isinstance(error, FileNotFoundError):
-        return DataError(f"{name_of(path)} cannot be read: {error.strerror or error}")
+        return DataError(f"{name_of(path)} cannot be read: {reason_of(error)}")
     folder = path.parent
     names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     neighbors = [name for name in names if not name.startswith(".")]  # hidden folders hold no corpus
