@@ -15,6 +15,7 @@ A first line that looks like column names is an error, because it would be used 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -329,7 +330,8 @@ def field_of(record: Any, field: str, place: str) -> str:
     """Return record["a.b"], or else record["a"]["b"]; DataError if it is not a string."""
     if not isinstance(record, dict):
         raise DataError(
-            f"{place} is {record!r:.40}; expected a JSON object", hint='write for example {"source": "…", "target": "…"}'
+            f"{place} is {shorten_json(record)}; expected a JSON object",
+            hint='write for example {"source": "…", "target": "…"}',
         )
     value: Any = record
     for key in [field] if field in record else field.split("."):
@@ -341,8 +343,13 @@ def field_of(record: Any, field: str, place: str) -> str:
             )
         value = value[key]
     if not isinstance(value, str):
-        raise DataError(f"{place}: field {field!r} is {value!r:.40}; expected a string")
+        raise DataError(f"{place}: field {field!r} is {shorten_json(value)}; expected a string")
     return value
+
+
+def shorten_json(value: Any) -> str:
+    """The beginning of a value, as JSON."""
+    return f"{json.dumps(value, ensure_ascii=False):.40}"
 
 
 def read_builtin(corpus: CorpusConfig) -> Iterator[RawPair]:
