@@ -242,7 +242,11 @@ WRONG = {
         ["training.warmup=3"],
         "override: training.warmup: given 3, expected an even number",
     ),
-    "a validator of the whole": ("", ["training.steps=4"], "override: training.steps=4: training.warmup is longer than training.steps"),
+    "a validator of the whole": (
+        "",
+        ["training.steps=4"],
+        "override: training.steps=4: training.warmup is longer than training.steps",
+    ),
     "an override that the file's own options do not allow": (
         "[model]\nfamily = 'attention'\ndim = 32\nheads = [4]\n",
         ["model.dim=30"],

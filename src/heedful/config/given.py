@@ -192,4 +192,13 @@ def _bad_syntax(path: Path, text: str, error: TomlError) -> ConfigError:
     if error.reason == "invalid value" and re.fullmatch(r"[A-Za-z./~][^\"']*", after):
         is_flag = after.lower() in ("true", "false")
         hint = f"write {before} {after.lower()}" if is_flag else f'put strings in quotes: {before} "{after}"'
-    return ConfigError(f"{path}:{error.line}:{error.column}: not valid TOML: {error.reason}", hint)
+    return ConfigError(f"{path}:{error.line}:{error.column}: not valid TOML: {_reason(error, line)}", hint)
+
+
+def _reason(error: TomlError, line: str) -> str:
+    """Why the line is not TOML; tomllib does not name a key that is given twice."""
+    if error.reason == "cannot overwrite a value":
+        return f"the key {line.partition('=')[0].strip()!r} is given twice"
+    if re.fullmatch(r"cannot declare \(.*\) twice", error.reason):
+        return f"the table {line.partition('#')[0].strip()} is given twice"
+    return error.reason

@@ -149,7 +149,8 @@ def skip_header(corpus: CorpusConfig, pairs: Iterator[RawPair]) -> Iterator[RawP
             cells = ", ".join(cell.decode(errors="replace") for cell in first[1:])
             raise DataError(
                 f"{place_of(corpus, first.line)} looks like a header: {cells}; expected a sentence pair",
-                hint="set header = true, next to the file in [data], to skip that line, or header = false to train on it",
+                hint="set header = true, next to the file in [data], to skip that line (heed data check: --header), or "
+                "header = false to train on it",
             )
         yield from pairs if corpus.header else chain([first], pairs)
 

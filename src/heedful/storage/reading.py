@@ -138,10 +138,11 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
         where = f"after line {count_complete_lines(path)}" if path.is_file() else f"near line {number}"
         raise DataError(f"{name} is truncated: its gzip stream ends {where}", hint="copy or download it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(
-            f"{name} is damaged: its gzip stream cannot be read past line {number} ({error})",
-            hint="copy or download it again",
-        ) from error
+        reason = f"cannot be read ({error})"
+        if str(error).startswith("Not a gzipped file"):  # the first bytes were gzip
+            where = f"after line {count_complete_lines(path)}" if path.is_file() else f"near line {number}"
+            reason = f"continues {where} with bytes that are not gzip"
+        raise DataError(f"{name} is damaged: its gzip stream {reason}", hint="copy or download it again") from error
     except OSError as error:
         raise unreadable(path, error) from error
     if number == 0 and not may_be_empty:
