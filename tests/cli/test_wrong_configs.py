@@ -40,8 +40,8 @@ CASES = {
     ),
     "tied embeddings of separate vocabularies": (
         ["tokenizer.shared=false"],
-        "command line: tokenizer.shared=false: model.tie: the default is 'all', but the vocabularies are separate; expected 'output' or 'none' with "
-        "tokenizer.shared = false",
+        "command line: tokenizer.shared=false: model.tie: the default is 'all', but the vocabularies are separate; "
+        "expected 'output' or 'none' with tokenizer.shared = false",
     ),
     "tied embeddings of separate vocabularies, asked for": (
         ["tokenizer.shared=false", "model.tie=all"],

@@ -129,7 +129,7 @@ def test_a_checkpoint_file_without_permissions_has_a_reason_and_a_hint(run: Path
 def test_a_checkpoint_that_is_a_broken_link_is_not_forgotten(tmp_path: Path) -> None:
     (tmp_path / "step-4").symlink_to(tmp_path / "elsewhere")
     assert retention.steps(tmp_path) == [tmp_path / "step-4"]
-    with pytest.raises(CheckpointError, match="no checkpoint in .* can be used"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be used"):
         retention.newest(tmp_path)
 
 
