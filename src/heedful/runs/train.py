@@ -23,16 +23,17 @@ from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
 from heedful.nn.model import Model
-from heedful.runs import build
+from heedful.runs import auto, build
 from heedful.runs.card import model_card
 from heedful.runs.config import Run, differences, read_run, run_as_toml
 from heedful.runs.core_sharing import share_cores
 from heedful.runs.load import read_folder, read_recipe, with_dictionary
 from heedful.runs.memory_check import require_memory
+from heedful.runs.plan import advise, measure
 from heedful.runs.recipes import all_recipes, find_recipe
 from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
-from heedful.storage.writing import replace_bytes, replace_text
+from heedful.storage.writing import TEMPORARY, replace_bytes, replace_text
 from heedful.tasks import find_task
 from heedful.tasks.base import TaskData, TaskDefinition
 from heedful.tasks.predictor import value_as_toml
@@ -69,7 +70,14 @@ def train(
 
     overrides: options to change, ["training.steps=200"] or {"training.steps": 200}. parts: the same by keyword,
     model={"dim": 128}, seed=2. train, valid, test: the data as Python objects instead of the recipe's: (source, target) pairs,
-    texts, or (label, text) tuples, depending on the task; they are stored in the run folder."""
+    texts, or (label, text) tuples, depending on the task; they are stored in the run folder.
+
+    >>> pairs = [(f"w{i} w{i + 1}", f"w{i + 1} w{i}") for i in range(20)]
+    >>> small = {"dim": 16, "layers": 1, "heads": 2, "feed_forward": 32}
+    >>> outcome = heedful.train("demo", run="new", train=pairs, valid=pairs, model=small, training={"steps": 2})
+    >>> outcome.step
+    2
+    """
     watch = Stopwatch()
     path = find_recipe(os.fspath(recipe))
     changes = override_strings(overrides, parts)
@@ -81,7 +89,7 @@ def train(
         require_run_folder(folder)
         entries = store_examples(find_task(config.task.name), objects, folder)
         config = read_run(path, [*changes, *(f"data.{split}={write_value(entry)}" for split, entry in entries.items())]).config
-    return train_config(config, folder, device=device, console=console, watch=watch)
+    return train_config(config, folder, recipe=path, device=device, console=console, watch=watch)
 
 
 def override_strings(overrides: Sequence[str] | Mapping[str, Any], parts: Mapping[str, Any]) -> list[str]:
@@ -127,11 +135,12 @@ def train_config(
     config: Run,
     folder: Path,
     *,
+    recipe: Path | None = None,
     device: str | None = None,
     console: Console | None = None,
     watch: Stopwatch | None = None,
 ) -> Outcome:
-    """`train` for a config that was already read; watch: started with the command, for training.minutes."""
+    """`train` for a config that was already read, from this recipe; watch: started with the command, for training.minutes."""
     console = lenient(console or Console(stderr=True, highlight=False))
     where = build.choose_device(device)
     require_memory(config, where)
@@ -140,14 +149,17 @@ def train_config(
         torch.set_num_threads(config.training.threads)
     share_cores()
     with stop_requests() as stop, run_folder.lock(folder):
-        return train_locked(config, folder, where, console, watch or Stopwatch(), stop)
+        return train_locked(config, folder, where, console, watch or Stopwatch(), stop, recipe=recipe)
 
 
-def train_locked(config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop) -> Outcome:
+def train_locked(
+    config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop, *, recipe: Path | None
+) -> Outcome:
     """Prepare and train in a folder whose lock is held."""
     resumes = bool(retention.steps(folder / "checkpoints"))
     if resumes:
         stored, _ = read_folder(folder)
+        config, choices = auto.resolve_as_stored(config, stored), ""
         refuse_changes(stored, with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
         done = outcome_if_finished(config, folder)
         if done is not None:
@@ -159,8 +171,12 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
             return done
     else:
         require_initial_weights(config)
+        given, config = config, auto.resolve(config, device)
+        choices = auto.describe_choices(given, config)
     progress = make_progress(config, folder, console, watch)
     progress.print(describe_run(config, folder, device))
+    if choices:
+        progress.print(choices)
     data = build.data_of(config)
     report = build.check(config, data, progress.print)
     if resumes:
@@ -173,6 +189,7 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
     trainer = make_trainer(config, folder, data, report, device, progress)
     if not resumes:
         facts.record_files(folder)
+        trainer.advice = advise(config, device, recipe)
     done = run_training(trainer, progress, stop)
     trainer.folder.check()
     replace_text(folder / "README.md", model_card(config, folder, trainer))
@@ -202,14 +219,15 @@ def require_initial_weights(config: Run) -> None:
 
 
 def require_run_folder(folder: Path) -> None:
-    """Raise an error if the folder has files but is not a run folder, or if files of the run cannot be read."""
+    """Raise an error if the folder has files but is not a run folder, or if files of the run cannot be read; run.json is the
+    first file of a run, apart from examples given as Python objects."""
     if folder.is_file():
         raise CheckpointError(f"{folder} is a file; expected a run folder", hint="choose another folder with --run")
     names = {path.name for path in list_folder(folder)}
     if facts.NAME in names:
         facts.require_readable_files(folder)
         list_folder(folder / facts.CHECKPOINTS)
-    elif names - {".lock", "data"}:
+    elif any(name not in (".lock", "data") and not name.startswith(TEMPORARY) for name in names):
         raise CheckpointError(
             f"{folder} exists and is not a run folder: it has no run.json",
             hint="choose another folder with --run",
@@ -246,8 +264,8 @@ def record_data(config: Run, folder: Path) -> None:
     for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl"):
         if (folder / name).exists():
             remove(folder / name)
-    store_dictionary(config, folder)
     facts.write_facts(folder, {"data": build.data_hashes(config), "environment": environment.describe()})
+    store_dictionary(config, folder)
 
 
 def store_dictionary(config: Run, folder: Path) -> None:
@@ -333,7 +351,7 @@ def make_trainer(config: Run, folder: Path, data: TaskData, report: Any, device:
         recompute_blocks(model.blocks())
     if config.training.compile:
         compile_task(task, device, progress.print)
-    if config.training.cuda_graphs and device.type != "cuda":
+    if config.training.cuda_graphs is True and device.type != "cuda":
         progress.print("training.cuda_graphs has no effect without a GPU")
     trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim, watch=progress.watch)
     if config.training.gates.penalty:
@@ -367,15 +385,14 @@ def warm_start(model: Model, run: Path) -> None:
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:
     """Parameters, memory, tokens per epoch and the estimated duration of a run, from a few timed updates."""
-    from heedful.runs.plan import measure
-
-    console = console or Console(stderr=True, highlight=False)
-    require_memory(config, build.choose_device(device))
+    console, where = console or Console(stderr=True, highlight=False), build.choose_device(device)
+    config = auto.resolve(config, where)
+    require_memory(config, where)
     require_initial_weights(config)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)
         data = build.data_of(config)
         report = build.check(config, data, progress.print)
-        trainer = make_trainer(config, folder, data, report, build.choose_device(device), progress)
+        trainer = make_trainer(config, folder, data, report, where, progress)
         return measure(trainer, updates)

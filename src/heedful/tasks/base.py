@@ -60,6 +60,11 @@ class TaskConfig(Config):
         """Every metric of a validation, and whether higher or lower is better."""
         raise NotImplementedError
 
+    @property
+    def searches_in_updates(self) -> bool:
+        """Whether every update runs a search, which can be neither compiled nor captured in a CUDA graph."""
+        return False
+
     def add_head(self, model: SequenceModel, dim: int) -> Model:
         """The model to train: the given one, whose hidden states have size dim, with the head of the task."""
         return model

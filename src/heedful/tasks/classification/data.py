@@ -24,6 +24,7 @@ from heedful.data.report import CheckReport
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
 from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
+from heedful.tasks.batches import pad_length
 from heedful.tasks.classification.config import ClassificationConfig
 from heedful.text.specials import Specials
 from heedful.text.tokenizer import Tokenizer
@@ -142,7 +143,7 @@ class LabeledData:
     def collate(self, encoded: EncodedExamples, chosen: Sequence[int], pad: int) -> LabeledBatch:
         """The batch of the chosen examples."""
         rows = [sequence for i in chosen for sequence in encoded.groups[i]]
-        longest = -(-max(map(len, rows)) // self.data.pad_to_multiple_of) * self.data.pad_to_multiple_of
+        longest = pad_length(max(map(len, rows)), self.data.length_multiple, self.data.max_length)
         tokens = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
         return LabeledBatch(
             tokens, torch.tensor([len(row) - 1 for row in rows]), torch.tensor([encoded.labels[i] for i in chosen])
