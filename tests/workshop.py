@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryFile
+
+import pytest
 
 from heedful.cli import run
 
@@ -141,3 +145,37 @@ def standard_input(content: bytes) -> Iterator[None]:
         finally:
             os.dup2(saved, 0)
             os.close(saved)
+
+
+DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER = 1, 2, 3  # capabilities(7): root ignores the permissions of files
+CAPABILITIES_VERSION = 0x20080522
+
+
+@contextmanager
+def obeying_permissions() -> Iterator[None]:
+    """Let the permissions of files apply to root as to any other user, in this thread."""
+    if os.geteuid() != 0:
+        yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(CAPABILITIES_VERSION, 0)
+    saved, reduced = (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()  # twice (effective, permitted, inheritable)
+    if libc.capget(header, saved) != 0:
+        pytest.skip("capabilities cannot be read")
+    reduced[:] = saved[:]
+    for number in (DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER):
+        reduced[0] &= ~(1 << number)
+    assert libc.capset(header, reduced) == 0, os.strerror(ctypes.get_errno())
+    try:
+        yield
+    finally:
+        assert libc.capset(header, saved) == 0, os.strerror(ctypes.get_errno())
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """The content of every file below a folder, except locks; what cannot be read is listed by name."""
+    content = {}
+    for path in sorted(folder.rglob("*")):
+        if path.name != ".lock":
+            content[str(path.relative_to(folder))] = sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return content

@@ -19,7 +19,7 @@ CASES: dict[str, tuple[bytes, bytes, str | None, str]] = {
     "fine": (b"a", b"b", None, ""),
     "white space stays": (b" a ", b"b\t", None, ""),
     "source bytes": (b"ab\xff", b"b", "utf8", "source"),
-    "target bytes": (b"a", b"\xed\xa0\x80", "utf8", "target"),
+    "target bytes": (b"a", b"\xed\xa0\x80", "surrogate", "target"),
     "nul in source": (b"a\0", b"b", "nul", "source"),
     "nul in target": (b"a", b"\0", "nul", "target"),
     "empty source": (b"", b"b", "empty", "source"),
@@ -68,7 +68,7 @@ def test_json_with_invalid_unicode_is_skipped_like_invalid_bytes(tmp_path: Path)
     lines = [rb'{"source": "\ud800", "target": "b"}', b'{"source": "\xff", "target": "b"}', b'{"source": "a", "target": "b"}']
     (tmp_path / "a").write_bytes(b"\n".join(lines))
     results = list(check_pairs(CorpusConfig(jsonl=f"{tmp_path}/a")))
-    assert [getattr(result, "kind", None) for result in results] == ["utf8", "utf8", None]
+    assert [getattr(result, "kind", None) for result in results] == ["surrogate", "utf8", None]
 
 
 def test_tokenizer_training_text_has_no_tags(tmp_path: Path) -> None:

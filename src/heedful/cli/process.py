@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable
 from types import FrameType
 
-from heedful.errors import HeedfulError, Interrupted, OutOfMemory, WriteError
+from heedful.errors import CheckpointError, HeedfulError, Interrupted, OutOfMemory, WriteError
 from heedful.storage.terminal import printable, redirect_to_null
 from heedful.storage.writing import write_error
 
@@ -113,6 +113,9 @@ def report(error: BaseException, arguments: list[str]) -> int:
         return 0  # the reader closed the pipe
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF) and error.filename is None:
         return print_error(f"standard output cannot be written: {error.strerror}", None, WriteError.exit_code, arguments)
+    if isinstance(error, PermissionError) and error.filename is not None:
+        message = f"{os.fsdecode(error.filename)} cannot be read or written: {error.strerror}"
+        return print_error(message, "check the permissions of the file and its folders", CheckpointError.exit_code, arguments)
     if full := memory_full(error, arguments):
         return print_error(str(full.args[0]), full.hint, full.exit_code, arguments)
     print_message("".join(traceback.format_exception(error)).rstrip())
