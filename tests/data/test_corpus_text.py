@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import refused
+from tiny import config_problems
 
 from heedful.data import corpus_text
 from heedful.data.corpus_text import (
@@ -124,10 +124,10 @@ def test_encoded_text_is_cached_until_it_or_its_file_changes(book: Path, tmp_pat
 
 
 def test_missing_and_conflicting_options_are_errors() -> None:
-    assert "given none of them; expected one of folder, file" in refused(TextConfig, form="text")[""]
-    assert "given folder and file; expected one of" in refused(TextConfig, form="text", folder="a", file="b")[""]
-    assert refused(TextConfig, form="text", train={"file": "a"})["valid"] == "missing; expected a table with a file"
-    assert "data.file is not given" in refused(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]
+    assert "given none of them; expected one of folder, file" in config_problems(TextConfig, form="text")[""]
+    assert "given folder and file; expected one of" in config_problems(TextConfig, form="text", folder="a", file="b")[""]
+    assert config_problems(TextConfig, form="text", train={"file": "a"})["valid"] == "missing; expected a table with a file"
+    assert "data.file is not given" in config_problems(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]
 
 
 def test_a_long_line_is_stored_as_if_encoded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +147,7 @@ def test_a_column_name_in_line_1_is_an_error_or_skipped(tmp_path: Path) -> None:
         list(read_passage(Passage(path, 2)))
     assert list(read_passage(Passage(path, 2, header=True))) == ["good"]
     assert list(read_passage(Passage(path, 2, header=False))) == ["text", "good"]
-    assert refused(TextFile, file="a", header=True) == {"header": "would have no effect without column"}
+    assert config_problems(TextFile, file="a", header=True) == {"header": "would have no effect without column"}
 
 
 BAD = {"utf8": "caf\xe9".encode("latin-1"), "nul": b"a\0b"}

@@ -76,8 +76,6 @@ class LayerOutput(NamedTuple):
 class Model(nn.Module):
     """A model that declares its structure. The defaults are those of a model without attention and without text."""
 
-    embedding: Embeddings
-
     @property
     def base_model(self) -> Model:
         """The model without the head of a task."""
@@ -93,7 +91,7 @@ class Model(nn.Module):
 
     def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
         """The embedding of each side's tokens; a shared one is listed for both."""
-        return {"source": self.embedding.table("source"), "target": self.embedding.table("target")}
+        return {}
 
     def blocks(self) -> Sequence[nn.Module]:
         """The layers, as units of activation checkpointing, sharding and compilation."""
@@ -121,6 +119,11 @@ class Model(nn.Module):
 
 class SequenceModel(Model):
     """A model of a target sequence, given a source or none."""
+
+    embedding: Embeddings
+
+    def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
+        return {"source": self.embedding.table("source"), "target": self.embedding.table("target")}
 
     @property
     def max_length(self) -> int | None:

@@ -73,7 +73,9 @@ def initialize_embeddings(
     both: tuple[Side, Side] = ("source", "target")
     for side, tokenizer in zip(both, tokenizers, strict=True):
         if sides in ("both", side):
-            table = model.embeddings()[side]
+            table = model.embeddings().get(side)
+            if table is None:
+                raise ConfigError(f"{type(model).__name__} has no embedding of {side} tokens; expected a text model")
             tokens = token_names(tokenizer)
             initialize_rows(table, tokens, vectors)
             initialized[id(table)] = InitializedRows(table, matching_rows(tokens, vectors)[0])
