@@ -10,19 +10,17 @@ import torch
 from workshop import heed
 
 from heedful.errors import CheckpointError, ConfigError, DataError
-from heedful.runs.load import load
 from heedful.tasks.language.predictor import UNUSED, TextGenerator
 
 
 @pytest.fixture
 def generator(tiny_runs: dict[str, Path]) -> TextGenerator:
-    predictor: TextGenerator = load(tiny_runs["language"])
-    return predictor
+    return TextGenerator.load(tiny_runs["language"])
 
 
 def test_nonfinite_scores_are_an_error(generator: TextGenerator) -> None:
     with torch.no_grad():
-        next(iter(generator.model.parameters())).fill_(float("nan"))  # type: ignore[attr-defined]
+        next(iter(generator.model.parameters())).fill_(float("nan"))
     for options in ({}, {"method": "greedy"}, {"beam": 2}):
         with pytest.raises(CheckpointError, match=f"not finite at token 3; the weights of {generator.checkpoint}"):
             generator.generate("the cat", length=4, **options)
