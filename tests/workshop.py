@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
-from heedful.cli import run
+import typer
+
+from heedful.cli import app, run
 
 WORDS = [f"w{i}" for i in range(20)]
 
@@ -55,6 +58,14 @@ def write_recipe(folder: Path, extra: str = "") -> Path:
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE.format(data=data) + extra)
     return recipe
+
+
+def every_command(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command and subcommand: its words on the command line, and the command."""
+    command = command or typer.main.get_command(app)
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from every_command(below, (*path, name))
 
 
 def heed(*arguments: str | Path) -> int:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-from workshop import heed
-
-from heedful.cli import app
+from workshop import every_command, heed
 
 
-def commands(command: Any = None, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+def commands() -> list[tuple[str, ...]]:
     """All commands and subcommands, each as its words on the command line."""
-    command = command or typer.main.get_command(app)
-    subcommands = getattr(command, "commands", {})
-    return [path, *(one for name, below in subcommands.items() for one in commands(below, (*path, name)))]
+    return [path for path, _ in every_command()]
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)

@@ -103,6 +103,7 @@ def test_interruptible_returns_the_result_or_raises_the_error() -> None:
 DEAF = """
 import hashlib, sys
 from heedful.cli import run
+from heedful.runs import build
 build.train_tokenizer = lambda *_: hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 sys.exit(run(sys.argv[1:]))
 """

@@ -34,9 +34,14 @@ def typer_options(options: type[Any]) -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def with_options(function: Callable[..., None], classes: Mapping[str, type[Any]], **extra: Any) -> Callable[..., None]:
-    """A command with the parameters of `function`, except options, given and those in `extra`, and with all options."""
+def with_options(
+    function: Callable[..., None], classes: Mapping[str, type[Any]], arguments: Mapping[str, str] | None = None, **extra: Any
+) -> Callable[..., None]:
+    """A command with the parameters of `function`, except options, given and those in `extra`, and with all options;
+    arguments: other help texts of its arguments."""
     hints = get_type_hints(function, include_extras=True)
+    for name, text in (arguments or {}).items():
+        hints[name] = Annotated[get_args(hints[name])[0], typer.Argument(help=text)]
     own = [p for p in signature(function).parameters.values() if p.name not in ("options", "given", *extra)]
     parameters = {p.name: p.replace(annotation=hints[p.name]) for p in own}
     added: dict[str, tuple[Any, Any]] = {}
