@@ -65,12 +65,7 @@ EXAMPLES = {
     ),
 }
 OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "samples": 0}
-TRAINING: dict[str, Any] = {
-    "save_every": 2,
-    "validate_every": 3,
-    "report_every": 1,
-    "schedule": {"name": "constant", "learning_rate": 1e-2, "warmup": 1},
-}
+TRAINING = {"steps": 6, "save_every": 2, "validate_every": 3, "report_every": 1}
 QUICK = {"length": 8}  # options of `heed predict` that make it fast
 # Values of options that tasks declare, where `option_arguments` finds none by their type; several arguments where one option
 # needs another.
@@ -113,7 +108,7 @@ def write_tiny_recipe(task: str, folder: Path) -> Path:
         "task": {"name": task, **{name: value for name, value in OPTIONS.items() if name in known}},
         "tokenizer": {"kind": "words", "min_frequency": 1},
         "model": example.model,
-        "training": {"steps": 6, **TRAINING},
+        "training": TRAINING,
         "search": example.search,
     }
     recipe = folder / f"{task}.toml"

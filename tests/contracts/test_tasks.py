@@ -42,7 +42,8 @@ def task(request: pytest.FixtureRequest) -> str:
 def run(task: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trained run, beside its data."""
     folder = tmp_path_factory.mktemp(task)
-    changes = (f"training.steps={STEPS}", f"training.save_every={STEPS}", f"training.validate_every={STEPS}")
+    changes = [f"training.{name}={STEPS}" for name in ("steps", "save_every", "validate_every")]
+    changes.append('training.schedule={name="constant", learning_rate=1e-2, warmup=1}')
     assert heed("train", write_tiny_recipe(task, folder), *changes, "--run", folder / "run") == 0
     return folder / "run"
 
