@@ -24,6 +24,14 @@ def test_flags_have_no_metavar_and_no_python_type_is_shown(
     assert not [part for part in ("bool>", "list[", "<Path>", " range>") if part in shown]
 
 
+def test_options_of_a_task_are_listed_under_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("predict", "--help") == 0
+    _, language = capsys.readouterr().out.split("Options for runs of task 'language'")
+    assert "--length" in language and "--prefixes" not in language
+    assert heed("generate", "--help") == 0
+    assert "Options for runs" not in capsys.readouterr().out
+
+
 def test_the_help_of_prune_names_its_default_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("prune", "--help") == 0
     words = " ".join(capsys.readouterr().out.replace("│", " ").split())

@@ -134,7 +134,7 @@ def test_the_command_line_predicts_like_python(
     predictions = list(predictor.predictions(inputs, **quick_options(task)))
     capsys.readouterr()
     for command in ("predict", find_command(task).name):
-        arguments = (command, run, run.parent / "inputs.txt", *quick_arguments(task))
+        arguments: list[str | Path] = [command, run, run.parent / "inputs.txt", *quick_arguments(task)]
         assert heed(*arguments, "--json") == 0
         printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert printed == [json.loads(json.dumps(prediction.to_dict())) for prediction in predictions]
@@ -165,7 +165,7 @@ def test_a_run_of_another_task_is_refused_by_a_natural_name(
     message = capsys.readouterr().err
     assert f"is a run of task {other!r}, expected a run of task {task!r}" in message
     assert f"hint: use heed {find_command(other).name} or heed predict" in message
-    with pytest.raises(ConfigError, match=f"is a run of task {other!r}"):
+    with pytest.raises(ConfigError, match=f"is a run of task {other!r}, expected a run of task {task!r}"):
         find_task(task).predictor.load(tiny_runs[other])
 
 

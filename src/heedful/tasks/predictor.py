@@ -166,11 +166,11 @@ class Predictor:
         """The predictor itself; an error if it is of another class."""
         if isinstance(predictor, cls):
             return predictor
-        raise ConfigError(
-            f"{predictor.checkpoint.parent.parent} is a run of task {predictor.run.task.name!r}; expected one that "
-            f"{cls.__name__} loads",
-            hint=f"use heedful.load, or heedful.{type(predictor).__name__}.load",
-        )
+        from heedful.tasks import TASKS, find_task
+
+        tasks = " or ".join(repr(name) for name in TASKS if issubclass(find_task(name).predictor, cls))
+        folder, task = predictor.checkpoint.parent.parent, predictor.run.task.name
+        raise ConfigError(f"{folder} is a run of task {task!r}, expected a run of task {tasks}")
 
     def join(self, others: Sequence[Predictor]) -> Self:
         """An ensemble of this predictor and others with the same vocabularies."""

@@ -43,6 +43,13 @@ def test_only_sampling_generates_several_texts(generator: TextGenerator) -> None
         generator.generate("the", length=2, beam=4, n_best=3)
 
 
+@pytest.mark.parametrize("length", [0, -1, "3", 2.5])
+def test_a_length_that_is_not_a_positive_integer_is_an_error(generator: TextGenerator, length: Any) -> None:
+    for generate in (generator.generate, generator.predict):
+        with pytest.raises(ConfigError, match=f"argument: length: given {length!r}, expected an integer from 1"):
+            generate("the", length=length)
+
+
 def test_a_prompt_too_long_to_tokenize_is_an_error(generator: TextGenerator) -> None:
     with pytest.raises(DataError, match="the prompt has 2,000,000 characters"):
         generator.generate("a " * 10**6)

@@ -71,6 +71,11 @@ def test_a_wrong_number_of_prefixes_is_an_error_after_the_lines_with_prefixes(
         next(translations)
 
 
+def test_prefixes_are_forced_in_python(translator: Translator) -> None:
+    first, second = translator.predict(["w1", "w2"], prefixes=["w3", ""])
+    assert first.startswith("w3") and second == translator.predict("w2")
+
+
 def test_a_stream_is_chunked_as_it_arrives() -> None:
     assert list(read_available(["a", "b", "c"], most=2)) == [["a", "b"], ["c"]]
 
