@@ -205,7 +205,7 @@ MAY_COMPARE_TASKS = {
 }
 
 
-def constants(node: ast.AST) -> Iterator[str]:
+def listed_texts(node: ast.AST) -> Iterator[str]:
     """A text, or the texts of a tuple, list or set."""
     for part in node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]:
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
@@ -216,11 +216,11 @@ def compared(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Every text constant that something is compared with: by ==, !=, in, `match`, or as a key of a dictionary of names."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
-            yield from ((node.lineno, text) for part in (node.left, *node.comparators) for text in constants(part))
+            yield from ((node.lineno, text) for part in (node.left, *node.comparators) for text in listed_texts(part))
         elif isinstance(node, ast.MatchValue):
-            yield from ((node.lineno, text) for text in constants(node.value))
+            yield from ((node.lineno, text) for text in listed_texts(node.value))
         elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Dict):  # {"translation": …}[name]
-            yield from ((node.lineno, text) for key in node.value.keys if key is not None for text in constants(key))
+            yield from ((node.lineno, text) for key in node.value.keys if key is not None for text in listed_texts(key))
 
 
 def task_comparisons(module: str) -> list[str]:
