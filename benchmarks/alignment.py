@@ -2,7 +2,7 @@
 
     python benchmarks/alignment.py                                             -> benchmarks/results/alignment.json
     python benchmarks/alignment.py --work runs/alignment \\
-        --also "training.precision=bf16 training.cuda_graphs=true data.pad_to_multiple_of=8"
+        --also "data.pad_to_multiple_of=8"
 
     bahdanau, transformer    each layer: the mean of its heads, one link per target word; then heads, decoding step and
                              thresholds selected on the 100 validation sentences. The 200 test sentences are for scoring only.

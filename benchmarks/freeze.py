@@ -34,6 +34,7 @@ RENAMED = {  # key of a stored result: its name today
     "said": "predict",
     "fed": "consume",
 }
+ADDED = {"precision"}  # keys that commands print since: not a difference where the stored result has none
 TEXTS = {"note", "frequencies", "views", "checkpoint"}  # texts for people, which may be reworded, and paths
 
 WORDS = [f"w{i}" for i in range(20)]
@@ -261,7 +262,7 @@ def differences(before: Any, now: Any) -> list[str]:
     return [
         f"{' / '.join(path)}: {old.get(path, 'absent')!r} before, {new.get(path, 'absent')!r} now"
         for path in {**old, **new}
-        if old.get(path, "absent") != new.get(path, "absent")
+        if old.get(path, "absent") != new.get(path, "absent") and (path in old or path[-1] not in ADDED)
     ]
 
 

@@ -1,7 +1,6 @@
 """Head pruning: the curve of BLEU against the number of heads kept, for each kind of attention.
 
-    python benchmarks/pruning.py RUN --base multi30k-en-de --recipe multi30k-en-de-pruned --limit 560 \
-        --also "training.precision=bf16 training.cuda_graphs=true data.pad_to_multiple_of=16"
+    python benchmarks/pruning.py RUN --base multi30k-en-de --recipe multi30k-en-de-pruned --limit 560
 
 RUN is a converged model; if it does not exist, it is trained with the recipe --base. For every penalty and kind, one run
 continues training RUN with gates; the heads with closed gates are removed, and the pruned model is scored on the validation and

@@ -15,7 +15,7 @@ from peers import laps
 from peers.decoders import DECODERS, search_together
 from peers.processes import in_processes
 from peers.weights import for_ctranslate2, for_hugging_face
-from tiny import END, START, VOCAB, Pairs, logits_of, make_pairs, unsettle
+from tiny import END, START, VOCAB, Pairs, logits_of, make_pairs, perturb
 from torch.nn import functional
 from torch.testing import assert_close
 from workshop import heed, write_recipe
@@ -41,7 +41,7 @@ PACKAGES = decode.PACKAGES
 
 def make(vocab: int = VOCAB, **changes: Any) -> Transformer:
     config = TransformerConfig(**({"dim": 16, "layers": 2, "heads": 2, "feed_forward": 32, "dropout": 0.0} | changes))
-    return unsettle(Transformer(config, vocab, vocab)).eval()
+    return perturb(Transformer(config, vocab, vocab)).eval()
 
 
 def words(pairs: Pairs) -> list[list[int]]:

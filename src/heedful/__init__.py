@@ -14,19 +14,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from heedful import inspection
     from heedful.errors import HeedfulError
     from heedful.evaluation.metrics import bleu, chrf, ter
     from heedful.nn.hooks import ablate, patch, record
     from heedful.runs.load import load
     from heedful.runs.train import train
-    from heedful.search import SearchConfig, search
+    from heedful.search import SearchConfig
     from heedful.tasks.classification.predictor import Classifier
     from heedful.tasks.language.predictor import TextGenerator
     from heedful.tasks.predictor import Predictor
     from heedful.tasks.translation.predictor import Translator
-    from heedful.tasks.translation.translate import translate
 
-MODULES = {
+MODULES = {  # name -> module that defines it
     "Classifier": "heedful.tasks.classification.predictor",
     "HeedfulError": "heedful.errors",
     "Predictor": "heedful.tasks.predictor",
@@ -39,10 +39,8 @@ MODULES = {
     "load": "heedful.runs.load",
     "patch": "heedful.nn.hooks",
     "record": "heedful.nn.hooks",
-    "search": "heedful.search",
     "ter": "heedful.evaluation.metrics",
     "train": "heedful.runs.train",
-    "translate": "heedful.tasks.translation.translate",
 }
 
 __all__ = [
@@ -55,13 +53,12 @@ __all__ = [
     "ablate",
     "bleu",
     "chrf",
+    "inspection",
     "load",
     "patch",
     "record",
-    "search",
     "ter",
     "train",
-    "translate",
 ]
 
 
@@ -70,6 +67,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "inspection":
+        return import_module("heedful.inspection")
     if name not in MODULES:
         raise AttributeError(f"module 'heedful' has no attribute {name!r}; it has: {', '.join(__all__)}")
     return getattr(import_module(MODULES[name]), name)

@@ -34,7 +34,7 @@ def translator(folder: Path) -> Translator:
 def test_positions_are_analyzed_and_drawn_and_unsupported_lengths_are_reported(translator: Translator, folder: Path) -> None:
     result = json.loads(json.dumps(positions.compute(translator, sentences=20)))
     assert list(result["schemes"]) == ["encoder_position", "decoder_position", "(sinusoidal)"]
-    table = translator.model.get_parameter("encoder_position.table.weight")  # type: ignore[attr-defined]
+    table = translator.model.get_parameter("encoder_position.table.weight")
     encoding = torch.tensor(result["schemes"]["encoder_position"]["encoding"])
     assert result["reached"] == result["lengths"]["longest"] == len(encoding)  # positions beyond the data are not analyzed
     torch.testing.assert_close(encoding, table.detach()[: len(encoding)], atol=1e-5, rtol=0)

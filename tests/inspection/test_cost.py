@@ -40,7 +40,7 @@ def test_the_work_of_the_last_token_is_one_row_of_attention() -> None:
     parts = decoding(tiny_model(PLAIN), SIZE).parts
     assert parts["decoder.self_attention"].work == LAYERS * SIZE.rows * (8 * DIM**2 + 4 * SIZE.target * DIM)
     assert parts["decoder.cross_attention"].work == LAYERS * SIZE.rows * (4 * DIM**2 + 4 * SIZE.source * DIM)
-    assert parts["readout"].work == SIZE.rows * 2 * DIM * VOCAB
+    assert parts["embedding.readout"].work == SIZE.rows * 2 * DIM * VOCAB
 
 
 def test_the_backward_pass_costs_two_products_per_product_and_five_per_attention() -> None:

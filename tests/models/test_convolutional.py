@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 import torch
-from tiny import VOCAB, Pairs, refused, unsettle
+from tiny import VOCAB, Pairs, config_problems, perturb, source_maps
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.testing import assert_close
@@ -23,12 +23,12 @@ HALF = math.sqrt(0.5)
 
 def convs2s(**changes: object) -> ConvS2S:
     sizes = {"dim": 12, "channels": (16, 24), "kernel": (3, 2), "layers": 2, "out_dim": 8} | changes
-    return unsettle(ConvS2S(ConvS2SConfig(**sizes), VOCAB, VOCAB)).eval()  # type: ignore[arg-type]
+    return perturb(ConvS2S(ConvS2SConfig(**sizes), VOCAB, VOCAB)).eval()  # type: ignore[arg-type]
 
 
 def bytenet(**changes: object) -> ByteNet:
     sizes = {"dim": 8, "sets": 1} | changes
-    return unsettle(ByteNet(ByteNetConfig(**sizes), VOCAB, VOCAB)).eval()  # type: ignore[arg-type]
+    return perturb(ByteNet(ByteNetConfig(**sizes), VOCAB, VOCAB)).eval()  # type: ignore[arg-type]
 
 
 def logits_of(model: ConvS2S | ByteNet, pairs: Pairs) -> Tensor:
@@ -64,7 +64,7 @@ def test_convs2s_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
         weights = ((step.cross_attention.query(gated) + target_embedded) * HALF @ encoded.T).softmax(-1)
         context = weights @ ((encoded + embedded) * HALF) * math.sqrt(len(source))
         x = ((gated + step.cross_attention.out(context)) * HALF + step.adapt(x)) * HALF
-    assert_close(logits_of(model, pairs)[0], model.readout(model.decoder_out(x)), atol=1e-5, rtol=0)
+    assert_close(logits_of(model, pairs)[0], model.project(model.decoder_out(x)), atol=1e-5, rtol=0)
 
 
 @torch.inference_mode()
@@ -86,7 +86,7 @@ def test_bytenet_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
     x = model.embedding.target(target) * 4 + functional.pad(columns, (0, 0, 0, 2))
     hidden = model.decoder_out(model.decoder_norm(run_blocks(x, model.decoder, causal=True)).relu()).relu()
     ours = logits_of(model, Pairs(pairs.source[:1], pairs.mask[:1], target[None]))
-    assert_close(ours[0], model.readout(hidden), atol=1e-5, rtol=0)
+    assert_close(ours[0], model.project(hidden), atol=1e-5, rtol=0)
 
 
 @torch.inference_mode()
@@ -127,7 +127,7 @@ def test_the_receptive_field_of_bytenets_decoder(sets: int, field: int) -> None:
 
 
 def test_the_receptive_field_of_bytenets_encoder_block() -> None:
-    block = unsettle(EncoderBlock(ByteNetConfig(dim=8), dilation=4))
+    block = perturb(EncoderBlock(ByteNetConfig(dim=8), dilation=4))
     x = torch.randn(1, 21, 16, requires_grad=True)
     (gradient,) = torch.autograd.grad(block(x, None)[0, 10].sum(), x)
     assert gradient[0].any(-1).nonzero().flatten().tolist() == [6, 10, 14]
@@ -156,13 +156,13 @@ def test_more_tokens_than_positions_are_an_error_and_padding_does_not_count(pair
 
 
 def test_invalid_configs_are_errors() -> None:
-    assert refused(ConvS2SConfig, layers=3, channels=(8, 8)) == {
+    assert config_problems(ConvS2SConfig, layers=3, channels=(8, 8)) == {
         "channels": "given [8, 8], expected one number or one for each of 3 layers"
     }
-    assert refused(ConvS2SConfig, layers=2, decoder_layers=3, kernel=(3, 3)) == {
+    assert config_problems(ConvS2SConfig, layers=2, decoder_layers=3, kernel=(3, 3)) == {
         "kernel": "given [3, 3], expected one number or one for each of 2 and 3 layers"
     }
-    assert refused(ConvS2SConfig, tie="output", dim=16, out_dim=8) == {
+    assert config_problems(ConvS2SConfig, tie="output", dim=16, out_dim=8) == {
         "out_dim": "given 8, but a tied output has dim, which is 16"
     }
     (short,) = ConvS2SConfig(max_positions=10).problems_with(shared=True, source=10, target=11)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from pydantic import TypeAdapter
-from tiny import VARIANTS, VOCAB, Pairs, Variant, logits_of, refused, tiny_model, unsettle
+from tiny import VARIANTS, VOCAB, Pairs, Variant, config_problems, logits_of, perturb, source_maps, tiny_model
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -28,7 +28,7 @@ ATTENDING = FAMILIES[1:]
 
 def make(family: str, **changes: Any) -> Any:
     config = TypeAdapter(ModelConfig).validate_python({"family": family, "dim": 16, "dropout": 0.0} | changes)
-    return unsettle(MODELS[family](config, VOCAB, VOCAB)).eval()
+    return perturb(MODELS[family](config, VOCAB, VOCAB)).eval()
 
 
 def parameters(model: nn.Module) -> int:
@@ -128,7 +128,7 @@ def test_attention_has_maps(family: str, pairs: Pairs) -> None:
 
 
 def test_a_model_without_attention_has_no_maps(pairs: Pairs) -> None:
-    with pytest.raises(ConfigError, match="does not attend to its source"):
+    with pytest.raises(ConfigError, match="needs a model that attends to its source, and this one does not"):
         source_maps(make("sutskever"), pairs.source[:1], pairs.target[:1])
 
 
@@ -185,7 +185,7 @@ def test_separate_vocabularies_may_differ_in_size(family: str, pairs: Pairs) -> 
     ids=str,
 )
 def test_invalid_configs_are_errors(config: Any, given: dict[str, Any], name: str, sentence: str) -> None:
-    problems = refused(config, **given)
+    problems = config_problems(config, **given)
     assert problems.keys() == {name}
     assert sentence in problems[name]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import END, START, VOCAB, Pairs, logits_of, refused, unsettle
+from tiny import END, START, VOCAB, Pairs, config_problems, logits_of, perturb
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -19,7 +19,7 @@ from heedful.search import SearchConfig, SourceBatch, search_batch, step_functio
 
 def make(vocab: int = VOCAB, **changes: Any) -> Transformer:
     config = TransformerConfig(**({"dim": 16, "layers": 2, "heads": 2, "feed_forward": 32} | changes))
-    return unsettle(Transformer(config, vocab, vocab)).eval()
+    return perturb(Transformer(config, vocab, vocab)).eval()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_the_gradient_reaches_the_first_of_24_layers(pairs: Pairs) -> None:
 @pytest.mark.parametrize(("scaled", "factor"), [(True, 4.0), (False, 1.0)])
 def test_embeddings_are_scaled_by_the_root_of_their_size(scaled: bool, factor: float, pairs: Pairs) -> None:
     model, at = make(position="none", scale_embeddings=scaled), torch.arange(7)[None]
-    embedded = model.embed(model.embedding.target, model.decoder_position, pairs.target, at)
+    embedded = model.embed("target", model.decoder_position, pairs.target, at)
     assert_close(embedded, factor * model.embedding.target.weight[pairs.target])
 
 
@@ -188,21 +188,21 @@ def test_a_step_beyond_the_room_is_an_error(position: str, pairs: Pairs) -> None
     ids=str,
 )
 def test_invalid_configs_are_errors(given: dict[str, Any], name: str, sentence: str) -> None:
-    problems = refused(TransformerConfig, **given)
+    problems = config_problems(TransformerConfig, **given)
     assert problems.keys() == {name}
     assert sentence in problems[name]
 
 
 def test_all_problems_of_a_config_are_reported() -> None:
-    assert refused(TransformerConfig, layers=2, decoder_heads=(1,), cross_heads=(1, 1, 1), dim=15).keys() == {
+    assert config_problems(TransformerConfig, layers=2, decoder_heads=(1,), cross_heads=(1, 1, 1), dim=15).keys() == {
         "decoder_heads",
         "cross_heads",
         "dim",
     }
-    assert refused(TransformerConfig, dim=0, position="rotry", hedas=3).keys() == {"dim", "position", "hedas"}
+    assert config_problems(TransformerConfig, dim=0, position="rotry", hedas=3).keys() == {"dim", "position", "hedas"}
 
 
 def test_a_list_of_heads_does_not_set_the_number_of_layers() -> None:
     """Two numbers for the encoder do not fit a decoder of three layers."""
-    assert refused(TransformerConfig, layers=2, decoder_layers=3, heads=(2, 4))
+    assert config_problems(TransformerConfig, layers=2, decoder_layers=3, heads=(2, 4))
     assert len(make(layers=2, decoder_layers=3, heads=(2, 4), decoder_heads=2).decoder) == 3

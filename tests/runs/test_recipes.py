@@ -73,6 +73,14 @@ def test_every_recipe_has_a_purpose_and_a_result_has_machine_minutes_and_date(ca
     assert not [recipe["name"] for recipe in recipes if len({bool(recipe[field]) for field in fields}) != 1]
 
 
+@pytest.mark.parametrize("name", all_recipes())
+def test_a_result_needs_no_option(name: str) -> None:
+    """Its header names none that it was measured with, and none for another device."""
+    comments = [line for line in all_recipes()[name].read_text().splitlines() if line.startswith("#")]
+    assert comments and not [line for line in comments if line.startswith(("# options", "# on a GPU"))]
+    assert not [line for line in comments if line.startswith("# on a CPU") and "=" in line]
+
+
 def test_recipe_without_result_is_listed_as_not_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

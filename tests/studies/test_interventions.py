@@ -119,9 +119,9 @@ def test_empty_and_too_long_sources_raise_an_error(translator: Translator) -> No
 def test_ablation_equals_zeroing_the_output_projection_of_the_head(translator: Translator, pair: EncodedPair) -> None:
     """In a copy of the model."""
     pruned = copy.deepcopy(translator.model)
-    projection = pruned.decoder[1].cross_attention.out  # type: ignore[attr-defined]
+    weight = pruned.get_parameter("decoder.1.cross_attention.out.weight")
     with torch.no_grad():
-        projection.weight[:, 8:] = 0.0  # head 1 of two, with head_dim 8
+        weight[:, 8:] = 0.0  # head 1 of two, with head_dim 8
     expected = replace(translator.system, models=[pruned], engines={})
     before = log_probabilities(translator.system, pair)
     with without_heads(translator.system, [HeadName.parse("cross.1.1")]) as ablated:
@@ -131,7 +131,7 @@ def test_ablation_equals_zeroing_the_output_projection_of_the_head(translator: T
         assert again.tokens == continue_from(expected, pair.source, CONFIG, []).tokens
         assert not torch.allclose(log_probabilities(ablated, pair), before, atol=1e-4)
     assert torch.equal(log_probabilities(translator.system, pair), before)
-    assert not any(point.hooks for point in hook_points(translator.model).values())  # type: ignore[arg-type]
+    assert not any(point.hooks for point in hook_points(translator.model).values())
 
 
 def test_unknown_heads_raise_an_error(translator: Translator, pair: EncodedPair) -> None:
@@ -158,7 +158,7 @@ def test_lens_saliency_and_patching_have_the_shape_of_the_tokens(translator: Tra
 def test_an_ensemble_averages_probabilities(translator: Translator, pair: EncodedPair) -> None:
     other = copy.deepcopy(translator.model)
     with torch.no_grad():
-        other.decoder[0].cross_attention.out.weight.neg_()  # type: ignore[attr-defined]
+        other.get_parameter("decoder.0.cross_attention.out.weight").neg_()
     alone = [replace(translator.system, models=[model], engines={}) for model in (translator.model, other)]
     both = replace(translator.system, models=[translator.model, other], engines={})
     shares = [log_probabilities(system, pair).exp() for system in alone]

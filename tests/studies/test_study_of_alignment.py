@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny import source_maps
 from workshop import WORDS, heed, write_recipe
 
 from heedful.data.gold import Gold, SentencePair

@@ -65,6 +65,13 @@ def test_accumulating_equals_one_larger_batch(tmp_path: Path) -> None:
         torch.testing.assert_close(one[name], many[name], atol=1e-5, rtol=1e-4)
 
 
+def test_padding_to_a_multiple_stays_within_the_learned_positions(tmp_path: Path) -> None:
+    limits = ("data.max_length=8", "model.position=learned", "model.max_positions=9")  # eight tokens and the end
+    run = tmp_path / "run"
+    assert heed("train", write_recipe(tmp_path), *limits, "data.pad_to_multiple_of=16", "--run", run) == 0
+    assert len(records(run, "train")) == 6
+
+
 def test_ema_is_the_recurrence_of_its_weights(tmp_path: Path) -> None:
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
     options = ("training.average=ema", "training.ema_decay=0.5", "training.save_every=1", "training.keep_last=10", *QUICK)

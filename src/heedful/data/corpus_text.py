@@ -105,16 +105,18 @@ class TextConfig(Config):
         ways = {"folder": self.folder, "file": self.file, "train": self.train}
         given = [name for name, value in ways.items() if value]
         problems = []
-        if len(given) != 1:
+        if len(given) != 1 and not self.train:
             names = " and ".join(given) or "none of them"
             problems.append(Problem("", f"given {names}; expected one of folder, file or train with valid"))
         elif self.train and not self.valid:
             problems.append(Problem("valid", "missing; expected a table with a file"))
         no_effect: dict[str, str] = {}
-        if not self.train:
+        if self.train:
+            no_effect |= dict.fromkeys(("folder", "file"), "data.train is given")
+        else:
             no_effect |= dict.fromkeys(("valid", "test"), "data.train is not given")
-        if not self.file:
-            no_effect["held_out"] = "data.file is not given"
+        if self.train or not self.file:
+            no_effect["held_out"] = "data.train is given" if self.train else "data.file is not given"
         refuse([*problems, *unused(self, no_effect)])
         return self
 

@@ -51,8 +51,8 @@ class LabeledConfig(Config):
     """Maximum tokens per sequence; longer ones are truncated."""
     batch: Count = 32
     """Examples per batch."""
-    pad_to_multiple_of: Size = 1
-    """Pad lengths to a multiple of this, so that few shapes occur."""
+    pad_to_multiple_of: Size | Literal["auto"] = "auto"
+    """Pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding; auto: 16 with CUDA graphs, else 1."""
     prefetch: ZeroOrSmallCount = 4
     """Batches prepared ahead in the background; 0: none."""
 
@@ -68,6 +68,11 @@ class LabeledConfig(Config):
             )
         refuse(problems)
         return self
+
+    @property
+    def length_multiple(self) -> int:
+        """`pad_to_multiple_of` as a number: 1 as long as "auto" is not resolved."""
+        return 1 if self.pad_to_multiple_of == "auto" else self.pad_to_multiple_of
 
     @property
     def sides(self) -> tuple[int, int]:

@@ -87,8 +87,8 @@ class DataConfig(Config):
     """Maximum tokens per side, without the end token; longer pairs are left out."""
     batch_tokens: Count = 4096
     """Maximum tokens per batch on either side, padding included; a longer pair is a batch of its own."""
-    pad_to_multiple_of: Size = 1
-    """Pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding."""
+    pad_to_multiple_of: Size | Literal["auto"] = "auto"
+    """Pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding; auto: 16 with CUDA graphs, else 1."""
     prefetch: ZeroOrSmallCount = 4
     """Batches prepared ahead in the background; 0: none."""
 
@@ -96,6 +96,11 @@ class DataConfig(Config):
     def sides(self) -> tuple[int, int]:
         """Maximum tokens of source and target, including the end or start token."""
         return self.max_length + 1, self.max_length + 1
+
+    @property
+    def length_multiple(self) -> int:
+        """`pad_to_multiple_of` as a number: 1 as long as "auto" is not resolved."""
+        return 1 if self.pad_to_multiple_of == "auto" else self.pad_to_multiple_of
 
     @model_validator(mode="after")
     def every_option_has_an_effect(self) -> Self:

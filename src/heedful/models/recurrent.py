@@ -13,7 +13,6 @@ Each is in its own file. All are `Recurrent`: embeddings, an encoder, a decoder,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import torch
@@ -97,7 +96,8 @@ class InitialState(nn.Module):
 
 
 class Encoder(Protocol):
-    def modules(self) -> Iterator[nn.Module]: ...
+    def layer_outputs(self) -> list[HookPoint]:
+        """Hook points of the hidden states (sources, time, dim), lowest first."""
 
     def __call__(self, x: Tensor, mask: Tensor | None) -> EncoderOutput:
         """x (sources, time, word_dim), mask (sources, time): padding is at the end."""
@@ -134,9 +134,8 @@ class Recurrent(SequenceModel):
         return [one for at, module in enumerate(attending) for one in self.attention(CROSS, at, module)]
 
     def layer_outputs(self) -> list[LayerOutput]:
-        encoder = [module for module in self.encoder.modules() if isinstance(module, HookPoint)]
         initial = [module.thought for module in self.modules() if isinstance(module, InitialState)]
-        outputs = [self.layer_output("source", 0, point) for point in encoder]
+        outputs = [self.layer_output("source", at, point) for at, point in enumerate(self.encoder.layer_outputs())]
         outputs += [self.layer_output("state", 0, point) for point in initial]
         return [*outputs, self.layer_output("target", 0, self.decoder.out)]
 

@@ -25,7 +25,12 @@ def load(
     """Load a run folder as a `Translator`, `TextGenerator` or `Classifier`, depending on its task.
 
     checkpoint: best, last, average or step-N; default: the best, else the newest. precision: a copy for
-    inference only, in fp32, bf16, or on a CPU int8; default: the weights as trained."""
+    inference only, in fp32, bf16, or on a CPU int8; default: the weights as trained.
+
+    >>> predictor = heedful.load(run)
+    >>> predictor.predict("w1 w2") == predictor.predict(["w1 w2"])[0]
+    True
+    """
     path = Path(folder)
     chosen = retention.resolve(path, checkpoint)
     run, tokenizers = read_folder(path)

@@ -60,6 +60,11 @@ class TaskConfig(Config):
         """Every metric of a validation, and whether higher or lower is better."""
         raise NotImplementedError
 
+    @property
+    def searches_in_updates(self) -> bool:
+        """Whether every update runs a search, which can be neither compiled nor captured in a CUDA graph."""
+        return False
+
     def add_head(self, model: SequenceModel, dim: int) -> Model:
         """The model to train: the given one, whose hidden states have size dim, with the head of the task."""
         return model
@@ -92,6 +97,19 @@ class TaskData(Protocol):
         """A usage example and the limits of the model, for its card."""
 
 
+class ExampleFile(NamedTuple):
+    """Examples given as Python objects, as the text of a data file."""
+
+    suffix: str  # of the file name
+    text: str
+    key: str | None  # option of [data.train] that names the file; None: data.train is the name itself
+    options: Mapping[str, Any] = {}  # further options of [data.train]
+
+    def entry(self, name: str) -> Any:
+        """The value of data.train for a file of this name."""
+        return name if self.key is None else {self.key: name, **self.options}
+
+
 class TaskDefinition(NamedTuple):
     """A task for the registry."""
 
@@ -100,4 +118,4 @@ class TaskDefinition(NamedTuple):
     data: Callable[[RunConfig], TaskData]
     task: Callable[[RunConfig, Any, System], Task]  # config, encoded data, model with its tokenizers
     predictor: type[Predictor]
-    write_examples: Callable[[Path, Iterable[Any]], dict[str, Any]]  # Python objects -> a file, and its entry in [data]
+    format_examples: Callable[[Iterable[Any]], ExampleFile]  # of Python objects, for `heedful.train(…, train=[…])`

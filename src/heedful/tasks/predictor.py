@@ -94,7 +94,12 @@ Searcher = Callable[["Predictor"], SearchConfig]
 
 
 class Predictor:
-    """A trained model, loaded from a checkpoint of a run."""
+    """A trained model, loaded from a checkpoint of a run: the base class of what `heedful.load` returns.
+
+    >>> predictor = heedful.load(run)
+    >>> len(predictor.predict(["w1 w2", "w3"]))
+    2
+    """
 
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
         self.run, self.checkpoint = run, checkpoint

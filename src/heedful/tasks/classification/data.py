@@ -23,8 +23,8 @@ from heedful.data.labeled import Example, LabeledConfig, check_examples, find_sp
 from heedful.data.report import CheckReport
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
-from heedful.storage.writing import replace_text
-from heedful.tasks.base import RunConfig, Tokenizers
+from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
+from heedful.tasks.batches import pad_length
 from heedful.tasks.classification.config import ClassificationConfig
 from heedful.text.specials import Specials
 from heedful.text.tokenizer import Tokenizer
@@ -143,7 +143,7 @@ class LabeledData:
     def collate(self, encoded: EncodedExamples, chosen: Sequence[int], pad: int) -> LabeledBatch:
         """The batch of the chosen examples."""
         rows = [sequence for i in chosen for sequence in encoded.groups[i]]
-        longest = -(-max(map(len, rows)) // self.data.pad_to_multiple_of) * self.data.pad_to_multiple_of
+        longest = pad_length(max(map(len, rows)), self.data.length_multiple, self.data.max_length)
         tokens = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
         return LabeledBatch(
             tokens, torch.tensor([len(row) - 1 for row in rows]), torch.tensor([encoded.labels[i] for i in chosen])
@@ -167,14 +167,12 @@ class LabeledData:
         )
 
 
-def write_examples(path: Path, examples: Iterable[Any]) -> dict[str, Any]:
-    """Write (label, text, …) tuples to a tab-separated file and return its entry in [data]; white space becomes one space."""
+def format_examples(examples: Iterable[Any]) -> ExampleFile:
+    """(label, text, …) tuples as tab-separated lines; white space becomes one space."""
     rows = []
     for number, example in enumerate(examples, start=1):
         cells = list(example) if isinstance(example, tuple | list) else [example]
         if len(cells) < 2 or not all(isinstance(cell, str) and cell.strip() for cell in cells):
             raise DataError(f"example {number} is {example!r:.60}; expected a tuple of texts, (label, text)")
         rows.append("\t".join(" ".join(cell.split()) for cell in cells))
-    file = path.with_suffix(".tsv")
-    replace_text(file, "".join(f"{row}\n" for row in rows))
-    return {"": str(file)}
+    return ExampleFile(".tsv", "".join(f"{row}\n" for row in rows), None)

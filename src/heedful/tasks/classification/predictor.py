@@ -50,7 +50,13 @@ class LabelPrediction(NamedTuple):
 
 
 class Classifier(Predictor):
-    """A trained classification model."""
+    """A trained classification model.
+
+    >>> classifier = heedful.Classifier.load(classification_run)
+    >>> (probabilities,) = classifier.predict_proba(["the cat sees"])
+    >>> classifier.predict("the cat sees") == max(probabilities, key=probabilities.get)
+    True
+    """
 
     @property
     def classifier(self) -> ClassificationModel:

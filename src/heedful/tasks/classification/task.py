@@ -18,7 +18,7 @@ from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.classification.config import ClassificationConfig
-from heedful.tasks.classification.data import EncodedSplits, LabeledBatch, LabeledData, write_examples
+from heedful.tasks.classification.data import EncodedSplits, LabeledBatch, LabeledData, format_examples
 from heedful.tasks.classification.evaluate import evaluate
 from heedful.tasks.classification.model import ClassificationModel
 from heedful.tasks.classification.predictor import Classifier
@@ -91,4 +91,4 @@ class ClassificationTask:
         return Validation(evaluate(model, self.system, self.labeled, self.corpora.valid), {}, [])
 
 
-TASK = TaskDefinition(ClassificationConfig, LabeledConfig, LabeledData, ClassificationTask, Classifier, write_examples)
+TASK = TaskDefinition(ClassificationConfig, LabeledConfig, LabeledData, ClassificationTask, Classifier, format_examples)

@@ -10,8 +10,7 @@ from heedful.data.corpus_text import TextConfig, TextStore, check_passage, open_
 from heedful.data.report import CheckReport
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
-from heedful.storage.writing import replace_text
-from heedful.tasks.base import RunConfig, Tokenizers
+from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
 
 
 class TextSplits(NamedTuple):
@@ -56,12 +55,10 @@ class TextData:
         return usage, f"The context is at most {self.data.block} tokens. Generated text is plausible, but not necessarily true."
 
 
-def write_examples(path: Path, examples: Iterable[Any]) -> dict[str, Any]:
-    """Write texts to a file, one after the other, and return its entry in [data]."""
+def format_examples(examples: Iterable[Any]) -> ExampleFile:
+    """Texts, one after the other."""
     texts = list(examples)
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise DataError(f"example {number} is {text!r:.60}; expected a text")
-    file = path.with_suffix(".txt")
-    replace_text(file, "".join(f"{text.rstrip()}\n" for text in texts))
-    return {"file": str(file)}
+    return ExampleFile(".txt", "".join(f"{text.rstrip()}\n" for text in texts), "file")

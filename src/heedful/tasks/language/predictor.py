@@ -61,7 +61,13 @@ class Continuation(NamedTuple):
 
 
 class TextGenerator(Predictor):
-    """A trained language model."""
+    """A trained language model.
+
+    >>> generator = heedful.TextGenerator.load(language_run)
+    >>> text = generator.predict("the cat", length=3)
+    >>> text.startswith("the cat")
+    True
+    """
 
     def generate(self, prompt: str = "", length: int = 200, **search: Any) -> list[str]:
         """The prompt and `length` more tokens; options of `SearchConfig` may be given by name. n_best: number of samples."""

@@ -18,7 +18,7 @@ from heedful.data.corpus_text import TextConfig
 from heedful.nn.model import SequenceModel
 from heedful.tasks.base import RunConfig, TaskConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
-from heedful.tasks.language.data import TextData, TextSplits, write_examples
+from heedful.tasks.language.data import TextData, TextSplits, format_examples
 from heedful.tasks.language.evaluate import evaluate_text
 from heedful.tasks.language.generate import generate
 from heedful.tasks.language.predictor import TextGenerator
@@ -130,4 +130,4 @@ class LanguageModelingTask:
         return Validation(figures, {}, samples)
 
 
-TASK = TaskDefinition(LanguageConfig, TextConfig, TextData, LanguageModelingTask, TextGenerator, write_examples)
+TASK = TaskDefinition(LanguageConfig, TextConfig, TextData, LanguageModelingTask, TextGenerator, format_examples)

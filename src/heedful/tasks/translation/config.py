@@ -60,11 +60,17 @@ class TranslationConfig(TaskConfig):
             problems.append(Problem("r_drop", sentence))
         refuse(problems)
 
+    @property
+    def searches_in_updates(self) -> bool:
+        return self.sequence.method != "none"
+
     def problems_with(self, run: Any) -> list[Problem]:
         problems = guided_alignment_problems(self.guided_alignment, run.data, run.tokenizer.dropout, run.training)
-        if self.sequence.method != "none":
+        if self.searches_in_updates:
             why = f"given true, but task.sequence.method {self.sequence.method!r} searches in every update; expected false"
-            problems += [Problem(f"training.{name}", why) for name in ("compile", "cuda_graphs") if getattr(run.training, name)]
+            problems += [
+                Problem(f"training.{name}", why) for name in ("compile", "cuda_graphs") if getattr(run.training, name) is True
+            ]
         if self.r_drop and not is_stochastic(run):
             reason = "every dropout of the model is 0, so that both passes are identical"
             problems += unused(run, {"task.r_drop": reason})

@@ -16,8 +16,7 @@ from heedful.data.sources import CorpusConfig, files_of, find_path, refuse_strea
 from heedful.data.splits import DataConfig, splits_of
 from heedful.data.store import JoinedStore
 from heedful.errors import DataError
-from heedful.storage.writing import replace_text
-from heedful.tasks.base import RunConfig, Tokenizers
+from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
 from heedful.tasks.translation.config import TranslationConfig
 
 
@@ -89,14 +88,12 @@ class TranslationData:
         return usage, f"It was trained on sentences of up to {self.data.max_length} tokens; longer ones are split."
 
 
-def write_examples(path: Path, examples: Iterable[Any]) -> dict[str, Any]:
-    """Write (source, target) pairs to a file of JSON lines and return its entry in [data]."""
+def format_examples(examples: Iterable[Any]) -> ExampleFile:
+    """(source, target) pairs as JSON lines."""
     rows = []
     for number, example in enumerate(examples, start=1):
         texts = list(example) if isinstance(example, tuple | list) else [example]
         if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
             raise DataError(f"example {number} is {example!r:.60}; expected a pair of texts, (source, target)")
         rows.append(json.dumps({"source": texts[0], "target": texts[1]}, ensure_ascii=False))
-    file = path.with_suffix(".jsonl")
-    replace_text(file, "".join(f"{row}\n" for row in rows))
-    return {"jsonl": str(file), "fields": ["source", "target"]}
+    return ExampleFile(".jsonl", "".join(f"{row}\n" for row in rows), "jsonl", {"fields": ["source", "target"]})

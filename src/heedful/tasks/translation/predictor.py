@@ -36,7 +36,12 @@ from heedful.tasks.translation.translate import Translation, translate, translat
 
 
 class Translator(Predictor):
-    """A trained translation model."""
+    """A trained translation model.
+
+    >>> translator = heedful.Translator.load(run)
+    >>> len(translator.translate(["w1 w2", "w3"], beam=2))
+    2
+    """
 
     def translate(self, lines: Sequence[str], **search: Any) -> list[str]:
         """The best translation of each line; options of `SearchConfig` may be given by name."""

@@ -14,11 +14,11 @@ from heedful.nn.losses import Loss, cross_entropy, symmetric_kl
 from heedful.nn.model import SequenceModel
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
-from heedful.tasks.batches import Batch, collate, fill_up, split_batch
+from heedful.tasks.batches import Batch, collate, fill_up, pad_length, split_batch
 from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.system import System
 from heedful.tasks.translation.config import TranslationConfig
-from heedful.tasks.translation.data import Corpora, TranslationData, write_examples
+from heedful.tasks.translation.data import Corpora, TranslationData, format_examples
 from heedful.tasks.translation.evaluate import evaluate
 from heedful.tasks.translation.guided_alignment import add_gold_alignment, make_guide
 from heedful.tasks.translation.predictor import Translator
@@ -68,7 +68,7 @@ class TranslationTask:
             seed=self.seed,
             epoch=epoch,
             indices=chosen,
-            pad_to_multiple_of=self.data.pad_to_multiple_of,
+            pad_to_multiple_of=self.data.length_multiple,
         )
 
     def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
@@ -89,9 +89,11 @@ class TranslationTask:
         batch = collate(sources, targets, source.specials, target.specials)
         if self.corpora.links is not None:
             batch = add_gold_alignment(batch, self.corpora.links, indices)
-        if self.data.pad_to_multiple_of == 1:
+        if self.data.length_multiple == 1:
             return batch
-        return fill_up(batch, self.data.batch_tokens, self.data.pad_to_multiple_of, source.specials, target.specials)
+        longest = max(batch.source.shape[1], batch.target_in.shape[1])
+        length = pad_length(longest, self.data.length_multiple, max(self.data.sides))
+        return fill_up(batch, self.data.batch_tokens, length, source.specials, target.specials)
 
     def count(self, batch: Batch) -> int:
         return batch.tokens
@@ -155,4 +157,4 @@ class TranslationTask:
         return Validation(result.figures, signatures, samples)
 
 
-TASK = TaskDefinition(TranslationConfig, DataConfig, TranslationData, TranslationTask, Translator, write_examples)
+TASK = TaskDefinition(TranslationConfig, DataConfig, TranslationData, TranslationTask, Translator, format_examples)
