@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import heedful
+from heedful.tasks import TASKS
 
 ROOT = Path(heedful.__file__).parent
 LEVELS = [
@@ -333,6 +334,61 @@ def test_packages_load_in_some_order() -> None:
 def test_every_module_opens_with_its_idea() -> None:
     """An empty file has none."""
     assert [module for module in MODULES if tree_of(module).body and not ast.get_docstring(tree_of(module))] == []
+
+
+# Modules that still compare names of tasks; the analyses and `heed explain` are being rewritten.
+MAY_COMPARE_TASKS = {
+    "heedful.cli.explain",
+    "heedful.cli.inspect.old",
+    "heedful.inspection.analyses.cost",
+    "heedful.inspection.analyses.experts",
+    "heedful.inspection.analyses.heads",
+    "heedful.inspection.analyses.interventions",
+    "heedful.inspection.analyses.positions",
+    "heedful.inspection.analyses.summary",
+}
+
+
+def listed_texts(node: ast.AST) -> Iterator[str]:
+    """A text, or the texts of a tuple, list or set."""
+    for part in node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]:
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+
+
+def compared(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every text constant that something is compared with: by ==, !=, in, `match`, or as a key of a dictionary of names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            yield from ((node.lineno, text) for part in (node.left, *node.comparators) for text in listed_texts(part))
+        elif isinstance(node, ast.MatchValue):
+            yield from ((node.lineno, text) for text in listed_texts(node.value))
+        elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Dict):  # {"translation": …}[name]
+            yield from ((node.lineno, text) for key in node.value.keys if key is not None for text in listed_texts(key))
+
+
+def task_comparisons(module: str) -> list[str]:
+    """Comparisons with names of tasks; a task may compare its own."""
+    found = [(line, text) for line, text in compared(tree_of(module)) if text in TASKS]
+    return [f"{module}:{line} {text}" for line, text in found if not f"{module}.".startswith(f"{TASKS[text]}.")]
+
+
+def test_no_module_compares_the_name_of_a_task_outside_its_folder() -> None:
+    """What differs between tasks is a method or a declaration of the task."""
+    assert [one for module in SOME if module not in MAY_COMPARE_TASKS for one in task_comparisons(module)] == []
+
+
+def test_comparisons_of_names_are_found_in_the_source() -> None:
+    code = """
+if task == "translation" or task.name not in ("language", other): ...
+match task:
+    case "classification": ...
+value = {"translation": 1, "language": 2}[task]
+call(task="translation")
+"""
+    found = [text for _, text in compared(ast.parse(code))]
+    assert sorted(found) == ["classification", "language", "language", "translation", "translation"]
+    assert [module for module in MAY_COMPARE_TASKS if module in MODULES and not task_comparisons(module)] == []
 
 
 def heavy(code: str) -> str:

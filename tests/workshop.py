@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 import pytest
+import typer
 
-from heedful.cli import run
+from heedful.cli import app, run
 
 WORDS = [f"w{i}" for i in range(20)]
 
@@ -46,11 +48,16 @@ report_every = 1
 """
 
 
-def write_pairs(path: Path, count: int = 60, seed: int = 1) -> Path:
-    """Write sentences and their reverse, separated by a tab."""
+def reversed_pairs(count: int, seed: int) -> str:
+    """Sentences and their reverse, separated by a tab."""
     generator = random.Random(seed)
     sentences = [[generator.choice(WORDS) for _ in range(generator.randint(2, 8))] for _ in range(count)]
-    path.write_text("".join(f"{' '.join(s)}\t{' '.join(reversed(s))}\n" for s in sentences))
+    return "".join(f"{' '.join(s)}\t{' '.join(reversed(s))}\n" for s in sentences)
+
+
+def write_pairs(path: Path, count: int = 60, seed: int = 1) -> Path:
+    """Write a file of reversed sentences."""
+    path.write_text(reversed_pairs(count, seed))
     return path
 
 
@@ -59,6 +66,14 @@ def write_recipe(folder: Path, extra: str = "") -> Path:
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE.format(data=data) + extra)
     return recipe
+
+
+def every_command(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command and subcommand: its words on the command line, and the command."""
+    command = command or typer.main.get_command(app)
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from every_command(below, (*path, name))
 
 
 def heed(*arguments: str | Path) -> int:
@@ -110,26 +125,6 @@ name = "classification"
 labels = ["no", "yes"]
 
 """
-
-
-def train_tiny_runs(folder: Path) -> dict[str, Path]:
-    """Train a run of each task for a few steps."""
-    (folder / "book.txt").write_text("the cat sees the dog\na dog runs\n" * 20)
-    (folder / "valid.txt").write_text("the dog sees a cat\n" * 8)
-    for split, count in (("train", 20), ("valid", 10), ("test", 6)):
-        (folder / f"{split}.tsv").write_text("yes\tthe cat sees\nno\ta dog runs\n" * count)
-    recipes = {"language": LANGUAGE + GPT, "classification": CLASSIFICATION + GPT}
-    paths = {"translation": write_recipe(folder)}
-    for task, recipe in recipes.items():
-        paths[task] = folder / f"{task}.toml"
-        paths[task].write_text(recipe.format(folder=folder))
-    write_pairs(folder / "test-pairs.tsv", count=12, seed=2)
-    changes = (f"data.test.tsv={folder / 'test-pairs.tsv'}", "search.max_extra=3")
-    assert heed("train", paths["translation"], *changes, "training.steps=2", "--run", folder / "translation") == 0
-    assert heed("train", paths["translation"], *changes, "training.steps=3", "--run", folder / "other") == 0
-    for task in recipes:
-        assert heed("train", paths[task], "--run", folder / task) == 0
-    return {task: folder / task for task in paths}
 
 
 @contextmanager

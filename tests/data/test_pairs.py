@@ -11,9 +11,8 @@ from heedful.data.sources import CorpusConfig, RawPair
 from heedful.data.splits import DataConfig
 from heedful.data.unusable import LineProblem
 from heedful.errors import DataError
-from heedful.search import SearchConfig
-from heedful.tasks.translation.config import TranslationConfig
-from heedful.tasks.translation.task import TranslationTask
+from heedful.runs.config import Run
+from heedful.tasks.translation.data import TranslationData
 
 CASES: dict[str, tuple[bytes, bytes, str | None, str]] = {
     "fine": (b"a", b"b", None, ""),
@@ -99,5 +98,4 @@ def test_a_tokenizer_is_trained_on_the_usable_pairs(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"one\nfive\n", b"eins\n" + b"5" * 50)
     assert list(sentences([corpus], "source", max_ratio=20.0)) == ["one", "five"]
     data = DataConfig(train=(corpus,), valid=(corpus,), max_ratio=20.0)
-    task = TranslationTask(TranslationConfig(), data, SearchConfig(), seed=1)
-    assert list(task.lines("source")) == ["one", "five"]
+    assert list(TranslationData(Run(data=data)).lines("source")) == ["one", "five"]

@@ -24,6 +24,7 @@ from types import FrameType
 from heedful.errors import CheckpointError, HeedfulError, Interrupted, OutOfMemory, WriteError
 from heedful.storage.terminal import printable, redirect_to_null
 from heedful.storage.writing import write_error
+from heedful.tasks import TASKS, find_command
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOGETHER = 1.0  # seconds: shells and `timeout` signal a process and its group, so that one signal arrives twice
@@ -140,7 +141,7 @@ def memory_advice(arguments: list[str]) -> str:
     command = next((word for word in arguments if not word.startswith("-")), "")
     if command in ("train", "sweep", "demo"):
         return "reduce data.batch_tokens or data.batch, set training.recompute=true, or use a smaller model"
-    if command in ("translate", "evaluate", "score", "generate"):
+    if command in ("predict", "evaluate", "score", *(one.name for one in map(find_command, TASKS) if one.search)):
         return "use shorter sentences, a smaller beam (-s beam=1) or a smaller search.max_length (-s max_length=100)"
     return "use a smaller model or less data at a time"
 

@@ -15,6 +15,7 @@ from heedful.config.base import plain
 from heedful.config.given import ARGUMENT, OVERRIDE, refuse_repeats
 from heedful.config.read import read_settings
 from heedful.config.toml import write_value
+from heedful.data.input_lines import MAX_CHARACTERS
 from heedful.data.sources import find_path
 from heedful.data.splits import SPLITS
 from heedful.errors import ConfigError, DataError, lookup
@@ -56,6 +57,10 @@ class Prediction(Protocol):
 class Report(Protocol):
     """The result of `heed evaluate`."""
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What a reader of the result should know; shown beside it."""
+
     def text(self) -> str: ...
 
     def to_dict(self) -> dict[str, Any]: ...
@@ -73,6 +78,7 @@ class Figures(NamedTuple):
 
     split: str
     figures: dict[str, float]
+    warnings: Sequence[str] = ()
 
     def text(self) -> str:
         rows = [(name.replace("_", " "), f"{value:.4g}") for name, value in self.figures.items()]
@@ -165,11 +171,11 @@ class Predictor:
         """The predictor itself; an error if it is of another class."""
         if isinstance(predictor, cls):
             return predictor
-        raise ConfigError(
-            f"{predictor.checkpoint.parent.parent} is a run of task {predictor.run.task.name!r}; expected one that "
-            f"{cls.__name__} loads",
-            hint=f"use heedful.load, or heedful.{type(predictor).__name__}.load",
-        )
+        from heedful.tasks import TASKS, find_task
+
+        tasks = " or ".join(repr(name) for name in TASKS if issubclass(find_task(name).predictor, cls))
+        folder, task = predictor.checkpoint.parent.parent, predictor.run.task.name
+        raise ConfigError(f"{folder} is a run of task {task!r}, expected a run of task {tasks}")
 
     def join(self, others: Sequence[Predictor]) -> Self:
         """An ensemble of this predictor and others with the same vocabularies."""
@@ -242,7 +248,7 @@ def missing_split_error(split: str) -> ConfigError:
 def note_unknown(lines: Iterable[str], tokenizer: Tokenizer, unknown: dict[str, int]) -> Iterator[str]:
     """Yield the lines; their words outside the vocabulary are added to `unknown`, with the number of the line, from 1."""
     for number, line in enumerate(lines, start=1):
-        for word in tokenizer.unknown_words(line):
+        for word in tokenizer.unknown_words(line) if len(line) <= MAX_CHARACTERS else ():  # a longer line is refused later
             unknown.setdefault(word, number)
         yield line
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.config.given import OVERRIDE
+from heedful.config.given import ARGUMENT, OVERRIDE
 from heedful.data.corpus_text import open_text, passages
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
@@ -34,6 +34,13 @@ from heedful.tasks.predictor import (
 
 # Search options without effect on generation: every text has exactly `length` new tokens, and there is no source.
 UNUSED = ("penalty", "length_penalty", "coverage", "min_length", "max_length", "max_extra", "replace_unknown", "dictionary")
+
+
+def check_length(length: object) -> int:
+    """The number of tokens to generate; an error unless it is a positive integer."""
+    if not isinstance(length, int) or length < 1:
+        raise ConfigError(f"{ARGUMENT}: length: given {length!r}, expected an integer from 1")
+    return length
 
 
 class Continuation(NamedTuple):
@@ -64,10 +71,10 @@ class TextGenerator(Predictor):
 
     def generate(self, prompt: str = "", length: int = 200, **search: Any) -> list[str]:
         """The prompt and `length` more tokens; options of `SearchConfig` may be given by name. n_best: number of samples."""
-        return generate(self.system, prompt, length, self.search_config_from(search))
+        return generate(self.system, prompt, check_length(length), self.search_config_from(search))
 
     def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[Continuation]:
-        length = options.pop("length", PredictOptions.length)
+        length = check_length(options.pop("length", PredictOptions.length))
         config = self.search_config_from(options)
         return (Continuation(text, generate(self.system, text, length, config)) for text in texts)
 

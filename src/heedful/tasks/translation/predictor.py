@@ -47,13 +47,16 @@ class Translator(Predictor):
         """The best translation of each line; options of `SearchConfig` may be given by name."""
         return [translation.text for translation in self.translations(lines, **search)]
 
-    def translations(self, lines: Iterable[str], **search: Any) -> Iterator[Translation]:
-        """Yield the translations one by one, with scores and n-best candidates; options as in `translate`."""
+    def translations(
+        self, lines: Iterable[str], *, prefixes: Iterable[str] | None = None, **search: Any
+    ) -> Iterator[Translation]:
+        """Yield the translations one by one, with scores and n-best candidates; options as in `translate`. prefixes: text that
+        each translation must start with."""
         if isinstance(lines, str):
             raise ConfigError(
                 f"one text was given, {lines!r:.40}; expected a list of texts", hint="put it into brackets: [text]"
             )
-        return translate(self.system, lines, self.search_config_from(search))
+        return translate(self.system, lines, self.search_config_from(search), prefixes)
 
     def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[Translation]:
         return self.translations(texts, **options)
@@ -125,7 +128,7 @@ class Translator(Predictor):
             yield partial(sequence_losses, system.models[0], batch, specials[1].pad)
 
     def join(self, others: Sequence[Predictor]) -> Self:
-        members: list[Predictor] = [self, *others]
+        members = [self, *map(type(self).of, others)]
         for member in members:
             for side in ("source_tokenizer", "target_tokenizer"):
                 if getattr(member.system, side).fingerprint != getattr(self.system, side).fingerprint:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import END, PAD, SPEAKING, START, VOCAB, Pairs, Speaker, refused, tiny_config, unsettle
+from tiny import END, FAMILIES, PAD, START, VOCAB, Pairs, config_problems, perturb, tiny_config
 from torch import Tensor
 from torch.testing import assert_close
 from workshop import heed, write_recipe
@@ -16,6 +16,7 @@ from workshop import heed, write_recipe
 from heedful.evaluation.gleu import gleu
 from heedful.models import MODELS
 from heedful.nn.losses import Loss
+from heedful.nn.model import SequenceModel
 from heedful.nn.sequence_losses import reward_loss, risk_loss
 from heedful.tasks.batches import Batch
 from heedful.tasks.translation.config import TranslationConfig
@@ -34,13 +35,13 @@ REFERENCES = [[4, 3], [3]]
 NOTHING = Objective(Loss(torch.zeros(()), torch.ones(())), {})
 
 
-def small(family: str, vocab: int = TINY_VOCAB) -> Speaker:
+def small(family: str, vocab: int = TINY_VOCAB) -> SequenceModel:
     torch.manual_seed(3)
-    model: Speaker = MODELS[family](tiny_config(family, {}), vocab, vocab)
-    return unsettle(model).eval()
+    model: SequenceModel = MODELS[family](tiny_config(family, {}), vocab, vocab)
+    return perturb(model).eval()
 
 
-def exact(model: Speaker) -> tuple[Tensor, list[float]]:
+def exact(model: SequenceModel) -> tuple[Tensor, list[float]]:
     """The expected risk over all sentences, one at a time, and the sum of their probabilities."""
     risks, totals = [], []
     for source, mask, reference in zip(SOURCE, MASK, REFERENCES, strict=True):
@@ -56,13 +57,13 @@ def exact(model: Speaker) -> tuple[Tensor, list[float]]:
     return torch.stack(risks), totals
 
 
-def gradient(model: Speaker, loss: Tensor) -> Tensor:
+def gradient(model: SequenceModel, loss: Tensor) -> Tensor:
     """The gradient with respect to all parameters, concatenated."""
     gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True, materialize_grads=True)
     return torch.cat([part.flatten() for part in gradients])
 
 
-@pytest.mark.parametrize("family", SPEAKING)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_minimum_risk_over_everything_is_the_exact_expectation(family: str) -> None:
     model = small(family)
     expected, totals = exact(model)
@@ -114,7 +115,7 @@ def batch_of(pairs: Pairs) -> Batch:
 
 
 @pytest.mark.parametrize("method", ["reward", "risk"])
-@pytest.mark.parametrize("family", SPEAKING)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_parameter_of_every_family_has_a_gradient(family: str, method: str, pairs: Pairs) -> None:
     options: dict[str, Any] = {"method": method, "samples": 12, "max_extra": 4}
     model = small(family, VOCAB).train()
@@ -156,10 +157,11 @@ def test_the_reference_is_a_candidate_only_with_risk_and_if_configured() -> None
 
 
 def test_options_without_effect_are_an_error() -> None:
-    assert "no effect because task.sequence.method is 'none'" in refused(SequenceConfig, samples=4)["samples"]
-    assert "no effect because task.sequence.method is 'reward'" in refused(SequenceConfig, method="reward", alpha=1.0)["alpha"]
-    assert "greater than or equal to 2" in refused(SequenceConfig, method="risk", samples=1)["samples"]
-    sentence = refused(TranslationConfig, r_drop=1.0, sequence={"method": "risk"})["r_drop"]
+    assert "no effect because task.sequence.method is 'none'" in config_problems(SequenceConfig, samples=4)["samples"]
+    problems = config_problems(SequenceConfig, method="reward", alpha=1.0)
+    assert "no effect because task.sequence.method is 'reward'" in problems["alpha"]
+    assert "greater than or equal to 2" in config_problems(SequenceConfig, method="risk", samples=1)["samples"]
+    sentence = config_problems(TranslationConfig, r_drop=1.0, sequence={"method": "risk"})["r_drop"]
     assert sentence == "given 1.0 beside task.sequence.method 'risk'; choose one of the two"
 
 

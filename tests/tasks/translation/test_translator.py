@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 from workshop import WORDS, heed, write_recipe
 
 from heedful.errors import ConfigError
 from heedful.inspection.explaining.recording import TokenPair, record_attention
 from heedful.inspection.measures.importance import gate_gradients
 from heedful.inspection.measures.interventions import HeadName, pair_of, saliency_of, without_heads
+from heedful.inspection.measures.trace import trace_translation
 from heedful.nn.hooks import ablate, any_hooks, hook, hook_points, record
 from heedful.tasks.system import collate_one
 from heedful.tasks.translation.predictor import Translator, examples_from
@@ -58,11 +58,6 @@ def frequent_switches() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def module_of(translator: Translator) -> nn.Module:
-    assert isinstance(translator.model, nn.Module)
-    return translator.model
-
-
 def translated(translator: Translator, line: str) -> object:
     return translator.translate([line], beam=2)
 
@@ -72,18 +67,19 @@ def scored(translator: Translator, line: str) -> object:
 
 
 def recorded(translator: Translator, line: str) -> object:
-    with record(module_of(translator), CROSS) as weights:
+    with record(translator.model, CROSS) as weights:
         scores = translator.score([line], [line])
     return scores, {name: value.tolist() for name, value in weights.items()}
 
 
 def ablated(translator: Translator, line: str) -> object:
-    with ablate(module_of(translator), "*.cross_attention.context"):
+    with ablate(translator.model, "*.cross_attention.context"):
         return translator.translate([line]), translator.score([line], [line])
 
 
 def inspected(translator: Translator, line: str) -> object:
-    return translator.inspect(line).html()
+    trace = trace_translation(translator.system, line, translator.search_config())
+    return trace.target, [one.weights.tolist() for one in trace.maps]
 
 
 def salient(translator: Translator, line: str) -> object:
@@ -107,7 +103,7 @@ def weighed(translator: Translator, line: str) -> object:
         step = translator.model.step(target, translator.model.start(source, None, room=0))
         return -translator.model.project(step.hidden).log_softmax(-1)[..., 5].sum(-1)
 
-    return {name: slopes.tolist() for name, slopes in gate_gradients(module_of(translator), loss).items()}
+    return {name: slopes.tolist() for name, slopes in gate_gradients(translator.model, loss).items()}
 
 
 def silenced(translator: Translator, line: str) -> object:
@@ -125,12 +121,12 @@ def test_threads_that_share_a_translator_get_the_same_results_as_alone(translato
     alone = [use(translator, line) for use, line in work]
     order = list(range(len(work))) * 3
     random.Random(1).shuffle(order)
-    before = copy.deepcopy(module_of(translator).state_dict())
+    before = copy.deepcopy(translator.model.state_dict())
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(lambda at: work[at][0](translator, work[at][1]), order))
     wrong = {work[at][0].__name__ for at, result in zip(order, together, strict=True) if result != alone[at]}
     assert not wrong
-    model = module_of(translator)
+    model = translator.model
     assert not any_hooks() and not any(point.hooks for point in hook_points(model).values())
     assert not any(module._forward_hooks or module._forward_pre_hooks or module.training for module in model.modules())
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
@@ -139,7 +135,7 @@ def test_threads_that_share_a_translator_get_the_same_results_as_alone(translato
 def test_hooks_of_the_caller_affect_an_inspection(translator: Translator) -> None:
     """Also where it uses a copy of the modules."""
     for use in (salient, explained, weighed):
-        with hook(module_of(translator), "encoder.0.out", lambda name, x: 2 * x):
+        with hook(translator.model, "encoder.0.out", lambda name, x: 2 * x):
             changed = use(translator, LINES[0])
         assert changed != use(translator, LINES[0])
 

@@ -10,19 +10,17 @@ import torch
 from workshop import heed
 
 from heedful.errors import CheckpointError, ConfigError, DataError
-from heedful.runs.load import load
 from heedful.tasks.language.predictor import UNUSED, TextGenerator
 
 
 @pytest.fixture
 def generator(tiny_runs: dict[str, Path]) -> TextGenerator:
-    predictor: TextGenerator = load(tiny_runs["language"])
-    return predictor
+    return TextGenerator.load(tiny_runs["language"])
 
 
 def test_nonfinite_scores_are_an_error(generator: TextGenerator) -> None:
     with torch.no_grad():
-        next(iter(generator.model.parameters())).fill_(float("nan"))  # type: ignore[attr-defined]
+        next(iter(generator.model.parameters())).fill_(float("nan"))
     for options in ({}, {"method": "greedy"}, {"beam": 2}):
         with pytest.raises(CheckpointError, match=f"not finite at token 3; the weights of {generator.checkpoint}"):
             generator.generate("the cat", length=4, **options)
@@ -43,6 +41,13 @@ def test_only_sampling_generates_several_texts(generator: TextGenerator) -> None
     assert len(generator.generate("the", length=2, n_best=3)) == 3
     with pytest.raises(ConfigError, match="n_best: given 3, but beam search generates one text"):
         generator.generate("the", length=2, beam=4, n_best=3)
+
+
+@pytest.mark.parametrize("length", [0, -1, "3", 2.5])
+def test_a_length_that_is_not_a_positive_integer_is_an_error(generator: TextGenerator, length: Any) -> None:
+    for generate in (generator.generate, generator.predict):
+        with pytest.raises(ConfigError, match=f"argument: length: given {length!r}, expected an integer from 1"):
+            generate("the", length=length)
 
 
 def test_a_prompt_too_long_to_tokenize_is_an_error(generator: TextGenerator) -> None:

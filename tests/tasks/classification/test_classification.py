@@ -10,18 +10,21 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import refused
+from tiny import config_problems
 from torch.nn import functional
 from torch.testing import assert_close
 from workshop import heed
 
 import heedful
 from heedful.data.labeled import Example, LabeledConfig
-from heedful.models.gpt import GPT, GPTConfig
-from heedful.search import SearchConfig
-from heedful.tasks.classification.task import LAYOUTS, ClassificationConfig, ClassificationModel, ClassificationTask
-from heedful.tasks.system import System
-from heedful.text import Specials, TokenizerConfig, train_tokenizer
+from heedful.runs.build import make_model, make_system
+from heedful.runs.config import Run
+from heedful.tasks.classification.config import ClassificationConfig
+from heedful.tasks.classification.data import LAYOUTS, LabeledBatch, LabeledData
+from heedful.tasks.classification.model import ClassificationModel
+from heedful.tasks.classification.predictor import Classifier
+from heedful.tasks.classification.task import ClassificationTask
+from heedful.text import Specials, train_tokenizer
 
 MARKS = Specials(pad=0, start=1, end=2, unk=3)
 
@@ -47,23 +50,32 @@ def write_table(path: Path, count: int, columns: int = 1, seed: int = 1) -> Path
     return path
 
 
+def run_of(table: Path, layout: str = "classification", columns: int = 1, **options: Any) -> Run:
+    texts = list(range(2, 2 + columns))
+    data = {"form": "labeled", "train": str(table), "valid": str(table), "texts": texts, "batch": 5, "prefetch": 0} | options
+    task = {"name": "classification", "layout": layout, "labels": ["no", "yes"]}
+    model = {"family": "gpt", "dim": 16, "layers": 1, "heads": 2, "dropout": 0.0}
+    tokenizer = {"kind": "words", "min_frequency": 1}
+    return Run.model_validate({"seed": 2, "data": data, "task": task, "model": model, "tokenizer": tokenizer})
+
+
 def task_of(
     tmp_path: Path, layout: str = "classification", columns: int = 1, **options: Any
 ) -> tuple[ClassificationTask, ClassificationModel]:
-    table = str(write_table(tmp_path / "table.tsv", 30, columns))
-    texts = list(range(2, 2 + columns))
-    data = LabeledConfig.model_validate(
-        {"form": "labeled", "train": table, "valid": table, "texts": texts, "batch": 5, "prefetch": 0} | options
-    )
-    config = ClassificationConfig.model_validate({"name": "classification", "layout": layout, "labels": ["no", "yes"]})
-    task = ClassificationTask(config, data, SearchConfig(), seed=2)
-    tokenizer = train_tokenizer(TokenizerConfig(kind="words", min_frequency=1), task.lines("target"))
-    torch.manual_seed(0)
-    gpt = GPT(GPTConfig(dim=16, layers=1, heads=2, dropout=0.0), len(tokenizer), len(tokenizer))
-    model = task.prepare_model(gpt).eval()
+    run = run_of(write_table(tmp_path / "table.tsv", 30, columns), layout, columns, **options)
+    labeled = LabeledData(run)
+    report = labeled.check()
+    tokenizer = train_tokenizer(run.tokenizer, labeled.lines("target"))
+    model = make_model(run, len(tokenizer), len(tokenizer)).eval()
     assert isinstance(model, ClassificationModel)
-    system = System([gpt], tokenizer, tokenizer, torch.device("cpu"))
-    return task.bind(task.open_corpora((tokenizer, tokenizer), task.check(), keep_text=False), system), model
+    tokenizers = tokenizer, tokenizer
+    system = make_system(run, [model], tokenizers, torch.device("cpu"))
+    return ClassificationTask(run, labeled.prepare(tokenizers, report), system), model
+
+
+def batch_of(task: ClassificationTask, chosen: Sequence[int]) -> LabeledBatch:
+    """A batch of training examples."""
+    return task.labeled.collate(task.corpora.train, chosen, MARKS.pad)
 
 
 def test_sequences_are_not_padded_beyond_the_maximum_length(tmp_path: Path) -> None:
@@ -79,12 +91,11 @@ SHAPES = [("classification", 1), ("entailment", 2), ("similarity", 2), ("choice"
 @torch.inference_mode()
 def test_logits_do_not_depend_on_padding_or_on_the_batch(tmp_path: Path, layout: str, columns: int) -> None:
     task, model = task_of(tmp_path, layout, columns, pad_to_multiple_of=7)
-    train = task.corpora.train
-    together = task.collate(train, range(6))
+    together = batch_of(task, range(6))
     logits, _ = model(together.tokens, together.last, len(together.tokens) // 6)
     assert logits.shape == (6, 2)
     for i in range(6):
-        alone = task.collate(train, [i])
+        alone = batch_of(task, [i])
         assert_close(model(alone.tokens, alone.last, len(alone.tokens))[0][0], logits[i], atol=1e-5, rtol=0)
 
 
@@ -93,7 +104,7 @@ def test_the_order_of_the_texts_of_a_similarity_pair_does_not_matter(tmp_path: P
     task, model = task_of(tmp_path, "similarity", 2)
     (group,) = {tuple(map(tuple, g)) for g in task.corpora.train.groups[:1]}
     reversed_ = task.corpora.train._replace(groups=[[list(sequence) for sequence in reversed(group)]])
-    batches = task.collate(task.corpora.train, [0]), task.collate(reversed_, [0])
+    batches = batch_of(task, [0]), task.labeled.collate(reversed_, [0], MARKS.pad)
     forward, backward = (model(batch.tokens, batch.last, 2)[0] for batch in batches)
     assert_close(forward, backward)
 
@@ -103,7 +114,7 @@ def test_the_loss_is_the_classification_loss_plus_half_the_language_modeling_los
     tmp_path: Path, layout: str, columns: int
 ) -> None:
     task, model = task_of(tmp_path, layout, columns)
-    batch = task.collate(task.corpora.train, range(5))
+    batch = batch_of(task, range(5))
     objective = task.loss(model, batch)
     logits, hidden = model(batch.tokens, batch.last, len(batch.tokens) // 5)
     decision = functional.cross_entropy(logits, batch.labels, reduction="sum")
@@ -115,15 +126,15 @@ def test_the_loss_is_the_classification_loss_plus_half_the_language_modeling_los
     assert_close(objective.minimize.total, decision + 0.5 * language / count * 5)
     assert_close(objective.report["language"].total, language.detach())
     assert int(objective.report["language"].count) == count
-    without = ClassificationTask(task.config.model_copy(update={"auxiliary": 0.0}), task.data, SearchConfig(), 2)
-    plain = without.bind(task.corpora, task.system).loss(model, batch)
+    task.config = task.config.model_copy(update={"auxiliary": 0.0})
+    plain = task.loss(model, batch)
     assert_close(plain.minimize.total, decision)
     assert plain.report.keys() == {"loss"}
 
 
 def test_a_batch_is_split_between_examples(tmp_path: Path) -> None:
     task, _ = task_of(tmp_path, "choice", 3)
-    batch = task.collate(task.corpora.train, range(5))
+    batch = batch_of(task, range(5))
     parts = task.split(batch, 2)
     assert [task.count(part) for part in parts] == [3, 2]
     assert [len(part.tokens) for part in parts] == [6, 4]
@@ -152,12 +163,12 @@ def test_errors_of_data_and_config(tmp_path: Path) -> None:
         task_of(tmp_path, "entailment", 1)
     table = write_table(tmp_path / "t.tsv", 3)
     table.write_text(table.read_text() + "maybe\tso\n")
-    data = LabeledConfig.model_validate({"form": "labeled", "train": str(table), "valid": str(table)})
-    config = ClassificationConfig(name="classification", labels=("no", "yes"))
     with pytest.raises(heedful.HeedfulError, match="has the label 'maybe'; expected one of: no, yes"):
-        ClassificationTask(config, data, SearchConfig(), 1).check()
-    assert "two or more that differ" in refused(ClassificationConfig, name="classification", labels=["a", "a"])["labels"]
-    assert refused(LabeledConfig, form="labeled", label=2)["texts"] == "given [2], which includes the column of the label, 2"
+        LabeledData(run_of(table)).check()
+    problems = config_problems(ClassificationConfig, name="classification", labels=["a", "a"])
+    assert "two or more that differ" in problems["labels"]
+    problems = config_problems(LabeledConfig, form="labeled", label=2)
+    assert problems["texts"] == "given [2], which includes the column of the label, 2"
 
 
 SHARED = """\
@@ -225,15 +236,15 @@ def test_a_pre_trained_model_is_fine_tuned_evaluated_and_used(tmp_path: Path, ca
     init = f"training.init={tmp_path / 'pre'}"
     unchanged = ("training.steps=1", "training.schedule.learning_rate=1e-30")
     assert heed("train", tmp_path / "fine.toml", init, *unchanged, "--run", tmp_path / "unchanged") == 0
-    before, after = heedful.load(tmp_path / "pre"), heedful.load(tmp_path / "unchanged")
+    before, after = heedful.load(tmp_path / "pre"), Classifier.load(tmp_path / "unchanged")
     assert after.system.target_tokenizer.fingerprint == before.system.target_tokenizer.fingerprint
-    body = after.model.body.state_dict()
+    body = after.classifier.body.state_dict()
     assert all(torch.equal(value, body[name]) for name, value in before.model.state_dict().items())
     assert heed("train", tmp_path / "fine.toml", init, "--run", tmp_path / "fine") == 0
     capsys.readouterr()
     assert heed("evaluate", tmp_path / "fine", "--json") == 0
     assert json.loads(capsys.readouterr().out)["figures"]["accuracy"] == 1.0
-    classifier, texts = heedful.load(tmp_path / "fine"), [("the film was good",), ("a very bad film",)]
+    classifier, texts = Classifier.load(tmp_path / "fine"), [("the film was good",), ("a very bad film",)]
     assert classifier.predict(texts) == ["yes", "no"]
     assert all(sum(probabilities.values()) == pytest.approx(1.0) for probabilities in classifier.predict_proba(texts))
 
@@ -242,7 +253,7 @@ def test_long_texts_are_cut_before_tokenization(tmp_path: Path, monkeypatch: pyt
     task, _ = task_of(tmp_path, max_length=8)
     tokenizer = task.system.target_tokenizer
     example = Example("yes", ("good film " * 1000,))
-    whole = task.encode([example], tokenizer)
+    whole = task.labeled.encode([example], tokenizer)
     lengths: list[int] = []
     encode = tokenizer.encode_many
 
@@ -251,6 +262,6 @@ def test_long_texts_are_cut_before_tokenization(tmp_path: Path, monkeypatch: pyt
         return encode(texts)
 
     monkeypatch.setattr(tokenizer, "encode_many", recorded)
-    monkeypatch.setattr("heedful.tasks.classification.MAX_CHARACTERS", 100)
-    assert task.encode([example], tokenizer) == whole
+    monkeypatch.setattr("heedful.tasks.classification.data.MAX_CHARACTERS", 100)
+    assert task.labeled.encode([example], tokenizer) == whole
     assert lengths == [800]

@@ -17,7 +17,7 @@ from heedful.tasks.system import System
 from heedful.tasks.translation.data import Examples
 from heedful.tasks.translation.evaluate import evaluate, score_pairs
 from heedful.tasks.translation.predictor import Translator
-from heedful.tasks.translation.translate import translate
+from heedful.tasks.translation.translate import translate, translate_chunks
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 METHODS: list[dict[str, Any]] = [
@@ -47,7 +47,8 @@ def test_translations_keep_the_order_of_lines_for_any_chunks(translator: Transla
     lines = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8", "w9 w1"]
     config = SearchConfig(beam=2)
     whole = [translation.text for translation in translate(translator.system, lines, config)]
-    assert [translation.text for translation in translator.translate_chunks([[line] for line in lines], config)] == whole
+    chunks = translate_chunks(translator.system, [[line] for line in lines], config)
+    assert [translation.text for translation in chunks] == whole
     assert whole[1] == "" and len(whole) == 5
 
 
@@ -68,6 +69,11 @@ def test_a_wrong_number_of_prefixes_is_an_error_after_the_lines_with_prefixes(
         assert next(translations).text.startswith(prefix)
     with pytest.raises(ConfigError, match="expected one for each line"):
         next(translations)
+
+
+def test_prefixes_are_forced_in_python(translator: Translator) -> None:
+    first, second = translator.predict(["w1", "w2"], prefixes=["w3", ""])
+    assert first.startswith("w3") and second == translator.predict("w2")
 
 
 def test_a_stream_is_chunked_as_it_arrives() -> None:
@@ -103,7 +109,6 @@ def test_if_search_returns_fewer_than_n_best_the_last_candidate_is_repeated(tran
 def damaged(translator: Translator, value: float, device: str) -> System:
     """A copy with one weight of the output layer set to this value."""
     model = copy.deepcopy(translator.model)
-    assert isinstance(model, torch.nn.Module)
     with torch.no_grad():
         list(model.parameters())[-1].view(-1)[0] = value
     return replace(translator.system, models=[model.to(device)], device=torch.device(device), engines={})
@@ -140,9 +145,9 @@ def test_nonfinite_scores_in_training_mean_that_it_diverged(translator: Translat
 
 
 def test_a_text_too_long_to_tokenize_is_an_error_or_not_scored(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("data.input_lines", "tasks.evaluate_translations"):
+    for module in ("data.input_lines", "tasks.translation.evaluate"):
         monkeypatch.setattr(f"heedful.{module}.MAX_CHARACTERS", 10)
-    translations = translator.translate_chunks([["w1 w2"], ["w1", "w1 w2 w3 w4"]], SearchConfig())
+    translations = translate_chunks(translator.system, [["w1 w2"], ["w1", "w1 w2 w3 w4"]], SearchConfig())
     assert next(translations).text is not None
     with pytest.raises(DataError, match="line 3 has 11 characters; expected at most 10"):
         list(translations)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from workshop import heed
 
 from heedful.errors import CheckpointError, ConfigError, DataError
-from heedful.runs.load import load
+from heedful.tasks.classification.predictor import Classifier
 
 
 def test_a_string_is_an_example_of_one_text(tiny_runs: dict[str, Path]) -> None:
-    classifier = load(tiny_runs["classification"])
+    classifier = Classifier.load(tiny_runs["classification"])
     (plain,), (tuple_,), (other,) = (
         classifier.predict_proba([example]) for example in ("the cat sees", ("the cat sees",), "t")
     )
@@ -31,21 +32,21 @@ def test_a_string_is_an_example_of_one_text(tiny_runs: dict[str, Path]) -> None:
         (["a", (1,)], "example 2 is (1,); expected a text"),
     ],
 )
-def test_an_example_with_a_wrong_number_of_texts_is_an_error(tiny_runs: dict[str, Path], texts: object, sentence: str) -> None:
+def test_an_example_with_a_wrong_number_of_texts_is_an_error(tiny_runs: dict[str, Path], texts: Any, sentence: str) -> None:
     with pytest.raises(ConfigError) as error:
-        load(tiny_runs["classification"]).predict_proba(texts)
+        Classifier.load(tiny_runs["classification"]).predict_proba(texts)
     assert error.value.args[0] == sentence
 
 
 def test_a_text_too_long_to_tokenize_is_an_error(tiny_runs: dict[str, Path]) -> None:
     with pytest.raises(DataError, match="example 2 has 2,000,000 characters"):
-        load(tiny_runs["classification"]).predict_proba(["a", "a " * 10**6])
+        Classifier.load(tiny_runs["classification"]).predict_proba(["a", "a " * 10**6])
 
 
 def test_nonfinite_probabilities_are_an_error(tiny_runs: dict[str, Path]) -> None:
-    classifier = load(tiny_runs["classification"])
+    classifier = Classifier.load(tiny_runs["classification"])
     with torch.no_grad():
-        classifier.model.head.bias[0] = float("nan")
+        classifier.classifier.head.bias[0] = float("nan")
     with pytest.raises(CheckpointError, match=f"not finite at example 1; the weights of {classifier.checkpoint}"):
         classifier.predict_proba(["the cat sees"])
     with pytest.raises(CheckpointError, match="not finite at an example"):

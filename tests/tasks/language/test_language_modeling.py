@@ -19,9 +19,13 @@ from workshop import heed
 import heedful
 from heedful.data.corpus_text import TextConfig, TextStore, encode_text, open_text, passages
 from heedful.models.gpt import GPT, GPTConfig
+from heedful.runs.config import Run
 from heedful.search import SearchConfig
+from heedful.tasks.language.data import TextSplits
+from heedful.tasks.language.evaluate import evaluate_text, text_loss, windows
 from heedful.tasks.language.generate import generate, score_endings
-from heedful.tasks.language.task import LanguageConfig, LanguageModelingTask, TextSplits, evaluate_text, text_loss, windows
+from heedful.tasks.language.predictor import TextGenerator
+from heedful.tasks.language.task import LanguageModelingTask
 from heedful.tasks.system import System
 from heedful.tasks.translation.evaluate import score_pairs
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
@@ -57,13 +61,12 @@ def store_of(book: Path, tokenizer: Tokenizer, tmp_path: Path) -> TextStore:
 
 
 def task_of(book: Path, tmp_path: Path, **options: Any) -> LanguageModelingTask:
-    data = TextConfig.model_validate(
-        {"form": "text", "file": str(book), "held_out": 0.0, "block": 16, "batch": 4, "prefetch": 0} | options
-    )
-    task = LanguageModelingTask(LanguageConfig(name="language"), data, SearchConfig(method="sample"), seed=3)
+    data = {"form": "text", "file": str(book), "held_out": 0.0, "block": 16, "batch": 4, "prefetch": 0} | options
+    model, search = {"family": "gpt", "dim": 16, "heads": 2}, {"method": "sample"}
+    run = Run.model_validate({"seed": 3, "data": data, "task": {"name": "language"}, "model": model, "search": search})
     tokenizer = tokenizer_of()
     text = store_of(book, tokenizer, tmp_path)
-    return task.bind(TextSplits(text, text), system_of(tokenizer))
+    return LanguageModelingTask(run, TextSplits(text, text), system_of(tokenizer))
 
 
 @pytest.mark.parametrize(("tokens", "block", "stride"), [(5, 8, 8), (8, 8, 3), (50, 8, 8), (50, 8, 3), (51, 8, 1), (9, 8, 8)])
@@ -274,13 +277,13 @@ def test_a_run_is_trained_continued_evaluated_and_used(book: Path, tmp_path: Pat
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert heed("evaluate", run, "--json") == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["figures"]["loss"] == pytest.approx(heedful.load(run).evaluate("valid")["loss"])
+    assert result["figures"]["loss"] == pytest.approx(TextGenerator.load(run).evaluate("valid")["loss"])
     assert heed("generate", run, "--prompt", "a cat", "--length", "7", "-s", "n_best=2", "--json") == 0
     texts = json.loads(capsys.readouterr().out)["texts"]
     assert len(texts) == 2 and all(text.startswith("a cat") for text in texts)
     assert "heedful.load" in (run / "README.md").read_text()
     assert heed("translate", run) == 2
-    assert "is a run of task 'language'; expected a run of 'translation'" in capsys.readouterr().err
+    assert "is a run of task 'language', expected a run of task 'translation'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

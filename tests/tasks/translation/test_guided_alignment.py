@@ -11,15 +11,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
-from tiny import END, PAD, SPEAKING, START, Variant, make_pairs, tiny_config, tiny_model
+from tiny import END, FAMILIES, PAD, START, Variant, make_pairs, tiny_config, tiny_model
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.data.links import JoinedLinks
 from heedful.errors import ConfigError
-from heedful.inspection.measures.attention_maps import attentions
 from heedful.models import MODELS
 from heedful.nn.losses import Loss
+from heedful.nn.model import CROSS
 from heedful.nn.source_attention import source_weights
 from heedful.runs.config import Run
 from heedful.tasks.batches import Batch, fill_up, split_batch
@@ -28,8 +28,8 @@ from heedful.tasks.translation.guided_alignment import add_gold_alignment, choos
 from heedful.text.specials import Specials
 from heedful.training.update import Objective
 
-GUIDED = [name for name in SPEAKING if any(kind.name == "cross" for kind in attentions(tiny_model(Variant(name, ()))).values())]
-UNGUIDED = [name for name in SPEAKING if name not in GUIDED]
+GUIDED = [name for name in FAMILIES if CROSS in {attention.kind for attention in tiny_model(Variant(name, ())).attentions()}]
+UNGUIDED = [name for name in FAMILIES if name not in GUIDED]
 CONFIG = TranslationConfig(guided_alignment=0.5)
 
 

@@ -11,8 +11,8 @@ from workshop import heed, write_recipe
 
 from heedful.errors import ConfigError, DataError
 from heedful.search import SearchConfig
-from heedful.tasks import attention_reader
 from heedful.tasks.system import System
+from heedful.tasks.translation import attention_reader
 from heedful.tasks.translation.attention_reader import AttentionReader, read_dictionary, replace_unknown_words
 from heedful.tasks.translation.predictor import Translator
 from heedful.tasks.translation.translate import translate
@@ -46,7 +46,7 @@ def test_each_unknown_word_becomes_the_source_word_with_most_attention(
     system, text = attending.system, "Rosalind w2 Orlando"
     unknown, word = system.target_tokenizer.specials.unk, system.target_tokenizer.encode("w2")[0]
     reader = AttentionReader(system.models[0], system.source_tokenizer, system.target_tokenizer, system.device)
-    monkeypatch.setattr(attention_reader, "mean_cross_attention", lambda model, pair: one_hot_weights(2, 1, 0, 3))
+    monkeypatch.setattr(attention_reader, "mean_source_weights", lambda *inputs: one_hot_weights(2, 1, 0, 3))
     ids, tokens = system.source_tokenizer.encode(text), [unknown, word, unknown]
     assert replace_unknown_words(reader, ids, text, tokens, {}) == "Orlando w2 Rosalind"
     assert replace_unknown_words(reader, ids, text, tokens, {"Orlando": "Roland"}) == "Roland w2 Rosalind"
