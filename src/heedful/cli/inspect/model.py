@@ -10,7 +10,9 @@ import typer
 from heedful.cli.align import ChooseOn, Reverse, Source, Symmetrize, Target, check_files, load_reverse
 from heedful.cli.inspect.present import Html, Picture, Run, present
 from heedful.cli.output import Checkpoint, Device, Json, progress
+from heedful.cli.task_options import is_given
 from heedful.config.bounds import MAX_COUNT, MAX_RESAMPLES, MAX_SIZE
+from heedful.errors import ConfigError
 
 if TYPE_CHECKING:
     from heedful.tasks.predictor import Predictor
@@ -96,6 +98,7 @@ def experts(
 
 
 def alignment(
+    context: typer.Context,
     run: Run,
     source: Source = None,
     target: Target = None,
@@ -116,20 +119,23 @@ def alignment(
 ) -> None:
     """Word alignment by attention: the selected heads and, given gold links, the error rate of each layer and head."""
     from heedful import inspection
-    from heedful.data.gold import read_gold, read_words
+    from heedful.data.gold import Gold, SentencePair, read_gold, read_words
 
     check_files(source, target, choose_on, symmetrize, reverse, gold)
     translator = load(run, checkpoint, device)
-    pairs = None if source is None or target is None else read_words(source, target)
-    given = read_gold(source, target, gold) if source is not None and target is not None and gold is not None else pairs
+    data: Gold | list[SentencePair] | None = None
+    if source is not None and target is not None:
+        data = read_words(source, target) if gold is None else read_gold(source, target, gold)
     result = inspection.alignment(
         translator,
-        given,
+        data,
         choose_on=read_gold(*choose_on) if choose_on else None,
         reverse=load_reverse(reverse, checkpoint, device),
         symmetrize=symmetrize or "soft",
         bootstrap=bootstrap,
     )
+    if result.scores is None and is_given(context, "bootstrap"):
+        raise ConfigError("--bootstrap has no effect without gold links", hint="remove --bootstrap, or add --gold")
     present(result, json=json, picture=picture, html=html)
 
 

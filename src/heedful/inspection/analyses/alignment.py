@@ -211,7 +211,7 @@ def alignment(
     model of the opposite direction. symmetrize: soft averages the heads of both models, the others combine their links.
     bootstrap: resamples for the 95% interval of the error rate; 0: no interval.
 
-    >>> result = heedful.inspection.alignment(predictor, [("w1 w2", "w2 w1")])
+    >>> result = heedful.inspection.alignment(translator, [("w1 w2", "w2 w1")])
     >>> len(result.links)
     1
     """

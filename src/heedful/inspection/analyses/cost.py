@@ -86,8 +86,7 @@ class CostResult(Result):
     def text(self) -> str:
         text = [
             f"{self.parameters:,} parameters; {self.rows} sentences of {self.tokens} tokens",
-            f"this machine: {format_number(self.machine.operations)}FLOP/s, {format_number(self.machine.bytes)}B/s; "
-            f"memory-bound below {self.machine.ridge:.1f} FLOP per byte",
+            f"this machine: {self.peaks}; memory-bound below {self.machine.ridge:.1f} FLOP per byte",
             LEGEND,
         ]
         text += [f"\n{name}\n{table(part_rows(parts))}" for name, parts in self.phases.items()]
@@ -100,9 +99,8 @@ class CostResult(Result):
         blocks: list[Block] = [
             Words(f"{self.parameters:,} parameters; a batch of {self.rows} sentences of {self.tokens} tokens."),
             Words(
-                f"This machine: {format_number(self.machine.operations)}FLOP/s, {format_number(self.machine.bytes)}B/s. A part "
-                f"with fewer than {self.machine.ridge:.1f} FLOP per byte is memory-bound: a faster processor would not speed it "
-                "up (roofline model, Williams et al., 2009).",
+                f"This machine: {self.peaks}. A part with fewer than {self.machine.ridge:.1f} FLOP per byte is memory-bound: a "
+                "faster processor would not speed it up (roofline model, Williams et al., 2009).",
                 "note",
             ),
             Words(f"{LEGEND}. Minimum time: at the machine's peak FLOP/s and bandwidth.", "hint"),
@@ -124,6 +122,10 @@ class CostResult(Result):
         rows = list(dict.fromkeys(part for parts in shares.values() for part in parts))
         values = torch.tensor([[parts.get(row, 0.0) for parts in shares.values()] for row in rows])
         return heatmap(values, rows, list(shares), "share of the minimum time of each phase", float(values.max()))
+
+    @property
+    def peaks(self) -> str:
+        return f"{format_number(self.machine.operations)}FLOP/s, {format_number(self.machine.bytes)}B/s"
 
     @property
     def layer_size(self) -> str:
@@ -158,7 +160,9 @@ def cost(predictor: Predictor, rows: int = 32, tokens: int = 32) -> CostResult:
     rows: batch size; tokens: per sentence, on either side. Costs are counted, not timed; only the peak FLOP/s and bandwidth of
     this machine are measured.
 
-    >>> result = heedful.inspection.cost(predictor, rows=8)
+    >>> result = heedful.inspection.cost(translator, rows=8)
+    >>> list(result.phases)
+    ['training step', 'encoding', 'decoding one token']
     >>> flop = result.phases["training step"][-1].work
     """
     model = predictor.model

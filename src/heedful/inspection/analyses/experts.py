@@ -97,8 +97,12 @@ def experts(predictor: Predictor, sentences: int = 200) -> ExpertsResult:
     """Expert utilization: the share of tokens that each expert of each layer receives, over sentences of the run's validation
     data.
 
-    >>> result = heedful.inspection.experts(predictor, sentences=20)
-    >>> loads = {name: layer.choices for name, layer in result.layers.items()}
+    >>> pairs = [(f"w{i} w{i + 1}", f"w{i + 1} w{i}") for i in range(20)]
+    >>> small = {"dim": 16, "layers": 1, "heads": 2, "feed_forward": 32, "experts": 4}
+    >>> outcome = heedful.train("demo", run="mixture", train=pairs, valid=pairs, model=small, training={"steps": 2})
+    >>> result = heedful.inspection.experts(heedful.load("mixture"))
+    >>> list(result.layers)
+    ['encoder.0.feed_forward', 'decoder.0.feed_forward']
     """
     names = [name for name, module in predictor.model.named_modules() if isinstance(module, Experts)]
     if not names:

@@ -136,7 +136,9 @@ def heads(
     optional. conllu: instead, dependency trees. Missing targets are predicted by the model. progress: called with the share of
     the work done since the last call.
 
-    >>> result = heedful.inspection.heads(predictor, sentences=20)
+    >>> result = heedful.inspection.heads(translator, sentences=5)
+    >>> len(result.heads), result.sentences
+    (12, 5)
     >>> most_important = max(result.heads, key=lambda head: head.ablation)
     """
     if data is not None and conllu is not None:

@@ -208,8 +208,9 @@ def positions(predictor: Predictor, sentences: int = 200) -> PositionsResult:
     """The positional encodings of the model: values, similarity by distance, probes, shifts, extrapolation; for translation
     also the loss by length, of validation sentences alone and concatenated.
 
-    >>> result = heedful.inspection.positions(predictor, sentences=20)
-    >>> similarity = {name: scheme.similarity for name, scheme in result.schemes.items()}
+    >>> result = heedful.inspection.positions(translator, sentences=5)
+    >>> [scheme.scheme for scheme in result.schemes.values()]
+    ['Sinusoidal', 'Sinusoidal']
     """
     source_limit, target_limit = predictor.run.data.sides  # tokens
     lengths = length_losses(predictor, sentences) if source_limit else None

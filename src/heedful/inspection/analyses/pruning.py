@@ -73,7 +73,7 @@ class PruningResult(Result):
     @property
     def header(self) -> str:
         heads = f"{len(self.ranking)} heads" + (f" of kind {self.kind}" if self.kind else "")
-        return f"validation data, with the most important of {heads} kept; ranked on {self.sentences:,} training examples"
+        return f"validation data, with the most important of {heads} kept; ranked on the first {self.sentences:,} training examples"
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table, the most heads first."""
@@ -107,8 +107,9 @@ def pruning_curve(
     attention. sentences: training examples on which the gradient importance is computed. progress: called with the share of the
     work done since the last call.
 
-    >>> result = heedful.inspection.pruning_curve(predictor, [2, 4], sentences=20)
-    >>> losses = [point.figures["loss"] for point in result.points]
+    >>> result = heedful.inspection.pruning_curve(translator, [6, 12], sentences=20)
+    >>> [point.kept for point in result.points]
+    [6, 12]
     """
     model = predictor.model
     kinds = list(dict.fromkeys(one.kind.name for one in prunable_attentions(model).values()))
