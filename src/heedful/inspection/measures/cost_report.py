@@ -25,6 +25,7 @@ from heedful.inspection.measures.cost import (
     total,
 )
 from heedful.nn.decoder_state import State
+from heedful.nn.linear import Readout
 from heedful.nn.model import Model
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
 from heedful.nn.torch_private import storage_id
@@ -126,10 +127,10 @@ def parameters_by_part(model: Model, parts: Collection[str]) -> dict[str, int]:
     for module, path in paths.items():
         for parameter in module.parameters(recurse=False):
             names.setdefault(parameter, []).append(part_of(path))
-    readout = model.base_model.embedding.readout
-    if readout is not None:  # its weight is that of an embedding
-        own = next(parameter for parameter in readout.tables[0].parameters() if parameter is readout.weight)
-        names[own].append(part_of(paths[readout]))
+    for module, path in paths.items():
+        if isinstance(module, Readout):  # its weight is that of an embedding
+            for parameter in module.tables[0].parameters():
+                names[parameter].append(part_of(path))
     counts: dict[str, int] = {}
     for parameter, owners in names.items():
         owner = next((name for name in owners if name in parts), owners[0])
