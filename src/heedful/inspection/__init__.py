@@ -12,14 +12,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heedful.inspection.analyses.alignment import alignment
-    from heedful.inspection.analyses.cost import cost
-    from heedful.inspection.analyses.experts import experts
-    from heedful.inspection.analyses.heads import heads
-    from heedful.inspection.analyses.positions import positions
-    from heedful.inspection.analyses.pruning import pruning_curve
+    from heedful.inspection.analyses.alignment import AlignmentResult, alignment
+    from heedful.inspection.analyses.cost import CostResult, cost
+    from heedful.inspection.analyses.experts import ExpertsResult, experts
+    from heedful.inspection.analyses.heads import HeadsResult, heads
+    from heedful.inspection.analyses.positions import PositionsResult, positions
+    from heedful.inspection.analyses.pruning import PruningResult, pruning_curve
 
 MODULES = {
+    "AlignmentResult": "heedful.inspection.analyses.alignment",
+    "CostResult": "heedful.inspection.analyses.cost",
+    "ExpertsResult": "heedful.inspection.analyses.experts",
+    "HeadsResult": "heedful.inspection.analyses.heads",
+    "PositionsResult": "heedful.inspection.analyses.positions",
+    "PruningResult": "heedful.inspection.analyses.pruning",
     "alignment": "heedful.inspection.analyses.alignment",
     "cost": "heedful.inspection.analyses.cost",
     "experts": "heedful.inspection.analyses.experts",
@@ -29,6 +35,12 @@ MODULES = {
 }
 
 __all__ = [
+    "AlignmentResult",
+    "CostResult",
+    "ExpertsResult",
+    "HeadsResult",
+    "PositionsResult",
+    "PruningResult",
     "alignment",
     "cost",
     "experts",

@@ -80,7 +80,12 @@ class AlignmentScores:
 
 @dataclass(frozen=True, eq=False)
 class AlignmentResult(Result):
-    """The result of `alignment`."""
+    """The result of `alignment`.
+
+    >>> result = heedful.inspection.alignment(translator, [("w1 w2", "w2 w1")])
+    >>> result.without_links, len(result.pharaoh())
+    (0, 1)
+    """
 
     pairs: list[SentencePair]
     links: list[set[Link]]  # (source word, target word) of each pair

@@ -56,7 +56,12 @@ class PartCost:
 
 @dataclass(frozen=True)
 class CostResult(Result):
-    """The result of `cost`."""
+    """The result of `cost`.
+
+    >>> result = heedful.inspection.cost(translator, rows=8)
+    >>> result.parameters == sum(parameter.numel() for parameter in translator.model.parameters())
+    True
+    """
 
     rows: int  # batch size
     tokens: int  # per sentence, on either side

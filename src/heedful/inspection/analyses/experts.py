@@ -38,7 +38,13 @@ class ExpertLayer:
 
 @dataclass(frozen=True)
 class ExpertsResult(Result):
-    """The result of `experts`."""
+    """The result of `experts`.
+
+    >>> from heedful.inspection.analyses.experts import ExpertLayer
+    >>> layer = ExpertLayer(tokens=100, choices=[0.75, 0.25], weight=[0.8, 0.2], max_over_mean=1.5)
+    >>> print(heedful.inspection.ExpertsResult(sentences=9, used=1, layers={"decoder.0": layer}).rows()[1])
+    ('decoder.0', '75%', '25%', '1.50', '100')
+    """
 
     sentences: int
     used: int  # experts per token

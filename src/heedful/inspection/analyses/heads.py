@@ -41,7 +41,13 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class HeadsResult(Result):
-    """The result of `heads`."""
+    """The result of `heads`.
+
+    >>> result = heedful.inspection.heads(translator, sentences=5)
+    >>> head = result.heads[0]
+    >>> head.kind, head.layer, head.head
+    ('encoder', 0, 0)
+    """
 
     corpus: str  # description of the sentences
     sentences: int

@@ -158,7 +158,12 @@ class LengthLosses:
 
 @dataclass(frozen=True, eq=False)
 class PositionsResult(Result):
-    """The result of `positions`."""
+    """The result of `positions`.
+
+    >>> result = heedful.inspection.positions(translator, sentences=5)
+    >>> list(result.schemes)
+    ['encoder_position', 'decoder_position']
+    """
 
     reached: int  # positions seen in training
     schemes: dict[str, PositionScheme]  # by path in the model; (sinusoidal): for comparison with a learned table

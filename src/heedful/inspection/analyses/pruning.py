@@ -41,7 +41,12 @@ class PruningPoint:
 
 @dataclass(frozen=True)
 class PruningResult(Result):
-    """The result of `pruning_curve`."""
+    """The result of `pruning_curve`.
+
+    >>> result = heedful.inspection.pruning_curve(translator, [6, 12], sentences=20)
+    >>> sorted(result.points[0].heads)
+    ['cross', 'decoder', 'encoder']
+    """
 
     kind: str | None  # of the ablated heads; None: all kinds
     metric: str  # of validation
@@ -85,11 +90,12 @@ class PruningResult(Result):
         return rows
 
     def charts(self) -> list[Figure]:
-        """A line chart of the loss, and one of the metric of validation."""
+        """A line chart of the loss, and one of the metric of validation, or of the first other metric."""
         kept = [float(point.kept) for point in self.points]
+        others = [name for name in (self.metric, *self.points[0].figures) if name not in ("loss", "perplexity")]
         return [
             line_chart([point.figures[name] for point in self.points], name.replace("_", " "), "heads kept", name, kept)
-            for name in dict.fromkeys(("loss", self.metric))
+            for name in ("loss", *others[:1])
         ]
 
 

@@ -78,6 +78,8 @@ def encoding(model: nn.Module, size: Size) -> CostRecord:
 def decoding(model: nn.Module, size: Size) -> CostRecord:
     """Count decoding the last token of the target."""
     model_on_meta: Any = on_meta_device(model).eval()
+    with count_costs(model_on_meta):  # masks that are computed once per process
+        model_on_meta.step(tokens(size.rows, 1), last_decoding_step(model_on_meta, size))
     state = last_decoding_step(model_on_meta, size)
     with count_costs(model_on_meta) as record:
         model_on_meta.project(model_on_meta.step(tokens(size.rows, 1), state).hidden)
