@@ -78,7 +78,8 @@ class PruningResult(Result):
     @property
     def header(self) -> str:
         heads = f"{len(self.ranking)} heads" + (f" of kind {self.kind}" if self.kind else "")
-        return f"validation data, with the most important of {heads} kept; ranked on the first {self.sentences:,} training examples"
+        ranking = f"ranked on the first {self.sentences:,} training examples"
+        return f"validation data, with the most important of {heads} kept; {ranking}"
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table, the most heads first."""
