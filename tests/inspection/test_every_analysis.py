@@ -63,7 +63,7 @@ def test_the_command_presents_the_result_of_the_call(
     analysis: Analysis, task: str, runs: dict[str, Path], tmp_path: Path
 ) -> None:
     result = analysis.call(heedful.load(runs[task]))
-    command = analysis.name, runs[task], *analysis.arguments
+    command: list[str | Path] = [analysis.name, runs[task], *analysis.arguments]
     picture, page = tmp_path / "picture.svg", tmp_path / "page.html"
     printed = output_of(*command, "--json", "--picture", picture, "--html", page)
     assert json.loads(printed) == json.loads(json.dumps(replace_non_finite(result.to_dict())))

@@ -125,7 +125,7 @@ def test_without_training_text_frequencies_are_counted_in_the_samples(
     lines.write_text("w1 w2 w3\nw4 w5\n")
     (corpus,) = translator.run.data.train
     gone = translator.run.data.model_copy(update={"train": (corpus.model_copy(update={"tsv": str(tmp_path / "gone.tsv")}),)})
-    monkeypatch.setattr(translator, "run", translator.run.model_copy(update={"data": gone}))
+    monkeypatch.setattr(translator, "run", translator.run.model_copy(update={"data": gone}))  # type: ignore[attr-defined]
     assert heads(translator, data=lines).frequencies == "these sentences, because the training text is missing"
 
 

@@ -9,6 +9,7 @@ import pytest
 import heedful
 from heedful.errors import ConfigError
 from heedful.inspection.analyses.pruning import pruning_curve
+from heedful.inspection.drawing.figure import Polyline
 from heedful.inspection.measures.head_pruning import ablated, head_scores, rank_heads
 from heedful.inspection.measures.importance import gate_gradients
 from heedful.nn.hooks import any_hooks
@@ -52,7 +53,7 @@ def test_the_line_chart_has_a_point_for_each_count(tiny_runs: dict[str, Path]) -
     result = pruning_curve(heedful.load(tiny_runs["translation"]), [3, 6, 12], sentences=12)
     loss, metric = result.charts()
     assert (result.metric, loss.title, metric.title) == ("loss", "loss", "bleu")
-    line = max((mark.points for mark in loss.marks if hasattr(mark, "points")), key=len)
+    line = max((mark.points for mark in loss.marks if isinstance(mark, Polyline)), key=len)
     assert len(line) == 3
     (x0, _), (x1, _), (x2, _) = line
     assert (x1 - x0) / (x2 - x0) == pytest.approx((6 - 3) / (12 - 3))
