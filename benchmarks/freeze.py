@@ -33,8 +33,9 @@ RENAMED = {  # key of a stored result: its name today
     "ask": "views",
     "said": "predict",
     "fed": "consume",
+    "leanings": "tendencies",
 }
-ADDED = {"precision"}  # keys that commands print since: not a difference where the stored result has none
+ADDED = {"precision", "unit"}  # keys that commands print since: not a difference where the stored result has none
 TEXTS = {"note", "frequencies", "views", "checkpoint"}  # texts for people, which may be reworded, and paths
 
 WORDS = [f"w{i}" for i in range(20)]
@@ -217,7 +218,9 @@ def use(name: str, task: str) -> Iterator[tuple[str, Any]]:
         for view in ([], ["--lens"], ["--saliency"], ["--alternatives", "1"], ["--by", "norms"], ["--by", "rollout"]):
             with contextlib.suppress(AssertionError):  # not every family has every view
                 yield " ".join(["inspect", *view]), results("inspect", name, "w1 w2 w3", *view)
-        yield "inspect heads", results("inspect", name, "--heads", "--data", "valid.tsv") if name == "transformer" else None
+        if name == "transformer":  # stored under the name of the view
+            heads = results("inspect", "heads", name, "--data", "valid.tsv")
+            yield "inspect heads", [{"heads": one} for one in heads]
         yield "align", results("align", name, "--source", "valid.source", "--target", "valid.target") if name != "gpt" else None
 
 

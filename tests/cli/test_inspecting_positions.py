@@ -1,4 +1,4 @@
-"""heed inspect --positions, --lens and interventions: the text shows the result, and the result is valid JSON."""
+"""heed inspect --lens and interventions: the text shows the result, and the result is valid JSON."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from workshop import heed, write_recipe
 
 from heedful.errors import ConfigError
-from heedful.inspection.analyses import interventions, lens, positions
+from heedful.inspection.analyses import interventions, lens
 from heedful.inspection.measures.saliency import NOTE
-from heedful.nn.positions import PositionSize, Rotary, Sinusoidal
 from heedful.runs.load import load
 from heedful.tasks.translation.predictor import Translator
 
@@ -31,51 +29,13 @@ def translator(folder: Path) -> Translator:
     return Translator.load(folder / "run")
 
 
-def test_positions_are_analyzed_and_drawn_and_unsupported_lengths_are_reported(translator: Translator, folder: Path) -> None:
-    result = json.loads(json.dumps(positions.compute(translator, sentences=20)))
-    assert list(result["schemes"]) == ["encoder_position", "decoder_position", "(sinusoidal)"]
-    table = translator.model.get_parameter("encoder_position.table.weight")
-    encoding = torch.tensor(result["schemes"]["encoder_position"]["encoding"])
-    assert result["reached"] == result["lengths"]["longest"] == len(encoding)  # positions beyond the data are not analyzed
-    torch.testing.assert_close(encoding, table.detach()[: len(encoding)], atol=1e-5, rtol=0)
-    text = positions.format_text(result)
-    assert "longer inputs are not supported" in text and "learned positions" in text
-    assert result["lengths"]["longest"] <= 11 and "12 learned positions" in result["lengths"]["refused"]
-    positions.draw(result, folder / "positions.png")
-    assert (folder / "positions.png").stat().st_size > 10_000
-
-
-def test_a_scheme_without_vectors_has_no_probes_and_the_reason_is_given() -> None:
-    size = PositionSize(dim=16, heads=2, head_dim=8, limit=0, clip=0, reads_ahead=False)
-    rotary, added = (positions.analyze_scheme(made, 40) for made in (Rotary(size), Sinusoidal(size)))
-    text = positions.schemes_text({"here": rotary}, 40)
-    assert "require vectors added to embeddings; there are none in: here." in text
-    assert "probe:" not in text and "shift k" not in text and "24 positions" not in text
-    text = positions.schemes_text({"here": added}, 40)
-    assert "index probe:" in text and "shift k:" in text and "there are none" not in text
-
-
-def test_the_loss_by_length_is_that_of_the_validation_data(translator: Translator, folder: Path) -> None:
-    lengths = positions.compute(translator, sentences=10)["lengths"]["alone"]
-    pairs = [line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()[:10]]
-    scored = translator.score([source for source, _ in pairs], [target for _, target in pairs])
-    expected = -sum(one.log_probability for one in scored if one is not None)
-    assert sum(one["sentences"] for one in lengths) == 10
-    assert sum(one["loss"] * one["tokens"] for one in lengths) == pytest.approx(expected, rel=1e-4)
-
-
-def test_a_model_without_positional_encoding_is_supported(tmp_path: Path) -> None:
+def test_the_lens_of_a_recurrent_model_is_its_last_layer(tmp_path: Path) -> None:
     recurrent = "model.family=bahdanau", "model.dim=8", "model.embedding=8", "model.readout=8"
     recipe = write_recipe(tmp_path)
     others = ("layers", "heads", "feed_forward", "norm")  # options that this family does not have
     recipe.write_text("\n".join(line for line in recipe.read_text().splitlines() if not line.startswith(others)))
     assert heed("train", recipe, "training.steps=2", *recurrent, "--run", tmp_path / "run") == 0
-    worker = load(tmp_path / "run")
-    result = positions.compute(worker, sentences=6)
-    assert result["schemes"] == {} and "no positional encoding" in positions.format_text(result)
-    with pytest.raises(ConfigError, match="no positional encoding to draw"):
-        positions.draw(result, tmp_path / "a.png")
-    result = lens.compute(worker, LINE, "w4 w3")
+    result = lens.compute(load(tmp_path / "run"), LINE, "w4 w3")
     assert [layer["name"] for layer in result["layers"]] == ["decoder.out"]
 
 

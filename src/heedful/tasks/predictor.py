@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, overload
 
 import torch
 from torch import Tensor
@@ -15,7 +15,9 @@ from heedful.config.base import plain
 from heedful.config.given import ARGUMENT, OVERRIDE, refuse_repeats
 from heedful.config.read import read_settings
 from heedful.config.toml import write_value
+from heedful.data.conllu import Arc
 from heedful.data.input_lines import MAX_CHARACTERS
+from heedful.data.samples import Sample
 from heedful.data.sources import find_path
 from heedful.data.splits import SPLITS
 from heedful.errors import ConfigError, DataError, lookup
@@ -24,6 +26,8 @@ from heedful.nn.model import SequenceModel
 from heedful.nn.precision import with_precision
 from heedful.search import SearchConfig
 from heedful.search.hypothesis import OPTIONS_OF
+from heedful.tasks import find_task
+from heedful.tasks.forced import ForcedBatch
 from heedful.tasks.system import System
 from heedful.text.tokenizer import Tokenizer
 
@@ -101,6 +105,8 @@ class Predictor:
     2
     """
 
+    phases: ClassVar[tuple[str, ...]] = ("training step",)  # computations whose cost is counted, by name
+
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
         self.run, self.checkpoint = run, checkpoint
         self.loaded, self.forks = replace(system, checkpoint=checkpoint), FORKS[0]
@@ -165,6 +171,27 @@ class Predictor:
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Yield for each batch of the first `count` training examples a function that computes -log p of each, (rows,)."""
         raise NotImplementedError
+
+    def sample_texts(self, split: str) -> Iterator[Sample]:
+        """The sentences of a split of the run's data, with what is known of them; none if the run has no such split."""
+        raise NotImplementedError
+
+    def read_samples(self, path: Path) -> Iterator[Sample]:
+        """The sentences of a file in the format of the task."""
+        raise NotImplementedError
+
+    def sample_of(self, text: str, arcs: Sequence[Arc] | None = None) -> Sample:
+        """The sample of an input text; arcs: its dependency tree."""
+        return Sample(None, text, target_arcs=arcs)
+
+    def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
+        """Teacher-forced batches of samples. Missing targets are predicted by the model; samples that do not fit are left
+        out."""
+        raise NotImplementedError
+
+    def training_lines(self, side: Literal["source", "target"]) -> Iterator[str]:
+        """The training text of a side."""
+        return find_task(self.run.task.name).data(self.run).lines(side)
 
     @classmethod
     def of(cls, predictor: Predictor) -> Self:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple, cast, overload
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, cast, overload
 
 import torch
 from torch import Tensor
@@ -13,11 +14,13 @@ from torch.nn import functional
 
 from heedful.data.input_lines import refuse_too_long
 from heedful.data.labeled import Example, find_split_file
+from heedful.data.samples import Sample
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
-from heedful.tasks.classification.data import LabeledBatch, LabeledData
+from heedful.tasks.classification.data import LAYOUTS, LabeledBatch, LabeledData
 from heedful.tasks.classification.evaluate import evaluate
 from heedful.tasks.classification.model import ClassificationModel
+from heedful.tasks.forced import EncodedSample, ForcedBatch, Pieces, pieces_of
 from heedful.tasks.predictor import (
     Figures,
     Loader,
@@ -57,6 +60,8 @@ class Classifier(Predictor):
     >>> classifier.predict("the cat sees") == max(probabilities, key=probabilities.get)
     True
     """
+
+    phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
 
     @property
     def classifier(self) -> ClassificationModel:
@@ -142,6 +147,50 @@ class Classifier(Predictor):
         for at in range(0, len(encoded.labels), size):
             chosen = range(at, min(at + size, len(encoded.labels)))
             yield partial(label_losses, self.classifier, labeled.collate(encoded, chosen, pad).to(self.system.device))
+
+    def sample_texts(self, split: str) -> Iterator[Sample]:
+        path = find_split_file(self.run.data, split)
+        return iter(()) if path is None else self.read_samples(path)
+
+    def read_samples(self, path: Path) -> Iterator[Sample]:
+        """Examples in the columns of the run's data; several texts of an example are joined by tabs."""
+        return (Sample(None, "\t".join(example.texts), label=example.label) for example in self.labeled.examples(path))
+
+    def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
+        """Examples that are truncated are left out; a missing label is predicted."""
+        labeled, tokenizer, size = self.labeled, self.system.target_tokenizer, self.run.data.batch
+        fitting = [(sample, rows) for sample in samples if (rows := self.encode_rows(sample)) is not None]
+        for at in range(0, len(fitting), size):
+            chosen = fitting[at : at + size]
+            examples = [self.example_of(sample) for sample, _ in chosen]
+            batch = labeled.collate(labeled.encode(examples, tokenizer), range(len(chosen)), tokenizer.specials.pad)
+            batch = batch.to(self.system.device)
+            rows = [row for _, several in chosen for row in several]
+            yield ForcedBatch(
+                rows, partial(label_logits, self.classifier, batch), batch.labels[:, None], 0, batch.tokens.shape[1]
+            )
+
+    def example_of(self, sample: Sample) -> Example:
+        texts = tuple((sample.target or "").split("\t"))
+        return Example(sample.label or next(iter(self.predictions([texts]))).text, texts)
+
+    def encode_rows(self, sample: Sample) -> list[EncodedSample] | None:
+        """The tokens of each sequence of an example, without the first and the last, which are special; None if a text is
+        empty, or the example too long."""
+        texts, tokenizer, longest = (sample.target or "").split("\t"), self.system.target_tokenizer, self.run.data.max_length
+        if len(texts) == 1:
+            pieces = pieces_of(tokenizer, texts[0], sample.target_arcs, longest - 1)
+            return None if pieces is None else [EncodedSample(None, pieces)]
+        layout = LAYOUTS[self.run.task.layout]
+        rows = layout(tokenizer.encode_many(texts), tokenizer.specials)
+        if len(texts) != len(self.run.data.texts) or max(map(len, rows)) > longest:
+            return None
+        return [EncodedSample(None, Pieces(row[1:-1], list(range(len(row) - 2)))) for row in rows]
+
+
+def label_logits(model: ClassificationModel, batch: LabeledBatch) -> Tensor:
+    """The logits of the labels, (examples, 1, labels)."""
+    return model(batch.tokens, batch.last, len(batch.tokens) // len(batch.labels))[0][:, None]
 
 
 def label_losses(model: ClassificationModel, batch: LabeledBatch) -> Tensor:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from heedful.config.given import ARGUMENT, OVERRIDE
-from heedful.data.corpus_text import open_text, passages
+from heedful.data.corpus_text import open_text, passages, read_passage
+from heedful.data.input_lines import read_texts
+from heedful.data.samples import Sample
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch
+from heedful.tasks.forced import EncodedSample, ForcedBatch, pieces_of, sequence_batches
 from heedful.tasks.language.command import PredictOptions
 from heedful.tasks.language.evaluate import evaluate_text
 from heedful.tasks.language.generate import generate, score_endings
@@ -31,6 +35,7 @@ from heedful.tasks.predictor import (
     missing_split_error,
     note_unknown_in_chunks,
 )
+from heedful.tasks.system import System
 
 # Search options without effect on generation: every text has exactly `length` new tokens, and there is no source.
 UNUSED = ("penalty", "length_penalty", "coverage", "min_length", "max_length", "max_extra", "replace_unknown", "dictionary")
@@ -68,6 +73,8 @@ class TextGenerator(Predictor):
     >>> text.startswith("the cat")
     True
     """
+
+    phases: ClassVar[tuple[str, ...]] = ("training step", "decoding one token")
 
     def generate(self, prompt: str = "", length: int = 200, **search: Any) -> list[str]:
         """The prompt and `length` more tokens; options of `SearchConfig` may be given by name. n_best: number of samples."""
@@ -127,3 +134,22 @@ class TextGenerator(Predictor):
         for target_in, target_out in zip(torch.split(inputs, size), torch.split(targets, size), strict=True):
             batch = Batch(target_in[:, :0], None, target_in, target_out, target_out.numel()).to(system.device)
             yield partial(sequence_losses, system.models[0], batch, pad)
+
+    def sample_texts(self, split: str) -> Iterator[Sample]:
+        """The lines that are not empty."""
+        lines = chain.from_iterable(map(read_passage, passages(self.run.data, split)))
+        return (self.sample_of(line) for line in lines if line.strip())
+
+    def read_samples(self, path: Path) -> Iterator[Sample]:
+        """One text per line."""
+        return map(self.sample_of, read_texts(path))
+
+    def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
+        return sequence_batches(self.system, encode_texts(self.system, samples))
+
+
+def encode_texts(system: System, samples: Iterable[Sample]) -> list[EncodedSample]:
+    """Tokenized texts; those that are empty, too long, or have tokens across word boundaries are left out."""
+    tokenizer, longest = system.target_tokenizer, system.max_length
+    texts = (pieces_of(tokenizer, sample.target or "", sample.target_arcs, longest) for sample in samples)
+    return [EncodedSample(None, pieces) for pieces in texts if pieces is not None]

@@ -7,16 +7,19 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from torch import Tensor
 
+from heedful.data.conllu import Arc
 from heedful.data.input_lines import is_interactive, read_texts
 from heedful.data.pairs import pairs
+from heedful.data.samples import Sample, from_lines
 from heedful.data.splits import splits_of
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
 from heedful.tasks.batches import collate
+from heedful.tasks.forced import ForcedBatch, sequence_batches
 from heedful.tasks.objectives import sequence_losses
 from heedful.tasks.predictor import (
     LOSS_TOKENS,
@@ -32,6 +35,7 @@ from heedful.tasks.translation.command import EvaluateOptions, PredictOptions
 from heedful.tasks.translation.data import Examples, examples_of
 from heedful.tasks.translation.evaluate import Evaluation, MetricOptions, Scored, evaluate, score_pairs
 from heedful.tasks.translation.report import TranslationReport, report
+from heedful.tasks.translation.samples import encode_pairs, fill_targets, pair_samples
 from heedful.tasks.translation.translate import Translation, translate, translate_chunks
 
 
@@ -42,6 +46,8 @@ class Translator(Predictor):
     >>> len(translator.translate(["w1 w2", "w3"], beam=2))
     2
     """
+
+    phases: ClassVar[tuple[str, ...]] = ("training step", "encoding", "decoding one token")
 
     def translate(self, lines: Sequence[str], **search: Any) -> list[str]:
         """The best translation of each line; options of `SearchConfig` may be given by name."""
@@ -126,6 +132,20 @@ class Translator(Predictor):
         for chosen in batches_of(order, lambda i: lengths[i], LOSS_TOKENS):
             batch = collate([sources[i] for i in chosen], [targets[i] for i in chosen], *specials).to(system.device)
             yield partial(sequence_losses, system.models[0], batch, specials[1].pad)
+
+    def sample_texts(self, split: str) -> Iterator[Sample]:
+        return pair_samples(self.run.data, split)
+
+    def read_samples(self, path: Path) -> Iterator[Sample]:
+        """Lines of source TAB target TAB alignment, the last two optional."""
+        return from_lines(read_texts(path), str(path))
+
+    def sample_of(self, text: str, arcs: Sequence[Arc] | None = None) -> Sample:
+        return Sample(text, source_arcs=arcs)
+
+    def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
+        filled = fill_targets(self.system, list(samples), self.search_config())
+        return sequence_batches(self.system, encode_pairs(self.system, filled))
 
     def join(self, others: Sequence[Predictor]) -> Self:
         members = [self, *map(type(self).of, others)]

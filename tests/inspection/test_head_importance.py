@@ -10,31 +10,24 @@ from tiny import FAMILIES, VOCAB, Variant, tiny_config, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.data.conllu import Arc, ParsedSentence
+from heedful.data.conllu import Arc
 from heedful.data.grammar import generate
+from heedful.data.samples import Sample, from_grammar, from_lines
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.word_alignment import Alignment
 from heedful.inspection.measures.attention_maps import attention_maps
 from heedful.inspection.measures.head_importance import study
-from heedful.inspection.measures.head_samples import (
-    Sample,
-    fill_targets,
-    frequencies_in,
-    from_grammar,
-    from_lines,
-    from_trees,
-    pairs_of,
-    texts_of,
-    words_of,
-)
-from heedful.inspection.measures.head_statistics import HeadStatistics, rarest, relations
-from heedful.inspection.measures.head_views import AnnotatedPair, Pieces, self_attention_view, source_view
+from heedful.inspection.measures.head_statistics import HeadStatistics, count_tokens, rarest, relations
+from heedful.inspection.measures.head_views import self_attention_view, source_view
 from heedful.models import MODELS
 from heedful.nn.hooks import hook
 from heedful.nn.model import ATTENTION_KINDS, SequenceModel
 from heedful.search import SearchConfig
+from heedful.tasks.forced import EncodedSample, ForcedBatch, Pieces, sequence_batches, words_of
+from heedful.tasks.language.predictor import encode_texts
 from heedful.tasks.system import System, collate_one
 from heedful.tasks.translation.evaluate import score_pairs
+from heedful.tasks.translation.samples import encode_pairs, fill_targets
 from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
 from heedful.text.train import train_tokenizer
@@ -55,6 +48,10 @@ def system_of(model: SequenceModel) -> System:
     return System([model], spaces(), spaces(), torch.device("cpu"), max_length=20)
 
 
+def batches_of(system: System, several: list[Sample]) -> list[ForcedBatch]:
+    return list(sequence_batches(system, encode_pairs(system, several)))
+
+
 def samples() -> list[Sample]:
     both = [Alignment(frozenset({(0, 0)}), frozenset({(0, 0), (1, 0)}))] * 5
     return [
@@ -66,12 +63,12 @@ def samples() -> list[Sample]:
 def test_every_family_with_attention_returns_all_heads(family: str) -> None:
     model = tiny_model(Variant(family, ()))
     system = system_of(model)
-    pairs = pairs_of(system, samples())
+    pairs = batches_of(system, samples())
     if not model.attentions():
         with pytest.raises(ConfigError, match="no attention"):
-            study(system, pairs, {})
+            study(model, pairs, {})
         return
-    result = study(system, pairs, {"source": torch.arange(VOCAB), "target": torch.arange(VOCAB)})
+    result = study(model, pairs, {"source": torch.arange(VOCAB), "target": torch.arange(VOCAB)})
     scored = [one for one in score_pairs(system, LINES, [one.target or "" for one in samples()]) if one is not None]
     expected = -sum(one.log_probability for one in scored) / sum(one.tokens for one in scored)
     assert result.loss == pytest.approx(expected, rel=1e-4)
@@ -88,7 +85,7 @@ def test_every_family_with_attention_returns_all_heads(family: str) -> None:
 def test_a_text_without_a_source_starts_after_an_end_token() -> None:
     model = tiny_model(Variant("gpt", (("position", "rotary"), ("norm", "pre"))))
     system = system_of(model)
-    result = study(system, texts_of(system, [Sample(line) for line in LINES]), {})
+    result = study(model, list(sequence_batches(system, encode_texts(system, [Sample(None, line) for line in LINES]))), {})
     assert {head.kind for head in result.heads} == {"within"} and len(result.heads) == 4
     end, total = spaces().specials.end, 0.0
     for line in LINES:
@@ -104,11 +101,11 @@ def test_confidence_does_not_depend_on_padding(family: str) -> None:
     """Padding in a batch does not change the values of a sentence."""
     model = tiny_model(Variant(family, (("position", "rotary"), ("norm", "pre"))))
     system = system_of(model)
-    pairs = pairs_of(system, samples())
-    result = study(system, pairs, {})
+    pairs = batches_of(system, samples())
+    result = study(model, pairs, {})
     expected: dict[tuple[str, int], Tensor] = {}
     tokens: dict[str, int] = {}
-    for pair in pairs:
+    for pair in encode_pairs(system, samples()):
         assert pair.source is not None
         for one in attention_maps(model, *collate_one(system, pair.source.ids, pair.target.ids)):
             rows = slice(0, len(pair.source.ids)) if one.kind.queries == "source" else slice(1, len(pair.target.ids) + 1)
@@ -129,7 +126,7 @@ def test_confidence_does_not_depend_on_padding(family: str) -> None:
 def test_special_tokens_and_padding_are_removed() -> None:
     """Each weight encodes its row and column: 10 row + column."""
     weights = (10 * torch.arange(9)[:, None] + torch.arange(9)).float()[None]
-    pair = AnnotatedPair(Pieces([4, 5], [0, 1]), Pieces([6, 7, 8], [0, 0, 1]))
+    pair = EncodedSample(Pieces([4, 5], [0, 1]), Pieces([6, 7, 8], [0, 0, 1]))
     encoder = self_attention_view(KIND["encoder"], weights, pair, 4)
     assert_close(encoder.weights[0], torch.tensor([[0.0, 1.0], [10.0, 11.0]]))
     decoder = self_attention_view(KIND["decoder"], weights, pair, 4)
@@ -151,9 +148,9 @@ def test_a_previous_token_head_is_detected() -> None:
         return torch.stack((weights[:, 0], previous.expand_as(weights[:, 0])), dim=1)
 
     system = system_of(model)
-    pairs = pairs_of(system, samples() * 5)
+    pairs = batches_of(system, samples() * 5)
     with hook(model, "encoder.0.self_attention.weights", attend_to_previous):
-        result = study(system, pairs, {})
+        result = study(model, pairs, {})
     roles = {(head.kind, head.layer, head.head): [(one.role, one.what) for one in head.roles] for head in result.heads}
     assert roles["encoder", 0, 1] == [("positional", "-1")]
     assert roles["encoder", 0, 0] == []
@@ -166,7 +163,7 @@ def test_relations_of_words_with_several_pieces() -> None:
     weights[0, 1:3, 3] = 0.9
     weights[1, 1:3, 0] = 0.9
     statistics = HeadStatistics()
-    statistics.add(KIND["encoder"], weights, AnnotatedPair(pieces, Pieces([4], [0])), 5, {})
+    statistics.add(KIND["encoder"], weights, EncodedSample(pieces, Pieces([4], [0])), 5, {})
     measures = {(one.role, one.what): one.value for one in statistics.measures()[0]}
     assert measures["syntactic", "nsubj to head"] == 1.0
     assert {(one.role, one.what): one.value for one in statistics.measures()[1]}["syntactic", "nsubj to head"] == 0.0
@@ -178,7 +175,7 @@ def test_masked_keys_are_not_expected() -> None:
     pieces = Pieces([4, 5, 6], [0, 1, 2], [Arc(2, 0, "obj"), Arc(0, 1, "amod")])
     weights = torch.ones(1, 4, 4).tril()
     statistics = HeadStatistics()
-    statistics.add(KIND["decoder"], weights, AnnotatedPair(Pieces([4], [0]), pieces), 2, {"target": torch.arange(11).flip(0)})
+    statistics.add(KIND["decoder"], weights, EncodedSample(Pieces([4], [0]), pieces), 2, {"target": torch.arange(11).flip(0)})
     assert {(one.role, one.what): one.cases for one in statistics.measures()[0] if one.baseline is not None} == {
         ("rare", ""): 1,  # the rarest token is the last
         ("syntactic", "obj to head"): 1,
@@ -217,7 +214,7 @@ def test_the_rarest_token_is_unique_or_none() -> None:
 
 def test_a_head_equal_to_the_gold_alignment_has_no_error() -> None:
     gold = Alignment(frozenset({(0, 0), (2, 1)}), frozenset({(0, 0), (2, 1)}))
-    pair = AnnotatedPair(Pieces([4, 5, 6], [0, 1, 2]), Pieces([7, 8], [0, 1]), gold)
+    pair = EncodedSample(Pieces([4, 5, 6], [0, 1, 2]), Pieces([7, 8], [0, 1]), gold)
     weights = torch.full((2, 3, 4), 0.1)
     weights[0, 0, 0] = weights[0, 1, 2] = weights[1, 0, 1] = weights[1, 1, 1] = 0.7
     statistics = HeadStatistics()
@@ -229,7 +226,7 @@ def test_a_head_equal_to_the_gold_alignment_has_no_error() -> None:
 def test_the_built_in_grammar_has_trees_and_alignments() -> None:
     (sample,) = from_grammar(generate("valid", 1))
     assert sample.source_arcs is not None and sample.alignment is not None
-    words = sample.source.split()
+    words = (sample.source or "").split()
     assert len(sample.source_arcs) == len(words) - 1  # all but the root have a head
     assert {arc.dependent for arc in sample.source_arcs} < set(range(len(words)))
 
@@ -239,16 +236,15 @@ def test_lines_with_one_two_and_three_columns() -> None:
     assert (bare.target, pair.target, pair.alignment) == (None, "c", None)
     assert aligned.alignment == Alignment(frozenset({(0, 0)}), frozenset({(0, 0), (1, 0)}))
     with pytest.raises(DataError, match="file line 2 has 4 columns; expected at most 3"):
-        from_lines(["a", "a\tb\t0-0\td"], "file")
+        list(from_lines(["a", "a\tb\t0-0\td"], "file"))
     with pytest.raises(DataError, match="file line 1: '0:0' is not a link"):
-        from_lines(["a\tb\t0:0"], "file")
+        list(from_lines(["a\tb\t0:0"], "file"))
 
 
 def test_missing_targets_are_translated_by_the_system() -> None:
     system, config = system_of(tiny_model(Variant("transformer", ()))), SearchConfig(beam=1, max_length=5)
-    trees = [ParsedSentence("a b", []), ParsedSentence("c d e", [])]
     given = Sample("a", "b")
-    filled = fill_targets(system, [given, *from_trees(trees)], config)
+    filled = fill_targets(system, [given, Sample("a b", source_arcs=[]), Sample("c d e", source_arcs=[])], config)
     assert filled[0] == given
     assert [one.target for one in filled[1:]] == [one.text for one in translate(system, ["a b", "c d e"], config)]
 
@@ -259,21 +255,21 @@ def test_samples_that_do_not_fit_are_skipped() -> None:
     tree = [Arc(0, 1, "nsubj")]
     several = [Sample("a b", "c", tree, alignment=fits), Sample("a b", "c", alignment=beyond), Sample("a b", "")]
     several += [Sample("c " * 30, "c"), Sample("", "c")]
-    (left,) = pairs_of(system, several)
+    (left,) = encode_pairs(system, several)
     assert left.source is not None and left.source.arcs == tree and left.alignment == fits
     with pytest.raises(DataError, match="all sentences were skipped"):
-        study(system, [], {})
+        study(system.models[0], [], {})
 
 
 def test_frequencies_count_tokens() -> None:
-    counts = frequencies_in(spaces(), ["a b a", "c"])
+    counts = count_tokens(spaces(), ["a b a", "c"])
     assert {word: int(counts[spaces().encode(word)[0]]) for word in "abcd"} == {"a": 2, "b": 1, "c": 1, "d": 0}
 
 
 def test_reported_progress_sums_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heedful.studies.heads.BATCH", 10)
+    monkeypatch.setattr("heedful.tasks.forced.BATCH", 10)
     system = system_of(tiny_model(Variant("transformer", ())))
     shares: list[float] = []
-    result = study(system, pairs_of(system, samples()), {}, shares.append)
+    result = study(system.models[0], batches_of(system, samples()), {}, shares.append)
     assert len(shares) >= 2 * (len(result.heads) + 1)  # in several batches
     assert sum(shares) == pytest.approx(1.0) and min(shares) > 0

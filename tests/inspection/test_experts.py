@@ -1,8 +1,7 @@
-"""heed inspect --experts: the shares are those of the gates; a model without experts is an error."""
+"""heedful.inspection.experts: the shares are those of the gates; a model without experts is an error."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -24,13 +23,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_shares_are_those_of_the_gates(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    assert heed("inspect", run, "--experts", "--sentences", "5", "--json") == 0
-    result = json.loads(capsys.readouterr().out)["experts"]
+def test_shares_are_those_of_the_gates(run: Path) -> None:
     worker = Translator.load(run)
     system, model = worker.system, worker.model
-    assert isinstance(model, torch.nn.Module)
+    result = heedful.inspection.experts(worker, sentences=5)
     chosen = torch.zeros(4)
     for pair in list(pairs(splits_of(worker.run.data).valid[0]))[:5]:
         ids = system.source_tokenizer.encode(pair.source), system.target_tokenizer.encode(pair.target)
@@ -38,17 +34,14 @@ def test_shares_are_those_of_the_gates(run: Path, capsys: pytest.CaptureFixture[
         with torch.inference_mode(), heedful.record(model, "encoder.0.feed_forward.gates") as recorded:
             model.step(target_in, model.start(source, None, room=0))
         chosen += (recorded["encoder.0.feed_forward.gates"] > 0).sum(0)
-    layer = result["layers"]["encoder.0.feed_forward"]
-    assert layer["choices"] == pytest.approx((chosen / chosen.sum()).tolist())
-    assert layer["tokens"] == chosen.sum() / 2 and result["used"] == 2 and result["sentences"] == 5
-    assert layer["max_over_mean"] == pytest.approx(max(layer["choices"]) * 4) and sum(layer["weight"]) == pytest.approx(1)
-    assert heed("inspect", run, "--experts") == 0
-    assert "2.00 if every token is routed to the same 2" in capsys.readouterr().out
-    assert heed("inspect", run) == 0
-    assert "--experts" in capsys.readouterr().out
+    layer = result.layers["encoder.0.feed_forward"]
+    assert layer.choices == pytest.approx((chosen / chosen.sum()).tolist())
+    assert layer.tokens == chosen.sum() / 2 and result.used == 2 and result.sentences == 5
+    assert layer.max_over_mean == pytest.approx(max(layer.choices) * 4) and sum(layer.weight) == pytest.approx(1)
+    assert "2.00 if every token is routed to the same 2" in result.text()
 
 
 def test_a_model_without_experts_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("train", write_recipe(tmp_path), "training.steps=2", "--run", tmp_path / "run") == 0
-    assert heed("inspect", tmp_path / "run", "--experts") == 2
+    assert heed("inspect", "experts", tmp_path / "run") == 2
     assert "this model has no experts" in capsys.readouterr().err
