@@ -15,8 +15,8 @@ from heedful.inspection.drawing.figure import heatmap
 from heedful.inspection.measures.attention_maps import AttentionMap
 from heedful.inspection.measures.rollout import rollout
 from heedful.inspection.measures.trace import Tokens, Trace, Views, word_maps
-from heedful.inspection.report import Section
-from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words
+from heedful.inspection.page import Section
+from heedful.inspection.page.blocks import Heading, Pictures, Table, Terms, Words
 from heedful.nn.model import AttentionKind
 
 HARD = ["<img/src=x/onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"c', "</script><b>", "@data@"]

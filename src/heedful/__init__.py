@@ -36,6 +36,7 @@ MODULES = {  # name -> module that defines it
     "ablate": "heedful.nn.hooks",
     "bleu": "heedful.evaluation.metrics",
     "chrf": "heedful.evaluation.metrics",
+    "inspection": "heedful.inspection",
     "load": "heedful.runs.load",
     "patch": "heedful.nn.hooks",
     "record": "heedful.nn.hooks",
@@ -71,4 +72,5 @@ def __getattr__(name: str) -> Any:
         return import_module("heedful.inspection")
     if name not in MODULES:
         raise AttributeError(f"module 'heedful' has no attribute {name!r}; it has: {', '.join(__all__)}")
-    return getattr(import_module(MODULES[name]), name)
+    module = import_module(MODULES[name])
+    return module if name == "inspection" else getattr(module, name)  # a package of functions, or one name

@@ -15,7 +15,7 @@ import torch
 from reports import HARD, as_numbers, inspection
 
 from heedful.inspection.analyses.attention import Inspection
-from heedful.inspection.report import EXACT, SCRIPTS, Numbers, Section, asset, fill_template
+from heedful.inspection.page import EXACT, SCRIPTS, Numbers, Section, asset, fill_template
 
 
 class Elements(HTMLParser):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, overload
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from heedful.nn.model import SequenceModel
 from heedful.nn.precision import with_precision
 from heedful.search import SearchConfig
 from heedful.search.hypothesis import OPTIONS_OF
+from heedful.tasks.encoded_example import Decoded, EncodedExample, TokenLoss
 from heedful.tasks.system import System
 from heedful.text.tokenizer import Tokenizer
 
@@ -95,6 +96,9 @@ class Predictor:
     2
     """
 
+    has_source: ClassVar[bool] = False  # whether its model encodes a source
+    predicts_input: ClassVar[bool] = False  # whether its outputs are the tokens of the input itself, as of a language model
+
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
         self.run, self.checkpoint = run, checkpoint
         self.loaded, self.forks = replace(system, checkpoint=checkpoint), FORKS[0]
@@ -160,6 +164,33 @@ class Predictor:
         """Yield for each batch of the first `count` training examples a function that computes -log p of each, (rows,)."""
         raise NotImplementedError
 
+    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
+        """Encode a text for an analysis. target: the output to analyze, default: the model's own; config: search options,
+        default: those of the run. What the task does not have is an error."""
+        raise NotImplementedError
+
+    def decode_example(
+        self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
+    ) -> Decoded | None:
+        """Decode the output of an example again, with a forced prefix; None: the task decodes none, its target is the text."""
+        return None
+
+    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
+        """The example with another input text and the same outputs, to compare their probabilities."""
+        raise ConfigError(
+            f"a run of task {self.run.task.name!r} predicts its own text, so another text has other outputs; expected a run "
+            "that translates or classifies"
+        )
+
+    def token_loss(self) -> TokenLoss:
+        """The cross-entropy that the run was trained with."""
+        return TokenLoss()
+
+    @property
+    def input_tokenizer(self) -> Tokenizer:
+        """The tokenizer of input texts."""
+        return self.system.target_tokenizer
+
     @classmethod
     def of(cls, predictor: Predictor) -> Self:
         """The predictor itself; an error if it is of another class."""
@@ -213,6 +244,16 @@ class Predictor:
     def search_config_from(self, options: Mapping[str, Any]) -> SearchConfig:
         """The run's search options changed by keyword arguments: {"beam": 5}."""
         return self.search_config([f"{name}={value_as_toml(name, value)}" for name, value in options.items()], origin=ARGUMENT)
+
+
+def refuse_empty(text: str, target: str | None = None) -> None:
+    """Raise an error for texts without a word."""
+    if not text.strip():
+        raise ConfigError("given an empty text, expected at least one word")
+    if target is not None and not target.strip():
+        raise ConfigError(
+            "given an empty target, expected at least one word", hint="omit the target to use the model's own output"
+        )
 
 
 def value_as_toml(name: str, value: object) -> str:

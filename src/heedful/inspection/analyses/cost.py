@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from heedful.inspection.measures.cost import CostRecord
     from heedful.inspection.measures.hardware_limits import Limits
-    from heedful.inspection.report.blocks import Block
+    from heedful.inspection.page.blocks import Block
     from heedful.tasks.predictor import Predictor
 
 LEGEND = (
@@ -104,7 +104,7 @@ def format_text(result: dict[str, Any]) -> str:
 
 
 def format_blocks(result: dict[str, Any]) -> list[Block]:
-    from heedful.inspection.report.blocks import Heading, Table, Words, sentence
+    from heedful.inspection.page.blocks import Heading, Table, Words, sentence
 
     machine = result["machine"]
     blocks: list[Block] = [

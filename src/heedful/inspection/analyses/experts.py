@@ -14,7 +14,7 @@ from heedful.cli.output import table
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from heedful.inspection.report.blocks import Block
+    from heedful.inspection.page.blocks import Block
     from heedful.tasks.predictor import Predictor
 
 
@@ -73,7 +73,7 @@ def format_text(result: dict[str, Any]) -> str:
 
 
 def format_blocks(result: dict[str, Any]) -> list[Block]:
-    from heedful.inspection.report.blocks import Table, Words, sentence
+    from heedful.inspection.page.blocks import Table, Words, sentence
 
     layers = list(result["layers"].values())
     bars = {expert + 1: [layer["choices"][expert] for layer in layers] for expert in range(len(layers[0]["choices"]))}

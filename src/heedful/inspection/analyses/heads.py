@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from heedful.inspection.drawing.head_figures import Cell
     from heedful.inspection.measures.head_samples import Sample
     from heedful.inspection.measures.head_statistics import Frequencies
-    from heedful.inspection.report.blocks import Block
+    from heedful.inspection.page.blocks import Block
     from heedful.tasks.predictor import Predictor
     from heedful.text.tokenizer import Tokenizer
 
@@ -136,7 +136,7 @@ def format_text(result: dict[str, Any]) -> str:
 
 def format_blocks(result: dict[str, Any]) -> list[Block]:
     from heedful.inspection.drawing.head_figures import grids
-    from heedful.inspection.report.blocks import Pictures, Table, Terms, Words, sentence
+    from heedful.inspection.page.blocks import Pictures, Table, Terms, Words, sentence
 
     cells, rows = head_cells(result), head_rows(result)
     caption = ". ".join(

@@ -15,7 +15,7 @@ from heedful.cli.output import table
 
 if TYPE_CHECKING:
     from heedful.inspection.drawing.position_figures import SchemeResult
-    from heedful.inspection.report.blocks import Block
+    from heedful.inspection.page.blocks import Block
     from heedful.nn.positions import Position
     from heedful.tasks.predictor import Predictor
 
@@ -126,7 +126,7 @@ def format_text(result: dict[str, Any]) -> str:
 
 def format_blocks(result: dict[str, Any]) -> list[Block]:
     from heedful.inspection.drawing.position_figures import scheme_figures
-    from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words, sentence
+    from heedful.inspection.page.blocks import Heading, Pictures, Table, Terms, Words, sentence
 
     schemes, lengths = merge_equal(result["schemes"]), result["lengths"]
     blocks: list[Block] = [] if schemes else [Words(f"{sentence(NO_SCHEME)}.")]
