@@ -36,7 +36,6 @@ MODULES = {  # name -> module that defines it
     "ablate": "heedful.nn.hooks",
     "bleu": "heedful.evaluation.metrics",
     "chrf": "heedful.evaluation.metrics",
-    "inspection": "heedful.inspection",
     "load": "heedful.runs.load",
     "patch": "heedful.nn.hooks",
     "record": "heedful.nn.hooks",
@@ -72,5 +71,4 @@ def __getattr__(name: str) -> Any:
         return import_module("heedful.inspection")
     if name not in MODULES:
         raise AttributeError(f"module 'heedful' has no attribute {name!r}; it has: {', '.join(__all__)}")
-    module = import_module(MODULES[name])
-    return module if name == "inspection" else getattr(module, name)  # a package of functions, or one name
+    return getattr(import_module(MODULES[name]), name)

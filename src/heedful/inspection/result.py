@@ -34,7 +34,12 @@ FIGURES = (".svg", ".png", ".pdf")
 
 
 class Result:
-    """Base class of results; subclasses are frozen dataclasses."""
+    """Base class of results; subclasses are frozen dataclasses.
+
+    >>> result = heedful.inspection.lens(translator, "w1 w2")
+    >>> [result.save(f"lens{suffix}").name for suffix in (".json", ".txt", ".svg", ".html")]
+    ['lens.json', 'lens.txt', 'lens.svg', 'lens.html']
+    """
 
     @property
     def title(self) -> str:

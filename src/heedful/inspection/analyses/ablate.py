@@ -20,7 +20,12 @@ from heedful.tasks.predictor import Predictor
 
 @dataclass(frozen=True)
 class AblationResult(Result):
-    """The effect of setting the context vectors of heads to zero."""
+    """The effect of setting the context vectors of heads to zero.
+
+    >>> result = heedful.inspection.ablate(translator, "w1 w2", "encoder.1.0")
+    >>> result.title, type(result.change)
+    ('Without encoder.1.0', <class 'float'>)
+    """
 
     example: ExampleText
     heads: list[str]  # each as kind.layer.head

@@ -32,7 +32,12 @@ class Forced(NamedTuple):
 
 @dataclass(frozen=True)
 class AlternativesResult(Result):
-    """The most probable tokens at one position of the target."""
+    """The most probable tokens at one position of the target.
+
+    >>> result = heedful.inspection.alternatives(translator, "w1 w2", 1, target="w2 w1")
+    >>> result.alternatives[0].probability >= result.alternatives[1].probability
+    True
+    """
 
     example: ExampleText
     position: int  # of the target, from 0

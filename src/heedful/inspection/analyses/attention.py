@@ -76,7 +76,14 @@ class HeadSummary(NamedTuple):
 
 @dataclass(frozen=True)
 class AttentionResult(Result):
-    """The attention weights of an example, and what is derived from them."""
+    """The attention weights of an example, and what is derived from them.
+
+    >>> result = heedful.inspection.attention(translator, "w1 w2", target="w2 w1")
+    >>> result.alignment.shape  # target words, source words
+    torch.Size([2, 2])
+    >>> result.heads()[0].kind, len(result.views.rollout)
+    ('cross', 4)
+    """
 
     trace: Trace  # attention weights of every layer, with the tokens of queries and keys
     views: Views  # norms, rollout and weights between words

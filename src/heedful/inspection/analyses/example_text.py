@@ -15,13 +15,14 @@ class ExampleText(NamedTuple):
     source_tokens: list[str] | None
     target: str
     target_tokens: list[str]
-    inputs: list[str]  # the tokens whose influence is analyzed: of the source and its end token, or those before each output
     outputs: list[str]  # what the model predicts: the target and its end token, or a label
+    rows: list[str]  # labels of the outputs in figures
+    columns: list[str]  # labels of the input tokens: of the source and its end token, or those before the outputs
     label: str | None = None  # of a classifier
 
     def to_dict(self) -> dict[str, Any]:
         fields = self._asdict()
-        del fields["inputs"]
+        del fields["rows"], fields["columns"]
         return fields if self.label is not None else {name: value for name, value in fields.items() if name != "label"}
 
     @property
@@ -48,7 +49,8 @@ def example_text(example: EncodedExample) -> ExampleText:
         None if source is None else source.pieces,
         target.text,
         target.pieces,
-        example.inputs if source is None else example.source_tokens,
+        example.outputs.pieces,
         example.output_tokens,
+        example.inputs if source is None else example.source_tokens,
         example.outputs.pieces[0] if example.reads_end else None,
     )

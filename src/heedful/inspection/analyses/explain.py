@@ -41,7 +41,7 @@ def explain(
     target: default: the model's own output; kind, layer, head, token: the head and the query to explain.
 
     >>> heedful.inspection.explain("attention").stages[0].title
-    'Input'
+    'Queries, keys and values'
     >>> len(heedful.inspection.explain(translator, "w1 w2", target="w2 w1", layer=1).stages) > 4
     True
     """

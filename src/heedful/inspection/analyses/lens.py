@@ -42,7 +42,12 @@ class LensLayer(NamedTuple):
 
 @dataclass(frozen=True)
 class LensResult(Result):
-    """The predictions of every layer for the target of an example."""
+    """The predictions of every layer for the target of an example.
+
+    >>> result = heedful.inspection.lens(translator, "w1 w2", target="w2 w1")
+    >>> result.layers[-1].predicted == result.final
+    True
+    """
 
     example: ExampleText
     tokens: list[str]  # the outputs: tokens of the target and its end token, or a label
@@ -102,8 +107,8 @@ def lens(predictor: Predictor, text: str, target: str | None = None, config: Sea
     """Logit lens (nostalgebraist, 2020): what each decoder layer predicts, for the translation of a text or for `target`, for
     the text itself, or for its label.
 
-    >>> print(heedful.inspection.lens(translator, "w1 w2", target="w2 w1").layers[-1].name)
-    decoder.1.out
+    >>> [layer.name for layer in heedful.inspection.lens(translator, "w1 w2").layers]
+    ['decoder.0.out', 'decoder.1.out']
     """
     example = predictor.encode_example(text, target, config)
     found, spell = lens_of(predictor, example), example.outputs.spell

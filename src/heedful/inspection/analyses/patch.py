@@ -44,7 +44,12 @@ class Recovered(NamedTuple):
 
 @dataclass(frozen=True)
 class PatchResult(Result):
-    """Activations of the run on `example`, patched into the run on `other`."""
+    """Activations of the run on `example`, patched into the run on `other`.
+
+    >>> result = heedful.inspection.patch(translator, "w1 w2", "w1 w3")
+    >>> list(result.recovered())
+    ['source', 'target']
+    """
 
     example: ExampleText
     other: str

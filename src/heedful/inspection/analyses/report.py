@@ -23,7 +23,12 @@ DEFAULT = ("attention", "lens", "saliency"), ("summary", "heads", "positions", "
 
 @dataclass(frozen=True)
 class ReportResult(Result):
-    """Several results, by the names of their analyses."""
+    """Several results, by the names of their analyses.
+
+    >>> result = heedful.inspection.report(translator, "w1 w2", ["lens"])
+    >>> result.results["lens"].title
+    'Logit lens'
+    """
 
     results: Mapping[str, Result]
     run: str  # name of the run folder

@@ -30,7 +30,12 @@ TYPICAL_SHARE, OUTLIER_RATIO = 0.95, 2.0  # colors end at this quantile where th
 
 @dataclass(frozen=True)
 class SaliencyResult(Result):
-    """The influence of each input token on each output."""
+    """The influence of each input token on each output.
+
+    >>> result = heedful.inspection.saliency(translator, "w1 w2", "w2 w1")
+    >>> sorted(result.agreement)
+    ['bound', 'gradient x input']
+    """
 
     example: ExampleText
     saliency: Saliency  # of source tokens and of previous target tokens, with bounds; in nats
@@ -63,7 +68,7 @@ class SaliencyResult(Result):
         return self.example.to_dict() | {"saliency": found}
 
     def text(self) -> str:
-        rows, columns = self.example.outputs, self.example.inputs
+        rows, columns = self.example.rows, self.example.columns
         tokens = "previous" if self.example.source is None else "source"
         titles = {f"gradient x input of each {tokens} token": self.values, "|gradient| |input|, its bound": self.bound}
         parts = [self.example.numbered(), ""]
@@ -84,7 +89,7 @@ class SaliencyResult(Result):
 
     def heatmaps(self) -> list[Figure]:
         """Gradient x input, its bound, and attention; rows: outputs, columns: input tokens."""
-        rows, columns = self.example.outputs, self.example.inputs
+        rows, columns = self.example.rows, self.example.columns
         figures = [
             heatmap(self.values, rows, columns, "saliency: gradient x input, in nats", color_limit(self.values), "signed"),
             heatmap(self.bound, rows, columns, "its bound: |gradient| |input|, in nats", color_limit(self.bound)),

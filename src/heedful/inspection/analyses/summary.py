@@ -46,7 +46,12 @@ ANALYSES = (
 
 @dataclass(frozen=True)
 class SummaryResult(Result):
-    """What a run consists of."""
+    """What a run consists of.
+
+    >>> result = heedful.inspection.summary(translator)
+    >>> result.parameters == sum(result.parts.values())
+    True
+    """
 
     family: str
     task: str

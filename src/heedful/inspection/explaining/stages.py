@@ -68,7 +68,11 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation(Result):
-    """A worked example, or a computation of a trained model, stage by stage."""
+    """A worked example, or a computation of a trained model, stage by stage.
+
+    >>> [stage.title for stage in heedful.inspection.explain("masked").stages][-1]
+    'Weighted sum'
+    """
 
     heading: str
     opening: str

@@ -27,7 +27,8 @@ def explain_step(predictor: Predictor, example: EncodedExample, loss: TokenLoss,
     model = predictor.model
     with inference_context(model):
         logits = compute_logits(model, example)  # (outputs, choices)
-    targets, inputs = example.outputs.pieces, [example.inputs[step] for step in example.outputs.steps.tolist()]
+    targets, tokenizer = example.outputs.pieces, predictor.system.target_tokenizer
+    inputs = tokenizer.pieces(example.target_in[0, example.outputs.steps].tolist())
     probabilities = logits.double().softmax(-1)
     auxiliary = [f"adds the model's auxiliary loss '{name}'" for name in auxiliary_losses(model, example)]
     loss = loss._replace(omitted=[*loss.omitted, *auxiliary])
