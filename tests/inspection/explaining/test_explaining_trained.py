@@ -79,14 +79,7 @@ def failing(explanation: Explanation) -> list[Any]:
     return [check for check in checks if not check.holds]
 
 
-<<<<<<< HEAD:tests/studies/test_study_of_explanations.py
-CONFIG = SearchConfig(max_extra=3)
-
-
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("sutskever", "bytenet")])
-=======
-@pytest.mark.parametrize("family", [name for name in SPEAKING if name not in ("sutskever", "bytenet")])
->>>>>>> d5a4efc (Tests of traces, interventions, explanations and reports; every analysis: the command equals the Python call):tests/inspection/explaining/test_explaining_trained.py
 def test_a_head_of_every_family_with_attention(family: str) -> None:
     explanation = explain_head(system_of(family), SENTENCE, HeadChoice(), CONFIG, "w7 w2")
     assert failing(explanation) == []
@@ -155,7 +148,8 @@ def test_a_model_without_attention_raises_an_error_with_a_hint() -> None:
 
 
 def test_a_head_of_a_language_model() -> None:
-    generator = TextGenerator(SimpleNamespace(), system_of("gpt", position="rotary"), Path("run/checkpoints/step-1"))  # type: ignore[arg-type]
+    run: Any = SimpleNamespace()
+    generator = TextGenerator(run, system_of("gpt", position="rotary"), Path("run/checkpoints/step-1"))
     explanation = trained.explain_head(generator, generator.encode_example(SENTENCE), HeadChoice())
     assert failing(explanation) == []
     assert explanation.title == "Self-attention, layer 0, head 0"
@@ -176,13 +170,8 @@ def test_a_training_step_has_the_training_loss(system: System, share: str) -> No
 
 
 def test_a_small_step_matches_the_first_order_estimate_and_leaves_the_model_unchanged(system: System) -> None:
-<<<<<<< HEAD:tests/studies/test_study_of_explanations.py
     before = [weight.clone() for weight in system.models[0].parameters()]
-    explanation = explain_step(system, SENTENCE, Smoothing(0.0, "all"), CONFIG, "w7 w2")
-=======
-    before = [weight.clone() for weight in system.models[0].parameters()]  # type: ignore[attr-defined]
     explanation = explain_step(system, SENTENCE, TokenLoss(0.0, "all"), CONFIG, "w7 w2")
->>>>>>> d5a4efc (Tests of traces, interventions, explanations and reports; every analysis: the command equals the Python call):tests/inspection/explaining/test_explaining_trained.py
     rows = [[float(cell) for cell in row] for row in explanation.stages[-1].matrices[0].cells]  # type: ignore[arg-type]
     (_, first, _), (_, tiny_step, estimate), *_ = rows
     assert tiny_step < first
