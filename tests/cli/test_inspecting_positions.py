@@ -10,8 +10,7 @@ import torch
 from workshop import heed, write_recipe
 
 from heedful.errors import ConfigError
-from heedful.inspection.analyses import interventions, lens, positions
-from heedful.inspection.measures.saliency import NOTE
+from heedful.inspection.analyses import positions
 from heedful.nn.positions import PositionSize, Rotary, Sinusoidal
 from heedful.runs.load import load
 from heedful.tasks.translation.predictor import Translator
@@ -75,40 +74,3 @@ def test_a_model_without_positional_encoding_is_supported(tmp_path: Path) -> Non
     assert result["schemes"] == {} and "no positional encoding" in positions.format_text(result)
     with pytest.raises(ConfigError, match="no positional encoding to draw"):
         positions.draw(result, tmp_path / "a.png")
-    result = lens.compute(worker, LINE, "w4 w3")
-    assert [layer["name"] for layer in result["layers"]] == ["decoder.out"]
-
-
-def test_the_last_layer_of_the_lens_is_the_models_prediction(translator: Translator) -> None:
-    result = json.loads(json.dumps(lens.compute(translator, LINE, target="w4 w3 w2")))
-    last = result["layers"][-1]
-    assert last["predicted"] == result["final"] and set(last["final_rank"]) == {1}
-    assert len(result["layers"]) == 2 and len(result["tokens"]) == 4
-    assert f"{last['predicted'][1]} {last['probability'][1]:.2f}" in lens.format_text(result)
-
-
-def test_all_interventions_work_together(translator: Translator) -> None:
-    requested = interventions.Interventions(
-        alternatives=1, instead="w7", saliency=True, patch_from="w1 w9 w3 w4", without=["cross.0.0", "encoder.1.1"]
-    )
-    result = json.loads(json.dumps(interventions.compute(translator, LINE, requested, target="w4 w3 w2 w1")))
-    assert result["instead"]["translation"].split()[:2] == ["w4", "w7"]
-    assert len(result["alternatives"]) == 20 and len(result["patched"]["places"]) == 4
-    assert len(result["saliency"]["source"]) == 5 == len(result["saliency"]["attention"])
-    text = interventions.format_text(result)
-    assert NOTE in text and "without cross.0.0, encoder.1.1" in text and "encoder.0.out" in text
-    first = sum(result["patched"]["log_probability"]["source"])
-    (scored,) = translator.score([LINE], ["w4 w3 w2 w1"])
-    assert scored is not None and first == pytest.approx(scored.log_probability, abs=1e-4)
-
-
-@pytest.mark.parametrize(("change", "shown"), [(0.005, "+0.005"), (-0.25, "-0.250")])
-def test_the_effect_of_removing_a_head_is_shown_with_its_sign(change: float, shown: str) -> None:
-    without = {"heads": ["cross.0.0"], "translation": "w1", "log_probability": -1.0, "change": change}
-    text = interventions.format_text({"target_tokens": [], "end": "</s>", "without": without})
-    assert f"log p of the target above: {shown}" in text
-
-
-def test_a_forced_token_requires_a_position(translator: Translator) -> None:
-    with pytest.raises(ConfigError, match="--instead requires --alternatives"):
-        interventions.compute(translator, LINE, interventions.Interventions(instead="w7"))
