@@ -27,6 +27,7 @@ from heedful.nn.precision import with_precision
 from heedful.search import SearchConfig
 from heedful.search.hypothesis import OPTIONS_OF
 from heedful.tasks import find_task
+from heedful.tasks.encoded_example import Decoded, EncodedExample, TokenLoss
 from heedful.tasks.forced import ForcedBatch
 from heedful.tasks.system import System
 from heedful.text.tokenizer import Tokenizer
@@ -106,6 +107,8 @@ class Predictor:
     """
 
     phases: ClassVar[tuple[str, ...]] = ("training step",)  # computations whose cost is counted, by name
+    has_source: ClassVar[bool] = False  # whether its model encodes a source
+    predicts_input: ClassVar[bool] = False  # whether its outputs are the tokens of the input itself, as of a language model
 
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
         self.run, self.checkpoint = run, checkpoint
@@ -193,6 +196,33 @@ class Predictor:
         """The training text of a side."""
         return find_task(self.run.task.name).data(self.run).lines(side)
 
+    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
+        """Encode a text for an analysis. target: the output to analyze, default: the model's own; config: search options,
+        default: those of the run. What the task does not have is an error."""
+        raise NotImplementedError
+
+    def decode_example(
+        self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
+    ) -> Decoded | None:
+        """Decode the output of an example again, with a forced prefix; None: the task decodes none, its target is the text."""
+        return None
+
+    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
+        """The example with another input text and the same outputs, to compare their probabilities."""
+        raise ConfigError(
+            f"a run of task {self.run.task.name!r} predicts its own text, so another text has other outputs; expected a run "
+            "that translates or classifies"
+        )
+
+    def token_loss(self) -> TokenLoss:
+        """The cross-entropy that the run was trained with."""
+        return TokenLoss()
+
+    @property
+    def input_tokenizer(self) -> Tokenizer:
+        """The tokenizer of input texts."""
+        return self.system.target_tokenizer
+
     @classmethod
     def of(cls, predictor: Predictor) -> Self:
         """The predictor itself; an error if it is of another class."""
@@ -246,6 +276,16 @@ class Predictor:
     def search_config_from(self, options: Mapping[str, Any]) -> SearchConfig:
         """The run's search options changed by keyword arguments: {"beam": 5}."""
         return self.search_config([f"{name}={value_as_toml(name, value)}" for name, value in options.items()], origin=ARGUMENT)
+
+
+def refuse_empty(text: str, target: str | None = None) -> None:
+    """Raise an error for texts without a word."""
+    if not text.strip():
+        raise ConfigError("given an empty text, expected at least one word")
+    if target is not None and not target.strip():
+        raise ConfigError(
+            "given an empty target, expected at least one word", hint="omit the target to use the model's own output"
+        )
 
 
 def value_as_toml(name: str, value: object) -> str:

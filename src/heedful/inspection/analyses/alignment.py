@@ -39,7 +39,7 @@ from heedful.inspection.measures.alignment_heads import (
 )
 from heedful.inspection.measures.alignment_links import LinkRule
 from heedful.inspection.measures.alignment_scores import GoldSet, HeadScore, LayerScore, by_head, by_layer
-from heedful.inspection.report.blocks import Block, Pictures, Table, Words, sentence
+from heedful.inspection.page.blocks import Block, Pictures, Table, Words, sentence
 from heedful.inspection.result import Result
 from heedful.tasks.predictor import Predictor
 from heedful.tasks.translation.guided_alignment import choose_layer

@@ -23,7 +23,7 @@ from heedful.inspection.measures.cost_report import (
     parameters_by_part,
 )
 from heedful.inspection.measures.hardware_limits import Limits
-from heedful.inspection.report.blocks import Block, Heading, Table, Words, sentence
+from heedful.inspection.page.blocks import Block, Heading, Table, Words, sentence
 from heedful.inspection.result import Result
 from heedful.nn.sequence_layers import LayerSize
 from heedful.tasks.predictor import Predictor

@@ -18,7 +18,7 @@ from heedful.data.samples import Sample
 from heedful.errors import ConfigError
 from heedful.evaluation.tables import table
 from heedful.inspection.drawing.figure import Figure, heatmap
-from heedful.inspection.report.blocks import Block, Table, Words, sentence
+from heedful.inspection.page.blocks import Block, Table, Words, sentence
 from heedful.inspection.result import Result
 from heedful.nn.experts import Experts, expert_utilization
 from heedful.nn.hooks import record

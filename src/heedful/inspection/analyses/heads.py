@@ -23,7 +23,7 @@ from heedful.inspection.drawing.head_figures import Cell, Legend, format_importa
 from heedful.inspection.measures.head_importance import HeadResult, study
 from heedful.inspection.measures.head_statistics import Frequencies, count_tokens
 from heedful.inspection.measures.roles import MOSTLY, Measure
-from heedful.inspection.report.blocks import Block, Pictures, Table, Terms, Words, sentence
+from heedful.inspection.page.blocks import Block, Pictures, Table, Terms, Words, sentence
 from heedful.inspection.result import Result
 from heedful.tasks.predictor import Predictor
 from heedful.text.tokenizer import Tokenizer

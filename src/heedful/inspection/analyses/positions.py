@@ -34,7 +34,7 @@ from heedful.inspection.measures.positions import (
     vectors,
 )
 from heedful.inspection.measures.probes import Probes, probe
-from heedful.inspection.report.blocks import Block, Heading, Pictures, Table, Terms, Words, sentence
+from heedful.inspection.page.blocks import Block, Heading, Pictures, Table, Terms, Words, sentence
 from heedful.inspection.result import Result
 from heedful.nn.positions import Learned, Position, Sinusoidal
 from heedful.tasks.predictor import Predictor

@@ -17,7 +17,7 @@ from heedful.inspection.drawing.charts import line_chart
 from heedful.inspection.drawing.figure import Figure, side_by_side
 from heedful.inspection.measures.head_pruning import RankedHead, ablated, head_scores, rank_heads
 from heedful.inspection.measures.importance import gate_gradients
-from heedful.inspection.report.blocks import Block, Pictures, Table, Words, sentence
+from heedful.inspection.page.blocks import Block, Pictures, Table, Words, sentence
 from heedful.inspection.result import Result
 from heedful.nn.gates import prunable_attentions
 from heedful.nn.model import Model

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from heedful.config.given import ARGUMENT, OVERRIDE
-from heedful.data.corpus_text import open_text, passages, read_passage
+from heedful.data.corpus_text import encode_text, open_text, passages, read_passage
 from heedful.data.input_lines import read_texts
 from heedful.data.samples import Sample
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, DataError
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch
+from heedful.tasks.encoded_example import NEXT_TOKEN, EncodedExample, token_outputs, tokens_from_ids
 from heedful.tasks.forced import EncodedSample, ForcedBatch, pieces_of, sequence_batches
 from heedful.tasks.language.command import PredictOptions
 from heedful.tasks.language.evaluate import evaluate_text
@@ -34,6 +35,7 @@ from heedful.tasks.predictor import (
     check_split,
     missing_split_error,
     note_unknown_in_chunks,
+    refuse_empty,
 )
 from heedful.tasks.system import System
 
@@ -75,6 +77,7 @@ class TextGenerator(Predictor):
     """
 
     phases: ClassVar[tuple[str, ...]] = ("training step", "decoding one token")
+    predicts_input = True
 
     def generate(self, prompt: str = "", length: int = 200, **search: Any) -> list[str]:
         """The prompt and `length` more tokens; options of `SearchConfig` may be given by name. n_best: number of samples."""
@@ -123,6 +126,25 @@ class TextGenerator(Predictor):
 
     def validate(self) -> ValidationResult:
         return ValidationResult(self.evaluate("valid"), None, None, {})
+
+    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
+        """The text itself, which starts after the end of a line, as every text in training."""
+        refuse_empty(text)
+        if target is not None:
+            raise ConfigError("a target has no effect for a language model, which has only one text", hint="remove the target")
+        if config is not None:
+            raise ConfigError("search options have no effect on the analysis of a given text", hint="remove them")
+        system, tokenizer = self.system, self.system.target_tokenizer
+        ids, end = encode_text(tokenizer, text), tokenizer.specials.end
+        if not 0 < len(ids) < system.max_length:
+            raise DataError(
+                f"the text has {len(ids)} tokens; expected 1 to {system.max_length - 1}", hint="give a shorter text"
+            )
+        target_in = torch.tensor([[end, *ids]], device=system.device)
+        target_out = torch.tensor([*ids, end], device=system.device)
+        outputs = token_outputs(tokenizer, target_out, torch.arange(len(target_out), device=system.device))
+        tokens = tokens_from_ids(tokenizer, text, ids)
+        return EncodedExample(None, tokens, tokenizer.pieces([end])[0], NEXT_TOKEN, target_in[:, :0], target_in, outputs)
 
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Of the first `count` blocks of the training text."""

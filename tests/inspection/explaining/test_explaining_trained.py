@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,29 +14,26 @@ from tiny import FAMILIES, tiny_config
 from workshop import WORDS
 
 from heedful.errors import ConfigError
-from heedful.inspection.explaining import html, text
+from heedful.inspection.explaining import html, text, trained, training_step
 from heedful.inspection.explaining.stages import Explanation, Stage
-from heedful.inspection.explaining.trained import (
-    HeadChoice,
-    batch,
-    choose_query,
-    explain_batch,
-    explain_head,
-    explain_head_alone,
-    explain_search,
-)
-from heedful.inspection.explaining.training_step import Smoothing, explain_step, smoothing_config
+from heedful.inspection.explaining.trained import HeadChoice, batch, choose_query
 from heedful.models import MODELS
 from heedful.search import SearchConfig
+from heedful.tasks.encoded_example import TokenLoss
+from heedful.tasks.language.predictor import TextGenerator
 from heedful.tasks.system import System
 from heedful.tasks.translation.config import TranslationConfig
 from heedful.tasks.translation.evaluate import score_pairs
+from heedful.tasks.translation.predictor import Translator
 from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.text.train import train_tokenizer
 
 EVIL = "<img src=x onerror=alert(1)>"
 SENTENCE = "w3 w1 w4"
+
+
+CONFIG = SearchConfig(max_extra=3)
 
 
 def system_of(family: str, **changes: Any) -> System:
@@ -49,13 +48,35 @@ def system() -> System:
     return system_of("transformer")
 
 
+def translator_of(system: System, task: TranslationConfig | None = None) -> Translator:
+    run: Any = SimpleNamespace(task=task or TranslationConfig(), search=CONFIG, model=SimpleNamespace(family="tiny"))
+    return Translator(run, system, Path("run/checkpoints/step-1"))
+
+
+def explain_head(
+    system: System, source: str, choice: HeadChoice, config: SearchConfig, target: str | None = None
+) -> Explanation:
+    translator = translator_of(system)
+    return trained.explain_head(translator, translator.encode_example(source, target, None if target else config), choice)
+
+
+def explain_step(system: System, source: str, loss: TokenLoss, config: SearchConfig, target: str | None = None) -> Explanation:
+    translator = translator_of(system)
+    return training_step.explain_step(translator, translator.encode_example(source, target, None if target else config), loss)
+
+
+def explain_search(system: System, source: str, config: SearchConfig) -> Explanation:
+    return trained.explain_search(translator_of(system), source, config)
+
+
+def explain_batch(system: System, sources: list[str], config: SearchConfig, targets: list[str]) -> Explanation:
+    return trained.explain_batch(translator_of(system), sources, config, targets)
+
+
 def failing(explanation: Explanation) -> list[Any]:
     checks = [check for stage in explanation.stages for check in stage.checks]
     assert checks
     return [check for check in checks if not check.holds]
-
-
-CONFIG = SearchConfig(max_extra=3)
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("sutskever", "bytenet")])
@@ -106,10 +127,10 @@ def test_the_text_names_the_key_with_the_largest_weight(system: System) -> None:
     ("choice", "sentence"),
     [
         (HeadChoice("crss"), "unknown kind of attention 'crss'; expected one of: encoder, decoder, cross"),
-        (HeadChoice("cross", layer=2), r"--layer: given 2, expected one of: 0, 1 \(cross attention\)"),
-        (HeadChoice("cross", head=2), r"--head: given 2, expected 0 to 1"),
-        (HeadChoice("cross", token="w9"), "--token: given 'w9', expected one of: .*w7 .*w2 </s>; or its index, 0 to 2"),
-        (HeadChoice("cross", token="3"), "--token: given '3'"),
+        (HeadChoice("cross", layer=2), r"layer: given 2, expected one of: 0, 1 \(cross attention\)"),
+        (HeadChoice("cross", head=2), r"head: given 2, expected 0 to 1"),
+        (HeadChoice("cross", token="w9"), "token: given 'w9', expected one of: .*w7 .*w2 </s>; or its index, 0 to 2"),
+        (HeadChoice("cross", token="3"), "token: given '3'"),
     ],
 )
 def test_a_wrong_choice_raises_an_error_that_lists_the_alternatives(system: System, choice: HeadChoice, sentence: str) -> None:
@@ -123,18 +144,20 @@ def test_a_model_without_attention_raises_an_error_with_a_hint() -> None:
         explain_head(system, SENTENCE, HeadChoice(), CONFIG, "w7 w2")
     assert raised.value.hint == "use --step, --tree or --batch, which explain any model"
     assert failing(explain_search(system, SENTENCE, CONFIG)) == []
-    assert failing(explain_step(system, SENTENCE, Smoothing(0.1, "all"), CONFIG)) == []
+    assert failing(explain_step(system, SENTENCE, TokenLoss(0.1, "all"), CONFIG)) == []
 
 
 def test_a_head_of_a_language_model() -> None:
-    explanation = explain_head_alone(system_of("gpt", position="rotary"), SENTENCE, HeadChoice())
+    run: Any = SimpleNamespace()
+    generator = TextGenerator(run, system_of("gpt", position="rotary"), Path("run/checkpoints/step-1"))
+    explanation = trained.explain_head(generator, generator.encode_example(SENTENCE), HeadChoice())
     assert failing(explanation) == []
     assert explanation.title == "Self-attention, layer 0, head 0"
 
 
 @pytest.mark.parametrize("share", ["all", "others", "words"])
 def test_a_training_step_has_the_training_loss(system: System, share: str) -> None:
-    explanation = explain_step(system, SENTENCE, Smoothing(0.1, share), CONFIG, "w7 w2 w2")
+    explanation = explain_step(system, SENTENCE, TokenLoss(0.1, share), CONFIG, "w7 w2 w2")
     assert failing(explanation) == []
     stages = {stage.title: stage for stage in explanation.stages}
     total, mean, perplexity = stages["Loss"].matrices[1].cells[0]
@@ -148,7 +171,7 @@ def test_a_training_step_has_the_training_loss(system: System, share: str) -> No
 
 def test_a_small_step_matches_the_first_order_estimate_and_leaves_the_model_unchanged(system: System) -> None:
     before = [weight.clone() for weight in system.models[0].parameters()]
-    explanation = explain_step(system, SENTENCE, Smoothing(0.0, "all"), CONFIG, "w7 w2")
+    explanation = explain_step(system, SENTENCE, TokenLoss(0.0, "all"), CONFIG, "w7 w2")
     rows = [[float(cell) for cell in row] for row in explanation.stages[-1].matrices[0].cells]  # type: ignore[arg-type]
     (_, first, _), (_, tiny_step, estimate), *_ = rows
     assert tiny_step < first
@@ -179,7 +202,7 @@ def test_a_step_follows_the_gradient_of_the_smoothed_loss(system: System, share:
     loss = smoothed()
     gradients = torch.autograd.grad(loss, weights, allow_unused=True)
     norm = math.sqrt(sum(float(gradient.square().sum()) for gradient in gradients if gradient is not None))
-    stage = explain_step(system, SENTENCE, Smoothing(epsilon, share), CONFIG, "w7 w2").stages[-1]
+    stage = explain_step(system, SENTENCE, TokenLoss(epsilon, share), CONFIG, "w7 w2").stages[-1]
     assert stage.matrices[1].cells[0][0] == pytest.approx(norm, rel=1e-4)
     assert stage.matrices[0].cells[0] == pytest.approx([0, loss.item(), loss.item()], rel=1e-5)
     assert "the gradient of the smoothed loss, ε = 0.2" in stage.why
@@ -188,12 +211,12 @@ def test_a_step_follows_the_gradient_of_the_smoothed_loss(system: System, share:
             weight -= 0.01 * (0 if gradient is None else gradient)
     expected = [0.01, smoothed().item(), loss.item() - 0.01 * norm**2]
     assert stage.matrices[0].cells[-1] == pytest.approx(expected, rel=1e-5)
-    plain = explain_step(system, SENTENCE, Smoothing(0.0, share), CONFIG, "w7 w2").stages[-1]
+    plain = explain_step(system, SENTENCE, TokenLoss(0.0, share), CONFIG, "w7 w2").stages[-1]
     assert plain.matrices[1].cells[0][0] != pytest.approx(norm, rel=1e-2) and "the gradient of the loss (" in plain.why
 
 
 def test_the_losses_of_a_step_have_the_same_number_of_digits(system: System) -> None:
-    table = explain_step(system, SENTENCE, Smoothing(0.1, "all"), CONFIG, "w7 w2").stages[-1].matrices[0]
+    table = explain_step(system, SENTENCE, TokenLoss(0.1, "all"), CONFIG, "w7 w2").stages[-1].matrices[0]
     written = [text.format_cell(cell, table.form) for row in table.cells for cell in row[1:]]
     assert len(written) == 8 and {len(number.partition(".")[2]) for number in written} == {6}
 
@@ -232,7 +255,7 @@ def test_an_ensemble_averages_probabilities(system: System) -> None:
 
 
 def test_searching_an_empty_sentence_raises_an_error(system: System) -> None:
-    with pytest.raises(ConfigError, match="an empty sentence"):
+    with pytest.raises(ConfigError, match="an empty text"):
         explain_search(system, "", CONFIG)
 
 
@@ -261,7 +284,7 @@ def test_a_batch_of_a_run_uses_its_tokenizers(system: System) -> None:
 def test_tokens_that_contain_markup_are_escaped(system: System) -> None:
     for explanation in (
         explain_head(system, f"w1 {EVIL}", HeadChoice("encoder"), CONFIG, f"w2 {EVIL}"),
-        explain_step(system, f"w1 {EVIL}", Smoothing(0.1, "all"), CONFIG, EVIL),
+        explain_step(system, f"w1 {EVIL}", TokenLoss(0.1, "all"), CONFIG, EVIL),
         explain_search(system, EVIL, CONFIG),
     ):
         page = html.render(explanation)
@@ -273,7 +296,7 @@ def test_the_tolerance_of_a_step_is_relative_to_its_logits(system: System) -> No
     with torch.no_grad():
         for weight in confident.models[0].parameters():
             weight.mul_(6)
-    explanation = explain_step(confident, SENTENCE, Smoothing(0.1, "all"), CONFIG)
+    explanation = explain_step(confident, SENTENCE, TokenLoss(0.1, "all"), CONFIG)
     checks = [check for stage in explanation.stages for check in stage.checks]
     assert [check.size_of for check in checks] == ["logit", "logit"] and all(check.size > 20 for check in checks)
     assert failing(explanation) == []
@@ -295,7 +318,7 @@ def test_the_tolerance_of_a_step_is_relative_to_its_logits(system: System) -> No
 )
 def test_a_step_names_the_omitted_terms_of_the_loss(system: System, options: dict[str, Any], note: str) -> None:
     def smoothed(config: TranslationConfig) -> list[Stage]:
-        explanation = explain_step(system, SENTENCE, smoothing_config(config), CONFIG, "w7 w2")
+        explanation = explain_step(system, SENTENCE, translator_of(system, config).token_loss(), CONFIG, "w7 w2")
         return [stage for stage in explanation.stages if stage.title in ("Label smoothing", "One gradient step")]
 
     (plain, down), (more, further) = smoothed(TranslationConfig()), smoothed(TranslationConfig.model_validate(options))
@@ -305,5 +328,5 @@ def test_a_step_names_the_omitted_terms_of_the_loss(system: System, options: dic
 
 
 def test_a_step_names_the_auxiliary_losses_of_the_model() -> None:
-    explanation = explain_step(system_of("gpt", source_loss=0.5), SENTENCE, Smoothing(0.1, "all"), CONFIG, "w7 w2")
+    explanation = explain_step(system_of("gpt", source_loss=0.5), SENTENCE, TokenLoss(0.1, "all"), CONFIG, "w7 w2")
     assert "Training also adds the model's auxiliary loss 'source'; this is omitted here." in explanation.stages[3].why

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from heedful.inspection.drawing.markup import escape
-from heedful.inspection.report.blocks import Block, as_html
+from heedful.inspection.page.blocks import Block, as_html
 from heedful.storage.reading import read_package_text
 
 EXACT = 100_000  # weights up to which all are stored as float32
@@ -69,7 +69,7 @@ class Section(NamedTuple):
 
 
 def write_page(title: str, footer: str, facts: dict[str, Any], numbers: Numbers, sections: Sequence[Section] = ()) -> str:
-    """Return the page. facts: the content that the scripts show (see `studies/report.py`), without arrays and sections."""
+    """Return the page. facts: the content that the scripts show (see `page/trace_content.py`), without arrays and sections."""
     content = facts | {"sections": [section.data for section in sections], "arrays": numbers.shapes, "numbers": numbers.pack()}
     parts = {"title": escape(title), "footer": escape(footer), "data": as_script(content)}
     parts["sections"] = "\n".join(

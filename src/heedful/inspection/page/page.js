@@ -12,7 +12,9 @@ const state = { kind: 0, values: "weights", layer: 0, head: 0, pinned: null };
 
 function showSentence() {
   const kind = facts.kinds.find((one) => one.queries === "target" && one.keys === "source") || facts.kinds.find((one) => one.keys === "both");
-  byId("sentence-hint").textContent = kind
+  byId("sentence-hint").textContent = kind && facts.consumes
+    ? "Point at a token, or move to it with the Tab key, to highlight the tokens that it attends to, or those that attend to it. The last token predicts the label. Click to keep the selection."
+    : kind
     ? "Point at a token, or move to it with the Tab key. An output token highlights the tokens that the step predicting it attends to; an input token highlights the output tokens whose steps attend to it. Click to keep the selection."
     : "This model has no attention from the output to the source.";
   let layer = "all";
@@ -50,7 +52,7 @@ function showSentence() {
     byId("sentence-status").textContent = side ? `${isolated(names[1][i])} attends to ${list}` : `${isolated(names[0][i])} is attended to by ${list}`;
   }
   const row = (text, chips) => [make("p", { class: "side" }, text), make("div", { class: "tokens" }, ...chips)];
-  byId("sentence").replaceChildren(...row(facts.source ? "Source" : "Input", sides[0]), ...row(facts.source ? "Output" : "Predicted", sides[1]));
+  byId("sentence").replaceChildren(...row(facts.source ? "Source" : "Input", sides[0]), ...row(facts.source ? "Output" : facts.consumes ? "Query" : "Predicted", sides[1]));
   showSentence.again = () => show(state.pinned);
 }
 
