@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from heedful.runs import build
 from heedful.runs.card import model_card
 from heedful.runs.config import Run, differences, read_run, run_as_toml
 from heedful.runs.core_sharing import share_cores
+from heedful.config.base import plain
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.runs.memory_check import require_memory
@@ -42,6 +43,7 @@ from heedful.training.progress import Progress, lenient
 from heedful.training.saved_state import load_saved, load_train_state
 from heedful.training.signals import Stop, stop_requests
 from heedful.training.time_limit import Stopwatch
+from heedful.training.trackers import TENSORBOARD, TRACKING_ID, Trackers, require_packages
 from heedful.training.weights import parameter_limit
 from heedful.vectors.files import load_vectors
 from heedful.vectors.initialization import InitializedRows, freeze_rows, initialize_embeddings
@@ -117,7 +119,8 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
     trainer = make_trainer(config, folder, report, device, progress)
     if not resumes:
         facts.record_files(folder)
-    done = run_training(trainer, progress, stop)
+    with closing(progress.trackers):
+        done = run_training(trainer, progress, stop)
     trainer.folder.check()
     replace_text(folder / "README.md", model_card(config, folder, trainer))
     return done
@@ -181,7 +184,7 @@ def outcome_if_finished(config: Run, folder: Path) -> Outcome | None:
 
 def record_data(config: Run, folder: Path) -> None:
     """Record the data and environment of a new run, and remove the files of an attempt that left no checkpoint."""
-    for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl"):
+    for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl", TRACKING_ID, TENSORBOARD):
         if (folder / name).exists():
             remove(folder / name)
     store_dictionary(config, folder)
@@ -225,22 +228,14 @@ def describe_vocabularies(tokenizers: Sequence[Tokenizer]) -> str:
 
 
 def make_progress(config: Run, folder: Path, console: Console, watch: Stopwatch) -> Progress:
-    board = None
-    if config.training.tensorboard:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ConfigError(
-                "training.tensorboard: given true, but TensorBoard is not installed", hint="pip install 'heedful[track]'"
-            ) from error
-        board = SummaryWriter(str(folder / "tensorboard"))
+    require_packages(config.training.trackers)
     return Progress(
         folder / "metrics.jsonl",
         report_every=config.training.report_every,
         unit=config.task.unit,
         perplexity="perplexity" in config.task.metrics,
         console=console,
-        board=board,
+        trackers=Trackers(config.training.trackers, folder, plain(config)),
         watch=watch,
     )
 
