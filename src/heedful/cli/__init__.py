@@ -19,6 +19,7 @@ from heedful.cli import (
     generate,
     inspect,
     prune,
+    runs,
     train,
     translate,
     vectors,
@@ -71,6 +72,7 @@ app.command()(vectors.vectors)
 app.command()(vectors.neighbors)
 app.add_typer(data.app, name="data")
 app.command()(configs.recipes)
+app.command()(runs.runs)
 app.add_typer(configs.app, name="config")
 app.command()(configs.doctor)
 
