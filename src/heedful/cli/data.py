@@ -51,11 +51,15 @@ def check(
         list[str],
         typer.Argument(
             help="Source and target files of the training set, then optionally of the validation and test sets: "
-            "train.en train.de …; or .tsv, .jsonl files."
+            "train.en train.de …; or .tsv, .jsonl, .parquet files."
         ),
     ],
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first suspicious line.")] = False,
     header: Annotated[bool, typer.Option("--header", help="The first line of each file is a header.")] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE,TARGET", help="Columns of .parquet files. Default: the only two that have text."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check files of sentence pairs: line counts, UTF-8, empty sides, implausible lengths, duplicates and leaks.
@@ -66,7 +70,7 @@ def check(
     from heedful.data.splits import MAX_UNUSABLE, splits_of_files
 
     refuse_two_readers(map(Path, files))
-    report = check_corpora(splits_of_files(files, header=header), Rules(strict=strict))
+    report = check_corpora(splits_of_files(files, header=header, columns=parse_columns(columns)), Rules(strict=strict))
     refusal = report.training_error(MAX_UNUSABLE)
     if json:
         print_json(report.as_dict() | {"refused": refusal and refusal.args[0]})
@@ -76,3 +80,14 @@ def check(
     print_text("\n".join(report.lines()))
     if refusal is not None:
         raise refusal
+
+
+def parse_columns(given: str | None) -> tuple[str, str] | None:
+    from heedful.errors import ConfigError
+
+    if given is None:
+        return None
+    source, comma, target = given.partition(",")
+    if not source or not comma or not target or "," in target:
+        raise ConfigError(f"--columns: given {given!r}, expected two names, separated by a comma: en,de")
+    return source, target

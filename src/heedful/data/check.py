@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from heedful.data.pairs import MAX_RATIO, Pair, check_pairs
 from heedful.data.report import CheckReport, CorpusCheck, Example, Finding
-from heedful.data.sources import CorpusConfig, files_of, place_of, title_of
+from heedful.data.sources import TABLES, CorpusConfig, files_of, place_of, title_of
 from heedful.data.splits import DataConfig, Splits, splits_of
 from heedful.errors import DataError
 from heedful.storage.reading import convert_command, likely_encoding
@@ -131,7 +131,9 @@ def refuse_copy(corpus: CorpusConfig, copied: int, total: int) -> None:
 
 
 def conversion_commands(corpus: CorpusConfig, samples: dict[str, bytes]) -> tuple[str, ...]:
-    """Return an iconv command for each file with lines that are not UTF-8."""
+    """Return an iconv command for each file with lines that are not UTF-8; none for tables, which are no text files."""
+    if corpus.form in TABLES:
+        return ()
     files = files_of(corpus)
     commands = [
         convert_command(str(files[0 if side == "source" else -1]), likely_encoding(sample)) for side, sample in samples.items()

@@ -3,6 +3,9 @@
 folder = "sst2"        with train.tsv, valid.tsv and test.tsv, plain or .gz; columns are separated by tabs
 label = 1              column of the label
 texts = [2]            columns of the texts: one, or a pair of texts, or a context and its possible endings
+
+train = { parquet = "train.parquet" }                     Parquet files and datasets have columns with names:
+valid = { dataset = "imdb", split = "test" }              label = "label", texts = ["text"]
 """
 
 from __future__ import annotations
@@ -15,12 +18,35 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from heedful.config.base import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, refuse
-from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
+from heedful.config.base import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, describe_default, refuse
+from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, find_table, missing_split
+from heedful.data.tables import decode_cell, read_rows
 from heedful.errors import DataError, nearest
 from heedful.storage.reading import decode_training_line, read_lines
 
 LABEL_COLUMN = re.compile("labels?|class|category|target|sentiment|gold_label|score|rating|y|text|sentence|sentence1|premise")
+
+
+class LabeledTable(Config):
+    """A table: Parquet files, or a split of a dataset."""
+
+    parquet: str | None = None
+    """Parquet file, a folder of them, or a pattern: `data/train-*.parquet`."""
+    dataset: str | None = None
+    """Folder of a Hugging Face dataset: written by `save_to_disk`, or with Parquet files named after their splits."""
+    split: str | None = None
+    """Split of the dataset; default: that of the table, such as valid in [data.valid]."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> LabeledTable:
+        problems = []
+        if (self.parquet is None) == (self.dataset is None):
+            names = "none of them" if self.parquet is None else "both"
+            problems.append(Problem("", f"given {names}; expected one of parquet or dataset"))
+        if self.split is not None and self.dataset is None:
+            problems.append(Problem("split", "would have no effect without dataset"))
+        refuse(problems)
+        return self
 
 
 class LabeledConfig(Config):
@@ -28,18 +54,18 @@ class LabeledConfig(Config):
     """Form of the data: texts with labels."""
     folder: str | None = None
     """Folder with train.tsv, valid.tsv and test.tsv, plain or .gz."""
-    train: str | None = None
-    """Training file, instead of the folder's."""
-    valid: str | None = None
-    """Validation file, instead of the folder's."""
-    test: str | None = None
-    """Test file, instead of the folder's."""
+    train: str | LabeledTable | None = None
+    """Training file, instead of the folder's, or a table."""
+    valid: str | LabeledTable | None = None
+    """Validation file, instead of the folder's, or a table."""
+    test: str | LabeledTable | None = None
+    """Test file, instead of the folder's, or a table."""
     header: bool | None = None
     """Whether line 1 of each file is a header and is skipped; default: an error if it looks like one."""
-    label: Size = 1
-    """Column of the label, counted from 1."""
-    texts: Annotated[tuple[Size, ...], Field(min_length=1)] = (2,)
-    """Columns of the texts, counted from 1."""
+    label: Size | ColumnName = 1
+    """Column of the label: a number, counted from 1, in tab-separated files; a name in tables."""
+    texts: Annotated[tuple[Size | ColumnName, ...], Field(min_length=1)] = (2,)
+    """Columns of the texts: numbers, counted from 1, in tab-separated files; names in tables."""
     limit: ZeroOrCount = 0
     """Train on this many randomly sampled examples only; 0: all."""
     max_length: Size = 256
@@ -61,8 +87,27 @@ class LabeledConfig(Config):
             problems.append(
                 Problem("texts", f"given {list(self.texts)!r}, which includes the column of the label, {self.label}")
             )
+        problems += self._column_problems()
         refuse(problems)
         return self
+
+    def _column_problems(self) -> list[Problem]:
+        """The columns of tables have names, those of tab-separated files numbers."""
+        given = {split: getattr(self, split) for split in ("train", "valid", "test")}
+        tables = [split for split, source in given.items() if isinstance(source, LabeledTable)]
+        files = [split for split, source in given.items() if isinstance(source, str)] + (["folder"] if self.folder else [])
+        if tables and files:
+            return [Problem(files[0], f"given a tab-separated file, but {tables[0]} is a table; expected one of both for all")]
+        expected = "the name of a column" if tables else "a number, counted from 1"
+        wrong = [name for name in (self.label, *self.texts) if isinstance(name, str) != bool(tables)]
+        problems = []
+        if self.label in wrong:
+            problems.append(Problem("label", f"given {self.label!r}, expected {expected}"))
+        if any(name in wrong for name in self.texts):
+            problems.append(Problem("texts", f"given {list(self.texts)!r}, expected {expected} for each text"))
+        if tables and self.header is not None:
+            problems.append(Problem("header", "would have no effect with tables"))
+        return [describe_default(self, problem) for problem in problems]
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -75,10 +120,12 @@ class Example(NamedTuple):
 
 
 def find_split_file(data: LabeledConfig, split: str) -> Path | None:
-    """Return the file of a split; None if there is no test set."""
-    name: str | None = getattr(data, split)
-    if name is not None:
-        return find_path(name)
+    """Return the file or table of a split; None if there is no test set."""
+    given: str | LabeledTable | None = getattr(data, split)
+    if isinstance(given, LabeledTable):
+        return find_table(given.parquet, given.dataset, given.split, split)
+    if given is not None:
+        return find_path(given)
     if data.folder is None:
         return None
     folder = find_folder(data.folder)
@@ -90,40 +137,65 @@ def find_split_file(data: LabeledConfig, split: str) -> Path | None:
 
 
 def read_examples(data: LabeledConfig, path: Path, labels: Sequence[str] | None = None) -> list[Example]:
-    """Read the examples of a file; DataError with file and line if a column is missing or empty, or if a label is not
+    """Read the examples of a file or table; DataError with file and line if a column is missing or empty, or if a label is not
     one of `labels`; default: any label."""
+    if isinstance(data.label, str):
+        examples, first, unit = read_table(data, path), 0, "row"
+    else:
+        examples, first, unit = read_tsv(data, path), 1 if data.header else 0, "line"
+        if data.header is None:
+            refuse_header(path, examples)
+    if labels is not None:
+        refuse_unknown_label(f"{path} {unit}", examples, labels, first)
+    return examples[first:]
+
+
+def read_table(data: LabeledConfig, path: Path) -> list[Example]:
+    """Read the examples of a table."""
+    names = [str(name) for name in (data.label, *data.texts)]
+    examples = []
+    for row, cells in enumerate(read_rows(path, names[1:], label=names[0]), start=1):
+        place = f"{path} row {row}"
+        texts = [None if cell is None else decode_cell(cell, place) for cell in cells]
+        empty = next((name for name, text in zip(names, texts, strict=True) if text is None or not text.strip()), None)
+        if empty is not None:
+            content = "label" if empty == names[0] else "text"
+            raise DataError(f"{place}: column {empty!r} is empty; expected a {content}", hint="remove the row, or fill it in")
+        label, *rest = filter(None, texts)
+        examples.append(Example(label, tuple(rest)))
+    return examples
+
+
+def read_tsv(data: LabeledConfig, path: Path) -> list[Example]:
+    """Read the examples of a tab-separated file, header included."""
+    label, *texts = map(int, (data.label, *data.texts))
     examples = []
     for number, line in enumerate(read_lines(path), start=1):
         cells = decode_training_line(line, path, number).split("\t")
-        columns = max(data.label, *data.texts)
+        columns = max(label, *texts)
         if len(cells) < columns:
             given = f"{len(cells)} column{'s' * (len(cells) != 1)}"
             raise DataError(
                 f"{path} line {number} has {given}; expected at least {columns}, separated by tabs",
                 hint="check data.label and data.texts, which are counted from 1, and the tabs of that line",
             )
-        empty = next((column for column in (data.label, *data.texts) if not cells[column - 1].strip()), None)
+        empty = next((column for column in (label, *texts) if not cells[column - 1].strip()), None)
         if empty is not None:
-            content = "label" if empty == data.label else "text"
+            content = "label" if empty == label else "text"
             raise DataError(
                 f"{path} line {number}: column {empty} is empty; expected a {content}", hint="remove the line, or fill it in"
             )
-        examples.append(Example(cells[data.label - 1], tuple(cells[column - 1] for column in data.texts)))
-    if data.header is None:
-        refuse_header(path, examples)
-    first = 1 if data.header else 0
-    if labels is not None:
-        refuse_unknown_label(path, examples, labels, first)
-    return examples[first:]
+        examples.append(Example(cells[label - 1], tuple(cells[column - 1] for column in texts)))
+    return examples
 
 
-def refuse_unknown_label(path: Path, examples: Sequence[Example], labels: Sequence[str], first: int) -> None:
-    """Raise at the first label, from index `first` on, that is not one of `labels`."""
+def refuse_unknown_label(place: str, examples: Sequence[Example], labels: Sequence[str], first: int) -> None:
+    """Raise at the first label, from index `first` on, that is not one of `labels`; place: the file, and "line" or "row"."""
     for number, example in enumerate(examples[first:], start=first + 1):
         if example.label not in labels:
             close = nearest(example.label, labels)
             raise DataError(
-                f"{path} line {number} has the label {example.label!r:.40}; expected one of: {', '.join(labels)}",
+                f"{place} {number} has the label {example.label!r:.40}; expected one of: {', '.join(labels)}",
                 hint=f"did you mean {close!r}?" if close else "correct the label, or add it to task.labels",
             )
 
