@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test test-benchmarks test-browser bench faults clean
+.PHONY: setup demo test test-benchmarks test-browser docs bench faults clean
 
 setup: $(STAMP)
 
@@ -35,6 +35,12 @@ test-browser: $(STAMP)
 	  $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[browser]' && \
 	  $(BIN)/pytest -m browser; \
 	else echo "skipped: chromium is not installed, and only root can install it (apt-get install chromium)"; fi
+
+# The documentation in docs/_build/html; a warning is an error.
+docs: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/train_cpu.py

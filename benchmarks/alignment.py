@@ -2,7 +2,7 @@
 
     python benchmarks/alignment.py                                             -> benchmarks/results/alignment.json
     python benchmarks/alignment.py --work runs/alignment \\
-        --also "training.precision=bf16 training.cuda_graphs=true data.pad_to_multiple_of=8"
+        --also "data.pad_to_multiple_of=8"
 
     bahdanau, transformer    each layer: the mean of its heads, one link per target word; then heads, decoding step and
                              thresholds selected on the 100 validation sentences. The 200 test sentences are for scoring only.
@@ -33,11 +33,11 @@ from heedful.data.input_lines import read_texts
 from heedful.data.sources import find_path
 from heedful.evaluation.symmetrization import SYMMETRIZATIONS
 from heedful.evaluation.word_alignment import Link, alignment_error_rate, precision_and_recall
-from heedful.runs.build import load_translator
+from heedful.inspection.measures.alignment_heads import Aligner, Models, align, as_pharaoh, choose_aligner, collect_head_weights
+from heedful.inspection.measures.alignment_scores import GoldSet, by_layer
 from heedful.runs.train import train
-from heedful.studies.alignment import Aligner, Models, align, as_pharaoh, choose_aligner, collect_head_weights
-from heedful.studies.alignment_report import GoldSet, by_layer
-from heedful.tasks.translate import System
+from heedful.tasks.system import System
+from heedful.tasks.translation.predictor import Translator
 
 RECIPES = {"bahdanau": "anki-en-fr-bahdanau", "transformer": "anki-en-fr"}
 GUIDE = 0.05  # the weight of Garg et al.
@@ -75,7 +75,7 @@ def gold_sets() -> Sets:
 
 def train_system(recipe: str, folder: Path, options: Sequence[str]) -> System:
     train(recipe, options, run=folder)
-    return load_translator(folder).system
+    return Translator.load(folder).system
 
 
 def rate(results: Sequence[set[Link]], gold: Gold) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def make_decoder(name: str, weights: Weights, target: int, threads: int) -> Call
 def random_model(size: Size) -> Transformer:
     config = TransformerConfig(dim=size.dim, layers=size.layers, heads=size.heads, feed_forward=size.hidden)
     model = Transformer(config, size.vocab, size.vocab).eval()
-    model.target_embedding.weight.data[SPECIALS.end] = 0.0
+    model.embedding.target.weight.data[SPECIALS.end] = 0.0
     return model
 
 

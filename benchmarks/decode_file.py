@@ -23,9 +23,11 @@ from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
 from heedful.models.transformer import Transformer
 from heedful.nn.precision import with_precision
-from heedful.runs.build import Translator, examples_of, load
+from heedful.runs.load import load
 from heedful.search import SearchConfig
-from heedful.tasks.translate import Candidate, translate
+from heedful.tasks.translation.data import examples_of
+from heedful.tasks.translation.predictor import Translator
+from heedful.tasks.translation.translate import Candidate, translate
 
 TIE = 1e-4  # scores that differ by less are ties
 PRECISIONS: dict[str, dict[str, tuple[str, ...]]] = {

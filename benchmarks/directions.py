@@ -1,6 +1,6 @@
 """The table of model families on Multi30k in docs/results.md: one row per family, both directions, from files of quality.py.
 
-    python benchmarks/quality.py benchmarks/results/families --also "training.minutes=2 …" \
+    python benchmarks/quality.py benchmarks/results/families \
         --run "bahdanau-de-en-1 multi30k-de-en-bahdanau seed=1" \
         --run "bahdanau-en-de-1 multi30k-de-en-bahdanau seed=1 'data.languages=[\\"en\\", \\"de\\"]'"
 
@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headers import measured, with_header
+from headers import is_measured, measured, with_header
 from quality_rows import Row
 
-from heedful.runs.recipes import all_recipes, settings_digest
+from heedful.runs.recipes import all_recipes
 
 DIRECTIONS = ("de-en", "en-de")
 HEAD = [
@@ -87,7 +87,7 @@ def overridden(by_family: ByFamily) -> dict[str, str]:
 
 
 def update_direction_recipes(by_family: ByFamily) -> Iterator[str]:
-    """Write the headers of recipes whose current settings were measured, apart from the duration; yield messages."""
+    """Write the headers of recipes whose current settings were measured; yield messages."""
     recipes = all_recipes()
     for family, directions in by_family.items():
         for direction, seeds in directions.items():
@@ -96,9 +96,7 @@ def update_direction_recipes(by_family: ByFamily) -> Iterator[str]:
             if path is None:
                 continue
             source, target = direction.split("-")
-            current = [
-                result for result in seeds if result["settings"] == settings_digest(path) and not changed(result["overrides"])
-            ]
+            current = [result for result in seeds if is_measured(result, path)]
             lines = measured(Row("multi30k", source, target, current, None), current)
             path.write_text(with_header(path.read_text(encoding="utf-8"), lines), encoding="utf-8")
             yield f"{name}: {len(current)} of {len(seeds)} results match the current recipe"

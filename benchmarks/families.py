@@ -28,11 +28,11 @@ from peers.machine import machine_info
 from heedful.data.grammar import generate
 from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
-from heedful.runs.build import Translator, examples_of, load_translator
 from heedful.runs.config import read_run
 from heedful.runs.recipes import all_recipes, settings_digest
 from heedful.runs.train import train_config
-from heedful.tasks.evaluate_translations import Examples
+from heedful.tasks.translation.data import Examples, examples_of
+from heedful.tasks.translation.predictor import Translator
 
 HERE = Path(__file__).parent
 OUTPUT = HERE / "results" / "families.json"
@@ -97,7 +97,7 @@ def measure(recipe: Path, lengths: dict[int, list[Pair]], overrides: Sequence[st
         started = time.process_time()
         train_config(config, run, device="cpu")
         seconds = time.process_time() - started
-        translator = load_translator(run, device="cpu")
+        translator = Translator.load(run, device="cpu")
     model: Any = translator.system.models[0]
     test = pairs_of(examples_of(splits_of(config.data).test, config.data.max_ratio))
     return {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headers import with_header
+from headers import is_measured, with_header
 
-from heedful.runs.recipes import MEASURED, all_recipes, settings_digest
+from heedful.runs.recipes import MEASURED, all_recipes
 
 Result = dict[str, Any]
 
@@ -62,7 +62,7 @@ def update_family_recipes(results: dict[str, Result]) -> Iterator[str]:
             yield f"{result['recipe']}: there is a result, but no recipe with this name"
         elif result["recipe"] == "demo":
             yield "demo: its header describes `heed demo` on two cores"
-        elif result["settings"] != settings_digest(path) or result["overrides"]:
+        elif not is_measured(result, path):
             path.write_text(with_header(path.read_text(encoding="utf-8"), {}), encoding="utf-8")
             yield f"{result['recipe']}: measured with other settings"
         else:

@@ -34,7 +34,8 @@ RENAMED = {  # key of a stored result: its name today
     "said": "predict",
     "fed": "consume",
 }
-TEXTS = {"note", "frequencies", "views"}  # explanations for people, which may be reworded
+ADDED = {"precision"}  # keys that commands print since: not a difference where the stored result has none
+TEXTS = {"note", "frequencies", "views", "checkpoint"}  # texts for people, which may be reworded, and paths
 
 WORDS = [f"w{i}" for i in range(20)]
 COMMON = """
@@ -242,6 +243,8 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         for key, item in items:
             if key in TEXTS:
                 continue
+            if key == "parts":  # parameters of each part of a model: parts may be renamed and joined
+                item = sum(item.values())
             yield from leaves(item, (*path, str(key)))
 
 
@@ -259,7 +262,7 @@ def differences(before: Any, now: Any) -> list[str]:
     return [
         f"{' / '.join(path)}: {old.get(path, 'absent')!r} before, {new.get(path, 'absent')!r} now"
         for path in {**old, **new}
-        if old.get(path, "absent") != new.get(path, "absent")
+        if old.get(path, "absent") != new.get(path, "absent") and (path in old or path[-1] not in ADDED)
     ]
 
 

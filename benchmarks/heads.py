@@ -1,6 +1,6 @@
 """Previous-token and next-token heads in the encoder: models of one recipe with different positional encodings.
 
-    python benchmarks/heads.py WORK --also "training.precision=bf16 training.cuda_graphs=true data.pad_to_multiple_of=16" \
+    python benchmarks/heads.py WORK \
         --run "sinusoidal" --run "rotary model.position=rotary" --run "rotary-deep model.position=rotary model.layers=6"
 
 A run is a name and overrides of the recipe. Each is trained, unless WORK already contains it, and its heads are measured with

@@ -1,7 +1,7 @@
 """Train recipes of language models and of models fine-tuned from them, score each, and write a file for each.
 
-    python benchmarks/language.py benchmarks/results/language --work runs --also "training.precision=bf16 …" \
-        --run "shakespeare-char shakespeare-char training.minutes=3" --run "wikitext2 wikitext2" --run "reviews gpt1-reviews" \
+    python benchmarks/language.py benchmarks/results/language --work runs \
+        --run "shakespeare-char shakespeare-char" --run "wikitext2 wikitext2" --run "reviews gpt1-reviews" \
         --then "sst2 sst2-gpt1 training.init=runs/reviews" \
         --then "sst2-plain sst2-gpt1 training.init=runs/reviews task.auxiliary=0" \
         --then "sst2-scratch sst2-gpt1 'training.init=\\"\\"' training.schedule.learning_rate=3e-4"

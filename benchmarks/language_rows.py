@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headers import with_header
+from headers import changes, is_measured, with_header
 
-from heedful.runs.recipes import MEASURED, all_recipes, settings_digest
+from heedful.runs.recipes import MEASURED, all_recipes
 
 HEAD = ["", "recipe", "valid", "test", "steps", "seconds", "options", "machine", "date"]
 METRIC_NAMES = ("accuracy", "perplexity", "loss", "bits_per_character")  # in this order
@@ -22,7 +22,9 @@ def language_rows(folder: Path) -> list[list[str]]:
 def row(name: str, results: dict[str, Any]) -> list[str]:
     scores = [figures(results["scores"].get(split, {})) for split in ("valid", "test")]
     steps = f"{results['steps']:,}" + (" (stopped)" if results["stopped"] else "")
-    options = f"`{' '.join(results['overrides'])}`" if results["overrides"] else ""
+    recipe = all_recipes().get(results["recipe"])
+    changed = results["overrides"] if recipe is None else changes(results, recipe)
+    options = f"`{' '.join(changed)}`" if changed else ""
     return [
         name,
         results["recipe"],
@@ -47,7 +49,7 @@ def update_language_recipes(folder: Path) -> Iterator[str]:
         recipe = recipes.get(results["recipe"])
         if recipe is None or path.stem != results["recipe"]:
             continue
-        fits = results["settings"] == settings_digest(recipe)
+        fits = is_measured(results, recipe)
         recipe.write_text(with_header(recipe.read_text(encoding="utf-8"), measured(results) if fits else {}), encoding="utf-8")
         yield f"{path.stem}: {'measured with the current settings' if fits else 'measured with other settings'}"
 
@@ -58,6 +60,5 @@ def measured(results: dict[str, Any]) -> dict[str, str]:
         "machine": results["machine"],
         "minutes": f"{results['train_seconds'] / 60:.1f}",
         "date": results["date"],
-        "options": " ".join(results["overrides"]),
     }
     return {name: lines[name] for name in MEASURED if lines.get(name)}

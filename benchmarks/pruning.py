@@ -1,7 +1,6 @@
 """Head pruning: the curve of BLEU against the number of heads kept, for each kind of attention.
 
-    python benchmarks/pruning.py RUN --base multi30k-en-de --recipe multi30k-en-de-pruned --limit 560 \
-        --also "training.precision=bf16 training.cuda_graphs=true data.pad_to_multiple_of=16"
+    python benchmarks/pruning.py RUN --base multi30k-en-de --recipe multi30k-en-de-pruned --limit 560
 
 RUN is a converged model; if it does not exist, it is trained with the recipe --base. For every penalty and kind, one run
 continues training RUN with gates; the heads with closed gates are removed, and the pruned model is scored on the validation and
@@ -127,7 +126,7 @@ def load_or_compute(path: Path, compute: Callable[[], dict[str, Any]]) -> dict[s
 
 def measure_base(plan: Plan) -> dict[str, Any]:
     """Size and scores of the model before pruning."""
-    model: Any = build.load_translator(plan.base, device="cpu").model
+    model: Any = build.Translator.load(plan.base, device="cpu").model
     results = {"heads": heads_of(plan), "bytes": file_bytes(plan.base), "parameters": count_parameters(model)}
     return results | {"scores": scores(plan.base, plan), "overrides": plan.also, "place": machine_info()}
 
@@ -178,7 +177,7 @@ def speeds(runs: dict[str, Path], also: list[str], *, updates: int, lines: int, 
         trainer = make_trainer(config, folder, build.check(config, progress.print), build.choose_device(), progress)
         trainer.model.train()
         batches = list(islice(trainer.task.stream(0, 0), updates))
-        translator = build.load_translator(folder)
+        translator = build.Translator.load(folder)
         sources = build.examples_of(splits_of(config.data).valid, config.data.max_ratio).sources[:lines]
         steps[name] = lambda trainer=trainer, batches=batches: float([trainer.update([batch])[1] for batch in batches][-1])
         translations[name] = lambda translator=translator, sources=sources: len(translator.translate(sources))

@@ -7,10 +7,10 @@ import tomllib
 from collections.abc import Iterator
 from typing import Any
 
-from headers import with_header
+from headers import is_measured, with_header
 from pruning_picture import heads_of
 
-from heedful.runs.recipes import all_recipes, settings_digest
+from heedful.runs.recipes import all_recipes
 
 SPLITS = ("valid", "test")
 SEED_KINDS = ("encoder", "all")  # kinds that were pruned in models of several seeds
@@ -83,7 +83,7 @@ def update_pruning_recipe(models: dict[str, dict[str, Any]]) -> Iterator[str]:
     path = all_recipes()[first["recipe"]]
     gates = tomllib.loads(path.read_text(encoding="utf-8"))["training"]["gates"]
     setting = ("gates", *gates["kinds"], gates["penalty"])
-    fitting = [model for model in models.values() if model.get("settings") == settings_digest(path)]
+    fitting = [model for model in models.values() if "settings" in model and is_measured(model, path)]
     results = [
         (model["whole"], point)
         for model in fitting

@@ -1,7 +1,6 @@
 """Train recipes and their peers side by side on one machine, score each on its test set, and write a file for each.
 
     python benchmarks/quality.py OUTPUT --limit 560 \\
-        --also "training.precision=bf16 training.compile=true data.pad_to_multiple_of=12" \
         --run "tatoeba-pt-en-1 tatoeba-pt-en seed=1" --run "tatoeba-pt-en-2 tatoeba-pt-en seed=2" \
         --peer "tatoeba-pt-en-hf tatoeba-pt-en --seconds 240"
 
@@ -34,6 +33,7 @@ from peers.machine import machine_info
 from heedful.data.pairs import pairs
 from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
+from heedful.runs import auto
 from heedful.runs.build import load_tokenizers
 from heedful.runs.config import read_run
 from heedful.runs.recipes import find_recipe, settings_digest
@@ -115,6 +115,7 @@ def ours(job: Job, work: Path, clock: Clock) -> dict[str, Any]:
         "recipe": job.recipe,
         "settings": settings_digest(find_recipe(job.recipe)),
         "overrides": job.options,
+        "resolved": {path: auto.value_of(config, path) for path in auto.OFF},  # what "auto" became on this machine
         "finished": validations[-1]["step"] >= config.training.steps if validations else False,
         "scores": results["scores"],
         "lowercased": {name: asdict(score) for name, score in lowered.items()},

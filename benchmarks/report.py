@@ -6,6 +6,7 @@ python benchmarks/report.py
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 from directions import gather, update_direction_recipes
 from families_rows import update_family_recipes
@@ -38,19 +39,21 @@ SECTIONS = (
 )
 
 
+def update_headers() -> Iterator[str]:
+    """Write the headers of all recipes; yield messages."""
+    yield from update_recipes(RESULTS / "quality")
+    yield from update_family_recipes(read("families.json"))
+    yield from update_language_recipes(RESULTS / "language")
+    yield from update_direction_recipes(gather(RESULTS / "families"))
+    yield from update_pruning_recipe(inside.pruned_models())
+
+
 def main() -> None:
     written = "\n".join(text for section in SECTIONS if (text := section()))
     text = f"# Results\n\nWritten by `python benchmarks/report.py` from `benchmarks/results`.\n\n{written}"
     (ROOT / "docs" / "results.md").write_text(text)
     print(text)
-    updated = (
-        update_recipes(RESULTS / "quality"),
-        update_family_recipes(read("families.json")),
-        update_language_recipes(RESULTS / "language"),
-        update_direction_recipes(gather(RESULTS / "families")),
-        update_pruning_recipe(inside.pruned_models()),
-    )
-    for message in (line for lines in updated for line in lines):
+    for message in update_headers():
         print(message, file=sys.stderr)
 
 

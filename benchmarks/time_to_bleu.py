@@ -19,8 +19,8 @@ from pathlib import Path
 from peers.machine import machine_info
 
 OVERRIDES = [
-    "seed=1", "training.precision=bf16", "training.cuda_graphs=true", "data.pad_to_multiple_of=16", "training.steps=1700",
-    "training.schedule.warmup=250", "training.save_every=85", "training.validate_every=1700", "task.validation_sentences=200",
+    "seed=1", "training.steps=1700", "training.schedule.warmup=250", "training.save_every=85", "training.validate_every=1700",
+    "task.validation_sentences=200",
 ]  # fmt: skip
 
 

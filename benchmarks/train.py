@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.losses import cross_entropy
-from heedful.tasks.batches import Batch, collate, fill_up
+from heedful.tasks.batches import Batch, collate, fill_up, pad_length
 from heedful.text.specials import Specials
 from heedful.training.config import TrainingConfig
 from heedful.training.nonfinite import NonFiniteGuard
@@ -60,15 +60,15 @@ def real_batches(size: Size, budget: int, pad_to_multiple_of: int, folder: str) 
     source, target = (tokenizer.encode_many([getattr(pair, side) for pair in corpus]) for side in ("source", "target"))
     import numpy as np
 
-    lengths = [np.array([len(row) for row in side], dtype=np.int32) for side in (source, target)]
+    sizes = [np.array([len(row) for row in side], dtype=np.int32) for side in (source, target)]
 
     def batches(pad_to_multiple_of: int) -> list[Batch]:
-        plan = plan_epoch(*lengths, budget=budget, seed=1, epoch=0, pad_to_multiple_of=pad_to_multiple_of)
+        plan = plan_epoch(*sizes, budget=budget, seed=1, epoch=0, pad_to_multiple_of=pad_to_multiple_of)
         collated = [collate([source[i] for i in b], [target[i] for i in b], SPECIALS, SPECIALS) for b in plan]
-        return [
-            (fill_up(b, budget, pad_to_multiple_of, SPECIALS, SPECIALS) if pad_to_multiple_of > 1 else b).to(DEVICE)
-            for b in collated
-        ]
+        if pad_to_multiple_of == 1:
+            return [b.to(DEVICE) for b in collated]
+        lengths = [pad_length(max(b.source.shape[1], b.target_in.shape[1]), pad_to_multiple_of, budget) for b in collated]
+        return [fill_up(b, budget, length, SPECIALS, SPECIALS).to(DEVICE) for b, length in zip(collated, lengths, strict=True)]
 
     return batches(1), batches(pad_to_multiple_of)
 

@@ -55,7 +55,7 @@ def ours(precision: Precision) -> Callable[[], None]:
         source, target_in, target_out = batch()
         with precision():
             step = model.step(target_in, model.start(source, None, room=0))
-            hidden, weight = step.hidden.flatten(0, 1), model.readout.weight
+            hidden, weight = step.hidden.flatten(0, 1), model.embedding.target.weight
             loss, _ = projected_cross_entropy(hidden, weight, target_out.flatten(), padding=PAD, smoothing=SMOOTHING)
         (loss.total / loss.count).backward()  # type: ignore[no-untyped-call]
         finish(model, optimizer)

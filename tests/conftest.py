@@ -1,4 +1,4 @@
-"""What every test stands on: one thread, fixed seeds, a cache folder that is thrown away, and the models of the contracts."""
+"""Shared by all tests: one thread, fixed seeds, a temporary cache folder, and the models of the contract tests."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
-from tiny import PLAIN, VARIANTS, Pairs, Speaker, Variant, make_pairs, tiny_model
+from tiny import PLAIN, VARIANTS, Pairs, Variant, make_pairs, tiny_model
 from workshop import train_tiny_runs
+
+from heedful.nn.model import SequenceModel
 
 torch.set_num_threads(1)  # models this small are three times faster so
 settings.register_profile("heedful", deadline=None, derandomize=True)  # a busy machine is no failure, and a failure repeats
@@ -31,15 +33,15 @@ def _seeds() -> None:
 
 
 @pytest.fixture(params=VARIANTS, ids=str)
-def model(request: pytest.FixtureRequest) -> Speaker:
-    """Every registered family that says something, in every variant. Shared between tests: look, do not touch."""
+def model(request: pytest.FixtureRequest) -> SequenceModel:
+    """Every family in every variant. Shared between tests: do not change it."""
     variant: Variant = request.param
     return tiny_model(variant)
 
 
 @pytest.fixture(params=PLAIN, ids=str)
-def plain(request: pytest.FixtureRequest) -> Speaker:
-    """Position schemes and norm orders only: for properties that take long to prove."""
+def plain(request: pytest.FixtureRequest) -> SequenceModel:
+    """Variants of positional encoding and norm only: for tests that take long."""
     variant: Variant = request.param
     return tiny_model(variant)
 

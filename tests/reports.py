@@ -10,13 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.inspection.attention_maps import AttentionMap, Kind
-from heedful.inspection.figure import heatmap
+from heedful.inspection.analyses.attention import Inspection
+from heedful.inspection.drawing.figure import heatmap
+from heedful.inspection.measures.attention_maps import AttentionMap
+from heedful.inspection.measures.rollout import rollout
+from heedful.inspection.measures.trace import Tokens, Trace, Views, word_maps
 from heedful.inspection.report import Section
 from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words
-from heedful.inspection.rollout import rollout
-from heedful.studies.report import Inspection
-from heedful.studies.trace import Tokens, Trace, Views, word_maps
+from heedful.nn.model import AttentionKind
 
 HARD = ["<img/src=x/onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"c', "</script><b>", "@data@"]
 HARD += [f"word{place}" for place in range(60)]
@@ -38,11 +39,18 @@ def inspection(tokens: int, layers: int, heads: int) -> Inspection:
     maps = []
     for layer in range(layers):
         maps += [
-            AttentionMap(f"encoder.{layer}.self_attention.weights", Kind("encoder", "source", "source"), layer, weights()),
             AttentionMap(
-                f"decoder.{layer}.self_attention.weights", Kind("decoder", "target", "target"), layer, weights(causal=True)
+                f"encoder.{layer}.self_attention.weights", AttentionKind("encoder", "source", "source"), layer, weights()
             ),
-            AttentionMap(f"decoder.{layer}.cross_attention.weights", Kind("cross", "target", "source"), layer, weights()),
+            AttentionMap(
+                f"decoder.{layer}.self_attention.weights",
+                AttentionKind("decoder", "target", "target"),
+                layer,
+                weights(causal=True),
+            ),
+            AttentionMap(
+                f"decoder.{layer}.cross_attention.weights", AttentionKind("cross", "target", "source"), layer, weights()
+            ),
         ]
     trace = Trace(both, both, "<s>", "</s>", maps)
     norms = [torch.rand(heads, 1, time, generator=draws) * 4 for _ in maps]
@@ -66,7 +74,7 @@ def blocks() -> list[Any]:
 def alone(tokens: int, layers: int) -> Inspection:
     """Inspection of a text without a source; with 0 layers, of a model without attention."""
     text = Tokens(" ".join(HARD[:tokens]), list(range(tokens)), HARD[:tokens], list(range(tokens)))
-    kind = Kind("within", "target", "both")
+    kind = AttentionKind("within", "target", "both")
     weights = torch.ones(2, tokens + 1, tokens + 1).tril()
     maps = [
         AttentionMap(f"layers.{layer}.self_attention.weights", kind, layer, weights / weights.sum(-1, keepdim=True))

@@ -15,7 +15,7 @@ from peers import laps
 from peers.decoders import DECODERS, search_together
 from peers.processes import in_processes
 from peers.weights import for_ctranslate2, for_hugging_face
-from tiny import END, START, VOCAB, Pairs, logits_of, make_pairs, unsettle
+from tiny import END, START, VOCAB, Pairs, logits_of, make_pairs, perturb
 from torch.nn import functional
 from torch.testing import assert_close
 from workshop import heed, write_recipe
@@ -41,7 +41,7 @@ PACKAGES = decode.PACKAGES
 
 def make(vocab: int = VOCAB, **changes: Any) -> Transformer:
     config = TransformerConfig(**({"dim": 16, "layers": 2, "heads": 2, "feed_forward": 32, "dropout": 0.0} | changes))
-    return unsettle(Transformer(config, vocab, vocab)).eval()
+    return perturb(Transformer(config, vocab, vocab)).eval()
 
 
 def words(pairs: Pairs) -> list[list[int]]:
@@ -96,7 +96,7 @@ def test_models_that_the_peers_cannot_represent_are_errors(changes: dict[str, An
 def test_a_peer_generates_the_same_prefixes_until_the_length_limit(peer: str, beam: int, pairs: Pairs) -> None:
     """The same prefixes remain; which of them is best depends on the end token, which only our search adds."""
     model = make(vocab=200)
-    model.target_embedding.weight.data[END] = 0.0
+    model.embedding.target.weight.data[END] = 0.0
     config = decode.fixed(beam, 12).model_copy(update={"n_best": beam})
     ours, theirs = decode_ours(model, words(pairs), config), decode_peer(peer, model, words(pairs), config)
     assert [sorted(rows) for rows in theirs] == [sorted(rows) for rows in ours]

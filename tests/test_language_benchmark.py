@@ -85,7 +85,7 @@ def test_the_header_of_a_recipe_has_the_results_of_its_current_settings(
     (tmp_path / "changed.json").write_text(json.dumps(result | {"recipe": "changed", "settings": "another"}))
     assert len(list(language_rows.update_language_recipes(tmp_path))) == 2
     header = ["# purpose: tales", "# result: valid loss 1.25", "# machine: a machine", "# minutes: 1.5", "# date: 2026-01-02"]
-    assert book["tale"].read_text().splitlines()[:6] == [*header, "# options: seed=3"]
+    assert book["tale"].read_text().splitlines()[:6] == [*header, ""]
     assert book["changed"].read_text().splitlines()[:2] == ["# purpose: tales", ""]
 
 
@@ -110,7 +110,7 @@ def test_families_are_sorted_by_bleu(tmp_path: Path) -> None:
 def test_the_header_of_a_family_recipe_has_its_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     book = {f"multi30k-de-en-{name}": tmp_path / f"{name}.toml" for name in ("a", "b")}
     for path in book.values():
-        path.write_text("# purpose: a family\n[model]\ndim = 8\n")
+        path.write_text("# purpose: a family\n[model]\ndim = 8\n\n[training]\nminutes = 2\n")
     monkeypatch.setattr(directions, "all_recipes", lambda: book)
     same = settings_digest(book["multi30k-de-en-a"])
     about = {"settings": same, "machine": "a GPU", "date": "2026-01-02"}

@@ -30,9 +30,9 @@ def test_accuracy_includes_the_end_token() -> None:
     torch.manual_seed(1)
     model = make("none", 4).eval()
     with torch.no_grad():
-        model.target_embedding.weight.zero_()
+        model.embedding.target.weight.zero_()
         model.decoder_last.bias.fill_(1.0)  # type: ignore[operator]
-        model.target_embedding.weight[END] = 1.0
+        model.embedding.target.weight[END] = 1.0
     assert forced(model, 3, "copy") == 1 / 4
     assert evaluation_batch(3, "copy")[0].shape == evaluation_batch(3, "copy")[1].shape
 

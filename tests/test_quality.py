@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 import quality
+import report
 import torch
-from headers import measured, with_header
+from headers import ON_A_GPU, changes, is_measured, measured, with_header
 from peers.decoding import decode
 from peers.models import Size, marian_model
 from peers.translation import SCHEDULES, WARMUP, Options, Peer, Trained, batches, choose, encoded, train
@@ -20,10 +22,11 @@ from quality_rows import quality_rows
 from workshop import WORDS, write_recipe
 
 from heedful.data.check import check_data
+from heedful.runs import auto
 from heedful.runs.build import make_corpora, make_tokenizers
 from heedful.runs.config import read_run
-from heedful.runs.recipes import MEASURED, settings_digest
-from heedful.tasks.evaluate_translations import Examples
+from heedful.runs.recipes import MEASURED, all_recipes, recipe_folder, settings_digest
+from heedful.tasks.translation.data import Examples
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
 from heedful.text.train import train_tokenizer
 
@@ -143,7 +146,63 @@ def test_results_are_grouped_by_name_and_the_peer_is_chosen_by_validation(tmp_pa
     lines = measured(row, row.seeds)
     assert list(lines) == list(MEASURED)
     assert lines["result"].startswith("11.00 BLEU, 12.00 lowercased, mean of 2 seeds") and "7.00" in lines["result"]
-    assert (lines["minutes"], lines["options"]) == ("2.0", "a=b")
+    assert lines["minutes"] == "2.0"
+
+
+RECIPE_OF_A_GPU = "[training]\nsteps = 100\ninit = 'runs/language-books'\n\n[data]\npad_to_multiple_of = 12\n"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "changed"),
+    [
+        (["seed=3", "training.precision=bf16", "training.cuda_graphs=true", "data.pad_to_multiple_of=12"], []),
+        (["training.steps=100", "training.init=books"], []),
+        (["training.precision=fp32"], ["training.precision=fp32"]),
+        (["data.pad_to_multiple_of=16"], ["data.pad_to_multiple_of=16"]),
+        (['training.init=""', "model.dim=8"], ['training.init=""', "model.dim=8"]),
+    ],
+)
+def test_a_result_with_overrides_that_change_nothing_is_one_of_the_recipe(
+    overrides: list[str], changed: list[str], tmp_path: Path
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE_OF_A_GPU)
+    found = {"overrides": overrides, "machine": "NVIDIA H200", "settings": settings_digest(recipe)}
+    assert changes(found, recipe) == changed
+    assert is_measured(found, recipe) is not bool(changed)
+    assert not is_measured(found | {"settings": "another"}, recipe)
+
+
+def test_a_time_limit_changes_nothing_if_all_steps_were_done(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE_OF_A_GPU)
+    found = {"overrides": ["training.minutes=2"], "machine": "NVIDIA H200"}
+    for steps, neutral in ((100, True), (99, False)):
+        assert is_measured(found | {"steps": steps}, recipe) is neutral
+    for finished in (True, False):
+        assert is_measured(found | {"finished": finished}, recipe) is finished
+
+
+def test_precision_on_a_cpu_is_a_change(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE_OF_A_GPU)
+    found = {"overrides": ["training.precision=bf16", "training.cuda_graphs=false"], "machine": "Linux x86_64, 2 cores"}
+    assert changes(found, recipe) == ["training.precision=bf16"]
+
+
+def test_the_values_on_a_gpu_are_those_that_auto_becomes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto, "multiplies_bf16", lambda device: True)
+    resolved = auto.resolve(read_run(None, ["data.builtin=true"]).config, torch.device("cuda"))
+    assert {path: auto.value_of(resolved, path) for path in auto.OFF} == ON_A_GPU
+
+
+def test_the_headers_of_all_recipes_are_those_of_the_stored_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {name: path.read_text() for name, path in all_recipes().items()}
+    shutil.copytree(recipe_folder(), tmp_path / "recipes")
+    monkeypatch.setattr("heedful.runs.recipes.recipe_folder", lambda: tmp_path / "recipes")
+    messages = [*report.update_headers()]
+    assert len(messages) > 25 and not [line for line in messages if " 0 of " in line or "other settings" in line]
+    assert {name: path.read_text() for name, path in all_recipes().items()} == before
 
 
 def test_a_header_has_the_measured_lines_once_and_none_without_results() -> None:

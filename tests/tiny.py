@@ -1,14 +1,14 @@
-"""Small real things that tests are made of: a tiny model of every registered family in all its variants, and a batch.
+"""Tiny models of every family in `MODELS`, in all variants, and a batch of pairs.
 
-A new family is covered by being registered: its config is found from its constructor, its sizes are made small where it has
-such fields, and it is varied along those axes that it knows."""
+A new family is covered once it is registered: its config class is the type of `config` in its constructor, sizes are small
+where it has these options, and it is varied along the axes that it has."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import combinations, cycle, product
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 import torch
@@ -16,14 +16,14 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from heedful.config.base import Config
-from heedful.models import MODELS
-from heedful.models.transformer import Transformer
+from heedful.models import MODELS, config_of
 from heedful.nn.blocks import NORMS
+from heedful.nn.model import SequenceModel
 from heedful.nn.positions import EMBEDDED, POSITIONS
 from heedful.nn.scores import SCOPES, SCORES
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS
+from heedful.nn.source_attention import source_weights
 
-Speaker = Transformer  # to the type checker; every family that says something has its start, step and project
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 PAD, START, END = 0, 1, 2
@@ -42,11 +42,11 @@ SMALL: dict[str, Any] = {
     "encoder": ("lstm", "self-attention"),
     "decoder": ("self-attention", "convolution"),
 }
-NEEDED: dict[str, dict[str, Any]] = {"relative": {"relative_clip": 2}, "learned": {"max_positions": 32}}
+POSITION_OPTIONS: dict[str, dict[str, Any]] = {"relative": {"relative_clip": 2}, "learned": {"max_positions": 32}}
 UNEVEN: dict[str, Any] = {"heads": (2, 1), "decoder_heads": (1, 2), "cross_heads": (4, 2)}
 NO_HEADS: dict[str, Any] = {"heads": (2, 0), "decoder_heads": (1, 0), "cross_heads": (0, 2)}
-Choice = dict[str, Any]  # options that are changed together
-# Every two choices of different axes occur together in some variant.
+Choice = dict[str, Any]  # options that are set together
+# Every two compatible choices of different axes occur together in some variant.
 AXES: dict[str, list[Choice]] = {
     "position": [{"position": name} for name in POSITIONS],
     "norm": [{"norm": name} for name in NORMS],
@@ -59,7 +59,7 @@ AXES: dict[str, list[Choice]] = {
     ],
     "reach": [{"reach": ("full",)}, {"reach": ("local", "compressed"), "block": 4}],
 }
-BESIDES: list[dict[str, Any]] = [
+OTHER_CHOICES: list[dict[str, Any]] = [
     *({"position": name, "position_join": "concatenate"} for name in EMBEDDED),
     {"heads": (0, 1), "reach": ("local", "full"), "block": 4, "norm": "post"},
     *({"position": name, "head_dim": 6, "norm": "pre"} for name in ("relative", "rotary")),
@@ -101,12 +101,11 @@ class Variant(NamedTuple):
 
 
 def config_class(family: str) -> type[Config]:
-    found: type[Config] = get_type_hints(MODELS[family].__init__)["config"]
-    return found
+    return config_of(MODELS[family])
 
 
 def fits(family: str, changes: Mapping[str, Any]) -> bool:
-    """Whether the family has these options, and accepts them together."""
+    """Whether the family has these options and accepts them together."""
     if not changes.keys() <= config_class(family).model_fields.keys():
         return False
     try:
@@ -116,10 +115,10 @@ def fits(family: str, changes: Mapping[str, Any]) -> bool:
     return True
 
 
-def covering(axes: Sequence[Sequence[Choice]], fits: Callable[[Choice], bool]) -> list[Choice]:
-    """A covering array of strength 2: every two choices of different axes that fit together are in some row.
+def covering_array(axes: Sequence[Sequence[Choice]], fits: Callable[[Choice], bool]) -> list[Choice]:
+    """A covering array of strength 2: every two compatible choices of different axes occur together in some row.
 
-    Each row takes a pair that is still missing, then on every other axis the choice that adds most missing pairs."""
+    Each row starts with a missing pair; on every other axis the choice that covers most missing pairs is added."""
     pairs = [
         ((first, i), (second, j))
         for first, second in combinations(range(len(axes)), 2)
@@ -132,7 +131,7 @@ def covering(axes: Sequence[Sequence[Choice]], fits: Callable[[Choice], bool]) -
         for axis in range(len(axes)):
             if axis in chosen:
                 continue
-            row = merged(axes, chosen)
+            row = merge(axes, chosen)
             possible = [i for i, choice in enumerate(axes[axis]) if fits(row | choice)]
             gains = {i: sum(pair in missing for pair in pairs_with(chosen, axis, i)) for i in possible}
             if gains:
@@ -140,7 +139,7 @@ def covering(axes: Sequence[Sequence[Choice]], fits: Callable[[Choice], bool]) -
         for axis, i in chosen.items():
             for pair in pairs_with(chosen, axis, i):
                 missing.pop(pair, None)
-        rows.append(merged(axes, chosen))
+        rows.append(merge(axes, chosen))
     return rows
 
 
@@ -150,48 +149,50 @@ def pairs_with(chosen: Mapping[int, int], axis: int, i: int) -> list[tuple[tuple
     ]
 
 
-def merged(axes: Sequence[Sequence[Choice]], chosen: Mapping[int, int]) -> Choice:
+def merge(axes: Sequence[Sequence[Choice]], chosen: Mapping[int, int]) -> Choice:
     return {name: value for axis in sorted(chosen) for name, value in axes[axis][chosen[axis]].items()}
 
 
 def variants(family: str) -> list[Variant]:
-    """A covering array over the axes that the family has, and the other options that it has, each once."""
+    """A covering array over the axes of the family, and one variant for each of the other choices."""
     axes = [[choice for choice in choices if fits(family, choice)] for choices in AXES.values()]
     axes = [choices for choices in axes if choices != [{}] and choices]
     rows = (
-        covering(axes, lambda choice: fits(family, choice)) if len(axes) > 1 else [row for choices in axes for row in choices]
+        covering_array(axes, lambda choice: fits(family, choice))
+        if len(axes) > 1
+        else [row for choices in axes for row in choices]
     )
-    besides = [changes for changes in BESIDES if fits(family, changes)]
-    return [Variant(family, tuple(changes.items())) for changes in [*(rows or [{}]), *besides]]
+    others = [changes for changes in OTHER_CHOICES if fits(family, changes)]
+    return [Variant(family, tuple(changes.items())) for changes in [*(rows or [{}]), *others]]
 
 
 def tiny_config(family: str, changes: Mapping[str, Any]) -> Config:
-    made = config_class(family)
-    small = {name: value for name, value in SMALL.items() if name in made.model_fields}
-    return made(**(small | NEEDED.get(changes.get("position", ""), {}) | dict(changes)))
+    config = config_class(family)
+    small = {name: value for name, value in SMALL.items() if name in config.model_fields}
+    return config(**(small | POSITION_OPTIONS.get(changes.get("position", ""), {}) | dict(changes)))
 
 
-SPEAKING = [name for name, family in MODELS.items() if hasattr(family, "step")]
-VARIANTS = [variant for family in SPEAKING for variant in variants(family)]
-# Each position scheme once, with alternating norms: for properties that take long to prove.
+FAMILIES = [name for name, family in MODELS.items() if issubclass(family, SequenceModel)]
+VARIANTS = [variant for family in FAMILIES for variant in variants(family)]
+# Each positional encoding once, with alternating norms: for tests that take long.
 PLAIN = [
     Variant(family, tuple(changes.items()))
-    for family in SPEAKING
+    for family in FAMILIES
     for changes in [{"position": position, "norm": norm} for position, norm in zip(POSITIONS, cycle(NORMS), strict=False)]
     if fits(family, changes)
-] + [Variant(family, ()) for family in SPEAKING if not fits(family, {"position": "none", "norm": "pre"})]
+] + [Variant(family, ()) for family in FAMILIES if not fits(family, {"position": "none", "norm": "pre"})]
 
 
 @cache
-def tiny_model(variant: Variant) -> Speaker:
+def tiny_model(variant: Variant) -> SequenceModel:
     torch.manual_seed(1)
-    with torch.inference_mode(False):  # whoever asks first, others may want gradients
-        model: Speaker = MODELS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB, VOCAB)
-        return unsettle(model).eval()
+    with torch.inference_mode(False):  # later tests of the same model may need gradients
+        model: SequenceModel = MODELS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB, VOCAB)
+        return perturb(model).eval()
 
 
-def unsettle(model: AnyModule) -> AnyModule:
-    """Move every parameter, so that no bias is zero and no gain is one."""
+def perturb(model: AnyModule) -> AnyModule:
+    """Add noise to every parameter, so that no bias is zero and no gain is one."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
@@ -214,27 +215,35 @@ def make_pairs() -> Pairs:
     return Pairs(source.masked_fill(~mask, PAD), mask, target)
 
 
-def logits_of(model: Speaker, pairs: Pairs) -> Tensor:
-    """The whole target at once: (rows, time, vocab)."""
-    state = model.start(pairs.source, pairs.mask, room=0)
-    return model.project(model.step(pairs.target, state).hidden)
+def logits_of(model: SequenceModel, pairs: Pairs) -> Tensor:
+    """Teacher-forced logits: (rows, time, vocab)."""
+    return model.forced_logits(pairs.source, pairs.mask, pairs.target)
 
 
-def forced_log_probability(model: Speaker, source: Tensor, tokens: list[int]) -> float:
-    """One pass over the finished words, the end counted; source (1, time) without padding."""
-    state = model.start(source, None, room=0)
-    hidden = model.step(torch.tensor([[START, *tokens]]), state).hidden
-    scores = model.project(hidden)[0].log_softmax(-1)  # (time, vocab)
+def source_maps(model: SequenceModel, source: Tensor, target_in: Tensor) -> list[Tensor]:
+    """Attention weights on the source of every layer, for one pair: source (1, source time), target_in (1, target time)
+    -> (heads, target time, source time) each."""
+    return [weights[0] for weights in source_weights(model, source, None, target_in).values()]
+
+
+def forced_log_probability(model: SequenceModel, source: Tensor, tokens: list[int]) -> float:
+    """Log-probability of tokens and end token in one teacher-forced pass; source (1, time) without padding."""
+    scores = model.forced_logits(source, None, torch.tensor([[START, *tokens]]))[0].log_softmax(-1)  # (time, vocab)
     return float(scores.gather(-1, torch.tensor([*tokens, END])[:, None]).sum())
 
 
-def refused(config: type[Config], **given: Any) -> dict[str, str]:
-    """What the config finds wrong with these values: a sentence for each name."""
-    with pytest.raises(ValidationError) as refusal:
+def config_problems(config: type[Config], **given: Any) -> dict[str, str]:
+    """The problems of a config with these values: path of the option -> sentence."""
+    with pytest.raises(ValidationError) as raised:
         config(**given)
-    found: dict[str, str] = {}
-    for error in refusal.value.errors():
+    problems: dict[str, str] = {}
+    for error in raised.value.errors():
         cause = error.get("ctx", {}).get("error")
         ours = getattr(cause, "problems", [(".".join(map(str, error["loc"])), error["msg"])])
-        found |= {path: sentence for path, sentence, *_ in ours}
-    return found
+        problems |= {path: sentence for path, sentence, *_ in ours}
+    return problems
+
+
+# Former names, until tests/tasks has the new ones.
+SPEAKING, unsettle, refused = FAMILIES, perturb, config_problems
+Speaker = SequenceModel

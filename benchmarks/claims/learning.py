@@ -16,9 +16,9 @@ from rich.console import Console
 
 from claims.toys import Pair, write
 from heedful.config.toml import write_value
-from heedful.runs.build import Translator, load_translator
 from heedful.runs.config import read_run
 from heedful.runs.train import train_config
+from heedful.tasks.translation.predictor import Translator
 
 VALID = 100  # pairs for the validation at the end of training
 COMMON: dict[str, Any] = {
@@ -64,7 +64,7 @@ def learn(folder: Path, pairs: Sequence[Pair], model: Mapping[str, Any], *, step
         device="cpu",
         console=Console(quiet=True),
     )
-    return load_translator(run, device="cpu")
+    return Translator.load(run, device="cpu")
 
 
 def hold_out(train: list[Pair], test: Sequence[Pair]) -> tuple[list[Pair], list[Pair]]:

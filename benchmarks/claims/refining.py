@@ -13,8 +13,9 @@ from claims.learning import MODELS, evaluate, learn, percent, sources_of, target
 from claims.toys import Pair, dictionary
 from claims.translating import PAIRS, SHORT, TRIED, dictionary_pairs
 from heedful.evaluation.gleu import gleu
-from heedful.runs.build import Translator, load_ensemble
+from heedful.runs.build import load_ensemble
 from heedful.tasks.batches import collate
+from heedful.tasks.translation.predictor import Translator
 
 NAMES = 1_000_000  # so many that repetitions are rare
 COMMON_WORD = 5  # minimum frequency of a known word
@@ -121,7 +122,7 @@ def next_words(translator: Translator, pairs: Sequence[Pair]) -> float:
     ids = source.encode_many(sources_of(pairs)), target.encode_many(targets_of(pairs))
     batch = collate(*ids, source.specials, target.specials)
     model = translator.model
-    hidden = model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0)).hidden
+    hidden = model.forced(batch.source, batch.source_mask, batch.target_in).hidden
     predicted, real = model.project(hidden).argmax(-1), batch.target_out != target.specials.pad  # (rows, target time)
     return float((predicted == batch.target_out)[real].float().mean())
 

@@ -12,8 +12,8 @@ from claims.learning import MODELS, Right, evaluate, hold_out, learn, percent, s
 from claims.toys import Link, Pair, copy, dictionary
 from heedful.data.gold import SentencePair
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
-from heedful.runs.build import Translator
-from heedful.studies.alignment import Aligner, Models, align, heads_of
+from heedful.inspection.measures.alignment_heads import Aligner, Models, align, heads_of
+from heedful.tasks.translation.predictor import Translator
 
 PAIRS, TRIED = 30_000, 500
 SHORT = range(3, 9)  # words of a sentence of the dictionary

@@ -33,11 +33,11 @@ from heedful.data.splits import splits_of
 from heedful.data.store import JoinedStore
 from heedful.evaluation.metrics import METRICS
 from heedful.models.transformer import TransformerConfig
-from heedful.runs.build import examples_of, make_corpora, make_tokenizers
+from heedful.runs.build import make_corpora, make_tokenizers
 from heedful.runs.config import Run, read_run
 from heedful.runs.recipes import find_recipe
 from heedful.tasks.batches import Batch, collate
-from heedful.tasks.evaluate_translations import Examples
+from heedful.tasks.translation.data import Examples, examples_of
 from heedful.text.tokenizer import Tokenizer
 from peers.decoding import decode
 from peers.machine import machine_info

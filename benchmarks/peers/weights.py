@@ -90,7 +90,7 @@ def for_hugging_face(model: Transformer, specials: Specials) -> nn.Module:
     sizes = {"attention_heads": config.head_counts[0][0], "ffn_dim": config.feed_forward}
     tables = {side: position_table(model, getattr(model, f"{side}_position")) for side in ("encoder", "decoder")}
     options: dict[str, Any] = dict(
-        vocab_size=len(model.target_embedding.weight), d_model=config.dim, encoder_layers=len(model.encoder),
+        vocab_size=len(model.embedding.target.weight), d_model=config.dim, encoder_layers=len(model.encoder),
         decoder_layers=len(model.decoder), activation_function=config.activation, scale_embedding=config.scale_embeddings,
         max_position_embeddings=len(tables["encoder"]), pad_token_id=specials.pad, eos_token_id=specials.end,
         decoder_start_token_id=specials.start, forced_eos_token_id=None,
@@ -106,7 +106,7 @@ def for_hugging_face(model: Transformer, specials: Specials) -> nn.Module:
     def copy_into(name: str, value: Tensor) -> None:
         parameters.pop(name).data.copy_(value)
 
-    copy_into("model.shared.weight", weights["target_embedding.weight"])
+    copy_into("model.shared.weight", weights["embedding.target.weight"])
     for side, mapping in (("encoder", ENCODER), ("decoder", DECODER)):
         copy_into(f"model.{side}.embed_positions.weight", tables[side])
         for kind in ("weight", "bias"):
@@ -131,7 +131,7 @@ def for_ctranslate2(model: Transformer, specials: Specials, folder: Path) -> Pat
     spec = TransformerSpec.from_config(
         (len(model.encoder), len(model.decoder)), config.head_counts[0][0], pre_norm=config.norm == "pre", activation=activation
     )
-    table = model.target_embedding.weight.detach().numpy()
+    table = model.embedding.target.weight.detach().numpy()
     spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = spec.decoder.projection.weight = table
     for side in ("encoder", "decoder"):
         theirs = getattr(spec, side)
@@ -175,6 +175,6 @@ def copy_norm(theirs: Any, ours: nn.LayerNorm) -> None:
 
 def on_cpu(model: Transformer) -> Transformer:
     """A copy in fp32 on the CPU."""
-    copy = Transformer(model.config, len(model.target_embedding.weight), len(model.target_embedding.weight))
+    copy = Transformer(model.config, len(model.embedding.target.weight), len(model.embedding.target.weight))
     copy.load_state_dict(model.state_dict())
     return copy.eval()

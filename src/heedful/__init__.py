@@ -2,8 +2,8 @@
 
     import heedful
 
-    heedful.train("recipes/translation/demo.toml", run="runs/demo")
-    heedful.load("runs/demo").translate(["I am trendy"])
+    heedful.train("demo", run="runs/demo")
+    heedful.load("runs/demo").predict("I am trendy")
 
 Names are imported on first use, so that `import heedful` is fast.
 """
@@ -14,44 +14,51 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from heedful import inspection
     from heedful.errors import HeedfulError
     from heedful.evaluation.metrics import bleu, chrf, ter
     from heedful.nn.hooks import ablate, patch, record
-    from heedful.runs.build import Translator, load
+    from heedful.runs.load import load
     from heedful.runs.train import train
-    from heedful.search import SearchConfig, search
-    from heedful.tasks.translate import translate
+    from heedful.search import SearchConfig
+    from heedful.tasks.classification.predictor import Classifier
+    from heedful.tasks.language.predictor import TextGenerator
+    from heedful.tasks.predictor import Predictor
+    from heedful.tasks.translation.predictor import Translator
 
-MODULES = {
+MODULES = {  # name -> module that defines it
+    "Classifier": "heedful.tasks.classification.predictor",
     "HeedfulError": "heedful.errors",
+    "Predictor": "heedful.tasks.predictor",
     "SearchConfig": "heedful.search",
-    "Translator": "heedful.runs.build",
+    "TextGenerator": "heedful.tasks.language.predictor",
+    "Translator": "heedful.tasks.translation.predictor",
     "ablate": "heedful.nn.hooks",
     "bleu": "heedful.evaluation.metrics",
     "chrf": "heedful.evaluation.metrics",
-    "load": "heedful.runs.build",
+    "load": "heedful.runs.load",
     "patch": "heedful.nn.hooks",
     "record": "heedful.nn.hooks",
-    "search": "heedful.search",
     "ter": "heedful.evaluation.metrics",
     "train": "heedful.runs.train",
-    "translate": "heedful.tasks.translate",
 }
 
 __all__ = [
+    "Classifier",
     "HeedfulError",
+    "Predictor",
     "SearchConfig",
+    "TextGenerator",
     "Translator",
     "ablate",
     "bleu",
     "chrf",
+    "inspection",
     "load",
     "patch",
     "record",
-    "search",
     "ter",
     "train",
-    "translate",
 ]
 
 
@@ -60,6 +67,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "inspection":
+        return import_module("heedful.inspection")
     if name not in MODULES:
         raise AttributeError(f"module 'heedful' has no attribute {name!r}; it has: {', '.join(__all__)}")
     return getattr(import_module(MODULES[name]), name)

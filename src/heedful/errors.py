@@ -33,6 +33,15 @@ EXIT_CODES = {
 
 
 class HeedfulError(Exception):
+    """Every error of the package that a user can cause or mend; `exit_code` is that of the command line.
+
+    >>> try:
+    ...     heedful.load("no-such-run")
+    ... except heedful.HeedfulError as error:
+    ...     error.exit_code
+    4
+    """
+
     exit_code = 1
 
     def __init__(self, message: str, hint: str | None = None) -> None:

@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from workshop import heed, write_recipe
+from workshop import CLASSIFICATION, GPT, LANGUAGE, heed, write_recipe
 
 
 def gz(text: bytes) -> bytes:
@@ -148,6 +148,37 @@ def test_invalid_lines_are_counted_reported_and_skipped(tmp_path: Path, capsys: 
     assert "1 line that is not UTF-8, skipped" in output
     assert "pairs.tsv line 61: byte 2 is not UTF-8" in output
     assert "1 line with an empty side, skipped" in output
+
+
+BOTH_FORMS = {
+    "classification": (CLASSIFICATION + GPT, "train.tsv", b"yes\tgood\nno\tbad\n", b"yes\t"),
+    "language": (LANGUAGE + GPT, "book.txt", b"the cat sees\na dog runs\n", b""),
+}
+
+
+@pytest.mark.parametrize("task", BOTH_FORMS)
+def test_unusable_lines_of_labeled_and_plain_text_follow_the_rule_for_pairs(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, name, good, label = BOTH_FORMS[task]
+    monkeypatch.chdir(tmp_path)
+    Path("recipe.toml").write_text(recipe.format(folder="."))
+    for file in {name, "valid.tsv", "valid.txt"}:
+        Path(file).write_bytes(good * 20)
+    Path(name).write_bytes(good * 20 + label + b"citt\xe0\n")
+    assert heed("train", "recipe.toml", "training.steps=1", "--run", "run") == 0
+    output = capsys.readouterr().err
+    assert "1 line that is not UTF-8, skipped" in output
+    assert f"{name} line 41: byte {len(label) + 5} is not UTF-8" in output
+    Path(name).write_bytes((good + label + b"citt\xe0\n") * 20)
+    assert heed("train", "recipe.toml", "training.steps=1", "--run", "other") == 3
+    assert capsys.readouterr().err.endswith(
+        f"error: {name}: 20 of 60 lines are unusable; expected at most data.max_unusable = 0.05 of them; "
+        f"20 lines that are not UTF-8, the first at {name} line 3: byte {len(label) + 5} is not UTF-8\n\n"
+        f"hint: convert it: iconv -f ISO-8859-1 -t UTF-8 {name} > {name}.utf8; "
+        "or set data.max_unusable = 1 to skip any number of lines\n"
+    )
+    assert heed("train", "recipe.toml", "training.steps=1", "data.max_unusable=1", "--run", "other") == 0
 
 
 def digest(folder: Path) -> dict[str, str]:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import torch
+from heedful.cli.translate import warn_if_languages_differ
 from workshop import heed, standard_input, write_recipe
 
 from heedful.cli.output import format_bytes
-from heedful.cli.translate import warn_if_languages_differ
 from heedful.errors import ConfigError
-from heedful.runs.build import load
+from heedful.runs.load import load
 
 
 @pytest.fixture(scope="session")

@@ -48,9 +48,10 @@ def bash(script: str, folder: Path, **variables: str) -> str:
     return done.stdout
 
 
-def parameters(command: Any = None) -> Iterator[Any]:
+def parameters(command: Any = None) -> Iterator[tuple[str, Any]]:
+    """All parameters with the names of their commands."""
     command = command or typer.main.get_command(app)
-    yield from command.params
+    yield from ((command.name, parameter) for parameter in command.params)
     for subcommand in getattr(command, "commands", {}).values():
         yield from parameters(subcommand)
 
@@ -70,6 +71,7 @@ def test_recipes_are_completed(tmp_path: Path) -> None:
     expected = [name for name in all_recipes() if name.startswith("multi30k-")]
     assert len(expected) > 3 and completions("heed train multi30k-", tmp_path) == sorted(expected)
     assert completions("heed config show multi30k-en-f", tmp_path) == ["multi30k-en-fr"]
+    assert completions("heed data check multi30k-en-f", tmp_path) == ["multi30k-en-fr"]
 
 
 def test_run_folders_are_completed_and_other_folders_are_not(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ def test_run_folders_are_completed_and_other_folders_are_not(tiny_runs: dict[str
         (tmp_path / name).mkdir(parents=True)
         shutil.copy(tiny_runs["translation"] / "run.json", tmp_path / name)
     (tmp_path / "runs" / "notes").mkdir()
-    for command in ("translate", "evaluate", "inspect", "average", "explain", "runs", "runs runs/mine", "score x --with"):
+    for command in ("translate", "evaluate", "predict", "average", "explain", "runs", "runs runs/mine", "score x --with"):
         assert completions(f"heed {command} ru", tmp_path) == ["runs/mine", "runs/sweep-demo/seed=1"], command
     assert completions("heed translate elsewhere/", tmp_path) == ["elsewhere/other"]
     assert completions("heed train ru", tmp_path) == ["runs/mine", "runs/sweep-demo/seed=1"], "to resume it"
@@ -85,10 +87,14 @@ def test_run_folders_are_completed_and_other_folders_are_not(tiny_runs: dict[str
 
 
 def test_every_argument_that_is_a_run_folder_is_completed() -> None:
-    arguments = [parameter for parameter in parameters() if parameter.param_type_name == "argument"]
-    named = {argument.name for argument in arguments if "run folder" in (argument.help or "").lower()}
-    assert len(named) > 3 and named <= COMPLETIONS.keys()
-    assert COMPLETIONS.keys() <= {parameter.name for parameter in parameters()}
+    names = {(parameter.name, f"{command}.{parameter.name}"): parameter for command, parameter in parameters()}
+    folders = [
+        either
+        for either, parameter in names.items()
+        if parameter.param_type_name == "argument" and "run folder" in (parameter.help or "").lower()
+    ]
+    assert len(folders) > 5 and [either for either in folders if not COMPLETIONS.keys() & either] == []
+    assert COMPLETIONS.keys() <= {name for either in names for name in either}, "all of them exist"
 
 
 def test_the_script_that_is_shown_completes_in_bash(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from heedful.cli import align, demo
 from heedful.data.gold import Gold, SentencePair, builtin_gold
 from heedful.errors import Interrupted
 from heedful.evaluation.word_alignment import Link
+from heedful.inspection.measures import alignment_heads as study
 from heedful.runs import train as training
-from heedful.runs.build import Translator, load_translator
-from heedful.studies import alignment as study
+from heedful.tasks.translation.predictor import Translator
 
 FEW = ("training.steps=4", "task.validation_sentences=4", "data.counts={train=300, valid=20, test=60}")
 
@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def translator(run: Path) -> Translator:
-    return load_translator(run)
+    return Translator.load(run)
 
 
 def test_the_error_rate_is_that_of_heed_align(run: Path, translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from workshop import heed, write_recipe
 
-from heedful.runs.build import load
+from heedful.runs.load import load
 
 SENTENCE = "w3 w1 w4 w15"
 

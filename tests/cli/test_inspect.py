@@ -13,12 +13,13 @@ from safetensors import safe_open
 from torch.testing import assert_close
 from workshop import heed, write_recipe
 
-from heedful.cli.inspecting.figures import color_limit, describe_saliency
-from heedful.cli.inspecting.interventions import saliency_text
-from heedful.inspection.figure import color
-from heedful.inspection.saliency import NOTE
-from heedful.runs.build import Translator, load
-from heedful.studies.report import Inspection
+from heedful.inspection.analyses.attention import Inspection
+from heedful.inspection.analyses.interventions import saliency_text
+from heedful.inspection.analyses.sentence_figures import color_limit, describe_saliency
+from heedful.inspection.drawing.figure import color
+from heedful.inspection.measures.saliency import NOTE
+from heedful.runs.load import load
+from heedful.tasks.translation.predictor import Translator
 
 SENTENCE = "w1 w2 w3"
 

@@ -12,8 +12,8 @@ from workshop import heed, write_recipe
 import heedful
 from heedful.data.pairs import pairs
 from heedful.data.splits import splits_of
-from heedful.runs.build import load_translator
-from heedful.tasks.translate import collate_one
+from heedful.tasks.system import collate_one
+from heedful.tasks.translation.predictor import Translator
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_shares_are_those_of_the_gates(run: Path, capsys: pytest.CaptureFixture[
     capsys.readouterr()
     assert heed("inspect", run, "--experts", "--sentences", "5", "--json") == 0
     result = json.loads(capsys.readouterr().out)["experts"]
-    worker = load_translator(run)
+    worker = Translator.load(run)
     system, model = worker.system, worker.model
     assert isinstance(model, torch.nn.Module)
     chosen = torch.zeros(4)

@@ -15,11 +15,11 @@ import torch
 from workshop import heed, write_recipe
 
 import heedful
-from heedful.inspection.cost_report import PHASES, Size
-from heedful.inspection.figure import color
-from heedful.inspection.head_figures import format_importance
-from heedful.inspection.positions import by_distance, cosines, scores
-from heedful.inspection.positions import schemes as schemes_of
+from heedful.inspection.drawing.figure import color
+from heedful.inspection.drawing.head_figures import format_importance
+from heedful.inspection.measures.cost_report import PHASES, Size
+from heedful.inspection.measures.positions import by_distance, cosines, scores
+from heedful.inspection.measures.positions import schemes as schemes_of
 
 SENTENCE = "w1 w2 w3"
 

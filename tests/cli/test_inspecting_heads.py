@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from workshop import heed, write_recipe
 
-from heedful.cli.inspecting.heads import compute, draw, explain_colors, explain_marks, format_text
 from heedful.errors import ConfigError
-from heedful.inspection.head_figures import Cell
-from heedful.runs.build import Translator, load_translator
+from heedful.inspection.analyses.heads import compute, draw, explain_colors, explain_marks, format_text
+from heedful.inspection.drawing.head_figures import Cell
+from heedful.tasks.translation.predictor import Translator
 
 TREES = "\n".join(
     "\t".join([str(at), f"w{at}", *"____", str(at - 1), "nsubj" if at > 1 else "root", "_", "_"]) for at in range(1, 6)
@@ -22,7 +22,7 @@ TREES = "\n".join(
 def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     folder = tmp_path_factory.mktemp("heads")
     assert heed("train", write_recipe(folder), "training.steps=2", "--run", folder / "run") == 0
-    return load_translator(folder / "run")
+    return Translator.load(folder / "run")
 
 
 def test_all_heads_of_the_runs_own_data_as_json_as_text_and_as_a_picture(translator: Translator, tmp_path: Path) -> None:

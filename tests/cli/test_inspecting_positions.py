@@ -9,11 +9,12 @@ import pytest
 import torch
 from workshop import heed, write_recipe
 
-from heedful.cli.inspecting import interventions, lens, positions
 from heedful.errors import ConfigError
-from heedful.inspection.saliency import NOTE
+from heedful.inspection.analyses import interventions, lens, positions
+from heedful.inspection.measures.saliency import NOTE
 from heedful.nn.positions import PositionSize, Rotary, Sinusoidal
-from heedful.runs.build import Translator, load, load_translator
+from heedful.runs.load import load
+from heedful.tasks.translation.predictor import Translator
 
 LINE = "w1 w2 w3 w4"
 
@@ -27,13 +28,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def translator(folder: Path) -> Translator:
     limits = "model.position=learned", "model.max_positions=12", "data.max_length=10"
     assert heed("train", write_recipe(folder), "training.steps=2", *limits, "--run", folder / "run") == 0
-    return load_translator(folder / "run")
+    return Translator.load(folder / "run")
 
 
 def test_positions_are_analyzed_and_drawn_and_unsupported_lengths_are_reported(translator: Translator, folder: Path) -> None:
     result = json.loads(json.dumps(positions.compute(translator, sentences=20)))
     assert list(result["schemes"]) == ["encoder_position", "decoder_position", "(sinusoidal)"]
-    table = translator.model.get_parameter("encoder_position.table.weight")  # type: ignore[attr-defined]
+    table = translator.model.get_parameter("encoder_position.table.weight")
     encoding = torch.tensor(result["schemes"]["encoder_position"]["encoding"])
     assert result["reached"] == result["lengths"]["longest"] == len(encoding)  # positions beyond the data are not analyzed
     torch.testing.assert_close(encoding, table.detach()[: len(encoding)], atol=1e-5, rtol=0)

@@ -29,12 +29,6 @@ def test_text_output_fits_80_columns_without_a_terminal(command: str, capsys: py
     assert [line for line in lines if len(line) > 80] == []
 
 
-def test_recipes_are_listed_with_the_options_that_their_results_need(capsys: pytest.CaptureFixture[str]) -> None:
-    assert heed("recipes") == 0
-    words = " ".join(capsys.readouterr().out.split())
-    assert "with training.init=gpt1-reviews training.minutes=1.2 training.precision=bf16 training.cuda_graphs=true" in words
-
-
 def test_every_exit_code_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.HeedfulError)]
     assert {0, *(kind.exit_code for kind in kinds)} == set(errors.EXIT_CODES)

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +82,21 @@ def test_a_signal_ends_any_command_with_a_message_and_75(number: signal.Signals)
     assert process.returncode == 75
     assert messages.startswith("stopped: interrupted")
     assert "Traceback" not in messages
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("ending", ["", "2>&-"])
+def test_a_signal_while_the_command_line_is_imported_ends_it_like_a_later_one(
+    tmp_path: Path, number: signal.Signals, ending: str
+) -> None:
+    (tmp_path / "typer.py").write_text(f"import os, time; os.kill(os.getpid(), {int(number)}); time.sleep(20)")
+    done = shell(f"PYTHONPATH={tmp_path} heed data list {ending}")
+    assert (done.returncode, done.stdout, done.stderr) == (75, "", "" if ending else "stopped: interrupted\n")
+
+
+def test_the_installed_command_handles_signals_from_the_start() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert project["project"]["scripts"] == {"heed": "heedful.__main__:main"}
 
 
 def test_a_second_signal_right_after_the_first_changes_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from workshop import heed, write_recipe
 
-from heedful.runs.build import load
+from heedful.runs.load import load
 from heedful.text import Tokenizer
 from heedful.vectors.files import load_vectors
 from heedful.vectors.initialization import initialize_rows
@@ -101,7 +101,7 @@ def test_an_unknown_word_is_reported_and_the_others_are_answered(tmp_path: Path,
 def test_neighbors_in_the_embedding_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert heed("neighbors", "w1", "--vectors", run, "--count", "3", "--json") == 0
     result = json.loads(capsys.readouterr().out)["queries"][0]["neighbors"]
-    table = load(run, device="cpu").model.target_embedding.weight.detach()
+    table = load(run, device="cpu").model.embedding.target.weight.detach()
     names = token_names(Tokenizer.load(run / "tokenizer.json"))
     cosines = torch.cosine_similarity(table, table[names.index("w1")][None])
     expected = [names[row] for row in cosines.argsort(descending=True).tolist() if names[row] != "w1"]

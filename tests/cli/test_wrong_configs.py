@@ -73,6 +73,11 @@ CASES = {
         ["training.metric=blue"],
         "command line: training.metric: given 'blue', expected one of: loss, perplexity, bleu, chrf",
     ),
+    "an option of the recipe that the overrides leave without effect": (
+        ["tokenizer.kind=unigram"],
+        "command line: tokenizer: min_frequency = 1 has no effect with kind = 'unigram'; its options are: lowercase, "
+        "normalize, vocab",
+    ),
     "no override at all": (
         ["training.steps"],
         "command line: given 'training.steps', expected key=value, as in training.steps=200\n\n"
@@ -105,6 +110,16 @@ def test_an_invalid_config_has_its_message_and_creates_no_run_folder(
     assert heed("train", recipe, *overrides, "--run", run) == 2
     assert capsys.readouterr().err == f"error: {expected.format(recipe=recipe)}\n"
     assert not run.exists()
+
+
+def test_a_mistake_of_the_recipe_keeps_its_line_beside_one_of_the_overrides(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = write_recipe(tmp_path, "metric = 'blue'\n[search]\nbeam = 0\n")
+    assert heed("train", recipe, "tokenizer.kind=unigram") == 2
+    message = capsys.readouterr().err
+    assert f"{recipe}:28: search.beam: given 0" in message
+    assert "command line: tokenizer: min_frequency = 1 has no effect" in message and "2 problems" in message
 
 
 def test_broken_toml_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import END, PAD, START, Pairs, Speaker, logits_of
+from tiny import END, PAD, START, Pairs, logits_of
 from torch import Tensor
 
 from heedful.nn.decoder_state import States
 from heedful.nn.losses import cross_entropy, symmetric_kl
+from heedful.nn.model import SequenceModel
 from heedful.nn.torch_private import TorchDispatchMode
 from heedful.search import GraphInputs, SearchConfig, SourceBatch, Sources, step_function
 from heedful.search.engine import Engine
-from heedful.tasks.guided_alignment import guided_loss
+from heedful.tasks.translation.guided_alignment import guided_loss
 
 FROM_HOST = ("aten.lift_fresh",)
 TO_HOST = ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.unique")
@@ -51,7 +52,7 @@ def test_copies_in_both_directions_are_detected() -> None:
         x[0] + x.new_full((), 2.0) * 3
 
 
-def test_a_training_pass_can_be_captured(model: Speaker, pairs: Pairs) -> None:
+def test_a_training_pass_can_be_captured(model: SequenceModel, pairs: Pairs) -> None:
     ours = copy.deepcopy(model).train()
     logits_of(ours, pairs)  # tensors cached in the first pass exist when the second is captured
     target = torch.where(torch.arange(pairs.target.shape[1]) < 3, pairs.target, PAD).flatten()
@@ -67,7 +68,7 @@ METHODS: list[dict[str, Any]] = [{"method": "greedy"}, {"beam": 3}, {"method": "
 
 
 @torch.inference_mode()
-def test_a_step_of_a_search_can_be_captured(model: Speaker, pairs: Pairs) -> None:
+def test_a_step_of_a_search_can_be_captured(model: SequenceModel, pairs: Pairs) -> None:
     def start(sources: int, slots: int) -> States:
         return model.start(pairs.source[:1].repeat(sources, 1), torch.ones_like(pairs.mask[:1]).repeat(sources, 1), room=slots)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import Pairs, Speaker, logits_of
+from tiny import Pairs, logits_of
 from torch.testing import assert_close
 
 from heedful.exchange.flat import MEMORY, SIZES, Start, Step, example, find_axes, start_state
+from heedful.nn.model import SequenceModel
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +17,7 @@ def _no_gradients() -> object:
         yield
 
 
-def test_flat_steps_equal_teacher_forcing_and_rows_may_be_reordered(model: Speaker, pairs: Pairs) -> None:
+def test_flat_steps_equal_teacher_forcing_and_rows_may_be_reordered(model: SequenceModel, pairs: Pairs) -> None:
     """After three tokens the rows of every tensor are reversed."""
     step = Step(model, start_state(model, pairs.source, pairs.mask)).eval()
     tensors = dict(zip(step.names, Start(model)(pairs.source, pairs.mask), strict=True))
@@ -31,7 +32,7 @@ def test_flat_steps_equal_teacher_forcing_and_rows_may_be_reordered(model: Speak
         tensors |= dict(zip(after, new, strict=True))
 
 
-def test_every_axis_is_named_by_the_size_that_determines_it(model: Speaker) -> None:
+def test_every_axis_is_named_by_the_size_that_determines_it(model: SequenceModel) -> None:
     """The names predict the shapes for other sizes."""
     sizes = {"rows": 4, "source": 8, "row_state": 5}
     shapes = {name: tuple(tensor.shape) for name, tensor in example(model, **sizes).tensors.items()}

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import torch
-from tiny import PAD, WORDS, Pairs, Speaker, logits_of
+from tiny import PAD, WORDS, Pairs, logits_of
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.nn.experts import Experts
+from heedful.nn.model import SequenceModel
 
 
-def tolerance(model: Speaker) -> float:
+def tolerance(model: SequenceModel) -> float:
     """Zero, except with experts: the rounding of their products depends on the number of tokens."""
     return 1e-6 if any(isinstance(module, Experts) for module in model.modules()) else 0.0
 
 
 @torch.inference_mode()
-def test_a_later_token_cannot_change_earlier_logits(model: Speaker, pairs: Pairs) -> None:
+def test_a_later_token_cannot_change_earlier_logits(model: SequenceModel, pairs: Pairs) -> None:
     before = logits_of(model, pairs)
     for time in range(pairs.target.shape[1]):
         target = pairs.target.clone()
@@ -26,7 +27,7 @@ def test_a_later_token_cannot_change_earlier_logits(model: Speaker, pairs: Pairs
         assert not torch.allclose(after[:, time], before[:, time])
 
 
-def test_the_gradient_to_later_tokens_is_exactly_zero(model: Speaker, pairs: Pairs) -> None:
+def test_the_gradient_to_later_tokens_is_exactly_zero(model: SequenceModel, pairs: Pairs) -> None:
     embedded: list[Tensor] = []
 
     def keep(module: nn.Module, inputs: tuple[Tensor, ...], vectors: Tensor) -> None:
@@ -46,14 +47,14 @@ def test_the_gradient_to_later_tokens_is_exactly_zero(model: Speaker, pairs: Pai
 
 
 @torch.inference_mode()
-def test_padding_the_source_further_changes_nothing(model: Speaker, pairs: Pairs) -> None:
+def test_padding_the_source_further_changes_nothing(model: SequenceModel, pairs: Pairs) -> None:
     more = nn.functional.pad(pairs.source, (0, 5), value=PAD)
     padded = Pairs(more, nn.functional.pad(pairs.mask, (0, 5), value=False), pairs.target)
     assert_close(logits_of(model, padded), logits_of(model, pairs), atol=1e-5, rtol=0)
 
 
 @torch.inference_mode()
-def test_a_sentence_alone_equals_the_sentence_in_a_batch(model: Speaker, pairs: Pairs) -> None:
+def test_a_sentence_alone_equals_the_sentence_in_a_batch(model: SequenceModel, pairs: Pairs) -> None:
     batched = logits_of(model, pairs)
     for row, length in enumerate(pairs.mask.sum(-1).tolist()):
         state = model.start(pairs.source[row : row + 1, :length], None, room=0)
@@ -62,14 +63,14 @@ def test_a_sentence_alone_equals_the_sentence_in_a_batch(model: Speaker, pairs: 
 
 
 @torch.inference_mode()
-def test_the_content_of_padding_has_no_effect(model: Speaker, pairs: Pairs) -> None:
+def test_the_content_of_padding_has_no_effect(model: SequenceModel, pairs: Pairs) -> None:
     other = torch.where(pairs.mask, pairs.source, WORDS[3])
     assert not torch.equal(other, pairs.source)
     assert_close(logits_of(model, pairs._replace(source=other)), logits_of(model, pairs), atol=tolerance(model), rtol=0)
 
 
 @torch.inference_mode()
-def test_outputs_depend_on_the_source(model: Speaker, pairs: Pairs) -> None:
+def test_outputs_depend_on_the_source(model: SequenceModel, pairs: Pairs) -> None:
     other = pairs.source.clone()
     other[:, 1] = torch.where(other[:, 1] == WORDS[0], WORDS[1], WORDS[0])
     difference = logits_of(model, pairs._replace(source=other)) - logits_of(model, pairs)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import Pairs, Speaker, logits_of
+from tiny import Pairs, logits_of
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
 from heedful.nn.attention import AttentionBias, AttentionCore
 from heedful.nn.hooks import ablate, hook, hook_points, patch, record
+from heedful.nn.model import SequenceModel
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +28,7 @@ def first(model: nn.Module) -> str:
     return next(iter(hook_points(model)))
 
 
-def test_recording_everything_keeps_outputs_bit_identical(plain: Speaker, pairs: Pairs) -> None:
+def test_recording_everything_keeps_outputs_bit_identical(plain: SequenceModel, pairs: Pairs) -> None:
     before = logits_of(plain, pairs)
     with record(plain, "*") as recorded:
         during = logits_of(plain, pairs)
@@ -36,7 +37,7 @@ def test_recording_everything_keeps_outputs_bit_identical(plain: Speaker, pairs:
     assert has_no_hooks(plain)
 
 
-def test_recording_while_stepping_keeps_outputs_bit_identical(plain: Speaker, pairs: Pairs) -> None:
+def test_recording_while_stepping_keeps_outputs_bit_identical(plain: SequenceModel, pairs: Pairs) -> None:
     def last_of_two_steps() -> Tensor:
         state = plain.step(pairs.target[:, :3], plain.start(pairs.source, pairs.mask, room=4)).state
         return plain.step(pairs.target[:, 3:4], state).hidden
@@ -46,7 +47,7 @@ def test_recording_while_stepping_keeps_outputs_bit_identical(plain: Speaker, pa
         assert torch.equal(last_of_two_steps(), before)
 
 
-def test_context_vectors_are_the_mean_of_values_with_the_recorded_weights(plain: Speaker, pairs: Pairs) -> None:
+def test_context_vectors_are_the_mean_of_values_with_the_recorded_weights(plain: SequenceModel, pairs: Pairs) -> None:
     cores = {name.removesuffix(".core"): module for name, module in plain.named_modules() if isinstance(module, AttentionCore)}
     if not cores:
         pytest.skip("the model has no attention")
@@ -70,7 +71,7 @@ def test_context_vectors_are_the_mean_of_values_with_the_recorded_weights(plain:
     assert expected.keys() == cores.keys()
 
 
-def test_patching_recorded_activations_reproduces_the_output(plain: Speaker, pairs: Pairs) -> None:
+def test_patching_recorded_activations_reproduces_the_output(plain: SequenceModel, pairs: Pairs) -> None:
     with record(plain, "*") as recorded:
         before = logits_of(plain, pairs)
     with patch(plain, recorded):
@@ -78,7 +79,7 @@ def test_patching_recorded_activations_reproduces_the_output(plain: Speaker, pai
     assert has_no_hooks(plain)
 
 
-def test_patching_the_last_hook_point_gives_the_output_of_the_recorded_run(plain: Speaker, pairs: Pairs) -> None:
+def test_patching_the_last_hook_point_gives_the_output_of_the_recorded_run(plain: SequenceModel, pairs: Pairs) -> None:
     """The output depends on the last hook point alone."""
     other = pairs._replace(target=pairs.target.flip(1))
     last = list(hook_points(plain))[-1]
@@ -89,7 +90,7 @@ def test_patching_the_last_hook_point_gives_the_output_of_the_recorded_run(plain
         assert_close(logits_of(plain, pairs), expected, atol=1e-5, rtol=0)
 
 
-def test_ablation_changes_the_output_and_leaves_no_hook_behind(plain: Speaker, pairs: Pairs) -> None:
+def test_ablation_changes_the_output_and_leaves_no_hook_behind(plain: SequenceModel, pairs: Pairs) -> None:
     before = logits_of(plain, pairs)
     kinds = {name.rpartition(".")[2] for name in hook_points(plain)}
     for kind in kinds:
@@ -99,7 +100,7 @@ def test_ablation_changes_the_output_and_leaves_no_hook_behind(plain: Speaker, p
     assert torch.equal(logits_of(plain, pairs), before)
 
 
-def test_an_error_inside_the_block_leaves_no_hook_behind(plain: Speaker, pairs: Pairs) -> None:
+def test_an_error_inside_the_block_leaves_no_hook_behind(plain: SequenceModel, pairs: Pairs) -> None:
     before = logits_of(plain, pairs)
 
     def fail(name: str, x: Tensor) -> Tensor:
@@ -118,7 +119,7 @@ def test_an_error_inside_the_block_leaves_no_hook_behind(plain: Speaker, pairs: 
     assert torch.equal(logits_of(plain, pairs), before)
 
 
-def test_a_pattern_without_a_match_is_an_error_and_registers_no_hook(plain: Speaker) -> None:
+def test_a_pattern_without_a_match_is_an_error_and_registers_no_hook(plain: SequenceModel) -> None:
     with pytest.raises(ConfigError, match="no hook point matches 'nowhere'"), record(plain, "*", "nowhere"):
         pass
     with (

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import END, PAD, PLAIN, START, WORDS, Pairs, Speaker, forced_log_probability, tiny_model
+from tiny import END, PAD, PLAIN, START, WORDS, Pairs, forced_log_probability, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.nn.decoder_state import State
+from heedful.nn.model import SequenceModel
 from heedful.search import (
     Hypothesis,
     SearchConfig,
@@ -39,7 +40,7 @@ def _no_gradients() -> object:
         yield
 
 
-def group(model: Speaker, pairs: Pairs, beam: int = 4) -> SourceBatch:
+def group(model: SequenceModel, pairs: Pairs, beam: int = 4) -> SourceBatch:
     return SourceBatch(model.start(pairs.source, pairs.mask, room=8 * beam), LIMITS, [0, 1, 2], [[]] * 3)
 
 
@@ -48,7 +49,7 @@ def decode(predict: StepFunction, sources: SourceBatch, **options: Any) -> list[
     return search_batch(predict, sources, SearchConfig(min_length=3, **options), start=START, end=END)
 
 
-def test_beam_of_one_equals_greedy(plain: Speaker, pairs: Pairs) -> None:
+def test_beam_of_one_equals_greedy(plain: SequenceModel, pairs: Pairs) -> None:
     narrow = decode(step_function(plain), group(plain, pairs), beam=1)
     greedy = decode(step_function(plain), group(plain, pairs), method="greedy")
     assert [best.tokens for (best,) in narrow] == [best.tokens for (best,) in greedy]
@@ -56,7 +57,7 @@ def test_beam_of_one_equals_greedy(plain: Speaker, pairs: Pairs) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_reported_score_equals_the_teacher_forced_score(plain: Speaker, pairs: Pairs, method: str) -> None:
+def test_a_reported_score_equals_the_teacher_forced_score(plain: SequenceModel, pairs: Pairs, method: str) -> None:
     lengths = pairs.mask.sum(-1).tolist()
     checked = 0
     for source, hypotheses in enumerate(decode(step_function(plain), group(plain, pairs), **METHODS[method])):
@@ -67,7 +68,7 @@ def test_a_reported_score_equals_the_teacher_forced_score(plain: Speaker, pairs:
     assert checked >= 3 * 4
 
 
-def test_an_ensemble_of_a_model_with_itself_is_the_model(plain: Speaker, pairs: Pairs) -> None:
+def test_an_ensemble_of_a_model_with_itself_is_the_model(plain: SequenceModel, pairs: Pairs) -> None:
     one, member = group(plain, pairs), step_function(plain)
     two = one._replace(states=tuple(group(plain, pairs).states for _ in range(2)))
     both = decode(ensemble([member, member]), two, **METHODS["beam"])
@@ -76,7 +77,7 @@ def test_an_ensemble_of_a_model_with_itself_is_the_model(plain: Speaker, pairs: 
         assert_close([h.score for h in ensembled], [h.score for h in single], atol=1e-5, rtol=0)
 
 
-def batched(model: Speaker, sources: list[Tensor], names: list[int], padding: int = 0, slots: int = 40) -> SourceBatch:
+def batched(model: SequenceModel, sources: list[Tensor], names: list[int], padding: int = 0, slots: int = 40) -> SourceBatch:
     longest = max(map(len, sources)) + padding
     source = torch.stack([torch.nn.functional.pad(words, (0, longest - len(words)), value=PAD) for words in sources])
     mask = torch.arange(longest) < torch.tensor([len(words) for words in sources])[:, None]
@@ -90,7 +91,7 @@ def some_sources(count: int) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("method", ["greedy", "beam"])
-def test_neither_batching_nor_padding_changes_a_translation(plain: Speaker, method: str) -> None:
+def test_neither_batching_nor_padding_changes_a_translation(plain: SequenceModel, method: str) -> None:
     """Unless two candidates tie within 1e-4."""
     generator, sources, predict = random.Random(2), some_sources(5), step_function(plain)
     alone = [decode(predict, batched(plain, [words], [name]), **METHODS[method])[0][0] for name, words in enumerate(sources)]
@@ -106,7 +107,7 @@ def test_neither_batching_nor_padding_changes_a_translation(plain: Speaker, meth
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_sources_that_wait_for_a_free_place_are_decoded_as_if_alone(plain: Speaker, method: str) -> None:
+def test_sources_that_wait_for_a_free_place_are_decoded_as_if_alone(plain: SequenceModel, method: str) -> None:
     """Eleven sources, three at a time, so that some start while others are being decoded."""
     sources, predict = sorted(some_sources(11), key=len, reverse=True), step_function(plain)
     started = 0
@@ -128,7 +129,7 @@ def test_sources_that_wait_for_a_free_place_are_decoded_as_if_alone(plain: Speak
     assert ties <= 1
 
 
-def test_search_continues_after_a_prompt(plain: Speaker, pairs: Pairs) -> None:
+def test_search_continues_after_a_prompt(plain: SequenceModel, pairs: Pairs) -> None:
     """Scores equal those of teacher forcing after the same prompt."""
     state: State = plain.step(pairs.target[:, :3], plain.start(pairs.source, pairs.mask, room=3 + 8 * 2)).state
     prompted = group(plain, pairs)._replace(states=state)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import PAD, WORDS, Pairs, Speaker, logits_of
+from tiny import PAD, WORDS, Pairs, logits_of
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -18,6 +18,7 @@ from heedful.nn.decoder_state import (
     select_rows,
     select_sources,
 )
+from heedful.nn.model import SequenceModel
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +27,9 @@ def _no_gradients() -> object:
         yield
 
 
-def run_steps(model: Speaker, tokens: Tensor, state: State, mask: Tensor | None = None, chunk: int = 1) -> tuple[Tensor, State]:
+def run_steps(
+    model: SequenceModel, tokens: Tensor, state: State, mask: Tensor | None = None, chunk: int = 1
+) -> tuple[Tensor, State]:
     """Run `tokens` in chunks -> logits (rows, time, vocab) and the state after them."""
     logits = []
     for begin in range(0, tokens.shape[1], chunk):
@@ -37,24 +40,24 @@ def run_steps(model: Speaker, tokens: Tensor, state: State, mask: Tensor | None 
     return torch.cat(logits, dim=1), state
 
 
-def teacher_forced(model: Speaker, pairs: Pairs, tokens: Tensor, sources: list[int]) -> Tensor:
+def teacher_forced(model: SequenceModel, pairs: Pairs, tokens: Tensor, sources: list[int]) -> Tensor:
     """Teacher-forced logits of each row with its own source."""
     return logits_of(model, Pairs(pairs.source[sources], pairs.mask[sources], tokens))
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 7])
-def test_stepping_equals_teacher_forcing(model: Speaker, pairs: Pairs, chunk: int) -> None:
+def test_stepping_equals_teacher_forcing(model: SequenceModel, pairs: Pairs, chunk: int) -> None:
     state = model.start(pairs.source, pairs.mask, room=9)  # more slots than are used
     stepped, _ = run_steps(model, pairs.target, state, chunk=chunk)
     assert_close(stepped, logits_of(model, pairs), atol=1e-5, rtol=0)
 
 
-def test_the_cache_may_be_filled_completely(model: Speaker, pairs: Pairs) -> None:
+def test_the_cache_may_be_filled_completely(model: SequenceModel, pairs: Pairs) -> None:
     stepped, _ = run_steps(model, pairs.target, model.start(pairs.source, pairs.mask, room=7), chunk=2)
     assert_close(stepped, logits_of(model, pairs), atol=1e-5, rtol=0)
 
 
-def test_left_padding_of_a_prompt_has_no_effect(model: Speaker, pairs: Pairs) -> None:
+def test_left_padding_of_a_prompt_has_no_effect(model: SequenceModel, pairs: Pairs) -> None:
     lengths = torch.tensor([5, 2, 3])
     mask = torch.arange(5) >= 5 - lengths[:, None]
     prompt = pairs.target[:, :5].masked_fill(~mask, PAD)
@@ -65,7 +68,7 @@ def test_left_padding_of_a_prompt_has_no_effect(model: Speaker, pairs: Pairs) ->
         assert_close(following[row], alone[0, -2:], atol=1e-5, rtol=0)
 
 
-def test_padding_inside_a_row_has_no_effect(model: Speaker, pairs: Pairs) -> None:
+def test_padding_inside_a_row_has_no_effect(model: SequenceModel, pairs: Pairs) -> None:
     real = torch.tensor([[0, 0, 1, 1, 0, 1, 1], [1, 1, 1, 0, 0, 0, 1], [1, 0, 1, 0, 1, 1, 0]]).bool()
     tokens = pairs.target.masked_fill(~real, PAD)
     logits, _ = run_steps(model, tokens, model.start(pairs.source, pairs.mask, room=7), real, chunk=3)
@@ -74,7 +77,7 @@ def test_padding_inside_a_row_has_no_effect(model: Speaker, pairs: Pairs) -> Non
         assert_close(logits[row, real[row]], alone[0], atol=1e-5, rtol=0)
 
 
-def test_a_mask_may_follow_steps_without_a_mask(model: Speaker, pairs: Pairs) -> None:
+def test_a_mask_may_follow_steps_without_a_mask(model: SequenceModel, pairs: Pairs) -> None:
     real = torch.tensor([[1, 0, 1], [0, 1, 1], [1, 1, 0]]).bool()
     _, state = run_steps(model, pairs.target[:, :4], model.start(pairs.source, pairs.mask, room=7), chunk=4)
     logits, _ = run_steps(model, pairs.target[:, 4:], state, real, chunk=3)
@@ -83,7 +86,7 @@ def test_a_mask_may_follow_steps_without_a_mask(model: Speaker, pairs: Pairs) ->
         assert_close(logits[row, real[row]], teacher_forced(model, pairs, words[None], [row])[0, 4:], atol=1e-5, rtol=0)
 
 
-def test_beams_share_the_memory_of_their_source_and_may_be_reordered(model: Speaker, pairs: Pairs) -> None:
+def test_beams_share_the_memory_of_their_source_and_may_be_reordered(model: SequenceModel, pairs: Pairs) -> None:
     generator = torch.Generator().manual_seed(3)
     first, second = torch.randint(WORDS.start, WORDS.stop, (2, 6, 3), generator=generator)  # (rows, time): two rows a source
     state = expand_rows(model.start(pairs.source, pairs.mask, room=12), beam=2)
@@ -95,7 +98,7 @@ def test_beams_share_the_memory_of_their_source_and_may_be_reordered(model: Spea
     assert_close(after, expected[:, 3:], atol=1e-5, rtol=0)
 
 
-def test_sources_can_be_dropped_and_repeated(model: Speaker, pairs: Pairs) -> None:
+def test_sources_can_be_dropped_and_repeated(model: SequenceModel, pairs: Pairs) -> None:
     generator = torch.Generator().manual_seed(4)
     first, second = torch.randint(WORDS.start, WORDS.stop, (2, 6, 3), generator=generator)
     state = expand_rows(model.start(pairs.source, pairs.mask, room=12), beam=2)
@@ -105,7 +108,7 @@ def test_sources_can_be_dropped_and_repeated(model: Speaker, pairs: Pairs) -> No
     assert_close(after, teacher_forced(model, pairs, history, [2, 2, 0, 0, 0, 0])[:, 3:], atol=1e-5, rtol=0)
 
 
-def test_selected_rows_keep_their_padding(model: Speaker, pairs: Pairs) -> None:
+def test_selected_rows_keep_their_padding(model: SequenceModel, pairs: Pairs) -> None:
     real = torch.tensor([[1, 1, 1], [0, 1, 1], [0, 0, 1]]).bool()
     _, state = run_steps(model, pairs.target[:, :3], model.start(pairs.source, pairs.mask, room=5), real, chunk=3)
     after, _ = run_steps(model, pairs.target[[0, 1], 3:5], select_sources(state, torch.tensor([2, 1]), beam=1))
@@ -114,7 +117,7 @@ def test_selected_rows_keep_their_padding(model: Speaker, pairs: Pairs) -> None:
         assert_close(after[row], teacher_forced(model, pairs, words[None], [source])[0, -2:], atol=1e-5, rtol=0)
 
 
-def test_a_clone_branches_from_its_state(model: Speaker, pairs: Pairs) -> None:
+def test_a_clone_branches_from_its_state(model: SequenceModel, pairs: Pairs) -> None:
     _, state = run_steps(model, pairs.target[:, :4], model.start(pairs.source, pairs.mask, room=7), chunk=4)
     branch = clone(state)
     other = pairs.target[:, 4:].flip(1)
@@ -126,7 +129,7 @@ def test_a_clone_branches_from_its_state(model: Speaker, pairs: Pairs) -> None:
     assert_close(branch_logits, logits_of(model, branched)[:, 4:], atol=1e-5, rtol=0)
 
 
-def test_a_source_may_replace_another_during_decoding(model: Speaker, pairs: Pairs) -> None:
+def test_a_source_may_replace_another_during_decoding(model: SequenceModel, pairs: Pairs) -> None:
     """Two beams; after three tokens a shorter source replaces one, and in the end unused slots are freed."""
     generator = torch.Generator().manual_seed(5)
     first, second, third = torch.randint(WORDS.start, WORDS.stop, (3, 4, 3), generator=generator)  # (rows, time) each
@@ -148,7 +151,7 @@ def test_a_source_may_replace_another_during_decoding(model: Speaker, pairs: Pai
     assert_close(after, inserted[:, 3:], atol=1e-5, rtol=0)
 
 
-def test_slots_are_reused_in_turn_by_steps_that_write_to_fixed_tensors(model: Speaker, pairs: Pairs) -> None:
+def test_slots_are_reused_in_turn_by_steps_that_write_to_fixed_tensors(model: SequenceModel, pairs: Pairs) -> None:
     """As captured steps do: two slots are free before the first is reused."""
     state = model.start(pairs.source, pairs.mask, room=7)
     state = state._replace(filled=torch.tensor(5))
@@ -160,7 +163,7 @@ def test_slots_are_reused_in_turn_by_steps_that_write_to_fixed_tensors(model: Sp
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_stepping_equals_teacher_forcing_in_half_precision(plain: Speaker, pairs: Pairs, dtype: torch.dtype) -> None:
+def test_stepping_equals_teacher_forcing_in_half_precision(plain: SequenceModel, pairs: Pairs, dtype: torch.dtype) -> None:
     exact = logits_of(plain, pairs)
     with torch.autocast("cpu", dtype=dtype):
         whole = logits_of(plain, pairs)

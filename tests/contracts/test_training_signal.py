@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import END, SPEAKING, START, VOCAB, Pairs, Speaker, logits_of, tiny_config
+from tiny import END, FAMILIES, START, VOCAB, Pairs, logits_of, tiny_config
 from torch.nn import functional
 
 from heedful.models import MODELS
 from heedful.nn.attention import NoHeads
+from heedful.nn.model import SequenceModel
 from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 
-def test_every_parameter_receives_a_gradient(model: Speaker, pairs: Pairs) -> None:
+def test_every_parameter_receives_a_gradient(model: SequenceModel, pairs: Pairs) -> None:
     predicted = logits_of(model, pairs).flatten(0, 1)  # (tokens, vocab)
     loss = functional.cross_entropy(predicted, pairs.target.roll(-1, 1).flatten())
     names, parameters = zip(*model.named_parameters(), strict=True)
@@ -24,9 +25,9 @@ def test_every_parameter_receives_a_gradient(model: Speaker, pairs: Pairs) -> No
     assert [name for name in without if not name.startswith(tuple(unused))] == []
 
 
-@pytest.mark.parametrize("family", SPEAKING)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_overfits_one_batch_and_translates_it(family: str, pairs: Pairs) -> None:
-    model: Speaker = MODELS[family](tiny_config(family, {"dropout": 0.0}), VOCAB, VOCAB)
+    model: SequenceModel = MODELS[family](tiny_config(family, {"dropout": 0.0}), VOCAB, VOCAB)
     adam = torch.optim.Adam(model.parameters(), lr=1e-2)
     target_in = functional.pad(pairs.target, (1, 0), value=START)
     target_out = functional.pad(pairs.target, (0, 1), value=END)

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import refused
+from tiny import config_problems
 
 from heedful.data import corpus_text
 from heedful.data.corpus_text import (
     Passage,
     TextConfig,
     TextFile,
+    check_passage,
     decode_text,
     encode_text,
     find_text,
@@ -123,10 +124,10 @@ def test_encoded_text_is_cached_until_it_or_its_file_changes(book: Path, tmp_pat
 
 
 def test_missing_and_conflicting_options_are_errors() -> None:
-    assert "given none of them; expected one of folder, file" in refused(TextConfig, form="text")[""]
-    assert "given folder and file; expected one of" in refused(TextConfig, form="text", folder="a", file="b")[""]
-    assert refused(TextConfig, form="text", train={"file": "a"})["valid"] == "missing; expected a table with a file"
-    assert "data.file is not given" in refused(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]
+    assert "given none of them; expected one of folder, file" in config_problems(TextConfig, form="text")[""]
+    assert "given folder and file; expected one of" in config_problems(TextConfig, form="text", folder="a", file="b")[""]
+    assert config_problems(TextConfig, form="text", train={"file": "a"})["valid"] == "missing; expected a table with a file"
+    assert "data.file is not given" in config_problems(TextConfig, form="text", folder="a", held_out=0.2)["held_out"]
 
 
 def test_a_long_line_is_stored_as_if_encoded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,15 +147,34 @@ def test_a_column_name_in_line_1_is_an_error_or_skipped(tmp_path: Path) -> None:
         list(read_passage(Passage(path, 2)))
     assert list(read_passage(Passage(path, 2, header=True))) == ["good"]
     assert list(read_passage(Passage(path, 2, header=False))) == ["text", "good"]
-    assert refused(TextFile, file="a", header=True) == {"header": "would have no effect without column"}
+    assert config_problems(TextFile, file="a", header=True) == {"header": "would have no effect without column"}
 
 
-def test_an_error_about_encoding_gives_the_conversion_command(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes("caf\xe9\n".encode("latin-1"))
-    with pytest.raises(DataError) as caught:
-        list(read_passage(Passage(tmp_path / "a")))
-    assert str(caught.value).replace(f"{tmp_path}/", "") == (
-        "a line 1: byte 4 is not UTF-8\n\nhint: convert it: iconv -f ISO-8859-1 -t UTF-8 a > a.utf8"
+BAD = {"utf8": "caf\xe9".encode("latin-1"), "nul": b"a\0b"}
+
+
+@pytest.mark.parametrize("kind", BAD)
+@pytest.mark.parametrize("at", [0, 20, 39, 40])
+@pytest.mark.parametrize("held_out", [0.0, 0.3])
+def test_an_unusable_line_is_skipped_and_reported_in_one_split(book: Path, kind: str, at: int, held_out: float) -> None:
+    lines = book.read_bytes().splitlines()
+    book.write_bytes(b"\n".join([*lines[:at], BAD[kind], *lines[at:]]) + b"\n")
+    data = TextConfig.model_validate({"form": "text", "file": str(book), "held_out": held_out})
+    parts = [(split, part) for split in ("train", "valid")[: 1 + bool(held_out)] for part in passages(data, split)]
+    assert [line for _, part in parts for line in read_passage(part)] == LINES * 10
+    checks = [check_passage(split, part) for split, part in parts]
+    assert sum(check.total for check in checks) == 41 and sum(check.kept for check in checks) == 40
+    (finding,) = (finding for check in checks for finding in check.findings)
+    assert (finding.kind, finding.count, finding.examples[0].place) == (kind, 1, f"{book} line {at + 1}")
+
+
+def test_a_file_in_another_encoding_is_refused_with_the_conversion_command(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes("caf\xe9\ntea\n".encode("latin-1") * 10)
+    error = check_passage("train", Passage(tmp_path / "a")).training_error(0.05)
+    assert str(error).replace(f"{tmp_path}/", "") == (
+        "a: 10 of 20 lines are unusable; expected at most data.max_unusable = 0.05 of them; 10 lines that are not UTF-8, "
+        "the first at a line 1: byte 4 is not UTF-8\n\nhint: convert it: iconv -f ISO-8859-1 -t UTF-8 a > a.utf8; "
+        "or set data.max_unusable = 1 to skip any number of lines"
     )
 
 

@@ -152,7 +152,7 @@ def test_a_download_with_another_checksum_is_an_error_if_the_catalog_has_one(
     if verbatim:
         with pytest.raises(DataError, match=f"has a text with SHA-256 {CHECKSUM}, expected 0000"):
             get_corpus("small", tmp_path / "mine")
-        assert names(tmp_path / "mine/small") == []
+        assert names(tmp_path / "mine") == []
     else:
         assert names(get_corpus("small", tmp_path / "mine").folder) == [SUMS, "train.en.gz"]
 
@@ -176,7 +176,45 @@ def test_a_failed_download_reports_what_was_tried_and_leaves_no_files(
     with pytest.raises(DataError) as caught:
         get_corpus("small", tmp_path / "mine")
     assert str(caught.value).startswith(message)
-    assert names(tmp_path / "mine/small") == []
+    assert names(tmp_path / "mine") == []
+
+
+def test_a_download_that_fails_at_its_second_file_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, site: tuple[str, Path]
+) -> None:
+    url, _ = site
+    downloads = {"a.gz": Download(f"{url}/train.en.gz", 3), "b.gz": Download(f"{url}/plain.txt", 3)}
+    list_one(monkeypatch, {"a.gz": CHECKSUM, "b.gz": "0" * 64}, downloads)
+    folder = tmp_path / "mine/small"
+    folder.mkdir(parents=True)
+    (folder / "notes").write_text("of the user")
+    for before in (["notes"], ["a.gz", "notes"]):
+        with pytest.raises(DataError, match="has a text with SHA-256"):
+            get_corpus("small", tmp_path / "mine")
+        assert names(tmp_path / "mine") == ["small"] and names(folder) == before
+        (folder / "a.gz").write_text("an older version")
+    assert (folder / "a.gz").read_text() == "an older version"
+    list_one(monkeypatch, dict.fromkeys(downloads, CHECKSUM), downloads)
+    assert names(get_corpus("small", tmp_path / "mine").folder) == [SUMS, "a.gz", "b.gz", "notes"]
+    assert gzip.decompress((folder / "a.gz").read_bytes()) == TEXT
+
+
+def test_a_file_that_changes_while_it_is_copied_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checksums = local_copy(tmp_path / "local")
+    (tmp_path / "local/small/valid.en").write_bytes(TEXT)
+    list_one(monkeypatch, checksums | {"valid.en": CHECKSUM}, {})
+    read, reads = heedful.data.fetch.read_checked, []
+
+    def change_after_the_check(source: Path, file: str, checksum: str) -> bytes:
+        reads.append(file)
+        if len(reads) == 4:
+            (source / file).write_text("changed\n")
+        return read(source, file, checksum)
+
+    monkeypatch.setattr(heedful.data.fetch, "read_checked", change_after_the_check)
+    with pytest.raises(DataError, match="is not the file of the catalog"):
+        get_corpus("small", tmp_path / "mine", tmp_path / "local")
+    assert len(reads) == 4 and names(tmp_path / "mine") == []
 
 
 def test_a_corpus_without_downloads_reports_its_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

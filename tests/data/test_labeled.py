@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from heedful.data.labeled import Example, LabeledConfig, find_split_file, read_examples
+from heedful.data.labeled import Example, LabeledConfig, check_examples, find_split_file, read_examples
 from heedful.errors import DataError
 
 
@@ -57,11 +57,33 @@ def test_a_missing_file_is_an_error_that_lists_the_others(tmp_path: Path, monkey
     assert find_split_file(data, "test") is None
 
 
-@pytest.mark.parametrize(
-    ("line", "what"), [("\tfine", "column 1 is empty; expected a label"), ("1\t \u00a0", "column 2 is empty; expected a text")]
-)
-def test_an_example_without_label_or_text_is_an_error_with_its_line(tmp_path: Path, line: str, what: str) -> None:
+UNUSABLE = {
+    b"\tfine": "column 1 is empty; expected a label",
+    "yes\t \u00a0".encode(): "column 2 is empty; expected a text",
+    b"yes\xe9\tfine": "byte 4 is not UTF-8",
+    b"yes\tg\0od": "the text contains a NUL byte",
+}
+
+
+@pytest.mark.parametrize("line", UNUSABLE)
+@pytest.mark.parametrize("header", [True, False])
+def test_an_unusable_line_is_skipped_and_reported(tmp_path: Path, line: bytes, header: bool) -> None:
     path = tmp_path / "a.tsv"
-    path.write_text(f"0\tgood\n{line}\n")
-    with pytest.raises(DataError, match=f"a.tsv line 2: {what}"):
-        read_examples(config(), path)
+    path.write_bytes(b"no\tgood\n" + line + b"\n" + b"no\tbad\n" * 2)
+    data = config(header=header)
+    assert read_examples(data, path) == [Example("no", ("good",)), *[Example("no", ("bad",))] * 2][header:]
+    check = check_examples(data, "train", path, ("no", "yes"))
+    assert (check.total, check.kept, check.remark) == (4 - header, 3 - header, f"no: {3 - header}, yes: 0")
+    (finding,) = check.findings
+    assert (finding.count, finding.action) == (1, "skipped")
+    assert finding.examples[0] == (f"{path} line 2", UNUSABLE[line])
+    with pytest.raises(DataError, match="line 2 has 1 column; expected at least 2"):
+        path.write_bytes(b"no\tgood\nno\n")
+        read_examples(data, path)
+
+
+def test_lines_after_an_unusable_one_keep_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("\tgood\nno\tgood\nmaybe\tgood\n")
+    with pytest.raises(DataError, match=r"a\.tsv line 3 has the label 'maybe'"):
+        read_examples(config(), path, ("no", "yes"))

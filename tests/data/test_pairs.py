@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.data.pairs import Pair, Problem, check_pair, check_pairs, pairs, sentences
+from heedful.data.pairs import Pair, check_pair, check_pairs, pairs, sentences
 from heedful.data.sources import CorpusConfig, RawPair
 from heedful.data.splits import DataConfig
+from heedful.data.unusable import LineProblem
 from heedful.errors import DataError
 from heedful.search import SearchConfig
-from heedful.tasks.translation import TranslationConfig, TranslationTask
+from heedful.tasks.translation.config import TranslationConfig
+from heedful.tasks.translation.task import TranslationTask
 
 CASES: dict[str, tuple[bytes, bytes, str | None, str]] = {
     "fine": (b"a", b"b", None, ""),
@@ -36,7 +38,7 @@ def test_each_problem_is_reported_for_its_side(case: str) -> None:
     if kind is None:
         assert result == Pair(7, source.decode(), target.decode())
     else:
-        assert isinstance(result, Problem)
+        assert isinstance(result, LineProblem)
         assert (result.kind, result.line, result.side) == (kind, 7, side)
 
 

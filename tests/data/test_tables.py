@@ -18,9 +18,9 @@ from pydantic import ValidationError
 from workshop import CLASSIFICATION, GPT, LANGUAGE, heed, write_pairs, write_recipe
 
 from heedful.data.check import check_corpora
-from heedful.data.corpus_text import Passage, TextConfig, passages, read_passage
+from heedful.data.corpus_text import Passage, TextConfig, check_passage, passages, read_passage
 from heedful.data.encode import content_hash
-from heedful.data.labeled import Example, LabeledConfig, find_split_file, read_examples
+from heedful.data.labeled import Example, LabeledConfig, check_examples, find_split_file, read_examples
 from heedful.data.pairs import check_pairs, pairs
 from heedful.data.sources import CorpusConfig, RawPair, files_of, raw_pairs
 from heedful.data.splits import DataConfig, Splits, splits_of
@@ -146,8 +146,11 @@ def test_text_that_is_not_utf8_is_counted(tmp_path: Path) -> None:
     assert [(finding.kind, finding.count) for finding in report.corpora[0].findings] == [("utf8", 1)]
     refusal = report.training_error(0.0)
     assert refusal is not None and "iconv" not in str(refusal.hint)
-    with pytest.raises(DataError, match=r"a\.parquet row 2: byte 1 is not UTF-8"):
-        list(read_passage(Passage(tmp_path / "a.parquet", "a")))
+    check = check_passage("train", Passage(tmp_path / "a.parquet", "a"))
+    assert [(one.kind, one.count, one.examples[0].place) for one in check.findings] == [
+        ("utf8", 1, f"{tmp_path}/a.parquet row 2")
+    ]
+    assert check.conversions == () and check.kept == 1
 
 
 ERRORS: dict[str, tuple[Callable[[Path], dict[str, Any]], str]] = {
@@ -246,6 +249,8 @@ def test_a_dataset_without_splits_is_used_for_any_split(tmp_path: Path) -> None:
 def test_lines_of_text_are_the_lines_of_the_cells_without_nulls(tmp_path: Path) -> None:
     write_table(tmp_path / "a.parquet", {"text": ["one", None, "", "two\nthree", "four"]})
     assert list(read_passage(Passage(tmp_path / "a.parquet", "text"))) == ["one", "", "two", "three", "four"]
+    (finding,) = check_passage("train", Passage(tmp_path / "a.parquet", "text")).findings
+    assert (finding.kind, finding.count, finding.examples[0].place) == ("blank", 1, f"{tmp_path}/a.parquet row 2")
 
 
 @pytest.mark.parametrize(
@@ -280,17 +285,24 @@ def test_labels_are_the_names_of_classes_or_the_values(tmp_path: Path) -> None:
 
 
 def examples_of(path: Path, labels: tuple[str, ...] | None = None) -> list[Example]:
-    data = LabeledConfig.model_validate(labeled_options() | both({"parquet": str(path)}))
-    return read_examples(data, path, labels)
+    return read_examples(labeled_data(path), path, labels)
+
+
+def labeled_data(path: Path) -> LabeledConfig:
+    return LabeledConfig.model_validate(labeled_options() | both({"parquet": str(path)}))
 
 
 @pytest.mark.parametrize("column", ["label", "text"])
-def test_an_example_without_a_label_or_text_is_an_error_with_its_row(tmp_path: Path, column: str) -> None:
+def test_an_example_without_a_label_or_text_is_unusable(tmp_path: Path, column: str) -> None:
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])})
-    columns = {"text": ["bad", "good"], "label": [0, 1]} | {column: ["bad", None] if column == "text" else [0, -1]}
+    columns = {"text": ["bad", "?", "good"], "label": [0, 0, 1]}
+    columns |= {"text": ["bad", None, "good"]} if column == "text" else {"label": [0, -1, 1]}
     save(datasets.Dataset.from_dict(columns, features=features), tmp_path / "saved")
-    with pytest.raises(DataError, match=f"saved row 2: column '{column}' is empty; expected a {column}"):
-        examples_of(tmp_path / "saved")
+    assert examples_of(tmp_path / "saved") == [Example("neg", ("bad",)), Example("pos", ("good",))]
+    check = check_examples(labeled_data(tmp_path / "saved"), "train", tmp_path / "saved", ["neg", "pos"])
+    (finding,) = check.findings
+    assert (check.total, check.kept, finding.kind, finding.examples[0].place) == (3, 2, "blank", f"{tmp_path}/saved row 2")
+    assert finding.examples[0].text == f"column '{column}' is empty; expected a {column}"
 
 
 def test_an_unknown_label_is_an_error_with_its_row(tmp_path: Path) -> None:

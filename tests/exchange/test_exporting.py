@@ -68,12 +68,12 @@ def test_its_beam_search_equals_ours(small: Path, exported: Path, search: dict[s
 def test_a_model_that_differs_is_not_written(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     def write_another(model: Any, folder: Path) -> None:
         with torch.no_grad():
-            model.target_embedding.weight.mul_(2)  # the written model differs
+            model.embedding.target.weight.mul_(2)  # the written model differs
         try:
             write_graphs(model, folder)
         finally:
             with torch.no_grad():
-                model.target_embedding.weight.div_(2)  # from the one it is compared with
+                model.embedding.target.weight.div_(2)  # from the one it is compared with
 
     monkeypatch.setitem(exporting.FORMS, "onnx", exporting.FORMS["onnx"]._replace(write=write_another))
     assert heed("export", small, "--out", tmp_path / "new", "--sentences", "5") == 1

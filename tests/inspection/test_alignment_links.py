@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from heedful.evaluation.word_alignment import Alignment, Link, alignment_error_rate
-from heedful.inspection.alignment_links import (
+from heedful.inspection.measures.alignment_links import (
     COVERS,
     LINK_RULES,
     LinkRule,

@@ -10,11 +10,12 @@ from tiny import VARIANTS, Pairs, Variant, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import attention_maps, attentions, core_of, inference_context
-from heedful.inspection.attention_norms import AttentionNorms, attention_norms, capture_inputs, entropy, projection_path
+from heedful.inspection.measures.attention_maps import attention_maps
+from heedful.inspection.measures.attention_norms import AttentionNorms, attention_norms, capture_inputs, entropy
 from heedful.nn.hooks import hook_points, record
+from heedful.nn.model import inference_context
 
-ATTENDING = [variant for variant in VARIANTS if attentions(tiny_model(variant))]
+ATTENDING = [variant for variant in VARIANTS if tiny_model(variant).attentions()]
 
 
 def norms_of(variant: Variant, pairs: Pairs) -> list[AttentionNorms]:
@@ -35,14 +36,13 @@ def test_weights_times_value_vectors_are_the_context_vectors(variant: Variant, p
 def test_weighted_norms_equal_the_projection_of_one_head_and_token_alone(variant: Variant, pairs: Pairs) -> None:
     """Reference: the output projection of one head and token with zeros elsewhere, minus its bias."""
     model = tiny_model(variant)
-    for one in norms_of(variant, pairs):
+    for attention, one in zip(model.attentions(), norms_of(variant, pairs), strict=True):
         heads, queries, keys = one.map.weights.shape
-        path = projection_path(model, core_of(model, one.map.name))
+        out = attention.out
         scale = math.sqrt(6) if variant.family == "convs2s" else 1.0  # of the source's six tokens
         query, key, head = queries - 1, keys // 2, heads - 1
         share = one.map.weights[head, query, key] * one.vectors[head, min(query, one.vectors.shape[1] - 1), key] * scale
-        if path is not None:
-            out = model.get_submodule(path)
+        if out is not None:
             alone = torch.zeros(heads * len(share))
             alone[head * len(share) : (head + 1) * len(share)] = share
             with inference_context(model):
@@ -54,18 +54,18 @@ def test_weighted_norms_equal_the_projection_of_one_head_and_token_alone(variant
 def test_projected_vectors_sum_to_the_output_of_the_layer(variant: Variant, pairs: Pairs) -> None:
     """Reference: the weight matrix split into heads."""
     model = tiny_model(variant)
-    names = list(attentions(model))
-    cores = [core_of(model, name) for name in names]
-    outs = [str(projection_path(model, core)) for core in cores]
-    with inference_context(model), capture_inputs(model, cores) as (_, projected), record(model, "*.context") as recorded:
-        model.step(pairs.target[:1], model.start(pairs.source[:1], None, room=0))
-    for one, name, core, path in zip(norms_of(variant, pairs), names, cores, outs, strict=True):
-        matrix: Tensor = model.get_submodule(path).weight  # type: ignore[assignment]  # (dim, heads x size)
+    attentions = model.attentions()
+    with inference_context(model), capture_inputs(attentions) as (_, projected), record(model, "*.context") as recorded:
+        model.forced(pairs.source[:1], None, pairs.target[:1])
+    for attention, one in zip(attentions, norms_of(variant, pairs), strict=True):
+        assert attention.out is not None
+        matrix: Tensor = attention.out.weight  # type: ignore[assignment]  # (dim, heads x size)
+        inputs = projected[attention.name]  # (1, query, heads x size)
         size = one.vectors.shape[-1]
         by_head = matrix.detach().view(len(matrix), -1, size)  # (dim, heads, size)
-        scale = projected[core].norm() / recorded[f"{name.removesuffix('weights')}context"].norm()
+        scale = inputs.norm() / recorded[attention.context].norm()
         shares = one.map.weights[..., None] * torch.einsum("hqks,dhs->hqkd", one.vectors * scale, by_head)
-        assert_close(shares.sum((0, 2)), projected[core][0] @ matrix.detach().T, atol=1e-4, rtol=1e-4)
+        assert_close(shares.sum((0, 2)), inputs[0] @ matrix.detach().T, atol=1e-4, rtol=1e-4)
         assert_close(one.weighted.weights, shares.norm(dim=-1).expand_as(one.weighted.weights), atol=1e-5, rtol=1e-4)
 
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from heedful.inspection.charts import dials, heatmap_chart, line_chart, ticks
-from heedful.inspection.figure import ACCENT, FAINT, Heatmap, Label, Polyline, stack
+from heedful.inspection.drawing.charts import dials, heatmap_chart, line_chart, ticks
+from heedful.inspection.drawing.figure import ACCENT, FAINT, Heatmap, Label, Polyline, stack
 
 
 @pytest.mark.parametrize(

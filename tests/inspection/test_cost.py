@@ -6,9 +6,17 @@ import pytest
 import torch
 from tiny import VARIANTS, VOCAB, Variant, tiny_model
 
-from heedful.inspection.cost import Cost, count_costs, on_meta_device, part_of, total
-from heedful.inspection.cost_report import Size, decoding, encoding, layer_costs, memory, parameters_by_part, training_step
-from heedful.inspection.hardware_limits import measure
+from heedful.inspection.measures.cost import Cost, count_costs, on_meta_device, part_of, total
+from heedful.inspection.measures.cost_report import (
+    Size,
+    decoding,
+    encoding,
+    layer_costs,
+    memory,
+    parameters_by_part,
+    training_step,
+)
+from heedful.inspection.measures.hardware_limits import measure
 from heedful.models import MODELS
 from heedful.nn.linear import linear
 from heedful.nn.sequence_layers import LayerSize
@@ -32,7 +40,7 @@ def test_the_work_of_the_last_token_is_one_row_of_attention() -> None:
     parts = decoding(tiny_model(PLAIN), SIZE).parts
     assert parts["decoder.self_attention"].work == LAYERS * SIZE.rows * (8 * DIM**2 + 4 * SIZE.target * DIM)
     assert parts["decoder.cross_attention"].work == LAYERS * SIZE.rows * (4 * DIM**2 + 4 * SIZE.source * DIM)
-    assert parts["readout"].work == SIZE.rows * 2 * DIM * VOCAB
+    assert parts["embedding.readout"].work == SIZE.rows * 2 * DIM * VOCAB
 
 
 def test_the_backward_pass_costs_two_products_per_product_and_five_per_attention() -> None:

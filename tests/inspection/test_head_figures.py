@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from heedful.errors import ConfigError
-from heedful.inspection.figure import Figure, Heatmap, Label, color
-from heedful.inspection.head_figures import Cell, Legend, format_importance, grids, head_figure
-from heedful.inspection.plots import save
-from heedful.inspection.svg import as_svg
+from heedful.inspection.drawing.figure import Figure, Heatmap, Label, color
+from heedful.inspection.drawing.head_figures import Cell, Legend, format_importance, grids, head_figure
+from heedful.inspection.drawing.plots import save
+from heedful.inspection.drawing.svg import as_svg
 
 CELLS = [
     Cell("encoder", 0, 0, 0.5, ["-1"]),

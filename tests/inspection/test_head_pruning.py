@@ -6,17 +6,17 @@ from typing import Any, TypeVar
 
 import pytest
 import torch
-from tiny import Pairs, logits_of, tiny_config, unsettle
+from tiny import Pairs, logits_of, perturb, tiny_config
 from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
+from heedful.inspection.measures.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
 from heedful.models.family import PER_HEAD_POSITIONS
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn.blocks import NORMS
-from heedful.nn.gates import add_gates, attentions, gates
+from heedful.nn.gates import add_gates, gates, prunable_attentions
 from heedful.nn.positions import POSITIONS
 
 EXACT = [name for name in POSITIONS if name not in PER_HEAD_POSITIONS]
@@ -33,7 +33,7 @@ SOME = [  # log_a of the four heads of each attention: closed, partly open, open
 def gated(**changes: Any) -> Transformer:
     torch.manual_seed(3)
     model = Transformer(config_of(**changes), 11, 11)
-    unsettle(model)
+    perturb(model)
     add_gates(model)
     for log_a, values in zip(gates(model).values(), SOME, strict=True):
         log_a.data = torch.tensor(values)
@@ -50,7 +50,7 @@ def gated_gpt(**changes: Any) -> Any:
     torch.manual_seed(3)
     config = tiny_config("gpt", {"heads": 4, "layers": 3} | changes)
     assert isinstance(config, GPTConfig)
-    model = unsettle(GPT(config, 11, 11))
+    model = perturb(GPT(config, 11, 11))
     add_gates(model)
     for log_a, values in zip(gates(model).values(), SOME[2:5], strict=True):
         log_a.data = torch.tensor(values)
@@ -62,7 +62,7 @@ Headed = TypeVar("Headed", Transformer, GPT)
 
 def smaller(model: Headed, kept: Kept) -> Headed:
     """Build the pruned model from its config and load the weights."""
-    left = heads_left(kept, model.config.heads_by_kind)
+    left = heads_left(model, kept, model.config.heads_by_kind)
     config = type(model.config)(**(model.config.model_dump(exclude_unset=True) | model.config.with_heads(left)))
     made = type(model)(config, 11, 11)
     made.load_state_dict(shrink(model, kept))
@@ -92,7 +92,7 @@ def test_a_model_pruned_of_closed_heads_has_the_same_logits(norm: str, position:
 def test_a_pruned_model_can_be_pruned_again(pairs: Pairs) -> None:
     model = gated()
     small = smaller(model, open_heads(model))
-    kept = {name: list(range(one.heads)) for name, one in attentions(small).items()}
+    kept = {name: list(range(one.heads)) for name, one in prunable_attentions(small).items()}
     kept["encoder.0.self_attention"] = [1]
     again = smaller(small, kept)
     assert again.config.head_counts == ((1, 2), (1, 0), (3, 3))
@@ -102,7 +102,7 @@ def test_a_pruned_model_can_be_pruned_again(pairs: Pairs) -> None:
 
 def test_the_heads_of_highest_score_are_kept() -> None:
     model = gated()
-    scores = {name: torch.tensor([0.1, 0.9, 0.2, 0.3]) * (1 + index) for index, name in enumerate(attentions(model))}
+    scores = {name: torch.tensor([0.1, 0.9, 0.2, 0.3]) * (1 + index) for index, name in enumerate(prunable_attentions(model))}
     kept = best_heads(model, scores, {"encoder": 3, "cross": 0})
     assert kept["encoder.0.self_attention"] == [1] and kept["encoder.1.self_attention"] == [1, 3]
     assert kept["decoder.0.cross_attention"] == kept["decoder.1.cross_attention"] == []

@@ -7,21 +7,21 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tiny import START, VARIANTS, VOCAB, WORDS, Pairs, Speaker, Variant, logits_of, tiny_config, tiny_model
+from tiny import START, VARIANTS, VOCAB, WORDS, Pairs, Variant, logits_of, tiny_config, tiny_model
 from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import attentions
-from heedful.inspection.importance import ablations, gate_gradients, within_layer
+from heedful.inspection.measures.importance import ablations, gate_gradients, within_layer
 from heedful.models import MODELS
 from heedful.nn.hooks import hook, record
+from heedful.nn.model import SequenceModel
 
 TRANSFORMER = Variant("transformer", (("norm", "pre"),))
-ATTENDING = [variant for variant in VARIANTS if attentions(tiny_model(variant))]
+ATTENDING = [variant for variant in VARIANTS if tiny_model(variant).attentions()]
 
 
-def loss_function_of(model: Speaker, pairs: Pairs) -> Callable[[], Tensor]:
+def loss_function_of(model: SequenceModel, pairs: Pairs) -> Callable[[], Tensor]:
     """-log p of each target."""
 
     def surprise() -> Tensor:
@@ -49,7 +49,7 @@ def test_the_gradient_is_that_of_a_gate_per_sentence(norm: str, pairs: Pairs) ->
     assert checked == 12
 
 
-def gated(model: Speaker, pairs: Pairs, name: str, head: int, gate: float) -> float:
+def gated(model: SequenceModel, pairs: Pairs, name: str, head: int, gate: float) -> float:
     """Return the loss with another value of one head's gate."""
 
     def scale_head(_: str, context: Tensor) -> Tensor:
@@ -61,9 +61,9 @@ def gated(model: Speaker, pairs: Pairs, name: str, head: int, gate: float) -> fl
         return float(loss_function_of(model, pairs)().sum())
 
 
-def fresh(variant: Variant) -> Speaker:
+def fresh(variant: Variant) -> SequenceModel:
     """Return a new model."""
-    model: Speaker = MODELS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB, VOCAB).eval()
+    model: SequenceModel = MODELS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB, VOCAB).eval()
     return model
 
 
@@ -90,7 +90,7 @@ def test_ablation_is_the_loss_without_the_head_less_the_loss_with_it(pairs: Pair
     for name, increases in result.items():
         expected = [gated(model, pairs, name, head, 0.0) - before for head in range(2)]
         assert_close(increases, torch.tensor(expected), rtol=1e-4, atol=1e-5)
-    assert list(result) == list(attentions(model))
+    assert list(result) == [attention.weights for attention in model.attentions()]
 
 
 def test_a_head_with_zero_values_has_no_importance(pairs: Pairs) -> None:
@@ -109,9 +109,10 @@ def test_a_head_with_zero_values_has_no_importance(pairs: Pairs) -> None:
 def test_every_family_returns_all_heads_and_is_unchanged(variant: Variant, pairs: Pairs) -> None:
     model = tiny_model(variant)
     before = logits_of(model, pairs)
-    with torch.no_grad(), record(model, *(f"{name.removesuffix('weights')}context" for name in attentions(model))) as recorded:
+    attentions = model.attentions()
+    with torch.no_grad(), record(model, *(attention.context for attention in attentions)) as recorded:
         logits_of(model, pairs)
-    heads = {f"{name.removesuffix('context')}weights": context.shape[1] for name, context in recorded.items()}
+    heads = {attention.weights: recorded[attention.context].shape[1] for attention in attentions}
     gradients = gate_gradients(model, loss_function_of(model, pairs))
     assert {name: len(one) for name, one in gradients.items()} == heads
     last = len(getattr(model, "layers", [])) - 1

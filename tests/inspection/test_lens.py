@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import PLAIN, SPEAKING, Pairs, Variant, logits_of, tiny_model
+from tiny import FAMILIES, PLAIN, Pairs, Variant, logits_of, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import inference_context
-from heedful.inspection.lens import Lens, layers_of, lens
+from heedful.inspection.measures.lens import Lens, decoder_outputs, lens
 from heedful.nn.hooks import hook_points, record
+from heedful.nn.model import inference_context
 
 
 def first(pairs: Pairs) -> Pairs:
@@ -25,7 +25,7 @@ def test_the_last_layer_has_exactly_the_logits_of_the_model(variant: Variant, pa
         state = model.start(one.source, None, room=0)
         own = model.project(model.step(one.target, state).hidden)[0]
     assert torch.equal(result.logits[-1], own)
-    assert result.names[-1] == layers_of(model)[-1]
+    assert result.names[-1] == decoder_outputs(model)[-1]
     assert all(not point.hooks for point in hook_points(model).values())
 
 
@@ -46,7 +46,7 @@ def test_the_lens_applies_the_final_norm_and_the_output_projection(family: str, 
 def test_layers_of_another_width_than_the_last_are_skipped(pairs: Pairs) -> None:
     changes = (("channels", (16, 24)), ("kernel", (4, 1)), ("out_dim", 8), ("dim", 12))
     model, one = tiny_model(Variant("convs2s", changes)), first(pairs)
-    assert layers_of(model) == ["decoder.0.out", "decoder.1.out"]
+    assert decoder_outputs(model) == ["decoder.0.out", "decoder.1.out"]
     assert lens(model, one.source, one.target).names == ["decoder.1.out"]
 
 
@@ -57,6 +57,6 @@ def test_ranks_and_probabilities_are_those_of_sorted_logits() -> None:
     assert_close(result.probabilities(tokens), logits.softmax(-1)[..., 1])
 
 
-@pytest.mark.parametrize("family", SPEAKING)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_supports_the_lens(family: str, pairs: Pairs) -> None:
     assert lens(tiny_model(Variant(family, ())), pairs.source[:1], pairs.target[:1]).logits.isfinite().all()

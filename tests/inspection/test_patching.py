@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import END, PLAIN, SPEAKING, Pairs, Variant, tiny_model
+from tiny import END, FAMILIES, PLAIN, Pairs, Variant, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import inference_context
-from heedful.inspection.patching import trace
+from heedful.inspection.measures.patching import trace
 from heedful.nn.hooks import hook_points, patch, record
+from heedful.nn.model import inference_context
 
 
 def two(pairs: Pairs) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
@@ -29,8 +29,7 @@ def test_every_change_equals_patching_that_position_by_hand(variant: Variant, pa
     assert result.effects and not result.left_out
 
     def logs(source: Tensor) -> Tensor:
-        hidden = model.step(target_in, model.start(source, None, room=0)).hidden
-        return model.project(hidden)[0].log_softmax(-1).gather(-1, target_out[0][:, None])[:, 0]
+        return model.forced_logits(source, None, target_in)[0].log_softmax(-1).gather(-1, target_out[0][:, None])[:, 0]
 
     with inference_context(model):
         with record(model, "*") as first:
@@ -39,19 +38,19 @@ def test_every_change_equals_patching_that_position_by_hand(variant: Variant, pa
             assert_close(result.second, logs(other))
         for effect in result.effects:
             for at in {0, len(effect.change) // 2, len(effect.change) - 1}:
-                mixed = second[effect.name].clone()
-                mixed[0, at] = first[effect.name][0, at]
-                with patch(model, {effect.name: mixed}):
+                mixed = second[effect.output.name].clone()
+                mixed[0, at] = first[effect.output.name][0, at]
+                with patch(model, {effect.output.name: mixed}):
                     assert_close(effect.change[at], logs(other) - result.second, atol=1e-5, rtol=1e-4)
     assert not any(point.hooks for point in hook_points(model).values())
 
 
-@pytest.mark.parametrize("family", SPEAKING)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_can_be_patched_at_each_source_token_and_equal_sources_have_no_effect(family: str, pairs: Pairs) -> None:
     model = tiny_model(next(variant for variant in PLAIN if variant.family == family))
     (source, other), target_in, target_out = two(pairs)
     result = trace(model, (source, other), target_in, target_out)
-    source_effects = [effect for effect in result.effects if effect.name.startswith("encoder") or effect.name.endswith(".read")]
+    source_effects = [effect for effect in result.effects if effect.output.side == "source"]
     assert source_effects and all(len(effect.change) >= source.shape[1] for effect in source_effects)
     largest = max(float(effect.change.abs().max()) for effect in source_effects)
     assert largest == 0 if family == "sutskever" else largest > 1e-4  # its decoder uses only the last encoder state
@@ -59,7 +58,7 @@ def test_every_family_can_be_patched_at_each_source_token_and_equal_sources_have
     assert all(float(effect.change.abs().max()) < 1e-5 for effect in same.effects)
 
 
-@pytest.mark.parametrize("family", SPEAKING)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_patching_the_last_layer_affects_only_its_own_token(family: str, pairs: Pairs) -> None:
     """Patching it gives the full difference at its own token and none elsewhere."""
     result = trace(tiny_model(Variant(family, ())), *two(pairs))
@@ -77,8 +76,8 @@ def test_a_sentence_patched_into_itself_changes_nothing(pairs: Pairs) -> None:
 def test_with_sources_of_different_length_only_target_positions_are_patched(pairs: Pairs) -> None:
     (source, other), target_in, target_out = two(pairs)
     result = trace(tiny_model(Variant("transformer", ())), (source, other[:, 1:]), target_in, target_out)
-    assert [effect.name for effect in result.effects] == ["decoder.0.out", "decoder.1.out"]
-    assert result.left_out == ["encoder.0.out", "encoder.1.out"]
+    assert [effect.output.name for effect in result.effects] == ["decoder.0.out", "decoder.1.out"]
+    assert [output.name for output in result.left_out] == ["encoder.0.out", "encoder.1.out"]
 
 
 def test_the_largest_effect_is_at_the_word_that_differs(pairs: Pairs) -> None:
@@ -87,4 +86,4 @@ def test_the_largest_effect_is_at_the_word_that_differs(pairs: Pairs) -> None:
     with torch.inference_mode():
         result = trace(tiny_model(Variant("bytenet", ())), (source, other), target_in, target_out)
     first = result.effects[0].change.abs().sum(1)
-    assert result.effects[0].name == "encoder.0.out" and int(first.argmax()) == 2
+    assert result.effects[0].output.name == "encoder.0.out" and int(first.argmax()) == 2

@@ -10,11 +10,11 @@ import torch
 from tiny import PLAIN, Variant, tiny_model
 from torch.testing import assert_close
 
-from heedful.inspection.figure import Heatmap, Label, color
-from heedful.inspection.plots import save
-from heedful.inspection.position_figures import SchemeResult, dimensions, figures, position_figure, scheme_figures
-from heedful.inspection.position_shifts import pair_maps, recover_rotations, rotations, shift_error, shift_map
-from heedful.inspection.positions import (
+from heedful.inspection.drawing.figure import Heatmap, Label, color
+from heedful.inspection.drawing.plots import save
+from heedful.inspection.drawing.position_figures import SchemeResult, dimensions, figures, position_figure, scheme_figures
+from heedful.inspection.measures.position_shifts import pair_maps, recover_rotations, rotations, shift_error, shift_map
+from heedful.inspection.measures.positions import (
     by_distance,
     cosines,
     encoding,
@@ -24,7 +24,7 @@ from heedful.inspection.positions import (
     shape_of,
     vectors,
 )
-from heedful.inspection.probes import probe
+from heedful.inspection.measures.probes import probe
 from heedful.nn.positions import POSITIONS, Alibi, Position, PositionSize, frequencies, sinusoid
 
 SIZE = PositionSize(dim=128, heads=4, head_dim=16, limit=64, clip=8, reads_ahead=True)

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from tiny import VARIANTS, VOCAB, Pairs, Speaker, Variant, logits_of, tiny_config, tiny_model
+from tiny import VARIANTS, VOCAB, Pairs, Variant, logits_of, tiny_config, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.relevance import NoRule, RelevanceRules, head_shares, relevances
+from heedful.inspection.measures.relevance import NoRule, RelevanceRules, head_shares, relevances
 from heedful.models import MODELS
 from heedful.nn.hooks import hook, hook_points
+from heedful.nn.model import SequenceModel
 
 CHANGES: list[dict[str, Any]] = [
     {"norm": "pre"},
@@ -33,7 +34,7 @@ class Propagated(NamedTuple):
     biases: dict[str, float]  # relevance of each bias
 
 
-def propagate(model: Speaker, pairs: Pairs, row: int, time: int) -> Propagated:
+def propagate(model: SequenceModel, pairs: Pairs, row: int, time: int) -> Propagated:
     recorded: dict[str, Tensor] = {}
 
     def keep(name: str, x: Tensor) -> Tensor:
@@ -53,9 +54,9 @@ def propagate(model: Speaker, pairs: Pairs, row: int, time: int) -> Propagated:
     return Propagated(float(best.detach()), {n: shared[n] for n in recorded}, {n: shared[n] for n in biases})
 
 
-def made(family: str, changes: dict[str, Any]) -> Speaker:
+def made(family: str, changes: dict[str, Any]) -> SequenceModel:
     """Return a model in double precision with biases far from zero."""
-    model: Speaker = MODELS[family](tiny_config(family, changes), VOCAB, VOCAB).double().eval()
+    model: SequenceModel = MODELS[family](tiny_config(family, changes), VOCAB, VOCAB).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.2)

@@ -14,8 +14,8 @@ import pytest
 import torch
 from reports import HARD, as_numbers, inspection
 
+from heedful.inspection.analyses.attention import Inspection
 from heedful.inspection.report import EXACT, SCRIPTS, Numbers, Section, asset, fill_template
-from heedful.studies.report import Inspection
 
 
 class Elements(HTMLParser):

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from heedful.inspection.figure import INK, QUIET, Figure, Label, heatmap
+from heedful.inspection.drawing.figure import INK, QUIET, Figure, Label, heatmap
+from heedful.inspection.drawing.svg import inline
 from heedful.inspection.report.blocks import LONG, Block, Heading, Lines, Pictures, Table, Terms, Words, as_html, is_numeric
-from heedful.inspection.svg import inline
 
 HARD = "</p><script>alert(1)</script>\"'&"
 

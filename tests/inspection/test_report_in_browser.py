@@ -16,9 +16,9 @@ import pytest
 import torch
 from reports import HARD, alone, blocks, inspection
 
+from heedful.inspection.analyses.attention import Inspection, Page
 from heedful.inspection.report import Section
 from heedful.inspection.report.blocks import Heading
-from heedful.studies.report import Inspection, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.confidence import summed_confidence
-from heedful.inspection.roles import (
+from heedful.inspection.measures.confidence import summed_confidence
+from heedful.inspection.measures.roles import (
     FEWEST,
     AttentionTargets,
     Measure,

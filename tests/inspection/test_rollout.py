@@ -7,8 +7,8 @@ import torch
 from tiny import VARIANTS, Pairs, Variant, tiny_model
 from torch.testing import assert_close
 
-from heedful.inspection.attention_maps import attention_maps
-from heedful.inspection.rollout import above_attention, rollout
+from heedful.inspection.measures.attention_maps import attention_maps
+from heedful.inspection.measures.rollout import above_attention, rollout
 from heedful.nn.hooks import record
 
 THREE = Variant("transformer", (("layers", 3), ("decoder_layers", 3)))

@@ -6,16 +6,18 @@ import copy
 
 import pytest
 import torch
-from tiny import END, SPEAKING, Pairs, Speaker, Variant, tiny_model
+from tiny import END, FAMILIES, Pairs, Variant, tiny_model
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heedful.inspection.saliency import Saliency, agreement, midpoints, saliency, scaled_embeddings
+from heedful.inspection.measures.saliency import Saliency, agreement, midpoints, saliency, scaled_embeddings
 from heedful.nn.decoder_state import State, Step
+from heedful.nn.embeddings import Embeddings
 from heedful.nn.hooks import hook_points
+from heedful.nn.model import SequenceModel
 
 
-def exact(family: str) -> Speaker:
+def exact(family: str) -> SequenceModel:
     """Return a model in double precision, for finite differences."""
     return copy.deepcopy(tiny_model(Variant(family, ()))).double()
 
@@ -25,7 +27,7 @@ def parts(pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
     return pairs.source[:1], target_in, torch.cat((target_in[:, 1:], torch.tensor([[END]])), dim=1)
 
 
-def logs(model: Speaker, given: tuple[Tensor, Tensor, Tensor], scales: tuple[Tensor, Tensor]) -> Tensor:
+def logs(model: SequenceModel, given: tuple[Tensor, Tensor, Tensor], scales: tuple[Tensor, Tensor]) -> Tensor:
     """Return log p of each target token with scaled embeddings of source and target: scales (time,) each."""
     source, target_in, target_out = given
     use = iter(scales)
@@ -33,11 +35,10 @@ def logs(model: Speaker, given: tuple[Tensor, Tensor, Tensor], scales: tuple[Ten
     def scale(module: nn.Module, tokens: object, out: Tensor) -> Tensor:
         return out * next(use)[:, None]
 
-    tables = [module for name, module in model.named_modules() if name.endswith("embedding")]
+    tables = [module for module in model.embedding.modules() if isinstance(module, nn.Embedding)]
     hooks = [table.register_forward_hook(scale) for table in tables]
     with torch.no_grad():
-        hidden = model.step(target_in, model.start(source, None, room=0)).hidden
-        result = model.project(hidden)[0].log_softmax(-1)
+        result = model.forced_logits(source, None, target_in)[0].log_softmax(-1)
     for hook in hooks:
         hook.remove()
     return result.gather(-1, target_out[0][:, None])[:, 0]
@@ -47,7 +48,7 @@ def ones(given: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     return torch.ones(given[0].shape[1], dtype=torch.float64), torch.ones(given[1].shape[1], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("family", SPEAKING)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_gradient_times_input_equals_finite_differences_of_the_embedding_scale(family: str, pairs: Pairs) -> None:
     """d/da log p(y_t | a x_i) at a = 1, by central differences."""
     model, given, small = exact(family), parts(pairs), 1e-5
@@ -72,7 +73,7 @@ def test_integrated_gradients_sum_to_the_difference_from_zero_embeddings(family:
     assert_close((result.source.sum(1) + result.target.sum(1)).double(), expected, atol=0.02, rtol=0.02)
 
 
-@pytest.mark.parametrize("family", SPEAKING)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_bound_holds_and_is_positive(family: str, pairs: Pairs) -> None:
     result = saliency(exact(family), *parts(pairs))
     assert (result.source.abs() <= result.source_bound * (1 + 1e-5)).all() and (result.source_bound > 0).all()
@@ -82,19 +83,19 @@ def test_the_bound_holds_and_is_positive(family: str, pairs: Pairs) -> None:
 def test_normalized_embeddings_have_zero_saliency_but_a_positive_bound() -> None:
     """norm(a x) = norm(x), so x . d/dx = 0 (Euler); a model of one norm and an output projection."""
 
-    class Normed(nn.Module):
+    class Normed(SequenceModel):
         def __init__(self) -> None:
             super().__init__()
-            self.embedding, self.norm = nn.Embedding(5, 8), nn.LayerNorm(8, eps=0.0)
+            self.embedding, self.norm = Embeddings(5, 5, 8, tie="all", std=0.0), nn.LayerNorm(8, eps=0.0)
 
         def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
             return State(None, None)
 
         def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-            return Step(self.norm(self.embedding(tokens)), state, {})
+            return Step(self.norm(self.embedding.embed("target", tokens)), state, {})
 
         def project(self, hidden: Tensor) -> Tensor:
-            return hidden @ self.embedding.weight.T
+            return self.embedding.project(hidden)
 
     torch.manual_seed(0)
     tokens = torch.tensor([[1, 2, 3]])
@@ -103,7 +104,7 @@ def test_normalized_embeddings_have_zero_saliency_but_a_positive_bound() -> None
     assert result.target_bound.max() > 1.0
 
 
-@pytest.mark.parametrize("family", SPEAKING)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_later_tokens_have_no_saliency_for_earlier_ones(family: str, pairs: Pairs) -> None:
     result = saliency(tiny_model(Variant(family, ())), *parts(pairs))
     assert torch.equal(result.target.triu(1), torch.zeros_like(result.target))

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from heedful.errors import ConfigError
-from heedful.inspection import plots
-from heedful.inspection.figure import (
+from heedful.inspection.drawing import plots
+from heedful.inspection.drawing.figure import (
     Heatmap,
     Label,
     TokenCell,
@@ -26,9 +26,9 @@ from heedful.inspection.figure import (
     text_width,
     words,
 )
-from heedful.inspection.plots import replace_missing_glyphs, save
-from heedful.inspection.svg import as_svg
-from heedful.inspection.text_heatmap import columns, draw_text_heatmap, printable_token, wrap_text
+from heedful.inspection.drawing.plots import replace_missing_glyphs, save
+from heedful.inspection.drawing.svg import as_svg
+from heedful.inspection.drawing.text_heatmap import columns, draw_text_heatmap, printable_token, wrap_text
 
 HARD = ["<img onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"', "\x00\n", ""]
 SVG = "{http://www.w3.org/2000/svg}"

@@ -7,13 +7,12 @@ from collections.abc import Iterable
 
 import pytest
 import torch
-from tiny import VOCAB, Pairs, refused, unsettle
+from tiny import VOCAB, Pairs, config_problems, perturb, source_maps
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from heedful.inspection.alignment import cross_maps
 from heedful.models.bytenet import ByteNet, ByteNetConfig, EncoderBlock
 from heedful.models.convs2s import ConvS2S, ConvS2SConfig, scale_gradient
 from heedful.nn.convolution import Convolution
@@ -24,12 +23,12 @@ HALF = math.sqrt(0.5)
 
 def convs2s(**changes: object) -> ConvS2S:
     sizes = {"dim": 12, "channels": (16, 24), "kernel": (3, 2), "layers": 2, "out_dim": 8} | changes
-    return unsettle(ConvS2S(ConvS2SConfig(**sizes), VOCAB, VOCAB)).eval()  # type: ignore[arg-type]
+    return perturb(ConvS2S(ConvS2SConfig(**sizes), VOCAB, VOCAB)).eval()  # type: ignore[arg-type]
 
 
 def bytenet(**changes: object) -> ByteNet:
     sizes = {"dim": 8, "sets": 1} | changes
-    return unsettle(ByteNet(ByteNetConfig(**sizes), VOCAB, VOCAB)).eval()  # type: ignore[arg-type]
+    return perturb(ByteNet(ByteNetConfig(**sizes), VOCAB, VOCAB)).eval()  # type: ignore[arg-type]
 
 
 def logits_of(model: ConvS2S | ByteNet, pairs: Pairs) -> Tensor:
@@ -50,14 +49,14 @@ def test_convs2s_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
     """One sentence, without batch and cache, with the attention of each layer written out."""
     model = convs2s()
     source, target = pairs.source[0], pairs.target[0]
-    assert model.source_embedding is not None
-    embedded = model.source_embedding(source) + model.encoder_position.table.weight[: len(source)]
+    assert model.embedding.source is not None
+    embedded = model.embedding.source(source) + model.encoder_position.table.weight[: len(source)]
     x = model.encoder_in(embedded)
     for layer in model.encoder:
         a, b = conv1d(layer.gated.convolution, x, causal=False).chunk(2, dim=-1)
         x = (a * b.sigmoid() + layer.adapt(x)) * HALF
     encoded = model.encoder_out(x)
-    target_embedded = model.target_embedding(target) + model.decoder_position.table.weight[: len(target)]
+    target_embedded = model.embedding.target(target) + model.decoder_position.table.weight[: len(target)]
     x = model.decoder_in(target_embedded)
     for step in model.decoder:
         a, b = conv1d(step.gated.convolution, x, causal=True).chunk(2, dim=-1)
@@ -65,15 +64,15 @@ def test_convs2s_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
         weights = ((step.cross_attention.query(gated) + target_embedded) * HALF @ encoded.T).softmax(-1)
         context = weights @ ((encoded + embedded) * HALF) * math.sqrt(len(source))
         x = ((gated + step.cross_attention.out(context)) * HALF + step.adapt(x)) * HALF
-    assert_close(logits_of(model, pairs)[0], model.readout(model.decoder_out(x)), atol=1e-5, rtol=0)
+    assert_close(logits_of(model, pairs)[0], model.project(model.decoder_out(x)), atol=1e-5, rtol=0)
 
 
 @torch.inference_mode()
 def test_bytenet_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
     """One sentence of six tokens, which get eight columns; the target is longer."""
     model = bytenet(unfold=1.2)
-    assert model.source_embedding is not None
-    x = functional.pad(model.source_embedding(pairs.source[0]) * 4, (0, 0, 0, 2))  # sqrt(2 x 8) = 4
+    assert model.embedding.source is not None
+    x = functional.pad(model.embedding.source(pairs.source[0]) * 4, (0, 0, 0, 2))  # sqrt(2 x 8) = 4
 
     def run_blocks(x: Tensor, blocks: Iterable[nn.Module], *, causal: bool) -> Tensor:
         for block in blocks:
@@ -84,10 +83,10 @@ def test_bytenet_equals_the_equations_of_the_paper(pairs: Pairs) -> None:
 
     columns = model.encoder_out(model.encoder_norm(run_blocks(x, model.encoder, causal=False)).relu())
     target = torch.cat((pairs.target[0], pairs.target[1, :3]))  # ten tokens, two more than columns
-    x = model.target_embedding(target) * 4 + functional.pad(columns, (0, 0, 0, 2))
+    x = model.embedding.target(target) * 4 + functional.pad(columns, (0, 0, 0, 2))
     hidden = model.decoder_out(model.decoder_norm(run_blocks(x, model.decoder, causal=True)).relu()).relu()
     ours = logits_of(model, Pairs(pairs.source[:1], pairs.mask[:1], target[None]))
-    assert_close(ours[0], model.readout(hidden), atol=1e-5, rtol=0)
+    assert_close(ours[0], model.project(hidden), atol=1e-5, rtol=0)
 
 
 @torch.inference_mode()
@@ -102,7 +101,7 @@ def test_activations_keep_their_variance_through_many_gated_layers() -> None:
 
 
 def test_every_decoder_layer_of_convs2s_has_attention_maps(pairs: Pairs) -> None:
-    maps = cross_maps(convs2s(channels=16, kernel=3, decoder_layers=3), pairs.source[:1], pairs.target[:1])
+    maps = source_maps(convs2s(channels=16, kernel=3, decoder_layers=3), pairs.source[:1], pairs.target[:1])
     assert [tuple(weights.shape) for weights in maps] == [(1, 7, 6)] * 3
     for weights in maps:
         assert_close(weights.sum(-1), torch.ones(1, 7))
@@ -128,7 +127,7 @@ def test_the_receptive_field_of_bytenets_decoder(sets: int, field: int) -> None:
 
 
 def test_the_receptive_field_of_bytenets_encoder_block() -> None:
-    block = unsettle(EncoderBlock(ByteNetConfig(dim=8), dilation=4))
+    block = perturb(EncoderBlock(ByteNetConfig(dim=8), dilation=4))
     x = torch.randn(1, 21, 16, requires_grad=True)
     (gradient,) = torch.autograd.grad(block(x, None)[0, 10].sum(), x)
     assert gradient[0].any(-1).nonzero().flatten().tolist() == [6, 10, 14]
@@ -157,13 +156,13 @@ def test_more_tokens_than_positions_are_an_error_and_padding_does_not_count(pair
 
 
 def test_invalid_configs_are_errors() -> None:
-    assert refused(ConvS2SConfig, layers=3, channels=(8, 8)) == {
+    assert config_problems(ConvS2SConfig, layers=3, channels=(8, 8)) == {
         "channels": "given [8, 8], expected one number or one for each of 3 layers"
     }
-    assert refused(ConvS2SConfig, layers=2, decoder_layers=3, kernel=(3, 3)) == {
+    assert config_problems(ConvS2SConfig, layers=2, decoder_layers=3, kernel=(3, 3)) == {
         "kernel": "given [3, 3], expected one number or one for each of 2 and 3 layers"
     }
-    assert refused(ConvS2SConfig, tie="output", dim=16, out_dim=8) == {
+    assert config_problems(ConvS2SConfig, tie="output", dim=16, out_dim=8) == {
         "out_dim": "given 8, but a tied output has dim, which is 16"
     }
     (short,) = ConvS2SConfig(max_positions=10).problems_with(shared=True, source=10, target=11)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import VOCAB, Pairs, unsettle
+from tiny import VOCAB, Pairs, perturb
 from torch.testing import assert_close
 
 from heedful.models.deep_att import DeepAtt, DeepAttConfig
@@ -15,13 +15,13 @@ from heedful.nn.recurrent import Lstm
 
 def make(**changes: Any) -> DeepAtt:
     config = DeepAttConfig.model_validate({"dim": 16, "dropout": 0.0} | changes)
-    return unsettle(DeepAtt(config, VOCAB, VOCAB)).eval()
+    return perturb(DeepAtt(config, VOCAB, VOCAB)).eval()
 
 
 def test_the_default_has_two_columns_of_nine_layers_and_seven_decoder_layers() -> None:
     with torch.device("meta"):
         model = DeepAtt(DeepAttConfig(), 100, 100)
-    assert sum(isinstance(part, Lstm) for part in model.encoder.modules()) == 2 * 9  # type: ignore[attr-defined]
+    assert sum(isinstance(part, Lstm) for part in model.encoder.modules()) == 2 * 9
     assert sum(isinstance(part, Lstm) for part in model.decoder.modules()) == 7  # type: ignore[attr-defined]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import END, VOCAB, make_pairs, refused, unsettle
+from tiny import END, VOCAB, config_problems, make_pairs, perturb
 from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
@@ -22,7 +22,7 @@ SMALL = {"dim": 16, "layers": 2, "heads": 2, "dropout": 0.0}
 
 def small(**options: Any) -> GPT:
     torch.manual_seed(1)
-    return unsettle(GPT(GPTConfig.model_validate(SMALL | options), VOCAB, VOCAB)).eval()
+    return perturb(GPT(GPTConfig.model_validate(SMALL | options), VOCAB, VOCAB)).eval()
 
 
 def logits_of(model: GPT, tokens: Tensor, source: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
@@ -75,9 +75,9 @@ def test_logits_equal_those_of_gpt_2_with_the_same_weights() -> None:
     transformers = pytest.importorskip("transformers")
     sizes = {"vocab_size": VOCAB, "n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 2}
     theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=1, eos_token_id=2))
-    unsettle(theirs.eval())
+    perturb(theirs.eval())
     ours = small(max_positions=32)
-    names = {"embedding.weight": "wte.weight", "position.table.weight": "wpe.weight", **LAYERS}
+    names = {"embedding.target.weight": "wte.weight", "position.table.weight": "wpe.weight", **LAYERS}
     copy_weights(ours, theirs.transformer.state_dict(), names | {"last.weight": "ln_f.weight", "last.bias": "ln_f.bias"})
     tokens = make_pairs().target
     with torch.inference_mode():
@@ -89,9 +89,9 @@ def test_logits_equal_those_of_gpt_1_with_the_same_weights() -> None:
     theirs = transformers.OpenAIGPTLMHeadModel(
         transformers.OpenAIGPTConfig(vocab_size=VOCAB, n_positions=32, n_embd=16, n_layer=2, n_head=2)
     )
-    unsettle(theirs.eval())
+    perturb(theirs.eval())
     ours = small(max_positions=32, norm="post")
-    names = {"embedding.weight": "tokens_embed.weight", "position.table.weight": "positions_embed.weight", **LAYERS}
+    names = {"embedding.target.weight": "tokens_embed.weight", "position.table.weight": "positions_embed.weight", **LAYERS}
     copy_weights(ours, theirs.transformer.state_dict(), names)
     tokens = make_pairs().target
     with torch.inference_mode():
@@ -179,7 +179,7 @@ def test_word_dropout_drops_all_occurrences_of_a_word() -> None:
     kept = {int(token) for token, x in zip(tokens.flatten(), inputs[0].flatten(0, 1), strict=True) if x.any()}
     assert dropped and kept and not dropped & kept
     some = next(iter(kept))
-    assert_close(inputs[0][tokens == some][0], 2 * model.embedding.weight[some])
+    assert_close(inputs[0][tokens == some][0], 2 * model.embedding.target.weight[some])
 
 
 @torch.inference_mode()
@@ -203,15 +203,15 @@ def test_a_second_step_requires_room() -> None:
 
 
 def test_all_problems_of_a_config_are_reported() -> None:
-    problems = refused(GPTConfig, dim=15, heads=2, layers=3, reach=["local", "full"], stride=2, relative_clip=4)
+    problems = config_problems(GPTConfig, dim=15, heads=2, layers=3, reach=["local", "full"], stride=2, relative_clip=4)
     assert problems == {
         "reach": "given ['local', 'full'], expected one pattern or one for each of 3 layers",
         "heads": "given 2, which does not divide dim 15; or set model.head_dim",
         "relative_clip": "given 4, but has no effect because only relative positions are clipped, not 'learned'; remove it",
         "stride": "given 2, but has no effect because no layer has reach 'compressed'; remove it",
     }
-    assert "compresses nothing" in refused(GPTConfig, reach="compressed", stride=1)["stride"]
-    assert "even head_dim" in refused(GPTConfig, dim=6, heads=2, position="rotary")["position"]
+    assert "compresses nothing" in config_problems(GPTConfig, reach="compressed", stride=1)["stride"]
+    assert "even head_dim" in config_problems(GPTConfig, dim=6, heads=2, position="rotary")["position"]
 
 
 def test_problems_with_the_data_are_reported() -> None:

@@ -8,13 +8,13 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from tiny import END, PAD, START, VOCAB, WORDS, Pairs, logits_of, refused, unsettle
+from tiny import END, PAD, START, VOCAB, WORDS, Pairs, config_problems, logits_of, perturb
 from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
 from heedful.errors import HeedfulError
-from heedful.inspection.attention_maps import attention_maps, attentions
+from heedful.inspection.measures.attention_maps import attention_maps
 from heedful.models.mixed import Mixed, MixedConfig
 from heedful.models.transformer import Transformer, TransformerConfig
 from heedful.nn import masks
@@ -31,7 +31,7 @@ EVERY = pytest.mark.parametrize("kind", SEQUENCE_LAYERS)
 
 def make(encoder: str, *decoder: str, **changes: Any) -> Mixed:
     config = MixedConfig.model_validate(SMALL | {"encoder": [encoder], "decoder": decoder} | changes)
-    return unsettle(Mixed(config, VOCAB, VOCAB)).eval()
+    return perturb(Mixed(config, VOCAB, VOCAB)).eval()
 
 
 def ten_pairs() -> Pairs:
@@ -59,7 +59,7 @@ def test_every_combination_overfits_ten_pairs(encoder: str, decoder: str, bridge
     adam = torch.optim.Adam(model.parameters(), lr=5e-3)
     target_in, target_out = functional.pad(pairs.target, (1, 0), value=START), functional.pad(pairs.target, (0, 1), value=END)
     for _ in range(400):
-        logits = logits_of(model, pairs._replace(target=target_in))  # type: ignore[arg-type]
+        logits = logits_of(model, pairs._replace(target=target_in))
         if torch.equal(logits.argmax(-1), target_out):
             break
         adam.zero_grad()
@@ -95,10 +95,10 @@ def as_mixed(name: str) -> str:
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_attention_layers_with_a_bridge_of_attention_equal_the_transformer(norm: str, pairs: Pairs) -> None:
     changes: dict[str, Any] = {"dim": 16, "feed_forward": 32, "heads": 2, "norm": norm}
-    transformer = unsettle(Transformer(TransformerConfig(layers=2, **changes), VOCAB, VOCAB)).eval()
+    transformer = perturb(Transformer(TransformerConfig(layers=2, **changes), VOCAB, VOCAB)).eval()
     mixed = Mixed(MixedConfig(encoder=("self-attention",) * 2, decoder=("self-attention",) * 2, **changes), VOCAB, VOCAB)
     mixed.load_state_dict({as_mixed(name): value for name, value in transformer.state_dict().items()})
-    assert_close(logits_of(mixed.eval(), pairs), logits_of(transformer, pairs))  # type: ignore[arg-type]
+    assert_close(logits_of(mixed.eval(), pairs), logits_of(transformer, pairs))
 
 
 def test_the_vector_is_a_projection_of_the_mean_over_real_tokens(pairs: Pairs) -> None:
@@ -116,12 +116,13 @@ def test_every_token_depends_on_the_vector(pairs: Pairs) -> None:
     """Also with a convolution of width one, which does not depend on previous tokens."""
     model = make("gru", "convolution", bridge="vector", kernel=1)
     other = pairs._replace(source=pairs.source.flip(0), mask=pairs.mask.flip(0))
-    logits, other_logits = (logits_of(model, given) for given in (pairs, other))  # type: ignore[arg-type]
+    logits, other_logits = (logits_of(model, given) for given in (pairs, other))
     assert ((logits - other_logits).abs().amax(-1)[[0, 2]] > 1e-3).all()
 
 
 def test_only_a_bridge_of_attention_has_cross_attention() -> None:
-    kinds = {bridge: [kind.name for kind in attentions(make("lstm", "lstm", bridge=bridge)).values()] for bridge in BRIDGES}
+    models = {bridge: make("lstm", "lstm", bridge=bridge) for bridge in BRIDGES}
+    kinds = {bridge: [attention.kind.name for attention in model.attentions()] for bridge, model in models.items()}
     assert kinds == {"attention": ["cross"], "vector": []}
 
 
@@ -138,12 +139,12 @@ def test_recorded_weights_of_a_window_cover_whole_sequences() -> None:
         "cross": torch.ones(40, 40, dtype=torch.bool),
     }
     with torch.inference_mode():
-        before = logits_of(model, given)  # type: ignore[arg-type]
+        before = logits_of(model, given)
         maps = attention_maps(model, source, target)
         with record(model, "*") as recorded:
-            assert torch.equal(logits_of(model, given), before)  # type: ignore[arg-type]
+            assert torch.equal(logits_of(model, given), before)
         with patch(model, recorded):
-            assert_close(logits_of(model, given), before, atol=1e-5, rtol=0)  # type: ignore[arg-type]
+            assert_close(logits_of(model, given), before, atol=1e-5, rtol=0)
     assert [one.kind.name for one in maps] == ["encoder", "decoder", "cross"]
     for one in maps:
         assert torch.equal(one.weights > 0, allowed[one.kind.name].expand_as(one.weights))
@@ -209,7 +210,7 @@ def test_kind_names_are_those_of_the_registry() -> None:
     ],
 )
 def test_invalid_configs_are_errors(given: dict[str, Any], path: str, sentence: str) -> None:
-    problems = refused(MixedConfig, **given)
+    problems = config_problems(MixedConfig, **given)
     assert problems.keys() == {path}
     assert sentence in problems[path]
 

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 import torch
 from pydantic import TypeAdapter
-from tiny import VARIANTS, VOCAB, Pairs, Variant, logits_of, refused, tiny_model, unsettle
+from tiny import VARIANTS, VOCAB, Pairs, Variant, config_problems, logits_of, perturb, source_maps, tiny_model
 from torch import Tensor, nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.alignment import cross_maps
 from heedful.models import MODELS, ModelConfig
 from heedful.models.bahdanau import BahdanauConfig
 from heedful.models.gnmt import GNMT, GNMTConfig
@@ -29,7 +28,7 @@ ATTENDING = FAMILIES[1:]
 
 def make(family: str, **changes: Any) -> Any:
     config = TypeAdapter(ModelConfig).validate_python({"family": family, "dim": 16, "dropout": 0.0} | changes)
-    return unsettle(MODELS[family](config, VOCAB, VOCAB)).eval()
+    return perturb(MODELS[family](config, VOCAB, VOCAB)).eval()
 
 
 def parameters(model: nn.Module) -> int:
@@ -123,18 +122,18 @@ def test_the_decoder_of_sutskever_depends_on_the_initial_state_only(pairs: Pairs
 
 @pytest.mark.parametrize("family", ATTENDING)
 def test_attention_has_maps(family: str, pairs: Pairs) -> None:
-    (weights,) = cross_maps(make(family), pairs.source[:1], pairs.target[:1])
+    (weights,) = source_maps(make(family), pairs.source[:1], pairs.target[:1])
     assert weights.shape == (1, 7, 6)
     assert_close(weights.sum(-1), torch.ones(1, 7))
 
 
 def test_a_model_without_attention_has_no_maps(pairs: Pairs) -> None:
-    with pytest.raises(ConfigError, match="does not attend to its source"):
-        cross_maps(make("sutskever"), pairs.source[:1], pairs.target[:1])
+    with pytest.raises(ConfigError, match="needs a model that attends to its source, and this one does not"):
+        source_maps(make("sutskever"), pairs.source[:1], pairs.target[:1])
 
 
 def test_local_attention_stays_within_its_radius(pairs: Pairs) -> None:
-    (weights,) = cross_maps(make("luong", scope="local-m", radius=1), pairs.source[:1], pairs.target[:1])
+    (weights,) = source_maps(make("luong", scope="local-m", radius=1), pairs.source[:1], pairs.target[:1])
     distance = (torch.arange(6) - torch.arange(7).clamp(max=5)[:, None]).abs()  # (target, source)
     assert not weights[0][distance > 1].any()
     assert (weights[0][distance <= 1] > 0).all()
@@ -186,7 +185,7 @@ def test_separate_vocabularies_may_differ_in_size(family: str, pairs: Pairs) -> 
     ids=str,
 )
 def test_invalid_configs_are_errors(config: Any, given: dict[str, Any], name: str, sentence: str) -> None:
-    problems = refused(config, **given)
+    problems = config_problems(config, **given)
     assert problems.keys() == {name}
     assert sentence in problems[name]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import END, START, VOCAB, Pairs, logits_of, refused, unsettle
+from tiny import END, START, VOCAB, Pairs, config_problems, logits_of, perturb
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -19,7 +19,7 @@ from heedful.search import SearchConfig, SourceBatch, search_batch, step_functio
 
 def make(vocab: int = VOCAB, **changes: Any) -> Transformer:
     config = TransformerConfig(**({"dim": 16, "layers": 2, "heads": 2, "feed_forward": 32} | changes))
-    return unsettle(Transformer(config, vocab, vocab)).eval()
+    return perturb(Transformer(config, vocab, vocab)).eval()
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_only_without_positions_the_encoder_is_permutation_equivariant(position:
 def test_l_layers_with_a_window_of_r_cover_1_plus_l_r_tokens(layers: int) -> None:
     model = make(layers=layers, window=2, vocab=40)
     source = torch.arange(4, 24)[None]  # all different, so that the gradient of the embedding shows which tokens matter
-    (gradient,) = torch.autograd.grad(memory_of(model, source)[0, 10].sum(), model.target_embedding.weight)
+    (gradient,) = torch.autograd.grad(memory_of(model, source)[0, 10].sum(), model.embedding.target.weight)
     reached = gradient.abs().sum(-1).nonzero().flatten().tolist()
     assert reached == list(range(14 - layers, 14 + layers + 1))
     assert len(reached) == 1 + layers * 2
@@ -62,7 +62,7 @@ def test_a_decoders_window_covers_the_last_tokens_including_the_current_one(laye
     model = make(layers=layers, window=3, vocab=40)
     target = torch.arange(10, 30)[None]
     hidden = model.step(target, model.start(torch.tensor([[5]]), None, room=0)).hidden
-    (gradient,) = torch.autograd.grad((hidden[0, 12] * torch.randn(16)).sum(), model.target_embedding.weight)
+    (gradient,) = torch.autograd.grad((hidden[0, 12] * torch.randn(16)).sum(), model.embedding.target.weight)
     reached = [token for token in gradient.abs().sum(-1).nonzero().flatten().tolist() if token >= 10]
     assert reached == list(range(22 - 2 * layers, 22 + 1))
 
@@ -94,8 +94,8 @@ def test_the_gradient_reaches_the_first_of_24_layers(pairs: Pairs) -> None:
 @pytest.mark.parametrize(("scaled", "factor"), [(True, 4.0), (False, 1.0)])
 def test_embeddings_are_scaled_by_the_root_of_their_size(scaled: bool, factor: float, pairs: Pairs) -> None:
     model, at = make(position="none", scale_embeddings=scaled), torch.arange(7)[None]
-    embedded = model.embed(model.target_embedding, model.decoder_position, pairs.target, at)
-    assert_close(embedded, factor * model.target_embedding.weight[pairs.target])
+    embedded = model.embed("target", model.decoder_position, pairs.target, at)
+    assert_close(embedded, factor * model.embedding.target.weight[pairs.target])
 
 
 @pytest.mark.parametrize(("tie", "tables"), [("all", 1), ("output", 2), ("none", 3)])
@@ -188,21 +188,21 @@ def test_a_step_beyond_the_room_is_an_error(position: str, pairs: Pairs) -> None
     ids=str,
 )
 def test_invalid_configs_are_errors(given: dict[str, Any], name: str, sentence: str) -> None:
-    problems = refused(TransformerConfig, **given)
+    problems = config_problems(TransformerConfig, **given)
     assert problems.keys() == {name}
     assert sentence in problems[name]
 
 
 def test_all_problems_of_a_config_are_reported() -> None:
-    assert refused(TransformerConfig, layers=2, decoder_heads=(1,), cross_heads=(1, 1, 1), dim=15).keys() == {
+    assert config_problems(TransformerConfig, layers=2, decoder_heads=(1,), cross_heads=(1, 1, 1), dim=15).keys() == {
         "decoder_heads",
         "cross_heads",
         "dim",
     }
-    assert refused(TransformerConfig, dim=0, position="rotry", hedas=3).keys() == {"dim", "position", "hedas"}
+    assert config_problems(TransformerConfig, dim=0, position="rotry", hedas=3).keys() == {"dim", "position", "hedas"}
 
 
 def test_a_list_of_heads_does_not_set_the_number_of_layers() -> None:
     """Two numbers for the encoder do not fit a decoder of three layers."""
-    assert refused(TransformerConfig, layers=2, decoder_layers=3, heads=(2, 4))
+    assert config_problems(TransformerConfig, layers=2, decoder_layers=3, heads=(2, 4))
     assert len(make(layers=2, decoder_layers=3, heads=(2, 4), decoder_heads=2).decoder) == 3

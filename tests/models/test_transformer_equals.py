@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import END, START, VOCAB, Pairs, logits_of, unsettle
+from tiny import END, START, VOCAB, Pairs, logits_of, perturb
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -15,7 +15,7 @@ from heedful.models.transformer import DecoderLayer, EncoderLayer, Transformer, 
 
 def make(**changes: Any) -> Transformer:
     config = TransformerConfig(dim=16, layers=2, heads=2, feed_forward=32, **changes)
-    return unsettle(Transformer(config, VOCAB, VOCAB)).eval()
+    return perturb(Transformer(config, VOCAB, VOCAB)).eval()
 
 
 def weights_for_torch(ours: EncoderLayer | DecoderLayer) -> dict[str, Tensor]:
@@ -64,10 +64,8 @@ def torchs(ours: Transformer) -> nn.Transformer:
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_hidden_states_equal_those_of_torchs_transformer(norm: str, activation: str, pairs: Pairs) -> None:
     ours = make(norm=norm, activation=activation)
-    source, target = (
-        ours.embed(ours.target_embedding, ours.encoder_position, ids, torch.arange(ids.shape[1])[None])
-        for ids in (pairs.source, pairs.target)
-    )
+    source = ours.embed("source", ours.encoder_position, pairs.source, torch.arange(6)[None])
+    target = ours.embed("target", ours.encoder_position, pairs.target, torch.arange(7)[None])
     later = torch.ones(7, 7).triu(1).bool()
     padding = {"src_key_padding_mask": ~pairs.mask, "memory_key_padding_mask": ~pairs.mask}
     expected = torchs(ours)(source, target, tgt_mask=later, **padding)
@@ -119,9 +117,9 @@ def test_logits_equal_those_of_marian(pairs: Pairs) -> None:
         decoder_start_token_id=START,
         **{f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()},
     )
-    theirs: Any = unsettle(marian.MarianMTModel(config)).eval()
+    theirs: Any = perturb(marian.MarianMTModel(config)).eval()
     ours = make(position="learned", max_positions=32)
-    ours.target_embedding.weight.data.copy_(theirs.model.shared.weight)
+    ours.embedding.target.weight.data.copy_(theirs.model.shared.weight)
     for position, stack in ((ours.encoder_position, theirs.model.encoder), (ours.decoder_position, theirs.model.decoder)):
         position.get_parameter("table.weight").data.copy_(stack.embed_positions.weight)
     for layer, block in zip([*theirs.model.encoder.layers, *theirs.model.decoder.layers], ours.blocks(), strict=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import VOCAB, Pairs, Speaker, config_class, logits_of, refused, unsettle
+from tiny import VOCAB, Pairs, config_class, config_problems, logits_of, perturb
 from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
@@ -24,6 +24,7 @@ from heedful.nn.experts import (
     squared_variation,
 )
 from heedful.nn.hooks import ablate, record
+from heedful.nn.model import SequenceModel
 
 DIM, HIDDEN, COUNT, USED = 16, 24, 8, 2
 
@@ -178,11 +179,11 @@ def test_balancing_losses_prevent_the_collapse_to_few_experts() -> None:
     assert float(balanced.max() * COUNT) < 1.5
 
 
-def with_experts(family: str) -> Speaker:
+def with_experts(family: str) -> SequenceModel:
     small: dict[str, Any] = {"dim": DIM, "experts": 4, "experts_balance": 0.5}
     of = {"transformer": {"layers": 2, "heads": 2, "feed_forward": HIDDEN}, "gnmt": {"layers": 3, "experts_size": HIDDEN}}
-    model: Speaker = MODELS[family](config_class(family)(**small, **of[family]), VOCAB, VOCAB)
-    return unsettle(model).train()
+    model: SequenceModel = MODELS[family](config_class(family)(**small, **of[family]), VOCAB, VOCAB)
+    return perturb(model).train()
 
 
 @pytest.mark.parametrize(("family", "places"), [("transformer", 4), ("gnmt", 3)])
@@ -214,18 +215,20 @@ def test_expert_layers_of_gnmt_are_residual(pairs: Pairs) -> None:
 
 
 def test_invalid_expert_options_are_errors() -> None:
-    problems = refused(TransformerConfig, dim=20, heads=2, feed_forward=30, experts=4, experts_used=4, activation="swiglu")
+    problems = config_problems(
+        TransformerConfig, dim=20, heads=2, feed_forward=30, experts=4, experts_used=4, activation="swiglu"
+    )
     assert problems == {
         "dim": "given 20, expected a multiple of 8 in a model with experts",
         "feed_forward": "given 30, expected a multiple of 8 in a model with experts",
         "experts_used": "given 4, expected at least 2, so that gates have a gradient, and fewer than model.experts, which is 4",
         "activation": "given 'swiglu', expected 'relu' or 'gelu' in a model with experts",
     }
-    assert "has no effect because model.experts is 0" in refused(TransformerConfig, experts_used=2)["experts_used"]
-    problems = refused(GNMTConfig, dim=20, layers=2, decoder_layers=1, experts=4, experts_used=1)
+    assert "has no effect because model.experts is 0" in config_problems(TransformerConfig, experts_used=2)["experts_used"]
+    problems = config_problems(GNMTConfig, dim=20, layers=2, decoder_layers=1, experts=4, experts_used=1)
     assert problems == {
         "dim": "given 20, expected a multiple of 8 in a model with experts",
         "experts_used": "given 1, expected at least 2, so that gates have a gradient, and fewer than model.experts, which is 4",
         "experts": "given 4, expected 0, or more model.layers, since experts are placed between layers",
     }
-    assert "has no effect because model.experts is 0" in refused(GNMTConfig, experts_size=8)["experts_size"]
+    assert "has no effect because model.experts is 0" in config_problems(GNMTConfig, experts_size=8)["experts_size"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import Pairs, Variant, logits_of, refused, tiny_config, tiny_model, unsettle
+from tiny import Pairs, Variant, config_problems, logits_of, perturb, tiny_config, tiny_model
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -17,10 +17,10 @@ from heedful.nn.gates import (
     GatedOutput,
     GatesConfig,
     add_gates,
-    attentions,
     gates,
     inference_gate,
     open_probability,
+    prunable_attentions,
     sample_gate,
 )
 from heedful.nn.hooks import hook
@@ -33,7 +33,7 @@ def transformer(family: str = "transformer") -> Transformer:
     """A new model without dropout, in which only gates are random."""
     torch.manual_seed(2)
     model: Transformer = MODELS[family](tiny_config(family, {"dropout": 0.0}), 11, 11)
-    return unsettle(model).eval()
+    return perturb(model).eval()
 
 
 def test_the_published_values() -> None:
@@ -87,7 +87,7 @@ def test_a_closed_gate_equals_an_ablated_head(pairs: Pairs) -> None:
     assert_close(logits_of(model, pairs), expected)
 
 
-def test_kinds_are_recognized_by_name() -> None:
+def test_gates_are_added_to_the_given_kinds_only() -> None:
     model = transformer()
     add_gates(model, ["encoder", "cross"])
     assert list(gates(model)) == [
@@ -96,7 +96,7 @@ def test_kinds_are_recognized_by_name() -> None:
         "decoder.0.cross_attention",
         "decoder.1.cross_attention",
     ]
-    assert len(attentions(model)) == 6
+    assert len(prunable_attentions(model)) == 6
 
 
 def test_weights_keep_their_names() -> None:
@@ -115,7 +115,7 @@ def test_a_kind_without_heads_is_an_error() -> None:
 
 
 def test_options_without_a_penalty_are_errors() -> None:
-    assert refused(GatesConfig, kinds=("encoder",), speed=3.0).keys() == {"kinds", "speed"}
+    assert config_problems(GatesConfig, kinds=("encoder",), speed=3.0).keys() == {"kinds", "speed"}
 
 
 def heads_kept(penalty: float) -> int:

@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 import torch
-from tiny import PLAIN, Pairs, Speaker, Variant, tiny_model
+from tiny import PLAIN, Pairs, Variant, tiny_model
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -15,6 +15,7 @@ from heedful.errors import ConfigError
 from heedful.nn import precision
 from heedful.nn.hooks import ablate, record
 from heedful.nn.linear import ONEDNN, Linear, Readout, linear
+from heedful.nn.model import SequenceModel
 from heedful.nn.precision import PRECISIONS, QuantizedLinear, with_precision
 
 CPU = torch.device("cpu")
@@ -62,7 +63,7 @@ def test_a_converted_model_gives_the_models_outputs(tied: Tied, name: str, shape
 def test_every_family_can_be_converted(variant: Variant, name: str, pairs: Pairs) -> None:
     model = tiny_model(variant)
 
-    def logits(model: Speaker) -> Tensor:
+    def logits(model: SequenceModel) -> Tensor:
         state = model.start(pairs.source, pairs.mask, room=0)
         return model.project(model.step(pairs.target, state).hidden)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import unsettle
+from tiny import perturb
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -49,7 +49,7 @@ def state_of(layer: Layer) -> Hidden:
 @pytest.mark.parametrize("cell", CELLS)
 def test_attention_before_a_step_uses_the_previous_state_and_enters_the_next(cell: str) -> None:
     attention = SourceAttention(Additive(DIM, VALUES))
-    before = unsettle(AttentionBeforeStep(CELLS[cell](INPUTS, DIM, fed=VALUES), attention))
+    before = perturb(AttentionBeforeStep(CELLS[cell](INPUTS, DIM, fed=VALUES), attention))
     memory = attention.make_memory(torch.randn(ROWS, PLACES, VALUES), MASK)
     x, state = torch.randn(ROWS, TIME, INPUTS), state_of(before.layer)
     hidden, contexts, last = before(x, memory, state, None)
@@ -69,7 +69,7 @@ def test_attention_after_a_step_uses_the_new_state_and_feeds_the_next_input(cell
     make = CELLS[cell]
     attention = SourceAttention(General(DIM, DIM), None if scope is None else SCOPES[scope](DIM, 1))
     stack = RecurrentStack([make(INPUTS, DIM, fed=DIM if feeds else 0), make(DIM, DIM)], 0.0)
-    after = unsettle(AttentionAfterStep(stack, attention, DIM, feeds=feeds))
+    after = perturb(AttentionAfterStep(stack, attention, DIM, feeds=feeds))
     memory = attention.make_memory(torch.randn(ROWS, PLACES, DIM), MASK)
     x, states = torch.randn(ROWS, TIME, INPUTS), [state_of(layer) for layer in stack]
     out, row_state = after(x, memory, after.initial_state(states), None)
@@ -91,7 +91,7 @@ def before_and_after() -> list[tuple[Any, Any]]:
     before = AttentionBeforeStep(CELLS["gru"](INPUTS, DIM, fed=DIM), SourceAttention(Additive(DIM, DIM)))
     stack = RecurrentStack([CELLS["lstm"](INPUTS, DIM, fed=DIM)], 0.0)
     after = AttentionAfterStep(stack, SourceAttention(General(DIM, DIM)), DIM, feeds=True)
-    return [(unsettle(before), state_of(before.layer)), (unsettle(after), after.initial_state([state_of(next(iter(stack)))]))]
+    return [(perturb(before), state_of(before.layer)), (perturb(after), after.initial_state([state_of(next(iter(stack)))]))]
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["before", "after"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import unsettle
+from tiny import perturb
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -30,7 +30,7 @@ MASK = torch.arange(TIME) < LENGTHS[:, None]
 
 @pytest.fixture(params=CELLS, name="layer")
 def _layer(request: pytest.FixtureRequest) -> Layer:
-    return unsettle(CELLS[request.param](INPUTS, DIM))
+    return perturb(CELLS[request.param](INPUTS, DIM))
 
 
 def reference(layer: Layer) -> Any:
@@ -97,7 +97,7 @@ def gru_formula(from_input: Tensor, from_hidden: Tensor, hidden: Tensor) -> Tens
 @pytest.mark.parametrize("fed", [0, 2])
 @pytest.mark.parametrize("cell", CELLS)
 def test_fused_cells_get_the_right_arguments(cell: str, fed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = unsettle(CELLS[cell](INPUTS, DIM, fed=fed))
+    layer = perturb(CELLS[cell](INPUTS, DIM, fed=fed))
     x, state, more = torch.randn(ROWS, 1, INPUTS), some_state(layer), torch.randn(ROWS, fed) if fed else None
     expected = layer.step_function()(layer.project_inputs(x)[0], more, state)
     for name, value in {
@@ -124,14 +124,14 @@ def test_fused_cells_equal_their_formulas(layer: Layer) -> None:
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_fed_inputs_are_concatenated_to_the_inputs(cell: str) -> None:
-    layer = unsettle(CELLS[cell](3, DIM, fed=2))
+    layer = perturb(CELLS[cell](3, DIM, fed=2))
     x, state = torch.randn(ROWS, 1, INPUTS), some_state(layer)
     fed = layer.step_function()(layer.project_inputs(x[..., :3])[0], x[:, 0, 3:], state)
     assert_close(fed, layer(x, state)[1])
 
 
 def test_a_step_of_an_lstm_is_its_formula() -> None:
-    layer, x, (hidden, cell) = unsettle(Lstm(2, 1)), [0.3, -1.2], (0.4, -0.7)
+    layer, x, (hidden, cell) = perturb(Lstm(2, 1)), [0.3, -1.2], (0.4, -0.7)
     after = layer(torch.tensor([[x]]), (torch.tensor([[hidden]]), torch.tensor([[cell]])))[1]
 
     def gate(at: int) -> float:
@@ -146,7 +146,7 @@ def test_a_step_of_an_lstm_is_its_formula() -> None:
 
 
 def test_a_step_of_a_gru_is_its_formula() -> None:
-    layer, x, hidden = unsettle(Gru(1, 1)), 0.8, -0.6
+    layer, x, hidden = perturb(Gru(1, 1)), 0.8, -0.6
     (after,) = layer(torch.tensor([[[x]]]), (torch.tensor([[hidden]]),))[1]
     (r, z, n), u = [w * x + b for w, b in layer.weight.tolist()], layer.recurrent.flatten().tolist()
     r, z = (1 / (1 + math.exp(-(gate + weight * hidden))) for gate, weight in ((r, u[0]), (z, u[1])))
@@ -190,7 +190,7 @@ def sentences(x: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_last_state_is_that_of_the_last_real_token(cell: str, reverse: bool) -> None:
     """Reversed, the first token is the last, also in a short sentence; outputs keep the order of the source."""
-    encoder = unsettle(Unidirectional(RecurrentStack([CELLS[cell](INPUTS, DIM), CELLS[cell](DIM, DIM)], 0.0), reverse))
+    encoder = perturb(Unidirectional(RecurrentStack([CELLS[cell](INPUTS, DIM), CELLS[cell](DIM, DIM)], 0.0), reverse))
     x = torch.randn(ROWS, TIME, INPUTS)
     hidden, last, _ = encoder(x, MASK)
     for row, sentence in enumerate(sentences(x)):
@@ -202,7 +202,7 @@ def test_the_last_state_is_that_of_the_last_real_token(cell: str, reverse: bool)
 
 
 def test_a_bidirectional_encoder_concatenates_both_directions(layer: Layer) -> None:
-    encoder = Bidirectional(layer, unsettle(type(layer)(INPUTS, DIM)))
+    encoder = Bidirectional(layer, perturb(type(layer)(INPUTS, DIM)))
     x = torch.randn(ROWS, TIME, INPUTS)
     hidden = encoder(x, MASK).hidden
     for row, sentence in enumerate(sentences(x)):
@@ -212,7 +212,7 @@ def test_a_bidirectional_encoder_concatenates_both_directions(layer: Layer) -> N
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_steps_of_a_stack_equal_the_whole_sequence(cell: str) -> None:
-    stack = unsettle(RecurrentStack([CELLS[cell](INPUTS, DIM), CELLS[cell](DIM, DIM), CELLS[cell](DIM, DIM)], 0.0))
+    stack = perturb(RecurrentStack([CELLS[cell](INPUTS, DIM), CELLS[cell](DIM, DIM), CELLS[cell](DIM, DIM)], 0.0))
     x = torch.randn(ROWS, TIME, INPUTS)
     states = [some_state(layer) for layer in stack]
     expected, last = stack(x, states, None)

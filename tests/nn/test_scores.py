@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import unsettle
+from tiny import perturb
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -71,7 +71,7 @@ def make(name: str) -> Score:
 
 @pytest.mark.parametrize("name", [*SCORES, "location"])
 def test_every_score_is_its_formula(name: str) -> None:
-    score = unsettle(make(name))
+    score = perturb(make(name))
     query, source = torch.randn(SOURCES, QUERIES, DIM), torch.randn(SOURCES, PLACES, DIM)
     scores = score(query, score.project_keys(source))
     for at, number, place in itertools.product(range(SOURCES), range(QUERIES), range(PLACES)):
@@ -97,7 +97,7 @@ def test_a_location_score_masks_positions_beyond_its_table() -> None:
 @pytest.mark.parametrize("name", [*SCORES, "location"])
 def test_weights_are_the_softmax_over_unmasked_positions(name: str, scope: str | None) -> None:
     radius = 2
-    attention = unsettle(SourceAttention(make(name), None if scope is None else SCOPES[scope](DIM, radius)))
+    attention = perturb(SourceAttention(make(name), None if scope is None else SCOPES[scope](DIM, radius)))
     query, source = torch.randn(SOURCES, QUERIES, DIM), torch.randn(SOURCES, PLACES, DIM)
     positions = torch.tensor([[0, 1, 2, 3], [2, 3, 4, 5], [9, 1, 7, 0]])
     memory = attention.make_memory(source, MASK)

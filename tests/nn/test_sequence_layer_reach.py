@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import refused, unsettle
+from tiny import config_problems, perturb
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -27,7 +27,7 @@ BOTH = pytest.mark.parametrize("size", [SMALL, CAUSAL], ids=["full", "causal"])
 
 def make(kind: str | type[SequenceLayer], size: LayerSize) -> SequenceLayer:
     chosen = SEQUENCE_LAYERS[kind] if isinstance(kind, str) else kind
-    return unsettle(chosen(size)).eval()
+    return perturb(chosen(size)).eval()
 
 
 def tokens(rows: int, time: int) -> Tensor:
@@ -93,8 +93,8 @@ def test_attention_costs_as_much_as_recurrence_when_length_equals_dim() -> None:
 
 
 def test_invalid_sizes_are_errors() -> None:
-    assert refused(LayerSize, dim=9, heads=2).keys() == {"heads", "dim"}
-    assert "expected an even number" in refused(LayerSize, dim=9, heads=3)["dim"]
+    assert config_problems(LayerSize, dim=9, heads=2).keys() == {"heads", "dim"}
+    assert "expected an even number" in config_problems(LayerSize, dim=9, heads=3)["dim"]
     LayerSize(dim=9, heads=3, causal=True)
 
 

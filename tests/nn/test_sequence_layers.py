@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import unsettle
+from tiny import perturb
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -31,7 +31,8 @@ from heedful.nn.sequence_layers import (
     RestrictedAttention,
     SequenceLayer,
 )
-from heedful.nn.sequence_layers.base import LayerState, StepContext, make_step_context
+from heedful.nn.sequence_layers.base import LayerState
+from heedful.nn.step_context import next_tokens, whole_sequence
 
 SMALL = LayerSize(dim=8, heads=2, window=4, kernel=3, dilation=2)
 CAUSAL = SMALL.model_copy(update={"causal": True})
@@ -48,7 +49,7 @@ WHERE = pytest.mark.parametrize("where", REAL)
 
 def make(kind: str | type[SequenceLayer], size: LayerSize) -> SequenceLayer:
     chosen = SEQUENCE_LAYERS[kind] if isinstance(kind, str) else kind
-    return unsettle(chosen(size)).eval()
+    return perturb(chosen(size)).eval()
 
 
 def tokens(rows: int = ROWS, time: int = TIME) -> Tensor:
@@ -127,7 +128,7 @@ def test_chunks_equal_the_whole_sequence(kind: str, chunk: int) -> None:
     outputs = []
     with torch.no_grad():
         for chunk_of_x in x.split(chunk, dim=1):  # type: ignore[no-untyped-call]
-            step = make_step_context(state, chunk_of_x[..., 0], None)
+            step = next_tokens(state, chunk_of_x[..., 0], None, sources=ROWS)
             out, row_state = layer.step(chunk_of_x, LayerState(state.row_state, state.kv_cache["layer"]), step)
             state = state._replace(
                 row_state=row_state, owned_slots=step.owned_slots, filled=int(state.filled) + chunk_of_x.shape[1]
@@ -138,11 +139,8 @@ def test_chunks_equal_the_whole_sequence(kind: str, chunk: int) -> None:
 
 @EVERY
 def test_a_layer_that_is_not_causal_cannot_run_token_by_token(kind: str) -> None:
-    none = torch.zeros(1, 0, dtype=torch.long)
     with pytest.raises(AssertionError, match="only a causal layer"):
-        make(kind, SMALL).step(
-            tokens(1, 1), LayerState(), StepContext(None, none.bool(), slice(0, 0), none, none, none.bool()[None])
-        )
+        make(kind, SMALL).step(tokens(1, 1), LayerState(), whole_sequence(torch.zeros(1, 1)))
 
 
 @EVERY

@@ -18,13 +18,14 @@ import torch
 from torch import nn
 from workshop import WORDS, heed, write_recipe
 
-from heedful.runs.build import Translator, examples_from, load_translator
 from heedful.errors import ConfigError
 from heedful.inspection.explaining.recording import TokenPair, record_attention
-from heedful.inspection.importance import gate_gradients
+from heedful.inspection.measures.importance import gate_gradients
+from heedful.inspection.measures.interventions import HeadName, pair_of, saliency_of, without_heads
 from heedful.nn.hooks import ablate, any_hooks, hook, hook_points, record
-from heedful.studies.interventions import HeadName, pair_of, saliency_of, without_heads
-from heedful.tasks.translate import collate_one, translate
+from heedful.tasks.system import collate_one
+from heedful.tasks.translation.predictor import Translator, examples_from
+from heedful.tasks.translation.translate import translate
 
 LINES = [" ".join(WORDS[at : at + 2 + at % 5]) for at in range(8)]
 CROSS = "decoder.*.cross_attention.weights"
@@ -45,7 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def translator(run: Path) -> Translator:
-    return load_translator(run)
+    return Translator.load(run)
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 import torch
 from workshop import heed
 
-from heedful.runs.build import load
 from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.runs.load import load
 
 
 def test_a_string_is_an_example_of_one_text(tiny_runs: dict[str, Path]) -> None:

@@ -15,8 +15,8 @@ from tiny import Speaker
 from workshop import heed, write_recipe
 
 from heedful.errors import CheckpointError, ConfigError
-from heedful.runs.build import load
 from heedful.runs.listing import compare_runs, list_runs, summarize_run
+from heedful.runs.load import load
 from heedful.training.loop import read_outcome
 
 

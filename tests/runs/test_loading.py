@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from workshop import heed, write_recipe
 
-from heedful.runs import build
 from heedful.errors import CheckpointError
+from heedful.runs import build
 from heedful.storage.writing import replace_text
 from heedful.training import checkpoint, facts, retention
 from heedful.training.facts import check_files, read_facts, replace_config

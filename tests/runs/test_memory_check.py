@@ -9,12 +9,12 @@ import pytest
 import torch
 from workshop import heed, write_recipe
 
+from heedful.errors import OutOfMemory
+from heedful.models import MODELS
 from heedful.runs import memory_check
 from heedful.runs.build import make_model
 from heedful.runs.config import Run, read_run
-from heedful.errors import OutOfMemory
 from heedful.runs.memory_check import count_parameters_on_meta, machine_memory, require_memory
-from heedful.models import MODELS
 
 CPU = torch.device("cpu")
 SMALL = {"gpt": ["model.heads=2"], "convs2s": ["model.channels=16"], "bahdanau": ["model.readout=8"]}

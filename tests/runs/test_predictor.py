@@ -1,7 +1,8 @@
-"""Error messages about the options of a Python call refer to arguments, not to the command line."""
+"""A loaded model: precision, and error messages that refer to arguments of Python, not to the command line."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,12 @@ import pytest
 import torch
 
 import heedful
+from heedful.errors import ConfigError
 from heedful.runs.build import make_model
 from heedful.runs.config import read_run
-from heedful.errors import ConfigError
-from heedful.runs.predictor import Predictor
 from heedful.runs.recipes import find_recipe
-from heedful.tasks.translate import System
+from heedful.tasks.predictor import Predictor
+from heedful.tasks.system import System
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.text.train import train_tokenizer
 
@@ -49,3 +50,26 @@ def test_keyword_arguments_set_options(predictor: Predictor) -> None:
 def test_an_unknown_override_is_reported_as_an_override() -> None:
     with pytest.raises(ConfigError, match=r"^override: model.dimm: unknown key"):
         heedful.train("demo", ["model.dimm=3"])
+
+
+CALLS: dict[str, Callable[[Any], object]] = {
+    "translation": lambda translator: [scored.log_probability for scored in translator.score(["w1 w2"], ["w2 w1"])],
+    "language": lambda generator: generator.score("the cat", [" sees", " runs"]),
+    "classification": lambda classifier: classifier.predict_proba(["the cat sees"]),
+}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("task", CALLS)
+def test_a_run_of_any_task_is_loaded_in_a_precision(task: str, precision: str, tiny_runs: dict[str, Path]) -> None:
+    plain, loaded = heedful.load(tiny_runs[task]), heedful.load(tiny_runs[task], precision=precision)
+    assert type(loaded) is type(plain)
+    assert CALLS[task](loaded) == CALLS[task](plain.at(precision))
+    if precision == "bf16":
+        assert CALLS[task](loaded) != CALLS[task](plain)
+        assert all(weight.dtype == torch.bfloat16 for weight in loaded.model.parameters())
+
+
+def test_an_unknown_precision_is_an_error(tiny_runs: dict[str, Path]) -> None:
+    with pytest.raises(ConfigError, match=r"unknown precision 'int9'.*\n\nhint: did you mean 'int8'\?"):
+        heedful.load(tiny_runs["language"], precision="int9")

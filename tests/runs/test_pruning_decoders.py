@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from heedful.runs.training_losses import LOSSES, training_losses
 from torch import nn
 from torch.testing import assert_close
 from workshop import heed, write_pairs
@@ -14,7 +15,6 @@ import heedful
 from heedful.nn.gates import gates
 from heedful.runs.prune import HeadSelection, prune
 from heedful.training import checkpoint
-from heedful.runs.training_losses import LOSSES, training_losses
 
 MODEL = """
 [model]

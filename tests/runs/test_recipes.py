@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from workshop import heed
 
-from heedful.runs.config import read_run
 from heedful.data.sources import files_of
 from heedful.data.splits import splits_of
 from heedful.errors import ConfigError
+from heedful.runs.config import read_run
 from heedful.runs.recipes import all_recipes, find_recipe
 
 SMALL = ("training.steps=2", "training.validate_every=2", "task.validation_sentences=2", "data.batch_tokens=256")
@@ -71,6 +71,14 @@ def test_every_recipe_has_a_purpose_and_a_result_has_machine_minutes_and_date(ca
     assert [recipe["name"] for recipe in recipes] == [*all_recipes()] and all(recipe["purpose"] for recipe in recipes)
     fields = ("result", "machine", "minutes", "date")
     assert not [recipe["name"] for recipe in recipes if len({bool(recipe[field]) for field in fields}) != 1]
+
+
+@pytest.mark.parametrize("name", all_recipes())
+def test_a_result_needs_no_option(name: str) -> None:
+    """Its header names none that it was measured with, and none for another device."""
+    comments = [line for line in all_recipes()[name].read_text().splitlines() if line.startswith("#")]
+    assert comments and not [line for line in comments if line.startswith(("# options", "# on a GPU"))]
+    assert not [line for line in comments if line.startswith("# on a CPU") and "=" in line]
 
 
 def test_recipe_without_result_is_listed_as_not_measured(

@@ -9,9 +9,9 @@ import pytest
 import torch
 from workshop import heed
 
-from heedful.runs.build import load
 from heedful.errors import CheckpointError, ConfigError, DataError
-from heedful.runs.text_generator import UNUSED, TextGenerator
+from heedful.runs.load import load
+from heedful.tasks.language.predictor import UNUSED, TextGenerator
 
 
 @pytest.fixture

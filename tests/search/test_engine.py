@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from tables import END, START, batch_of, predict, random_tables, run_search
 from tiny import END as STOP
 from tiny import START as GO
-from tiny import VARIANTS, Pairs, Speaker, make_pairs, tiny_model
+from tiny import VARIANTS, Pairs, make_pairs, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
 from heedful.nn.decoder_state import State, States, mask_finished
 from heedful.nn.kernels import blockwise_logsumexp
+from heedful.nn.model import SequenceModel
 from heedful.search import (
     Engines,
     GraphInputs,
@@ -82,7 +83,7 @@ METHODS: list[dict[str, Any]] = [{"method": "greedy"}, {"beam": 3, "n_best": 2},
 @pytest.mark.parametrize("min_capacity", [64, 1])
 @pytest.mark.parametrize("options", METHODS, ids=str)
 def test_a_captured_search_returns_what_a_plain_one_does(
-    plain: Speaker, pairs: Pairs, options: dict[str, Any], min_capacity: int, monkeypatch: pytest.MonkeyPatch
+    plain: SequenceModel, pairs: Pairs, options: dict[str, Any], min_capacity: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Captured steps always write to the same tensors, finished sources are polled every few steps, and the remaining ones may
     move to a smaller engine."""
@@ -114,7 +115,9 @@ def test_a_captured_search_returns_what_a_plain_one_does(
     assert (engine.smaller is not None) == (min_capacity == 1)
 
 
-def test_interleaved_searches_do_not_share_an_engine(plain: Speaker, pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interleaved_searches_do_not_share_an_engine(
+    plain: SequenceModel, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As in threads that translate with one system."""
     config = SearchConfig(beam=2)
     monkeypatch.setattr(Engine, "step", Engine.compute_step)
@@ -151,7 +154,7 @@ def test_rows_of_finished_sources_own_no_cache_slots() -> None:
 
 @pytest.mark.parametrize("options", METHODS, ids=str)
 def test_compacting_the_cache_at_every_step_changes_nothing(
-    plain: Speaker, pairs: Pairs, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    plain: SequenceModel, pairs: Pairs, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three sources with a capacity of two, so that one is inserted later among the cache slots of the others."""
     config = SearchConfig(min_length=3, **options)

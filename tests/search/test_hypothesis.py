@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tiny import refused
+from tiny import config_problems
 
 from heedful.search import SearchConfig
 from heedful.search.hypothesis import PENALTIES, power, wu
@@ -47,11 +47,11 @@ def test_a_penalty_never_decreases_with_length(name: str) -> None:
     ids=str,
 )
 def test_an_invalid_option_is_reported_by_name(given: dict[str, Any], name: str, sentence: str) -> None:
-    problems = refused(SearchConfig, **given)
+    problems = config_problems(SearchConfig, **given)
     assert problems.keys() == {name}
     assert sentence in problems[name]
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    problems = refused(SearchConfig, min_length=9, max_length=8, n_best=5, beam=4, seed=3)
+    problems = config_problems(SearchConfig, min_length=9, max_length=8, n_best=5, beam=4, seed=3)
     assert problems.keys() == {"min_length", "n_best", "seed"}

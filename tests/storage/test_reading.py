@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,6 +22,7 @@ PIECES = st.lists(st.sampled_from([b"a", b"\xc3\xa9", b"\n", b"\r", b"\x85", b"\
 def test_lines_end_at_newlines_only(tmp_path_factory: pytest.TempPathFactory, content: bytes, packed: bool) -> None:
     path = tmp_path_factory.mktemp("lines") / ("text.gz" if packed else "text")
     path.write_bytes(gzip.compress(content) if packed else content)
+    assume(b"\n\0" not in content and b"\0\n" not in content)  # that may be UTF-16
     assume(content.endswith(b"\n") or content.split(b"\n")[0].rstrip(b"\r").count(b"\r") < 2)  # that is refused
     if not content:
         with pytest.raises(DataError, match="is empty"):
@@ -153,6 +155,43 @@ def test_the_error_names_another_unicode_encoding(tmp_path: Path, encoding: str)
         DataError, match=rf"is {encoding.upper().replace('16-', '16')}; expected UTF-8\n\nhint: convert it: iconv -f"
     ):
         list(read_lines(path))
+
+
+SCRIPTS = {
+    "Greek": "Δύο νεαροί άνδρες\nείναι έξω\n",
+    "Russian": "Двое молодых людей\nна улице\n",
+    "Hebrew": "שני גברים צעירים\nנמצאים בחוץ\n",
+    "Arabic": "رجلان شابان\nفي الخارج\n",
+    "Hindi": "दो युवक बाहर हैं\nवे पेड़ के पास हैं\n",
+    "Thai": "ชายหนุ่มสองคน\nอยู่ข้างนอก\n",
+    "Chinese": "两个年轻人在户外\n他们站在树丛旁边，一个人在山上\n",
+    "Japanese": "二人の若い男性が外にいます\n木の　そばに立っています\n",
+    "Korean": "젊은 남자 두 명이\n밖에 있다\n",
+}
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_utf16_without_a_byte_order_mark_is_recognized_in_every_script(tmp_path: Path, script: str, order: str) -> None:
+    path, encoding = tmp_path / "text", f"UTF-16{order.upper()}"
+    path.write_bytes(SCRIPTS[script].encode(f"utf-16-{order}"))
+    with pytest.raises(DataError) as caught:
+        list(read_lines(path))
+    command = f"iconv -f {encoding} -t UTF-8 {path} > {path}.utf8"
+    assert str(caught.value) == f"{path} is {encoding}; expected UTF-8\n\nhint: convert it: {command}"
+    assert subprocess.run(command, shell=True).returncode == 0
+    assert list(read_lines(Path(f"{path}.utf8"))) == SCRIPTS[script].encode().splitlines()
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "koi8-r", "gb18030", "utf-8"])
+@pytest.mark.parametrize("nul", ["", "\0"])
+def test_other_text_is_not_taken_for_utf16_even_with_nul_bytes(tmp_path: Path, encoding: str, nul: str) -> None:
+    written = {"ascii": ["a b c"], "iso-8859-1": ["Déjà vu à Noël"], "koi8-r": [SCRIPTS["Russian"]]}
+    for text in written.get(encoding, [SCRIPTS["Chinese"]] if encoding == "gb18030" else SCRIPTS.values()):
+        for start in ("", "x"):
+            content = "\n".join(f"{start}{text} {nul} {nul}{text}{nul}." for _ in range(5)).encode(encoding)
+            (tmp_path / "text").write_bytes(content)
+            assert list(read_lines(tmp_path / "text")) == content.split(b"\n")
 
 
 def test_a_line_without_end_is_refused_before_memory_runs_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 import torch
-from tiny import SPEAKING, VOCAB, Speaker, Variant, tiny_config, tiny_model
+from tiny import FAMILIES, VOCAB, Variant, tiny_config, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -14,11 +14,9 @@ from heedful.data.conllu import Arc, ParsedSentence
 from heedful.data.grammar import generate
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.word_alignment import Alignment
-from heedful.inspection.attention_maps import KINDS, attention_maps, attentions
-from heedful.models import MODELS
-from heedful.nn.hooks import hook
-from heedful.search import SearchConfig
-from heedful.studies.head_samples import (
+from heedful.inspection.measures.attention_maps import attention_maps
+from heedful.inspection.measures.head_importance import study
+from heedful.inspection.measures.head_samples import (
     Sample,
     fill_targets,
     frequencies_in,
@@ -29,15 +27,19 @@ from heedful.studies.head_samples import (
     texts_of,
     words_of,
 )
-from heedful.studies.head_statistics import HeadStatistics, rarest, relations
-from heedful.studies.head_views import AnnotatedPair, Pieces, self_attention_view, source_view
-from heedful.studies.heads import study
-from heedful.tasks.evaluate_translations import score_pairs
-from heedful.tasks.translate import System, collate_one, translate
+from heedful.inspection.measures.head_statistics import HeadStatistics, rarest, relations
+from heedful.inspection.measures.head_views import AnnotatedPair, Pieces, self_attention_view, source_view
+from heedful.models import MODELS
+from heedful.nn.hooks import hook
+from heedful.nn.model import ATTENTION_KINDS, SequenceModel
+from heedful.search import SearchConfig
+from heedful.tasks.system import System, collate_one
+from heedful.tasks.translation.evaluate import score_pairs
+from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
 from heedful.text.train import train_tokenizer
 
-KIND = {kind.name: kind for kind in KINDS.values()}
+KIND = {kind.name: kind for kind in ATTENTION_KINDS}
 LINES = ["a b c d e f g", "c a", "g f e d", "b b a", "d e a c"]
 
 
@@ -49,7 +51,7 @@ def spaces() -> Tokenizer:
     return made
 
 
-def system_of(model: Speaker) -> System:
+def system_of(model: SequenceModel) -> System:
     return System([model], spaces(), spaces(), torch.device("cpu"), max_length=20)
 
 
@@ -60,12 +62,12 @@ def samples() -> list[Sample]:
     ]
 
 
-@pytest.mark.parametrize("family", SPEAKING)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_with_attention_returns_all_heads(family: str) -> None:
     model = tiny_model(Variant(family, ()))
     system = system_of(model)
     pairs = pairs_of(system, samples())
-    if not attentions(model):
+    if not model.attentions():
         with pytest.raises(ConfigError, match="no attention"):
             study(system, pairs, {})
         return
@@ -73,7 +75,7 @@ def test_every_family_with_attention_returns_all_heads(family: str) -> None:
     scored = [one for one in score_pairs(system, LINES, [one.target or "" for one in samples()]) if one is not None]
     expected = -sum(one.log_probability for one in scored) / sum(one.tokens for one in scored)
     assert result.loss == pytest.approx(expected, rel=1e-4)
-    assert {head.kind for head in result.heads} == {kind.name for kind in attentions(model).values()}
+    assert {head.kind for head in result.heads} == {attention.kind.name for attention in model.attentions()}
     for head in result.heads:
         assert head.confidence is not None and 0 < head.confidence <= 1
         roles = {measure.role for measure in head.measures}
@@ -140,7 +142,7 @@ def test_special_tokens_and_padding_are_removed() -> None:
 
 
 def test_a_previous_token_head_is_detected() -> None:
-    model: Speaker = MODELS["transformer"](tiny_config("transformer", {}), VOCAB, VOCAB).eval()
+    model: SequenceModel = MODELS["transformer"](tiny_config("transformer", {}), VOCAB, VOCAB).eval()
 
     def attend_to_previous(_: str, weights: Tensor) -> Tensor:
         """Head 1 attends to the previous token, the first token to itself."""

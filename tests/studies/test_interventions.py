@@ -11,10 +11,7 @@ from torch.testing import assert_close
 from workshop import heed, write_recipe
 
 from heedful.errors import ConfigError, DataError
-from heedful.nn.hooks import hook_points
-from heedful.runs.build import Translator, load_translator
-from heedful.search import SearchConfig
-from heedful.studies.interventions import (
+from heedful.inspection.measures.interventions import (
     EncodedPair,
     HeadName,
     alternatives,
@@ -28,7 +25,10 @@ from heedful.studies.interventions import (
     target_tokens,
     without_heads,
 )
-from heedful.tasks.translate import translate
+from heedful.nn.hooks import hook_points
+from heedful.search import SearchConfig
+from heedful.tasks.translation.predictor import Translator
+from heedful.tasks.translation.translate import translate
 
 LINE = "w1 w2 w3 w4"
 CONFIG = SearchConfig(beam=3, max_extra=4)
@@ -42,7 +42,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
         heed("train", recipe, "training.steps=40", *seldom, "--run", folder / "run", "training.schedule.learning_rate=0.01")
         == 0
     )
-    return load_translator(folder / "run")
+    return Translator.load(folder / "run")
 
 
 @pytest.fixture
@@ -119,9 +119,9 @@ def test_empty_and_too_long_sources_raise_an_error(translator: Translator) -> No
 def test_ablation_equals_zeroing_the_output_projection_of_the_head(translator: Translator, pair: EncodedPair) -> None:
     """In a copy of the model."""
     pruned = copy.deepcopy(translator.model)
-    projection = pruned.decoder[1].cross_attention.out  # type: ignore[attr-defined]
+    weight = pruned.get_parameter("decoder.1.cross_attention.out.weight")
     with torch.no_grad():
-        projection.weight[:, 8:] = 0.0  # head 1 of two, with head_dim 8
+        weight[:, 8:] = 0.0  # head 1 of two, with head_dim 8
     expected = replace(translator.system, models=[pruned], engines={})
     before = log_probabilities(translator.system, pair)
     with without_heads(translator.system, [HeadName.parse("cross.1.1")]) as ablated:
@@ -131,7 +131,7 @@ def test_ablation_equals_zeroing_the_output_projection_of_the_head(translator: T
         assert again.tokens == continue_from(expected, pair.source, CONFIG, []).tokens
         assert not torch.allclose(log_probabilities(ablated, pair), before, atol=1e-4)
     assert torch.equal(log_probabilities(translator.system, pair), before)
-    assert not any(point.hooks for point in hook_points(translator.model).values())  # type: ignore[arg-type]
+    assert not any(point.hooks for point in hook_points(translator.model).values())
 
 
 def test_unknown_heads_raise_an_error(translator: Translator, pair: EncodedPair) -> None:
@@ -158,7 +158,7 @@ def test_lens_saliency_and_patching_have_the_shape_of_the_tokens(translator: Tra
 def test_an_ensemble_averages_probabilities(translator: Translator, pair: EncodedPair) -> None:
     other = copy.deepcopy(translator.model)
     with torch.no_grad():
-        other.decoder[0].cross_attention.out.weight.neg_()  # type: ignore[attr-defined]
+        other.get_parameter("decoder.0.cross_attention.out.weight").neg_()
     alone = [replace(translator.system, models=[model], engines={}) for model in (translator.model, other)]
     both = replace(translator.system, models=[translator.model, other], engines={})
     shares = [log_probabilities(system, pair).exp() for system in alone]

@@ -7,9 +7,9 @@ import torch
 from workshop import heed, write_recipe
 
 from heedful.errors import HeedfulError
-from heedful.runs.build import Translator, load_translator
-from heedful.studies.lengths import TokenScores, by_length, by_position, join_neighbors, score_examples
-from heedful.tasks.evaluate_translations import Examples
+from heedful.inspection.measures.lengths import TokenScores, by_length, by_position, join_neighbors, score_examples
+from heedful.tasks.translation.data import Examples
+from heedful.tasks.translation.predictor import Translator
 
 EXAMPLES = Examples(["w1 w2", "w3", "w4 w5 w6", "w7 w8", "w9"], ["w2 w1", "w3", "w6 w5 w4", "w8 w7", "w9"])
 
@@ -19,7 +19,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     folder = tmp_path_factory.mktemp("lengths")
     limits = "model.position=learned", "model.max_positions=12", "data.max_length=10"
     assert heed("train", write_recipe(folder), "training.steps=2", *limits, "--run", folder / "run") == 0
-    return load_translator(folder / "run")
+    return Translator.load(folder / "run")
 
 
 def test_losses_equal_those_of_score(translator: Translator) -> None:

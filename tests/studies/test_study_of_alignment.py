@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny import source_maps
 from workshop import WORDS, heed, write_recipe
 
 from heedful.data.gold import Gold, SentencePair
 from heedful.evaluation.word_alignment import Alignment, alignment_error_rate
-from heedful.inspection.alignment import cross_maps
-from heedful.inspection.alignment_links import LinkRule
-from heedful.runs.build import load_translator
-from heedful.search import SearchConfig
-from heedful.studies.alignment import (
+from heedful.inspection.measures.alignment_heads import (
     MOMENTS,
     Aligner,
     Models,
@@ -24,8 +21,11 @@ from heedful.studies.alignment import (
     collect_head_weights,
     heads_of,
 )
-from heedful.studies.alignment_report import GoldSet, by_layer
-from heedful.studies.trace import trace_translation, word_maps
+from heedful.inspection.measures.alignment_links import LinkRule
+from heedful.inspection.measures.alignment_scores import GoldSet, by_layer
+from heedful.inspection.measures.trace import trace_translation, word_maps
+from heedful.search import SearchConfig
+from heedful.tasks.translation.predictor import Translator
 
 PAIRS = [
     SentencePair(" ".join(WORDS[i : i + n]), " ".join(reversed(WORDS[i : i + n]))) for i, n in ((0, 3), (4, 8), (2, 1), (9, 5))
@@ -39,7 +39,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     with (folder / "pairs.tsv").open("a") as file:
         file.write("w1 w2?\tw2? w1\n")  # punctuation in the vocabulary
     assert heed("train", recipe, "data.max_length=10", "--run", folder / "run") == 0
-    return Models(load_translator(folder / "run").system)
+    return Models(Translator.load(folder / "run").system)
 
 
 def reversed_gold(pairs: list[SentencePair]) -> Gold:
@@ -76,7 +76,7 @@ def test_attention_to_punctuation_does_not_count_for_its_word(models: Models) ->
     source, target = tokenizer.encode("w1 w2?"), tokenizer.encode("w2? w1")
     specials = tokenizer.specials
     pieces = torch.tensor([[*source, specials.end]]), torch.tensor([[specials.start, *target]])
-    weights = torch.cat(cross_maps(models.forward.models[0], *pieces))  # (heads, w2 ? w1 and the end, w1 w2 ? and the end)
+    weights = torch.cat(source_maps(models.forward.models[0], *pieces))  # (heads, w2 ? w1 and the end, w1 w2 ? and the end)
     (weights_by_head,) = collect_head_weights(models, [SentencePair("w1 w2?", "w2? w1")]).maps["predict"]
     torch.testing.assert_close(weights_by_head, weights[:, [0, 2]][..., [0, 1]], atol=1e-5, rtol=1e-4)
 

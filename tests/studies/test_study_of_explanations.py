@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import SPEAKING, tiny_config
+from tiny import FAMILIES, tiny_config
 from workshop import WORDS
 
 from heedful.errors import ConfigError
 from heedful.inspection.explaining import html, text
 from heedful.inspection.explaining.stages import Explanation, Stage
-from heedful.models import MODELS
-from heedful.search import SearchConfig
-from heedful.studies.explain import (
+from heedful.inspection.explaining.trained import (
     HeadChoice,
     batch,
     choose_query,
@@ -25,10 +23,13 @@ from heedful.studies.explain import (
     explain_head_alone,
     explain_search,
 )
-from heedful.studies.explain_step import Smoothing, explain_step, smoothing_config
-from heedful.tasks.evaluate_translations import score_pairs
-from heedful.tasks.translate import System, translate
-from heedful.tasks.translation import TranslationConfig
+from heedful.inspection.explaining.training_step import Smoothing, explain_step, smoothing_config
+from heedful.models import MODELS
+from heedful.search import SearchConfig
+from heedful.tasks.system import System
+from heedful.tasks.translation.config import TranslationConfig
+from heedful.tasks.translation.evaluate import score_pairs
+from heedful.tasks.translation.translate import translate
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.text.train import train_tokenizer
 
@@ -57,7 +58,7 @@ def failing(explanation: Explanation) -> list[Any]:
 CONFIG = SearchConfig(max_extra=3)
 
 
-@pytest.mark.parametrize("family", [name for name in SPEAKING if name not in ("sutskever", "bytenet")])
+@pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("sutskever", "bytenet")])
 def test_a_head_of_every_family_with_attention(family: str) -> None:
     explanation = explain_head(system_of(family), SENTENCE, HeadChoice(), CONFIG, "w7 w2")
     assert failing(explanation) == []
@@ -146,13 +147,13 @@ def test_a_training_step_has_the_training_loss(system: System, share: str) -> No
 
 
 def test_a_small_step_matches_the_first_order_estimate_and_leaves_the_model_unchanged(system: System) -> None:
-    before = [weight.clone() for weight in system.models[0].parameters()]  # type: ignore[attr-defined]
+    before = [weight.clone() for weight in system.models[0].parameters()]
     explanation = explain_step(system, SENTENCE, Smoothing(0.0, "all"), CONFIG, "w7 w2")
     rows = [[float(cell) for cell in row] for row in explanation.stages[-1].matrices[0].cells]  # type: ignore[arg-type]
     (_, first, _), (_, tiny_step, estimate), *_ = rows
     assert tiny_step < first
     assert first - tiny_step == pytest.approx(first - estimate, rel=0.05)
-    after = list(system.models[0].parameters())  # type: ignore[attr-defined]
+    after = list(system.models[0].parameters())
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     assert all(weight.grad is None for weight in after)
 
@@ -270,7 +271,7 @@ def test_tokens_that_contain_markup_are_escaped(system: System) -> None:
 def test_the_tolerance_of_a_step_is_relative_to_its_logits(system: System) -> None:
     confident = copy.deepcopy(system)
     with torch.no_grad():
-        for weight in confident.models[0].parameters():  # type: ignore[attr-defined]
+        for weight in confident.models[0].parameters():
             weight.mul_(6)
     explanation = explain_step(confident, SENTENCE, Smoothing(0.1, "all"), CONFIG)
     checks = [check for stage in explanation.stages for check in stage.checks]

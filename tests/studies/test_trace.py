@@ -13,14 +13,15 @@ from workshop import heed, write_recipe
 
 from heedful.data.gold import SentencePair
 from heedful.errors import CheckpointError
-from heedful.inspection.alignment import merge_into_words
-from heedful.inspection.attention_maps import attention_maps
-from heedful.inspection.attention_norms import attention_norms
-from heedful.runs.build import Translator, load
+from heedful.inspection.measures.alignment_heads import Aligner, AlignmentHead, Models, align
+from heedful.inspection.measures.attention_maps import attention_maps
+from heedful.inspection.measures.attention_norms import attention_norms
+from heedful.inspection.measures.merge_words import merge_into_words
+from heedful.inspection.measures.trace import Tokens, Trace, names_or_numbers, trace_text, trace_translation, views_of
+from heedful.runs.load import load
 from heedful.search import SearchConfig
-from heedful.studies.alignment import Aligner, AlignmentHead, Models, align
-from heedful.studies.trace import Tokens, Trace, names_or_numbers, trace_text, trace_translation, views_of
-from heedful.tasks.translate import collate_one
+from heedful.tasks.system import collate_one
+from heedful.tasks.translation.predictor import Translator
 
 FAMILIES = ("transformer", "bahdanau", "gpt")
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heedful.tasks.batches import collate, source_tensors, split_batch
+from heedful.tasks.batches import collate, fill_up, pad_length, source_tensors, split_batch
 from heedful.text.specials import Specials
 
 OTHER_IDS = Specials(pad=3, start=0, end=99, unk=1)  # padding is not 0
@@ -84,3 +84,18 @@ def test_all_tensors_of_a_batch_move_to_a_device() -> None:
 def test_the_token_counts_of_parts_add_up(parts: int) -> None:
     batch = collate([[5]] * 4, [[7], [7, 8], [9], []], OWN_IDS, OWN_IDS)
     assert [part.tokens for part in split_batch(batch, parts, OWN_IDS.pad)] == [5, 3]
+
+
+@given(longest=st.integers(1, 300), multiple=st.integers(1, 40), limit=st.integers(1, 300))
+def test_a_length_is_rounded_up_to_a_multiple_but_not_beyond_the_limit(longest: int, multiple: int, limit: int) -> None:
+    length = pad_length(longest, multiple, limit)
+    assert longest <= length < longest + multiple and length <= max(longest, limit)
+    assert length % multiple == 0 or length in (longest, limit)
+
+
+def test_a_filled_batch_has_the_same_tokens() -> None:
+    batch = collate([[5, 6], [7]], [[8], [9, 10]], OWN_IDS, OWN_IDS)
+    filled = fill_up(batch, 24, 8, OWN_IDS, OWN_IDS)
+    assert filled.source.shape == filled.target_in.shape == (3, 8)
+    assert filled.source[:2, :3].equal(batch.source) and filled.target_out[:2, :3].equal(batch.target_out)
+    assert filled.tokens == batch.tokens == int((filled.target_out != OWN_IDS.pad).sum())

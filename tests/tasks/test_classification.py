@@ -19,8 +19,8 @@ import heedful
 from heedful.data.labeled import Example, LabeledConfig
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.search import SearchConfig
-from heedful.tasks.classification import LAYOUTS, ClassificationConfig, ClassificationModel, ClassificationTask
-from heedful.tasks.translate import System
+from heedful.tasks.classification.task import LAYOUTS, ClassificationConfig, ClassificationModel, ClassificationTask
+from heedful.tasks.system import System
 from heedful.text import Specials, TokenizerConfig, train_tokenizer
 
 MARKS = Specials(pad=0, start=1, end=2, unk=3)
@@ -64,6 +64,12 @@ def task_of(
     assert isinstance(model, ClassificationModel)
     system = System([gpt], tokenizer, tokenizer, torch.device("cpu"))
     return task.bind(task.open_corpora((tokenizer, tokenizer), task.check(), keep_text=False), system), model
+
+
+def test_sequences_are_not_padded_beyond_the_maximum_length(tmp_path: Path) -> None:
+    """A model with learned positions may have no more of them."""
+    task, _ = task_of(tmp_path, max_length=9, pad_to_multiple_of=16)
+    assert task.collate(task.corpora.train, range(6)).tokens.shape == (6, 9)
 
 
 SHAPES = [("classification", 1), ("entailment", 2), ("similarity", 2), ("choice", 3)]

@@ -17,14 +17,14 @@ from torch.testing import assert_close
 
 from heedful.data.links import JoinedLinks
 from heedful.errors import ConfigError
-from heedful.inspection.alignment import cross_weights
-from heedful.inspection.attention_maps import attentions
+from heedful.inspection.measures.attention_maps import attentions
 from heedful.models import MODELS
 from heedful.nn.losses import Loss
+from heedful.nn.source_attention import source_weights
 from heedful.runs.config import Run
 from heedful.tasks.batches import Batch, fill_up, split_batch
-from heedful.tasks.guided_alignment import add_gold_alignment, choose_layer, guided_loss, make_guide
-from heedful.tasks.translation import TranslationConfig
+from heedful.tasks.translation.config import TranslationConfig
+from heedful.tasks.translation.guided_alignment import add_gold_alignment, choose_layer, guided_loss, make_guide
 from heedful.text.specials import Specials
 from heedful.training.update import Objective
 
@@ -61,7 +61,7 @@ def some_batch() -> Batch:
 
 
 def objective(model: Any, batch: Batch) -> Objective:
-    step = model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0))
+    step = model.forced(batch.source, batch.source_mask, batch.target_in)
     logits = model.project(step.hidden).flatten(0, 1)
     total = nn.functional.cross_entropy(logits, batch.target_out.flatten(), ignore_index=PAD, reduction="sum")
     plain = Loss(total, (batch.target_out != PAD).sum())
@@ -75,7 +75,7 @@ def test_the_added_loss_is_that_of_the_recorded_weights(family: str) -> None:
     guide = make_guide(model, CONFIG)
     before = objective(model, batch)
     after = guide.add_loss(lambda: objective(model, batch), batch.gold)
-    layers = cross_weights(model, batch.source, batch.source_mask, batch.target_in)
+    layers = source_weights(model, batch.source, batch.source_mask, batch.target_in)
     expected = guided_loss(layers[choose_layer(sorted(layers), None)], batch.gold, [0])
     assert_close(after.report["alignment"].total, expected.total)
     assert_close(after.minimize.total, before.minimize.total + 0.5 * expected.total)

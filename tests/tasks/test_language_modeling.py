@@ -20,10 +20,10 @@ import heedful
 from heedful.data.corpus_text import TextConfig, TextStore, encode_text, open_text, passages
 from heedful.models.gpt import GPT, GPTConfig
 from heedful.search import SearchConfig
-from heedful.tasks.evaluate_translations import score_pairs
-from heedful.tasks.generate import generate, score_endings
-from heedful.tasks.language_modeling import LanguageConfig, LanguageModelingTask, TextSplits, evaluate_text, text_loss, windows
-from heedful.tasks.translate import System
+from heedful.tasks.language.generate import generate, score_endings
+from heedful.tasks.language.task import LanguageConfig, LanguageModelingTask, TextSplits, evaluate_text, text_loss, windows
+from heedful.tasks.system import System
+from heedful.tasks.translation.evaluate import score_pairs
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 
 TEXT = "".join(f"{random.Random(at).choice(['a cat', 'the dog', 'a bird'])} ran to the river .\n" for at in range(40))

@@ -13,9 +13,9 @@ from workshop import heed, write_pairs
 from heedful.evaluation.metrics import METRICS
 from heedful.runs.config import read_run
 from heedful.tasks import TASKS
-from heedful.tasks.classification import ClassificationConfig
-from heedful.tasks.language_modeling import LanguageConfig
-from heedful.tasks.translation import TranslationConfig
+from heedful.tasks.classification.task import ClassificationConfig
+from heedful.tasks.language.task import LanguageConfig
+from heedful.tasks.translation.config import TranslationConfig
 from heedful.training.train_state import TrainState, is_better
 
 MODEL = '[model]\nfamily = "{family}"\ndim = 16\nlayers = 1\nheads = 2\nfeed_forward = 32\n'

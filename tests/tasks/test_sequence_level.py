@@ -18,8 +18,8 @@ from heedful.models import MODELS
 from heedful.nn.losses import Loss
 from heedful.nn.sequence_losses import reward_loss, risk_loss
 from heedful.tasks.batches import Batch
-from heedful.tasks.sequence_level import SequenceConfig, log_probabilities, sample_candidates, sequence_objective
-from heedful.tasks.translation import TranslationConfig
+from heedful.tasks.translation.config import TranslationConfig
+from heedful.tasks.translation.sequence_level import SequenceConfig, log_probabilities, sample_candidates, sequence_objective
 from heedful.text.specials import Specials
 from heedful.training.metrics_log import read_metrics
 from heedful.training.update import Objective

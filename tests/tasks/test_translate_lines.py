@@ -12,10 +12,12 @@ from workshop import heed, write_recipe
 
 from heedful.data.input_lines import read_available
 from heedful.errors import CheckpointError, ConfigError, DataError, DivergedError
-from heedful.runs.build import Translator, load_translator
 from heedful.search import SearchConfig
-from heedful.tasks.evaluate_translations import Examples, evaluate, score_pairs
-from heedful.tasks.translate import System, translate
+from heedful.tasks.system import System
+from heedful.tasks.translation.data import Examples
+from heedful.tasks.translation.evaluate import evaluate, score_pairs
+from heedful.tasks.translation.predictor import Translator
+from heedful.tasks.translation.translate import translate
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 METHODS: list[dict[str, Any]] = [
@@ -32,7 +34,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     folder = tmp_path_factory.mktemp("translating")
     recipe = write_recipe(folder)
     assert heed("train", recipe, "training.steps=2", "data.max_length=10", "--run", folder / "run") == 0
-    return load_translator(folder / "run")
+    return Translator.load(folder / "run")
 
 
 def test_a_long_line_is_translated_sentence_by_sentence_and_joined(translator: Translator) -> None:

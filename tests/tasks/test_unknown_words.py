@@ -10,11 +10,12 @@ from torch import Tensor
 from workshop import heed, write_recipe
 
 from heedful.errors import ConfigError, DataError
-from heedful.runs.build import Translator, load_translator
 from heedful.search import SearchConfig
 from heedful.tasks import attention_reader
-from heedful.tasks.attention_reader import AttentionReader, read_dictionary, replace_unknown_words
-from heedful.tasks.translate import System, translate
+from heedful.tasks.system import System
+from heedful.tasks.translation.attention_reader import AttentionReader, read_dictionary, replace_unknown_words
+from heedful.tasks.translation.predictor import Translator
+from heedful.tasks.translation.translate import translate
 
 FIXED = 'model={family="sutskever", dim=8, layers=1}'
 REPLACING = SearchConfig(beam=2, replace_unknown=True)
@@ -24,14 +25,14 @@ REPLACING = SearchConfig(beam=2, replace_unknown=True)
 def attending(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     folder = tmp_path_factory.mktemp("attending")
     assert heed("train", write_recipe(folder), "training.steps=2", "--run", folder / "run") == 0
-    return load_translator(folder / "run")
+    return Translator.load(folder / "run")
 
 
 @pytest.fixture(scope="module")
 def fixed(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     folder = tmp_path_factory.mktemp("fixed")
     assert heed("train", write_recipe(folder), FIXED, "training.steps=2", "--run", folder / "run") == 0
-    return load_translator(folder / "run")
+    return Translator.load(folder / "run")
 
 
 def one_hot_weights(*positions: int) -> Tensor:

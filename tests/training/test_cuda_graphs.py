@@ -33,14 +33,22 @@ def pretend(function: Callable[[], dict[str, Loss]]) -> tuple[Replay, dict[str, 
         gradient.copy_(old)
 
     def replay() -> None:
+        now = [parameter.grad for parameter in MODEL.parameters()]
+        set_gradients(kept)
         for name, loss in function().items():
             report[name].total.copy_(loss.total)
             report[name].count.copy_(loss.count)
+        set_gradients(now)
 
     return replay, report
 
 
 MODEL = nn.Linear(3, 2)
+
+
+def set_gradients(gradients: list[Tensor | None]) -> None:
+    for parameter, gradient in zip(MODEL.parameters(), gradients, strict=True):
+        parameter.grad = gradient
 
 
 def loss(batch: Batch) -> Objective:
@@ -71,3 +79,20 @@ def test_captured_gradients_equal_eager_ones() -> None:
             assert gradient is not None and torch.equal(gradient, copy)
         for total, gradient in zip(expected, copies, strict=True):
             assert_close(gradient, total)
+
+
+def test_graphs_still_accumulate_into_the_gradients_after_these_were_removed() -> None:
+    """As after an update that ran out of memory and is repeated in parts."""
+    MODEL.zero_grad(set_to_none=True)
+    captured, plain = graph_accumulation(MODEL, loss, torch.device("cpu"), pretend), eager_accumulation(loss)
+    batch = Batch(torch.randn(2, 3), None, 2)
+    for _ in range(3):  # eagerly, captured, replayed
+        captured(batch, 1.0)
+    MODEL.zero_grad(set_to_none=True)
+    captured(batch, 1.0)
+    gradients = [parameter.grad.clone() for parameter in MODEL.parameters() if parameter.grad is not None]
+    MODEL.zero_grad(set_to_none=True)
+    plain(batch, 1.0)
+    assert gradients
+    for parameter, gradient in zip(MODEL.parameters(), gradients, strict=True):
+        assert_close(gradient, parameter.grad)

@@ -61,7 +61,7 @@ def test_frozen_parameters_stay_and_gates_are_trained() -> None:
     freeze(model, ("decoder*",))
     for name, parameter in model.named_parameters():
         assert parameter.requires_grad == (not name.startswith("decoder") or name.endswith("log_a")), name
-    with pytest.raises(ConfigError, match="no parameter matches 'decodr'; names begin with: target_embedding, encoder"):
+    with pytest.raises(ConfigError, match="no parameter matches 'decodr'; names begin with: embedding, encoder, decoder"):
         freeze(model, ("decodr",))
 
 

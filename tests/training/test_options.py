@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from workshop import heed, write_pairs, write_recipe
 
 from heedful.runs import train as training
-from heedful.runs.build import load
-from heedful.tasks.translation import TranslationTask
+from heedful.runs.load import load
+from heedful.tasks.translation.task import TranslationTask
 from heedful.training import loop, retention
 from heedful.training.checkpoint import load_tensors
 from heedful.training.compiling import with_fallback
@@ -63,6 +63,13 @@ def test_accumulating_equals_one_larger_batch(tmp_path: Path) -> None:
     one, many = model_of(tmp_path / "one", 1), model_of(tmp_path / "many", 1)
     for name in one:
         torch.testing.assert_close(one[name], many[name], atol=1e-5, rtol=1e-4)
+
+
+def test_padding_to_a_multiple_stays_within_the_learned_positions(tmp_path: Path) -> None:
+    limits = ("data.max_length=8", "model.position=learned", "model.max_positions=9")  # eight tokens and the end
+    run = tmp_path / "run"
+    assert heed("train", write_recipe(tmp_path), *limits, "data.pad_to_multiple_of=16", "--run", run) == 0
+    assert len(records(run, "train")) == 6
 
 
 def test_ema_is_the_recurrence_of_its_weights(tmp_path: Path) -> None:

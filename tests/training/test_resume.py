@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,8 @@ import kill
 import pytest
 import torch
 from workshop import heed, write_recipe
+
+from heedful.training import facts
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -26,13 +29,60 @@ def weights(run: Path, step: int) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in files}
 
 
+def last_checkpoint(run: Path) -> int:
+    names = [path.name.removeprefix("step-") for path in (run / "checkpoints").glob("step-*")]
+    return max((int(step) for step in names if step.isdigit()), default=0)
+
+
+def kill_when(reached: Callable[[], bool], recipe: Path, run: Path) -> None:
+    """Start or continue the run, and kill it shortly after the condition holds."""
+    process = kill.start(recipe, run)
+    try:
+        while not reached():
+            assert process.poll() is None, run.with_suffix(".log").read_text()
+            time.sleep(0.01)
+        time.sleep(random.uniform(0.0, 0.1))
+        assert process.poll() is None, "a run of a million steps is still running"
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_run_killed_three_times_ends_with_identical_weights(tmp_path: Path) -> None:
-    recipe = kill.write_recipe(tmp_path, steps=60, save_every=10, validate_every=30)
-    began = time.monotonic()
-    kill.finish(recipe, tmp_path / "whole")
-    moments = kill.killed_run(recipe, tmp_path / "killed", 3, random.Random(0), longest=0.8 * (time.monotonic() - began))
-    assert moments, "it was killed at least once"
-    assert kill.fingerprint(tmp_path / "killed", 60) == kill.fingerprint(tmp_path / "whole", 60)
+    """As soon as it has a folder, and after two checkpoints. It could not finish before, so its number of steps is set
+    afterwards."""
+    options, run = {"save_every": 10, "validate_every": 30}, tmp_path / "killed"
+    endless = kill.write_recipe(tmp_path, steps=1_000_000, **options)
+    kill_when(run.exists, endless, run)
+    for _ in range(2):
+        before = last_checkpoint(run)
+        kill_when(lambda before=before: last_checkpoint(run) > before, endless, run)  # type: ignore[misc]
+    last = last_checkpoint(run) + 20
+    recipe = kill.write_recipe(tmp_path, steps=last, **options)
+    for name in ("killed", "whole"):
+        kill.finish(recipe, tmp_path / name)
+    assert (tmp_path / "killed.log").read_text().count("continuing from step") >= 2
+    assert kill.fingerprint(run, last) == kill.fingerprint(tmp_path / "whole", last)
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_a_run_killed_while_its_first_file_is_written_starts_again(
+    dictionary: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, run = write_recipe(tmp_path), tmp_path / "run"
+    (tmp_path / "words.tsv").write_text("w1\tw2\n")
+    options = (f"search.dictionary={tmp_path / 'words.tsv'}", "search.replace_unknown=true") if dictionary else ()
+
+    def die(run: Path, content: object) -> None:
+        (run / ".tmp-run.json-9717-831ddddb").write_text("{")  # as a killed process leaves it
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(facts, "write_facts", die)
+        heed("train", recipe, *options, "--run", run)
+    assert [path.name for path in run.iterdir() if path.name != ".lock"] == [".tmp-run.json-9717-831ddddb"]
+    assert heed("train", recipe, *options, "training.steps=2", "--run", run) == 0
+    assert not list(run.glob(".tmp-*")) and weights(run, 2)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +177,7 @@ def test_two_processes_cannot_train_in_one_run_folder(tmp_path: Path, capsys: py
 def test_a_diverging_run_exits_with_5_and_keeps_its_last_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from heedful.tasks.translation import TranslationTask
+    from heedful.tasks.translation.task import TranslationTask
     from heedful.training.checkpoint import verify
 
     recipe, run = write_recipe(tmp_path), tmp_path / "run"
@@ -150,7 +200,7 @@ def test_a_diverging_run_exits_with_5_and_keeps_its_last_good_checkpoint(
 def test_a_batch_that_does_not_fit_is_split_and_recorded_with_the_same_gradient(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from heedful.tasks.translation import TranslationTask
+    from heedful.tasks.translation.task import TranslationTask
 
     recipe = write_recipe(tmp_path)
     plain = ("model.dropout=0.0", "training.steps=2", "training.save_every=1")

@@ -16,7 +16,7 @@ from workshop import heed, write_recipe
 from heedful.errors import Interrupted
 from heedful.runs import build
 from heedful.runs import train as training
-from heedful.tasks.translation import TranslationTask
+from heedful.tasks.translation.task import TranslationTask
 from heedful.training import retention
 from heedful.training.signals import REQUESTS, Stop, interruptible, stop_requests
 

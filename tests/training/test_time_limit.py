@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from workshop import write_recipe
+from workshop import heed, write_recipe
 
 from heedful.runs.config import read_run
+from heedful.runs.plan import advise
+from heedful.runs.recipes import all_recipes
 from heedful.runs.train import train_config
-from heedful.tasks.translation import TranslationTask
+from heedful.tasks.translation.task import TranslationTask
 from heedful.training import loop
 from heedful.training.config import TrainingConfig
 from heedful.training.loop import Outcome
@@ -169,13 +172,15 @@ def test_a_finished_run_continues_only_with_considerably_more_time(minute: float
 class Workplace:
     """A tiny run whose updates take four seconds of a fake clock, and whose validations take three."""
 
+    update_seconds = 4.0
+
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.recipe, self.run = write_recipe(folder), folder / "run"
         self.clock = FakeClock()
         whole = TranslationTask.loss
 
         def loss(task: TranslationTask, model: Any, batch: Any) -> Any:
-            self.clock.now += 4.0
+            self.clock.now += self.update_seconds
             return whole(task, model, batch)
 
         def validate(task: TranslationTask, model: Any) -> loop.Validation:
@@ -185,11 +190,12 @@ class Workplace:
         monkeypatch.setattr(TranslationTask, "loss", loss)
         monkeypatch.setattr(TranslationTask, "validate", validate)
 
-    def train(self, *overrides: str) -> Outcome:
+    def train(self, *overrides: str, recipe: Path | None = None) -> Outcome:
         falling = ("training.schedule.name=linear", "training.schedule.learning_rate=1e-2", "training.schedule.warmup=400")
         rare = ("training.steps=1000", "training.validate_every=1000", "training.save_every=1000")
-        config = read_run(self.recipe, [*falling, *rare, *overrides]).config
-        return train_config(config, self.run, watch=Stopwatch(self.clock.now, self.clock))
+        options = dict(text.split("=", 1) for text in (*falling, *rare, *overrides))
+        config = read_run(self.recipe, [f"{name}={value}" for name, value in options.items()]).config
+        return train_config(config, self.run, recipe=recipe, device="cpu", watch=Stopwatch(self.clock.now, self.clock))
 
     def records(self, kind: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in (self.run / "metrics.jsonl").read_text().splitlines()]
@@ -223,3 +229,48 @@ def test_preparation_counts_towards_the_limit(tmp_path: Path, monkeypatch: pytes
     watch = Stopwatch(-60.0, work.clock)
     outcome = train_config(config, work.run, watch=watch)
     assert watch.seconds() <= 132 and outcome.step < 16
+
+
+def warnings_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning:")]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "advice"),
+    [
+        ("multi30k-en-de", "recipe multi30k-en-de-cpu is for a CPU: heed train multi30k-en-de-cpu"),
+        ("shakespeare-char", "recipe shakespeare-char-cpu is for a CPU: heed train shakespeare-char-cpu"),
+        ("wikitext2", "use a GPU, fewer steps (training.steps) or a time limit (training.minutes=60)"),
+    ],
+)
+def test_a_long_run_on_a_cpu_is_announced_once_with_advice(
+    recipe: str, advice: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = Workplace(tmp_path, monkeypatch)
+    work.update_seconds = 400.0
+    work.train("training.steps=25", "training.save_every=5", recipe=all_recipes()[recipe])
+    assert warnings_of(capsys) == [f"warning: this run will take about 2.2 h; {advice}"]  # after five updates
+    work.train("training.steps=40", recipe=all_recipes()[recipe])
+    assert warnings_of(capsys) == [], "a resumed run was announced when it was started"
+
+
+@pytest.mark.parametrize("overrides", [("training.steps=8",), ("training.minutes=100", "training.steps=30")], ids=str)
+def test_a_short_run_and_a_time_limit_are_not_announced(
+    overrides: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = Workplace(tmp_path, monkeypatch)
+    work.update_seconds = 400.0
+    work.train(*overrides)
+    assert warnings_of(capsys) == []
+
+
+def test_only_a_cpu_is_advised(tmp_path: Path) -> None:
+    config = read_run(write_recipe(tmp_path)).config
+    assert [bool(advise(config, torch.device(name), None)) for name in ("cpu", "cuda", "mps")] == [True, False, False]
+
+
+def test_a_plan_of_more_than_an_hour_ends_with_the_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_recipe(tmp_path)
+    for steps, count in ((6, 0), (10_000_000, 1)):
+        assert heed("train", recipe, f"training.steps={steps}", "--plan", "--json", "--device", "cpu") == 0
+        assert len(warnings_of(capsys)) == count

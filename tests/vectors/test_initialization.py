@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import END, PAD, START, VOCAB, Speaker, logits_of, make_pairs, tiny_config
+from tiny import END, PAD, START, VOCAB, logits_of, make_pairs, tiny_config
 from torch import nn
 
 from heedful.errors import ConfigError, DataError
 from heedful.models import MODELS
+from heedful.nn.model import Model, SequenceModel
 from heedful.text import Tokenizer, TokenizerConfig, train_tokenizer
 from heedful.training.optimizers import OptimizerConfig, make_optimizer
 from heedful.vectors.initialization import (
     InitializedRows,
     Sides,
-    embedding_of,
     freeze_rows,
     initialize_embeddings,
     initialize_rows,
@@ -71,20 +71,20 @@ def vectors_for(tokenizer: Tokenizer) -> Vectors:
     return Vectors([names[row] for row in ROWS], torch.randn(len(ROWS), DIM))
 
 
-def fresh(**changes: object) -> Speaker:
+def fresh(**changes: object) -> SequenceModel:
     torch.manual_seed(1)
-    model: Speaker = MODELS["transformer"](tiny_config("transformer", changes), VOCAB, VOCAB)
+    model: SequenceModel = MODELS["transformer"](tiny_config("transformer", changes), VOCAB, VOCAB)
     return model
 
 
 @pytest.mark.parametrize(
     ("tie", "sides", "tables"),
     [
-        ("none", "both", ["source_embedding", "target_embedding"]),
-        ("none", "source", ["source_embedding"]),
-        ("output", "target", ["target_embedding"]),
-        ("all", "both", ["target_embedding"]),
-        ("all", "source", ["target_embedding"]),
+        ("none", "both", ["embedding.source", "embedding.target"]),
+        ("none", "source", ["embedding.source"]),
+        ("output", "target", ["embedding.target"]),
+        ("all", "both", ["embedding.target"]),
+        ("all", "source", ["embedding.target"]),
     ],
 )
 def test_the_embeddings_of_the_given_sides_are_initialized(
@@ -93,7 +93,7 @@ def test_the_embeddings_of_the_given_sides_are_initialized(
     model, untouched = fresh(tie=tie), fresh(tie=tie)
     vectors = vectors_for(tokenizer)
     placed = initialize_embeddings(model, (tokenizer, tokenizer), vectors, sides)
-    assert [one.table for one in placed] == [getattr(model, name) for name in tables]
+    assert [one.table for one in placed] == [model.get_submodule(name) for name in tables]
     units = nn.functional.normalize(vectors.values, dim=1)
     for one in placed:
         assert one.rows.tolist() == ROWS
@@ -103,7 +103,7 @@ def test_the_embeddings_of_the_given_sides_are_initialized(
         assert changed == (name in [f"{table}.weight" for table in tables])
 
 
-def learn(model: Speaker, placed: list[InitializedRows], *, frozen: bool, decay: float) -> None:
+def learn(model: SequenceModel, placed: list[InitializedRows], *, frozen: bool, decay: float) -> None:
     optimizer = make_optimizer(OptimizerConfig(name="adamw", decay=decay), model)
     if frozen:
         for one in placed:
@@ -147,6 +147,8 @@ def test_frozen_rows_do_not_count_in_the_gradient_norm(tokenizer: Tokenizer) -> 
     assert gradient is not None and (gradient[ROWS] == 0).all() and (gradient[WITHOUT] != 0).any()
 
 
-def test_a_model_without_embedding_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="Linear has no embedding of source tokens"):
-        embedding_of(nn.Linear(2, 2), "source")
+def test_a_model_without_embedding_is_an_error(tokenizer: Tokenizer) -> None:
+    class Images(Model): ...
+
+    with pytest.raises(ConfigError, match="Images has no embedding of source tokens; expected a text model"):
+        initialize_embeddings(Images(), (tokenizer, tokenizer), vectors_for(tokenizer), "both")

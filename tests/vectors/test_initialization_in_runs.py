@@ -8,7 +8,7 @@ import pytest
 import torch
 from workshop import heed, write_recipe
 
-from heedful.runs.build import load
+from heedful.runs.load import load
 from heedful.vectors.files import load_vectors
 
 FROZEN = ["training.vectors_side=source", "training.freeze_vectors=true", "tokenizer.shared=false", "model.tie=none"]
@@ -23,7 +23,7 @@ def test_frozen_vectors_stay_and_everything_else_is_trained(tmp_path: Path, caps
     assert heed("train", recipe, *changed, "--run", run) == 0
     assert "2 of" in capsys.readouterr().err
     model, tokenizer = load(run).model, load(run).system.source_tokenizer
-    rows = model.source_embedding.weight[[tokenizer.encode(word)[0] for word in ("w1", "w2")]]  # (2, dim)
+    rows = model.embedding.source.weight[[tokenizer.encode(word)[0] for word in ("w1", "w2")]]  # (2, dim)
     given = torch.as_tensor(load_vectors(vectors).values)
     ratio = rows / given  # one constant: the scale of the model's own embeddings
     assert torch.allclose(ratio, ratio[0, 0].expand_as(ratio), rtol=1e-4)

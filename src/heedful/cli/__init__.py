@@ -15,14 +15,14 @@ from heedful.cli import (
     configs,
     data,
     demo,
+    evaluate,
     explain,
     export,
-    generate,
     inspect,
+    predict,
     prune,
     runs,
     train,
-    translate,
     vectors,
 )
 from heedful.cli.completion import VARIABLE, complete
@@ -58,13 +58,12 @@ def options(
 
 app.command()(demo.demo)
 app.command()(train.train)
-app.command()(translate.translate)
-app.command()(translate.evaluate)
-app.command()(translate.score)
+predict.mount(app)
+evaluate.mount(app)
+app.command()(evaluate.score)
 app.command()(align.align)
-app.command()(generate.generate)
 app.command()(explain.explain)
-app.command()(inspect.inspect)
+app.add_typer(inspect.app, name="inspect")
 app.command()(train.average)
 app.command()(train.sweep)
 app.command()(prune.prune)

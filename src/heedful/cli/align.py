@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from heedful.cli.output import Checkpoint, Device, Json, check_finite, print_json, print_message, print_text, table
-from heedful.cli.translate import is_given
+from heedful.cli.task_options import is_given
 from heedful.config.bounds import MAX_RESAMPLES, MAX_SMALL
 from heedful.storage.writing import output_file
 
 if TYPE_CHECKING:
     from heedful.data.gold import Gold, SentencePair
     from heedful.evaluation.word_alignment import Link
-    from heedful.runs.build import Translator
-    from heedful.studies.alignment import Aligner, AlignmentHead, Models
+    from heedful.inspection.measures.alignment_heads import Aligner, AlignmentHead, Models
+    from heedful.tasks.translation.predictor import Translator
 
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
 Method = Literal["soft", "grow-diag-final-and", "grow-diag", "intersection", "union"]
@@ -84,9 +84,9 @@ def align(
     from heedful.data.input_lines import refuse_too_long, refuse_two_readers
     from heedful.errors import ConfigError
     from heedful.evaluation.metrics import MIN_RESAMPLES
-    from heedful.inspection.alignment_links import LinkRule
-    from heedful.runs.build import load_translator
-    from heedful.studies.alignment import Aligner, Models, as_pharaoh
+    from heedful.inspection.measures.alignment_heads import Aligner, Models, as_pharaoh
+    from heedful.inspection.measures.alignment_links import LinkRule
+    from heedful.tasks.translation.predictor import Translator
 
     if symmetrize is not None and reverse is None:
         raise ConfigError(f"--symmetrize {symmetrize} combines two runs and has no effect without --reverse")
@@ -97,8 +97,8 @@ def align(
         raise ConfigError("--gold requires --source and --target")
     if bootstrap and bootstrap < MIN_RESAMPLES:
         raise ConfigError(f"--bootstrap: given {bootstrap}, expected 0 (no interval) or at least {MIN_RESAMPLES} resamples")
-    translator = load_translator(run, checkpoint, device)
-    back = None if reverse is None else load_translator(reverse, checkpoint, device)
+    translator = Translator.load(run, checkpoint, device)
+    back = None if reverse is None else Translator.load(reverse, checkpoint, device)
     pairs, gold_links, valid = read_pairs(translator, source, target, gold)
     valid = read_gold(*choose_on) if choose_on else valid
     if gold_links is None and is_given(context, "bootstrap"):
@@ -143,7 +143,7 @@ def read_pairs(
     from heedful.data.gold import SentencePair, builtin_gold, read_gold, read_words
     from heedful.data.splits import splits_of
     from heedful.errors import ConfigError
-    from heedful.runs.build import examples_of
+    from heedful.tasks.translation.data import examples_of
 
     if source is not None and target is not None:
         if gold is None:
@@ -164,7 +164,7 @@ def read_pairs(
 def select_heads(models: Models, layer: int | None, heads: str | None) -> tuple[AlignmentHead, ...]:
     """Heads by layer and number; an unknown head is an error."""
     from heedful.errors import ConfigError
-    from heedful.studies.alignment import heads_of
+    from heedful.inspection.measures.alignment_heads import heads_of
 
     known = {str(head): head for head in heads_of(models)}
     if heads is None:
@@ -187,7 +187,7 @@ def compute_links(
     models: Models, pairs: list[SentencePair], aligner: Aligner | None, valid: Gold | None
 ) -> tuple[list[set[Link]], Aligner]:
     """The links of the given aligner, or of the one with the lowest error on the validation pairs."""
-    from heedful.studies.alignment import align, choose_aligner, collect_head_weights
+    from heedful.inspection.measures.alignment_heads import align, choose_aligner, collect_head_weights
 
     if aligner is None:
         assert valid is not None, "without an aligner there are pairs to select one on"
@@ -198,9 +198,9 @@ def compute_links(
 
 def default_aligner(translator: Translator, models: Models) -> Aligner:
     """The guided heads of a guided run, with a threshold for several links per word; otherwise the mean of all heads."""
-    from heedful.inspection.alignment_links import LinkRule
-    from heedful.studies.alignment import Aligner, AlignmentHead, heads_of
-    from heedful.tasks.guided_alignment import choose_layer
+    from heedful.inspection.measures.alignment_heads import Aligner, AlignmentHead, heads_of
+    from heedful.inspection.measures.alignment_links import LinkRule
+    from heedful.tasks.translation.guided_alignment import choose_layer
 
     known = heads_of(models)
     task: Any = translator.run.task  # the task of a translator is translation
@@ -218,7 +218,7 @@ def symmetrize_links(
 ) -> tuple[list[set[Link]], dict[str, Any]]:
     """Combine the links with those of a model of the opposite direction."""
     from heedful.evaluation.symmetrization import SYMMETRIZATIONS
-    from heedful.studies.alignment import Models
+    from heedful.inspection.measures.alignment_heads import Models
 
     models = Models(back.system)
     default, swapped_valid = (default_aligner(back, models), None) if valid is None else (None, valid.swapped)
@@ -234,8 +234,8 @@ def score_links(
     from dataclasses import asdict
 
     from heedful.evaluation.word_alignment import alignment_error_rate, precision_and_recall
-    from heedful.studies.alignment import Models, collect_head_weights
-    from heedful.studies.alignment_report import GoldSet, by_layer
+    from heedful.inspection.measures.alignment_heads import Models, collect_head_weights
+    from heedful.inspection.measures.alignment_scores import GoldSet, by_layer
 
     links, gold = aligned
     rate = alignment_error_rate(links, gold.alignments, bootstrap=bootstrap)

@@ -26,8 +26,9 @@ def complete(command: Any, instruction: str) -> int:
 def set_completions(command: Any) -> None:
     """Set the completions of the arguments and options of all commands, by their names."""
     for parameter in command.params:
-        if parameter.name in COMPLETIONS:
-            parameter._custom_shell_complete = matching(COMPLETIONS[parameter.name])
+        for name in (parameter.name, f"{command.name}.{parameter.name}"):
+            if name in COMPLETIONS:
+                parameter._custom_shell_complete = matching(COMPLETIONS[name])
     for subcommand in getattr(command, "commands", {}).values():
         set_completions(subcommand)
 
@@ -55,9 +56,10 @@ def recipes_and_runs(typed: str) -> Iterable[str]:
     return {*recipes(typed), *runs(typed)}
 
 
-# The arguments and options with completions of their own, by name.
+# The arguments and options with completions of their own, by name; those of one command as command.name.
 COMPLETIONS: dict[str, Callable[[str], Iterable[str]]] = {
     "recipe": recipes_and_runs,
+    "check.files": recipes_and_runs,
     "first": recipes_and_runs,
     "second": recipes_and_runs,
     "run": runs,

@@ -12,7 +12,6 @@ import typer
 
 from heedful.cli.output import (
     COMMAND_LINE,
-    WIDTH,
     Json,
     format_bytes,
     format_name,
@@ -21,6 +20,7 @@ from heedful.cli.output import (
     print_text,
     table,
 )
+from heedful.evaluation.tables import WIDTH
 
 if typing.TYPE_CHECKING:
     from heedful.config.read import Settings
@@ -42,12 +42,11 @@ def recipes(json: Json = False) -> None:
 
 
 def format_recipe(one: dict[str, str], width: int) -> str:
-    """A recipe's name, and below it its purpose, its result, the machine and the options."""
+    """A recipe's name, and below it its purpose, its result and the machine."""
     minutes = f"{one['minutes']} minutes" if one["minutes"] else ""
     machine = ", ".join(part for part in (one["machine"], minutes, one["date"]) if part)
-    options = f"with {one['options']}" if one["options"] else ""
     wrap = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-    return "\n".join([one["name"], *(wrap.fill(part) for part in (one["purpose"], one["result"], machine, options) if part)])
+    return "\n".join([one["name"], *(wrap.fill(part) for part in (one["purpose"], one["result"], machine) if part)])
 
 
 @app.command()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.output import Json, print_json, print_message, print_text, table
+from heedful.cli.output import COMMAND_LINE, Json, print_json, print_message, print_text, table
+
+if TYPE_CHECKING:
+    from heedful.data.report import CheckReport
 
 app = typer.Typer(help="Get public corpora, and check data files before training.", no_args_is_help=True)
 
@@ -50,8 +53,9 @@ def check(
     files: Annotated[
         list[str],
         typer.Argument(
-            help="Source and target files of the training set, then optionally of the validation and test sets: "
-            "train.en train.de …; or .tsv, .jsonl, .parquet files."
+            help="A recipe, or a run folder, and options to override; or the source and target files of the training set, "
+            "then optionally of the validation and test sets: train.en train.de …; or .tsv, .jsonl, .parquet files of "
+            "sentence pairs."
         ),
     ],
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first suspicious line.")] = False,
@@ -62,16 +66,16 @@ def check(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Check files of sentence pairs: line counts, UTF-8, empty sides, implausible lengths, duplicates and leaks.
+    """Check data files: UTF-8, empty texts, line counts, implausible lengths, duplicates and leaks.
 
-    Exits with code 3 if training would refuse the files."""
-    from heedful.data.check import Rules, check_corpora
-    from heedful.data.input_lines import refuse_two_readers
-    from heedful.data.splits import MAX_UNUSABLE, splits_of_files
+    Given a recipe, checks the data of its task: sentence pairs, labeled texts or plain text.
 
-    refuse_two_readers(map(Path, files))
-    report = check_corpora(splits_of_files(files, header=header, columns=parse_columns(columns)), Rules(strict=strict))
-    refusal = report.training_error(MAX_UNUSABLE)
+    Exits with code 3 if training would refuse the data."""
+    if is_recipe(files[0]):
+        report, max_unusable = check_recipe(files, {"strict": strict, "header": header, "columns": columns is not None})
+    else:
+        report, max_unusable = check_files(files, strict, header, parse_columns(columns))
+    refusal = report.training_error(max_unusable)
     if json:
         print_json(report.as_dict() | {"refused": refusal and refusal.args[0]})
         if refusal is not None:
@@ -80,6 +84,44 @@ def check(
     print_text("\n".join(report.lines()))
     if refusal is not None:
         raise refusal
+
+
+def is_recipe(name: str) -> bool:
+    """Whether this is a recipe or a run folder; a file of the name of a recipe is data."""
+    from heedful.runs.recipes import all_recipes
+
+    return name.endswith(".toml") or Path(name).is_dir() or (name in all_recipes() and not Path(name).exists())
+
+
+def check_recipe(words: list[str], given: dict[str, bool]) -> tuple[CheckReport, float]:
+    """Check the data of a recipe with overrides; return the report and the maximum fraction of unusable lines.
+
+    given: whether each option of data files was given, which is an error"""
+    from heedful.errors import ConfigError
+    from heedful.runs.build import data_of
+    from heedful.runs.config import read_run
+    from heedful.runs.recipes import find_recipe
+
+    for option, is_given in given.items():
+        if is_given:
+            raise ConfigError(
+                f"--{option} is given with the recipe {words[0]!r}, where it would have no effect",
+                hint=f"remove --{option}; the options of the data are in [data] of the recipe",
+            )
+    recipe, *overrides = words
+    config = read_run(find_recipe(recipe), overrides, origin=COMMAND_LINE).config
+    return data_of(config).check(), config.data.max_unusable
+
+
+def check_files(files: list[str], strict: bool, header: bool, columns: tuple[str, str] | None) -> tuple[CheckReport, float]:
+    """Check files of sentence pairs; returns as `check_recipe`."""
+    from heedful.data.check import Rules, check_corpora
+    from heedful.data.input_lines import refuse_two_readers
+    from heedful.data.splits import splits_of_files
+    from heedful.data.unusable import MAX_UNUSABLE
+
+    refuse_two_readers(map(Path, files))
+    return check_corpora(splits_of_files(files, header=header, columns=columns), Rules(strict=strict)), MAX_UNUSABLE
 
 
 def parse_columns(given: str | None) -> tuple[str, str] | None:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from heedful.data.gold import SentencePair
-    from heedful.runs.build import Translator
-    from heedful.tasks.evaluate_translations import Examples
+    from heedful.tasks.translation.data import Examples
+    from heedful.tasks.translation.predictor import Translator
 
 PICTURES = 2  # sentences whose attention is shown
 PICTURE_WORDS = range(4, 8)  # their length in words
@@ -35,15 +35,16 @@ def demo(
     )
     from heedful.data.grammar import EXAMPLES
     from heedful.data.splits import splits_of
-    from heedful.runs.build import examples_of, load
     from heedful.runs.config import read_run
     from heedful.runs.recipes import find_recipe
     from heedful.runs.train import train_config
+    from heedful.tasks.translation.data import examples_of
+    from heedful.tasks.translation.predictor import Translator
     from heedful.training.saved_state import load_train_state
 
     config = read_run(find_recipe("demo"), overrides or [], origin=COMMAND_LINE).config
     train_config(config, run, device=device)
-    translator = load(run, device=device)
+    translator = Translator.load(run, device=device)
     seconds = load_train_state(run / "checkpoints" / f"step-{config.training.steps}").seconds
     test = examples_of(splits_of(config.data).test, config.data.max_ratio)
     result = translator.evaluate(test, ("exact_match", "bleu"))
@@ -96,7 +97,7 @@ def evaluate_alignment(translator: Translator) -> tuple[float, list[str]]:
     validation sentences; and text heatmaps of test sentences whose links are all correct."""
     from heedful.cli.align import compute_links, read_pairs
     from heedful.evaluation.word_alignment import alignment_error_rate
-    from heedful.studies.alignment import Models, maps_of
+    from heedful.inspection.measures.alignment_heads import Models, maps_of
 
     _, gold, valid = read_pairs(translator, None, None, None)
     assert gold is not None, "the built-in corpus has gold links"
@@ -120,7 +121,7 @@ def evaluate_alignment(translator: Translator) -> tuple[float, list[str]]:
 
 def format_attention(pair: SentencePair, weights: Tensor) -> str:
     """A sentence, its translation, and the attention between their words (target words, source words) as a text heatmap."""
-    from heedful.inspection.text_heatmap import draw_text_heatmap
+    from heedful.inspection.drawing.text_heatmap import draw_text_heatmap
 
     picture = draw_text_heatmap(weights, pair.source.split(), pair.target.split())
     return f"{pair.source}  ->  {pair.target}\n\n{picture}"

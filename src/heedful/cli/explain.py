@@ -26,8 +26,8 @@ from heedful.storage.writing import output_file
 if TYPE_CHECKING:
     from heedful.errors import ConfigError
     from heedful.inspection.explaining.stages import Explanation
+    from heedful.inspection.explaining.trained import HeadChoice
     from heedful.search import SearchConfig
-    from heedful.studies.explain import HeadChoice
 
 TopicOrRun = Annotated[str | None, typer.Argument(help="A topic or a run folder; default: list the topics.")]
 Sentences = Annotated[list[str] | None, typer.Argument(help="For a run: the input sentence.")]
@@ -54,7 +54,7 @@ def explain(
 ) -> None:
     """Explain attention, loss, search and more, step by step, with an example or with a trained model's own numbers."""
     from heedful.errors import ConfigError
-    from heedful.studies.explain import TOPICS, HeadChoice
+    from heedful.inspection.explaining.trained import TOPICS, HeadChoice
 
     if topic_or_run is None:
         topics = {name: about for name, (about, _) in TOPICS.items()}
@@ -88,7 +88,7 @@ def explain(
         raise ConfigError(
             f"{len(sentences)} sentences were given; expected one, in quotes", hint="use --batch for several sentences"
         )
-    from heedful.runs.build import load
+    from heedful.runs.load import load
 
     worker = load(topic_or_run, checkpoint, device)
     explanation = explain_run(worker, mode, sentences, target, choice, worker.search_config(search or [], origin=COMMAND_LINE))
@@ -116,8 +116,8 @@ def explain_run(
 ) -> Explanation:
     """Explain a trained model on one sentence, or on several with --batch."""
     from heedful.errors import ConfigError
-    from heedful.studies import explain
-    from heedful.studies.explain_step import explain_step, smoothing_config
+    from heedful.inspection.explaining import trained as explain
+    from heedful.inspection.explaining.training_step import explain_step, smoothing_config
 
     system, task, target = worker.system, worker.run.task, targets[0] if targets else None
     if task.name == "language" and mode == "head" and targets is None:

@@ -39,10 +39,13 @@ def train(
 
     The same command resumes a stopped run."""
     start = time.monotonic()
+    from heedful.runs.build import choose_device
     from heedful.runs.config import read_run
+    from heedful.runs.plan import advise
     from heedful.runs.recipes import find_recipe
     from heedful.runs.train import default_folder, plan_run, train_config
-    from heedful.training.time_limit import Stopwatch
+    from heedful.training.progress import long_run_warning
+    from heedful.training.time_limit import LONG, Stopwatch
 
     warn_if_ambiguous(recipe)
     path = find_recipe(recipe)
@@ -52,9 +55,12 @@ def train(
         print_json(facts) if json else print_text(
             table([("figure", "value"), *((format_name(name), format_value(name, value)) for name, value in facts.items())])
         )
+        advice = advise(config, choose_device(device), path)
+        if advice and facts["training_seconds"] > LONG:
+            print_message(long_run_warning(facts["training_seconds"], advice))
         return
     folder = run or (path.parent if path.name == "config.toml" else default_folder(config, path))
-    outcome = train_config(config, folder, device=device, watch=Stopwatch(start))
+    outcome = train_config(config, folder, recipe=path, device=device, watch=Stopwatch(start))
     if json:
         print_json(
             {
@@ -141,7 +147,7 @@ def sweep(
     for point, config in zip(points, configs, strict=True):
         name = "_".join(f"{key}={point[key]}".replace("/", "-") for key in varied) or "run"
         print_message(f"--- {name}")
-        outcome = train_config(config, root / name, device=device)
+        outcome = train_config(config, root / name, recipe=path, device=device)
         rows.append({key: parse_value(point[key]) for key in varied} | outcome.metrics)
     if json:
         print_json({"runs": rows})

@@ -115,7 +115,7 @@ def train_word_tokenizer(texts: list[Path], min_count: int, lowercase: bool) -> 
 
 def load_tokenizer(run: Path, side: Literal["source", "target"], lowercase: bool) -> Tokenizer:
     from heedful.errors import ConfigError
-    from heedful.runs.build import read_folder
+    from heedful.runs.load import read_folder
 
     if lowercase:
         raise ConfigError(
@@ -168,11 +168,10 @@ def read_vectors(path: Path, side: Literal["source", "target"], checkpoint: str 
         if side != "source" or checkpoint is not None:
             raise ConfigError(f"--side and --checkpoint apply to run folders only; {path} is a file of vectors")
         return load_vectors(path)
-    from heedful.runs.build import load
-    from heedful.vectors.initialization import embedding_of
+    from heedful.runs.load import load
     from heedful.vectors.table import Vectors
     from heedful.vectors.tokens import token_names
 
     loaded = load(path, checkpoint, device="cpu")
     tokenizer = loaded.system.source_tokenizer if side == "source" else loaded.system.target_tokenizer
-    return Vectors(token_names(tokenizer), embedding_of(loaded.model, side).weight.detach().float())
+    return Vectors(token_names(tokenizer), loaded.model.embeddings()[side].weight.detach().float())

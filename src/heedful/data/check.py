@@ -26,11 +26,8 @@ from heedful.data.pairs import MAX_RATIO, Pair, check_pairs
 from heedful.data.report import CheckReport, CorpusCheck, Example, Finding
 from heedful.data.sources import TABLES, CorpusConfig, files_of, place_of, title_of
 from heedful.data.splits import DataConfig, Splits, splits_of
+from heedful.data.unusable import EXAMPLES, UnusableLines
 from heedful.errors import DataError
-from heedful.storage.reading import convert_command, likely_encoding
-
-EXAMPLES = 5  # listed in a report for each kind of problem
-SAMPLE = 4096  # bytes for guessing the encoding
 
 Hashes = NDArray[np.uint64]
 Lines = NDArray[np.int64]
@@ -86,9 +83,7 @@ def check_corpora(splits: Splits, rules: Rules | None = None) -> CheckReport:
 
 def scan_corpus(split: str, corpus: CorpusConfig, rules: Rules) -> CorpusScan:
     """Read the corpus once: count problems and hash the usable pairs."""
-    counts: dict[str, int] = {}
-    examples: dict[str, list[Example]] = {}
-    samples: dict[str, bytes] = {}  # side -> bytes that are not UTF-8
+    unusable = UnusableLines(lambda problem: place_of(corpus, problem.line, problem.side))
     lines, pair_hashes, source_hashes = array("q"), array("Q"), array("Q")
     total = copied = 0
     for result in check_pairs(corpus, max_ratio=rules.max_ratio, strict=rules.strict):
@@ -99,21 +94,15 @@ def scan_corpus(split: str, corpus: CorpusConfig, rules: Rules) -> CorpusScan:
             lines.append(result.line)
             source_hashes.append(hash64(source))
             pair_hashes.append(hash64(source + b"\0" + result.target.encode()))
-            continue
-        counts[result.kind] = counts.get(result.kind, 0) + 1
-        of_kind = examples.setdefault(result.kind, [])
-        if len(of_kind) < EXAMPLES:
-            of_kind.append(Example(place_of(corpus, result.line, result.side), result.text))
-        if result.sample and len(samples.get(result.side, b"")) < SAMPLE:
-            samples[result.side] = samples.get(result.side, b"") + result.sample
+        else:
+            unusable.add(result)
     refuse_copy(corpus, copied, total)
-    skipped = tuple(Finding(kind, counts[kind], "skipped", tuple(examples[kind])) for kind in counts)
     return CorpusScan(
         split,
         corpus,
         total,
-        skipped,
-        conversion_commands(corpus, samples),
+        unusable.findings(),
+        () if corpus.form in TABLES else unusable.conversions(files_of(corpus)),
         np.frombuffer(lines, np.int64),
         np.frombuffer(pair_hashes, np.uint64),
         np.frombuffer(source_hashes, np.uint64),
@@ -128,17 +117,6 @@ def refuse_copy(corpus: CorpusConfig, copied: int, total: int) -> None:
             f"{source} and {target} have the same text in all {total:,} lines; expected a source and its translation",
             hint="check the file names; to train a model that copies its input, give both sides in one .tsv file",
         )
-
-
-def conversion_commands(corpus: CorpusConfig, samples: dict[str, bytes]) -> tuple[str, ...]:
-    """Return an iconv command for each file with lines that are not UTF-8; none for tables, which are no text files."""
-    if corpus.form in TABLES:
-        return ()
-    files = files_of(corpus)
-    commands = [
-        convert_command(str(files[0 if side == "source" else -1]), likely_encoding(sample)) for side, sample in samples.items()
-    ]
-    return tuple(dict.fromkeys(commands))
 
 
 def hash64(text: bytes) -> int:

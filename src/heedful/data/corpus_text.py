@@ -32,12 +32,14 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from heedful.config.base import Config, Count, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.data.encode import cache_folder, content_hash, find_or_build
+from heedful.data.report import CorpusCheck
 from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, find_table, missing_split
-from heedful.data.tables import decode_cell, read_rows
+from heedful.data.tables import read_rows
+from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError
 from heedful.storage.manifest import Damaged, checked_manifest, write_manifest
 from heedful.storage.mapping import map_array
-from heedful.storage.reading import decode_training_line, read_lines
+from heedful.storage.reading import read_lines
 from heedful.storage.writing import create
 from heedful.text.long_lines import encode_lines
 from heedful.text.tokenizer import Tokenizer
@@ -110,6 +112,8 @@ class TextConfig(Config):
     """One text file for training and validation."""
     held_out: Probability = 0.1
     """Fraction of `file`, at its end, that is used for validation."""
+    max_unusable: Share = MAX_UNUSABLE
+    """Maximum fraction of unusable lines in a file; more stop the run; 1: any number."""
     block: Size = 256
     """Tokens per training sequence."""
     batch: Count = 64
@@ -122,16 +126,18 @@ class TextConfig(Config):
         ways = {"folder": self.folder, "file": self.file, "train": self.train}
         given = [name for name, value in ways.items() if value]
         problems = []
-        if len(given) != 1:
+        if len(given) != 1 and not self.train:
             names = " and ".join(given) or "none of them"
             problems.append(Problem("", f"given {names}; expected one of folder, file or train with valid"))
         elif self.train and not self.valid:
             problems.append(Problem("valid", "missing; expected a table with a file"))
         no_effect: dict[str, str] = {}
-        if not self.train:
+        if self.train:
+            no_effect |= dict.fromkeys(("folder", "file"), "data.train is given")
+        else:
             no_effect |= dict.fromkeys(("valid", "test"), "data.train is not given")
-        if not self.file:
-            no_effect["held_out"] = "data.file is not given"
+        if self.train or not self.file:
+            no_effect["held_out"] = "data.train is given" if self.train else "data.file is not given"
         refuse([*problems, *unused(self, no_effect)])
         return self
 
@@ -182,30 +188,66 @@ def find_split(folder: Path, split: str) -> Path | None:
 
 
 def read_passage(passage: Passage) -> Iterator[str]:
+    """Yield the usable lines."""
+    return (line for line in scan_passage(passage) if isinstance(line, str))
+
+
+def check_passage(split: str, passage: Passage) -> CorpusCheck:
+    """Read a passage once and report its unusable lines and the number of characters."""
+    is_table = isinstance(passage.column, str)
+    unusable = UnusableLines(lambda problem: f"{passage.path} {'row' if is_table else 'line'} {problem.line}")
+    lines = characters = 0
+    for line in scan_passage(passage):
+        if isinstance(line, str):
+            lines, characters = lines + 1, characters + len(line) + 1
+        else:
+            unusable.add(line)
+    if not lines + unusable.total:
+        raise DataError(f"{passage.path} has no line for {split}", hint="change data.held_out")
+    return CorpusCheck(
+        split=split,
+        title=str(passage.path),
+        total=lines + unusable.total,
+        kept=lines,
+        findings=unusable.findings(),
+        dropped=np.zeros(0, np.int64),
+        conversions=() if is_table else unusable.conversions([passage.path]),
+        unit="lines",
+        remark=f"{characters:,} characters",
+    )
+
+
+def scan_passage(passage: Passage) -> Iterator[str | LineProblem]:
+    """Yield every line of a passage, or why it is unusable; such a line has the length of an empty one."""
+
+    def length(line: str | LineProblem) -> int:
+        return len(line) + 1 if isinstance(line, str) else 1
+
     lines = read_cells(passage)
     begin, end = passage.part
     if (begin, end) == (0.0, 1.0):
         yield from lines
         return
-    total = sum(len(line) + 1 for line in read_cells(passage))
+    total = sum(map(length, read_cells(passage)))
     position = 0
     for line in lines:
         if begin * total <= position < end * total:
             yield line
-        position += len(line) + 1
+        position += length(line)
 
 
-def read_cells(passage: Passage) -> Iterator[str]:
+def read_cells(passage: Passage) -> Iterator[str | LineProblem]:
     """Yield every line, or one column of it."""
     if isinstance(passage.column, str):
         yield from read_table(passage.path, passage.column)
         return
     for number, raw in enumerate(read_lines(passage.path), start=1):
-        cell = select_column(decode_training_line(raw, passage.path, number), passage, number)
+        text = usable_text(raw, number)
+        cell = text if isinstance(text, LineProblem) else select_column(text, passage, number)
         if number == 1 and passage.column is not None and passage.header is not False:
             if passage.header:
                 continue
-            if TEXT_COLUMN.fullmatch(cell.strip().lower()):
+            if isinstance(cell, str) and TEXT_COLUMN.fullmatch(cell.strip().lower()):
                 raise DataError(
                     f"{passage.path} line 1 looks like a header: column {passage.column} is {cell!r:.40}; expected text",
                     hint="set header = true, next to file and column, to skip that line, or header = false to train on it",
@@ -213,11 +255,14 @@ def read_cells(passage: Passage) -> Iterator[str]:
         yield cell
 
 
-def read_table(path: Path, column: str) -> Iterator[str]:
-    """Yield every line of a column, whose texts may have several; a null has none."""
+def read_table(path: Path, column: str) -> Iterator[str | LineProblem]:
+    """Yield every line of a column, whose texts may have several."""
     for row, (cell,) in enumerate(read_rows(path, [column]), start=1):
-        if cell is not None:
-            yield from decode_cell(cell, f"{path} row {row}").split("\n")
+        if cell is None:
+            yield LineProblem("blank", row, "source", f"column {column!r} is null; expected a text")
+            continue
+        text = usable_text(cell, row)
+        yield from [text] if isinstance(text, LineProblem) else text.split("\n")
 
 
 def select_column(line: str, passage: Passage, number: int) -> str:

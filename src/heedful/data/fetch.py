@@ -2,7 +2,7 @@
 
 Both are verified against the checksums of the catalog. A SHA256SUMS file is written for users (`sha256sum -c`) but never
 read: anyone who can change a corpus can change the checksums next to it. Symbolic links out of the folder are not followed.
-A file is renamed to its final name once it is complete and verified.
+All files are written to a temporary folder and moved once the last one is complete and verified: all of them or none.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from typing import IO, cast
 
 from heedful.data.catalog import CATALOG, Corpus, Download
 from heedful.errors import DataError, lookup
+from heedful.storage.folders import new_folder
 from heedful.storage.reading import content_sha256, read_bytes, sha256_of
-from heedful.storage.writing import output_bytes, replace_text, write_error
+from heedful.storage.writing import create, sync_folder, write_bytes, write_error, write_text
 
 SUMS = "SHA256SUMS"
 TIMEOUT = 30  # seconds without a response
@@ -82,17 +83,23 @@ def get_corpus(name: str, destination: Path, source_folder: Path | None = None) 
 
 
 def copy_corpus(corpus: Corpus, source: Path, folder: Path) -> Fetched:
-    """Copy the files; all are checked before the first one is written, so that an error leaves nothing behind."""
+    """Copy the files; all are checked before the first one is written."""
     files = [file for file in corpus.checksums if (source / file).is_file()]
     for file in files:
         read_checked(source, file, corpus.checksums[file])
-    folder.mkdir(parents=True, exist_ok=True)
-    for file in files:
-        content = read_checked(source, file, corpus.checksums[file])  # again, in case it changed
-        with output_bytes(folder / file) as copied:
-            copied.write(content)
-    write_sums(folder, files)
+    with new_folder(folder.resolve(), move_files) as temporary:
+        for file in files:
+            write_bytes(temporary / file, read_checked(source, file, corpus.checksums[file]))  # again, in case it changed
+        write_sums(temporary, files)
     return Fetched(folder, tuple(files), str(source))
+
+
+def move_files(temporary: Path, folder: Path) -> None:
+    """Move the files of a complete corpus into its folder, beside files of other names."""
+    folder.mkdir(exist_ok=True)
+    for path in temporary.iterdir():
+        path.replace(folder / path.name)
+    sync_folder(folder)
 
 
 def read_checked(source: Path, file: str, checksum: str) -> bytes:
@@ -121,7 +128,7 @@ def refuse_outside(path: Path, folder: Path) -> None:
 
 
 def write_sums(folder: Path, files: list[str]) -> None:
-    replace_text(folder / SUMS, "".join(f"{sha256_of(folder / file)}  {file}\n" for file in sorted(files)))
+    write_text(folder / SUMS, "".join(f"{sha256_of(folder / file)}  {file}\n" for file in sorted(files)))
 
 
 def download_corpus(name: str, corpus: Corpus, folder: Path) -> Fetched:
@@ -132,18 +139,18 @@ def download_corpus(name: str, corpus: Corpus, folder: Path) -> Fetched:
             f"cannot get the corpus {name!r}: {tried}, and its files cannot be downloaded unchanged",
             hint=f"give --from FOLDER, or prepare it from {corpus.origin} ({corpus.form})",
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, download in corpus.downloads.items():
-        failed = f"cannot get the corpus {name!r}: {tried}, and {download.url} failed"
-        checksum = corpus.checksums.get(file) if download.verbatim else None
-        with output_bytes(folder / file) as stream, gzip.GzipFile("", "wb", 9, stream, mtime=0) as packed:
-            lines, digest = 0, sha256()
-            for block in download_blocks(download, failed):
-                lines += block.count(b"\n")
-                digest.update(block)
-                packed.write(block)
-            check_download(download, lines, digest.hexdigest(), checksum)
-    write_sums(folder, [*corpus.downloads])
+    with new_folder(folder.resolve(), move_files) as temporary:
+        for file, download in corpus.downloads.items():
+            failed = f"cannot get the corpus {name!r}: {tried}, and {download.url} failed"
+            checksum = corpus.checksums.get(file) if download.verbatim else None
+            with create(temporary / file) as stream, gzip.GzipFile("", "wb", 9, stream, mtime=0) as packed:
+                lines, digest = 0, sha256()
+                for block in download_blocks(download, failed):
+                    lines += block.count(b"\n")
+                    digest.update(block)
+                    packed.write(block)
+                check_download(download, lines, digest.hexdigest(), checksum)
+        write_sums(temporary, [*corpus.downloads])
     return Fetched(folder, tuple(corpus.downloads), corpus.origin)
 
 

@@ -8,11 +8,12 @@ from queue import Empty, Queue
 from threading import Thread
 
 from heedful.data.sources import find_path
-from heedful.errors import ConfigError, DataError
+from heedful.errors import ConfigError, DataError, HeedfulError
 from heedful.storage.reading import decode_line, read_lines
 
 CHUNK_TIMEOUT = 0.01  # seconds to wait for another line before a chunk is processed
 MAX_CHARACTERS = 10**6  # of one input text: tokenizing needs hundreds of bytes for each
+CHUNK_LINES = 2048  # lines that are processed together
 STDIN = Path("-")
 STDIN_NAMES = {"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}
 
@@ -58,6 +59,22 @@ def refuse_too_long(text: str, place: str) -> None:
             f"{place} has {len(text):,} characters; expected at most {MAX_CHARACTERS:,}",
             hint="put each sentence on its own line",
         )
+
+
+def chunk_lines(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yield lists of `CHUNK_LINES` lines; if reading fails, the lines before the error are yielded first."""
+    chunk: list[str] = []
+    try:
+        for line in lines:
+            chunk.append(line)
+            if len(chunk) == CHUNK_LINES:
+                yield chunk
+                chunk = []
+    except HeedfulError:
+        yield chunk
+        raise
+    if chunk:
+        yield chunk
 
 
 def read_available(lines: Iterable[str], most: int) -> Iterator[list[str]]:

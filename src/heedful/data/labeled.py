@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from heedful.config.base import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, describe_default, refuse
+from heedful.data.report import CorpusCheck
 from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, find_table, missing_split
-from heedful.data.tables import decode_cell, read_rows
+from heedful.data.tables import read_rows
+from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError, nearest
-from heedful.storage.reading import decode_training_line, read_lines
+from heedful.storage.reading import read_lines
 
 LABEL_COLUMN = re.compile("labels?|class|category|target|sentiment|gold_label|score|rating|y|text|sentence|sentence1|premise")
 
@@ -66,14 +69,16 @@ class LabeledConfig(Config):
     """Column of the label: a number, counted from 1, in tab-separated files; a name in tables."""
     texts: Annotated[tuple[Size | ColumnName, ...], Field(min_length=1)] = (2,)
     """Columns of the texts: numbers, counted from 1, in tab-separated files; names in tables."""
+    max_unusable: Share = MAX_UNUSABLE
+    """Maximum fraction of unusable lines in a file; more stop the run; 1: any number."""
     limit: ZeroOrCount = 0
     """Train on this many randomly sampled examples only; 0: all."""
     max_length: Size = 256
     """Maximum tokens per sequence; longer ones are truncated."""
     batch: Count = 32
     """Examples per batch."""
-    pad_to_multiple_of: Size = 1
-    """Pad lengths to a multiple of this, so that few shapes occur."""
+    pad_to_multiple_of: Size | Literal["auto"] = "auto"
+    """Pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding; auto: 16 with CUDA graphs, else 1."""
     prefetch: ZeroOrSmallCount = 4
     """Batches prepared ahead in the background; 0: none."""
 
@@ -110,6 +115,16 @@ class LabeledConfig(Config):
         return [describe_default(self, problem) for problem in problems]
 
     @property
+    def reads_tables(self) -> bool:
+        """Whether the files are tables, whose columns have names."""
+        return isinstance(self.label, str)
+
+    @property
+    def length_multiple(self) -> int:
+        """`pad_to_multiple_of` as a number: 1 as long as "auto" is not resolved."""
+        return 1 if self.pad_to_multiple_of == "auto" else self.pad_to_multiple_of
+
+    @property
     def sides(self) -> tuple[int, int]:
         return 0, self.max_length
 
@@ -136,62 +151,101 @@ def find_split_file(data: LabeledConfig, split: str) -> Path | None:
     return path
 
 
+class ExampleLine(NamedTuple):
+    line: int  # in its file, counted from 1
+    example: Example
+
+
+class ExamplesFile(NamedTuple):
+    """The usable examples of a file, and its unusable lines."""
+
+    lines: list[ExampleLine]
+    unusable: UnusableLines
+
+
 def read_examples(data: LabeledConfig, path: Path, labels: Sequence[str] | None = None) -> list[Example]:
-    """Read the examples of a file or table; DataError with file and line if a column is missing or empty, or if a label is not
-    one of `labels`; default: any label."""
-    if isinstance(data.label, str):
-        examples, first, unit = read_table(data, path), 0, "row"
-    else:
-        examples, first, unit = read_tsv(data, path), 1 if data.header else 0, "line"
-        if data.header is None:
-            refuse_header(path, examples)
+    """Return the usable examples of a file; arguments and errors as in `scan_examples`."""
+    return [example for _, example in scan_examples(data, path, labels).lines]
+
+
+def check_examples(data: LabeledConfig, split: str, path: Path, labels: Sequence[str]) -> CorpusCheck:
+    """Read a file once and report its unusable lines and the number of examples of each label."""
+    lines, unusable = scan_examples(data, path, labels)
+    counts = Counter(example.label for _, example in lines)
+    return CorpusCheck(
+        split=split,
+        title=str(path),
+        total=len(lines) + unusable.total,
+        kept=len(lines),
+        findings=unusable.findings(),
+        dropped=np.zeros(0, np.int64),
+        conversions=() if data.reads_tables else unusable.conversions([path]),
+        unit="examples",
+        remark=", ".join(f"{label}: {counts[label]:,}" for label in labels),
+    )
+
+
+def scan_examples(data: LabeledConfig, path: Path, labels: Sequence[str] | None = None) -> ExamplesFile:
+    """Read a file or table; DataError with file and line if a column is missing, or if a label is not one of `labels`; default:
+    any label."""
+    read = read_table if data.reads_tables else read_tsv
+    place = f"{path} {'row' if data.reads_tables else 'line'}"
+    lines, unusable = [], UnusableLines(lambda problem: f"{place} {problem.line}")
+    for number, result in read(data, path):
+        if isinstance(result, LineProblem):
+            unusable.add(result)
+        else:
+            lines.append(ExampleLine(number, result))
+    if data.header is None and not data.reads_tables:
+        refuse_header(path, lines)
     if labels is not None:
-        refuse_unknown_label(f"{path} {unit}", examples, labels, first)
-    return examples[first:]
+        refuse_unknown_label(place, lines, labels)
+    return ExamplesFile(lines, unusable)
 
 
-def read_table(data: LabeledConfig, path: Path) -> list[Example]:
-    """Read the examples of a table."""
+def read_table(data: LabeledConfig, path: Path) -> Iterator[tuple[int, Example | LineProblem]]:
+    """Yield the number of each row of a table, and its example or why it is unusable."""
     names = [str(name) for name in (data.label, *data.texts)]
-    examples = []
     for row, cells in enumerate(read_rows(path, names[1:], label=names[0]), start=1):
-        place = f"{path} row {row}"
-        texts = [None if cell is None else decode_cell(cell, place) for cell in cells]
-        empty = next((name for name, text in zip(names, texts, strict=True) if text is None or not text.strip()), None)
-        if empty is not None:
-            content = "label" if empty == names[0] else "text"
-            raise DataError(f"{place}: column {empty!r} is empty; expected a {content}", hint="remove the row, or fill it in")
-        label, *rest = filter(None, texts)
-        examples.append(Example(label, tuple(rest)))
-    return examples
+        texts = [usable_text(cell or b"", row) for cell in cells]
+        problem = next((text for text in texts if isinstance(text, LineProblem)), None)
+        yield row, problem or as_example(names, [str(text) for text in texts], row)
 
 
-def read_tsv(data: LabeledConfig, path: Path) -> list[Example]:
-    """Read the examples of a tab-separated file, header included."""
-    label, *texts = map(int, (data.label, *data.texts))
-    examples = []
-    for number, line in enumerate(read_lines(path), start=1):
-        cells = decode_training_line(line, path, number).split("\t")
-        columns = max(label, *texts)
-        if len(cells) < columns:
-            given = f"{len(cells)} column{'s' * (len(cells) != 1)}"
-            raise DataError(
-                f"{path} line {number} has {given}; expected at least {columns}, separated by tabs",
-                hint="check data.label and data.texts, which are counted from 1, and the tabs of that line",
-            )
-        empty = next((column for column in (label, *texts) if not cells[column - 1].strip()), None)
-        if empty is not None:
-            content = "label" if empty == label else "text"
-            raise DataError(
-                f"{path} line {number}: column {empty} is empty; expected a {content}", hint="remove the line, or fill it in"
-            )
-        examples.append(Example(cells[label - 1], tuple(cells[column - 1] for column in texts)))
-    return examples
+def read_tsv(data: LabeledConfig, path: Path) -> Iterator[tuple[int, Example | LineProblem]]:
+    """Yield the number of each line of a tab-separated file without its header, and its example or why it is unusable."""
+    for number, raw in enumerate(read_lines(path), start=1):
+        if number > 1 or not data.header:
+            yield number, parse_line(data, raw, path, number)
 
 
-def refuse_unknown_label(place: str, examples: Sequence[Example], labels: Sequence[str], first: int) -> None:
-    """Raise at the first label, from index `first` on, that is not one of `labels`; place: the file, and "line" or "row"."""
-    for number, example in enumerate(examples[first:], start=first + 1):
+def parse_line(data: LabeledConfig, raw: bytes, path: Path, number: int) -> Example | LineProblem:
+    """Return the example of a line, or why it is unusable; DataError if it has too few columns."""
+    text = usable_text(raw, number)
+    if isinstance(text, LineProblem):
+        return text
+    cells, columns = text.split("\t"), [int(column) for column in (data.label, *data.texts)]
+    if len(cells) < max(columns):
+        given = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+        raise DataError(
+            f"{path} line {number} has {given}; expected at least {max(columns)}, separated by tabs",
+            hint="check data.label and data.texts, which are counted from 1, and the tabs of that line",
+        )
+    return as_example(columns, [cells[column - 1] for column in columns], number)
+
+
+def as_example(columns: Sequence[int | str], cells: Sequence[str], line: int) -> Example | LineProblem:
+    """Return the example of these cells, the label first, or the first column that is empty."""
+    empty = next((column for column, cell in zip(columns, cells, strict=True) if not cell.strip()), None)
+    if empty is not None:
+        expected = "label" if empty == columns[0] else "text"
+        return LineProblem("blank", line, "source", f"column {empty!r} is empty; expected a {expected}")
+    return Example(cells[0], tuple(cells[1:]))
+
+
+def refuse_unknown_label(place: str, lines: Iterable[ExampleLine], labels: Sequence[str]) -> None:
+    """Raise at the first label that is not one of `labels`; place: the file, and "line" or "row"."""
+    for number, example in lines:
         if example.label not in labels:
             close = nearest(example.label, labels)
             raise DataError(
@@ -200,9 +254,11 @@ def refuse_unknown_label(place: str, examples: Sequence[Example], labels: Sequen
             )
 
 
-def refuse_header(path: Path, examples: Sequence[Example]) -> None:
+def refuse_header(path: Path, lines: Sequence[ExampleLine]) -> None:
     """Raise if line 1 looks like a header: its label is a column name, or the only label that occurs once."""
-    first, counts = examples[0].label, Counter(example.label for example in examples)
+    if not lines or lines[0].line != 1:
+        return
+    first, counts = lines[0].example.label, Counter(example.label for _, example in lines)
     alone = counts[first] == 1 and len(counts) > 2 and all(count > 1 for label, count in counts.items() if label != first)
     if alone or (counts[first] == 1 and LABEL_COLUMN.fullmatch(first.strip().lower())):
         raise DataError(

@@ -8,15 +8,16 @@ A line with one of these problems is counted and skipped; with `data.strict` it 
     long     a side has more than half a million characters, which no model can use and which exhausts memory in tokenizing
     ratio    one side has more than `max_ratio` times the characters of the other, sides below 5 counting as 5
 
-Too many such lines are an error: see `check.py`. Texts are not changed otherwise; leading and trailing white space stays.
+Too many such lines are an error: see `unusable.py`. Texts are not changed otherwise; leading and trailing white space stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from heedful.data.sources import CorpusConfig, RawPair, place_of, raw_pairs
+from heedful.data.unusable import LineProblem, Side, usable_text
 from heedful.errors import DataError
 
 MIN_LENGTH = 5  # characters; "是" for "Yes, it is." is correct
@@ -30,47 +31,27 @@ class Pair(NamedTuple):
     target: str
 
 
-class Problem(NamedTuple):
-    kind: str
-    line: int
-    side: Literal["source", "target"]
-    text: str
-    sample: bytes = b""  # the first bytes that are not UTF-8
-
-
-def check_pair(raw: RawPair, max_ratio: float = MAX_RATIO) -> Pair | Problem:
+def check_pair(raw: RawPair, max_ratio: float = MAX_RATIO) -> Pair | LineProblem:
     """Return the pair as text, or its first problem."""
-    try:
-        source, target = raw.source.decode(), raw.target.decode()
-    except UnicodeDecodeError:
-        return utf8_problem(raw)
-    if b"\0" in raw.source or b"\0" in raw.target:
-        return Problem("nul", raw.line, "source" if b"\0" in raw.source else "target", "the text contains a NUL byte")
+    source, target = usable_text(raw.source, raw.line, "source"), usable_text(raw.target, raw.line, "target")
+    if isinstance(source, LineProblem):
+        return source
+    if isinstance(target, LineProblem):
+        return target
     lengths = len(source.strip()), len(target.strip())
     if not all(lengths):
-        return Problem("empty", raw.line, "source" if not lengths[0] else "target", "the text is empty or white space")
+        return LineProblem("empty", raw.line, "source" if not lengths[0] else "target", "the text is empty or white space")
     if max(lengths) > MAX_CHARACTERS:
-        side: Literal["source", "target"] = "source" if lengths[0] > MAX_CHARACTERS else "target"
-        return Problem("long", raw.line, side, f"{max(lengths):,} characters; expected at most {MAX_CHARACTERS:,}")
+        side: Side = "source" if lengths[0] > MAX_CHARACTERS else "target"
+        return LineProblem("long", raw.line, side, f"{max(lengths):,} characters; expected at most {MAX_CHARACTERS:,}")
     if max(lengths) > max_ratio * max(min(lengths), MIN_LENGTH):
-        return Problem(
+        return LineProblem(
             "ratio", raw.line, "source", f"{lengths[0]} characters, but {lengths[1]} in the translation: {source[:30]!r}"
         )
     return Pair(raw.line, source, target)
 
 
-def utf8_problem(raw: RawPair) -> Problem:
-    """Return the first byte that is not UTF-8 as a Problem."""
-    sides: tuple[Literal["source", "target"], ...] = ("source", "target")
-    for side, line in zip(sides, (raw.source, raw.target), strict=True):
-        try:
-            line.decode()
-        except UnicodeDecodeError as error:
-            return Problem("utf8", raw.line, side, f"byte {error.start + 1} is not UTF-8", line[error.start : error.start + 80])
-    raise AssertionError("one side is not UTF-8")
-
-
-def check_pairs(corpus: CorpusConfig, *, max_ratio: float = MAX_RATIO, strict: bool = False) -> Iterator[Pair | Problem]:
+def check_pairs(corpus: CorpusConfig, *, max_ratio: float = MAX_RATIO, strict: bool = False) -> Iterator[Pair | LineProblem]:
     """Yield every line of the corpus, as a pair with its tag or as a problem; if strict, raise the first problem."""
     prefix = f"{corpus.tag} " if corpus.tag else ""
     for raw in raw_pairs(corpus):
@@ -93,9 +74,7 @@ def pairs(corpus: CorpusConfig, *, max_ratio: float = MAX_RATIO) -> Iterator[Pai
             yield result
 
 
-def sentences(
-    corpora: Iterable[CorpusConfig], side: Literal["source", "target"], *, max_ratio: float = MAX_RATIO
-) -> Iterator[str]:
+def sentences(corpora: Iterable[CorpusConfig], side: Side, *, max_ratio: float = MAX_RATIO) -> Iterator[str]:
     """Yield the texts of one side of all usable pairs, without tags: the training text of a tokenizer."""
     for corpus in corpora:
         untagged = corpus.model_copy(update={"tag": None})

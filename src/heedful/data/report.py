@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heedful.errors import DataError
+
+if TYPE_CHECKING:  # configs load without numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 # The kinds of problem, in singular and plural.
 NAMES: dict[str, tuple[str, str]] = {
     "utf8": ("line that is not UTF-8", "lines that are not UTF-8"),
     "nul": ("line with a NUL byte", "lines with NUL bytes"),
     "empty": ("line with an empty side", "lines with an empty side"),
+    "blank": ("line with an empty column", "lines with an empty column"),
     "long": ("line that is too long", "lines that are too long"),
     "ratio": ("line that exceeds the maximum length ratio", "lines that exceed the maximum length ratio"),
     "duplicate": ("duplicate", "duplicates"),
@@ -44,10 +46,12 @@ class CorpusCheck:
     split: str
     title: str  # the files
     total: int  # lines read
-    kept: int  # pairs used for training
+    kept: int  # pairs, examples or lines used for training
     findings: tuple[Finding, ...]
     dropped: NDArray[np.int64] = field(repr=False)  # lines of usable pairs dropped as duplicates or leaks, in order
     conversions: tuple[str, ...] = ()  # commands that convert files that are not UTF-8
+    unit: str = "pairs"
+    remark: str = ""  # shown after the title
 
     @property
     def skipped(self) -> list[Finding]:
@@ -74,8 +78,8 @@ class CorpusCheck:
             advice = "check these lines"
         if not self.kept:
             return DataError(
-                f"{self.title} has {self.total:,} lines, but no usable pair; {worst.count:,} {worst.what}, "
-                f"the first at {example}",
+                f"{self.title} has {self.total:,} lines, but no usable {self.unit.removesuffix('s')}; "
+                f"{worst.count:,} {worst.what}, the first at {example}",
                 hint=advice,
             )
         return DataError(
@@ -109,9 +113,8 @@ class CheckReport:
         texts: list[str] = []
         width = max((len(f"{corpus.total:,}") for corpus in self.corpora), default=0)
         for corpus in self.corpora:
-            texts.append(
-                f"{corpus.split:<5}  {corpus.total:>{width},} lines, {corpus.kept:>{width},} pairs kept  {corpus.title}"
-            )
+            counts = f"{corpus.total:>{width},} lines, {corpus.kept:>{width},} {corpus.unit} kept"
+            texts.append(f"{corpus.split:<5}  {counts}  {corpus.title}{corpus.remark and f' ({corpus.remark})'}")
             for finding in corpus.findings:
                 texts.append(f"       {finding.count:,} {finding.what}, {finding.action}")
                 texts.extend(f"         {example.place}: {example.text}" for example in finding.examples)
@@ -128,6 +131,7 @@ class CheckReport:
                     "title": corpus.title,
                     "lines": corpus.total,
                     "kept": corpus.kept,
+                    "unit": corpus.unit,
                     "unusable": corpus.unusable,
                     "problems": [
                         {
@@ -142,12 +146,3 @@ class CheckReport:
                 for corpus in self.corpora
             ],
         }
-
-
-class Notes(NamedTuple):
-    """The report of a check that drops nothing."""
-
-    messages: list[str]
-
-    def lines(self) -> list[str]:
-        return self.messages

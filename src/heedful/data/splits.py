@@ -23,6 +23,7 @@ from heedful.config.bounds import MAX_NUMBER
 from heedful.data.pairs import MAX_RATIO
 from heedful.data.sources import ALIASES, CorpusConfig, PairCount, find_folder, find_path, splits_in
 from heedful.data.tables import dataset_splits, text_columns
+from heedful.data.unusable import MAX_UNUSABLE, Share
 from heedful.errors import ConfigError
 
 SPLITS = ("train", "valid", "test")
@@ -40,9 +41,6 @@ def unwrap_single(corpora: tuple[CorpusConfig, ...]) -> Any:
 
 Corpora = Annotated[tuple[CorpusConfig, ...], Field(min_length=1), BeforeValidator(as_list), PlainSerializer(unwrap_single)]
 
-MAX_UNUSABLE = 0.05
-
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
 MaxRatio = Annotated[float, Field(gt=1.0, le=MAX_NUMBER)]
 
 
@@ -90,8 +88,8 @@ class DataConfig(Config):
     """Maximum tokens per side, without the end token; longer pairs are left out."""
     batch_tokens: Count = 4096
     """Maximum tokens per batch on either side, padding included; a longer pair is a batch of its own."""
-    pad_to_multiple_of: Size = 1
-    """Pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding."""
+    pad_to_multiple_of: Size | Literal["auto"] = "auto"
+    """Pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding; auto: 16 with CUDA graphs, else 1."""
     prefetch: ZeroOrSmallCount = 4
     """Batches prepared ahead in the background; 0: none."""
 
@@ -99,6 +97,11 @@ class DataConfig(Config):
     def sides(self) -> tuple[int, int]:
         """Maximum tokens of source and target, including the end or start token."""
         return self.max_length + 1, self.max_length + 1
+
+    @property
+    def length_multiple(self) -> int:
+        """`pad_to_multiple_of` as a number: 1 as long as "auto" is not resolved."""
+        return 1 if self.pad_to_multiple_of == "auto" else self.pad_to_multiple_of
 
     @model_validator(mode="after")
     def every_option_has_an_effect(self) -> Self:
@@ -184,7 +187,8 @@ def splits_of_files(files: list[str], *, header: bool = False, columns: tuple[st
         raise ConfigError(
             f"{len(files)} file{'s' * (len(files) != 1)} given; expected a source and a target file, "
             "or one .tsv, .jsonl or .parquet file, for train and optionally for valid and test",
-            hint="write for example: heed data check train.en train.de valid.en valid.de",
+            hint="write for example: heed data check train.en train.de valid.en valid.de; "
+            "labeled or plain text is checked by its recipe: heed data check RECIPE",
         )
     if columns and not any(corpus.parquet for corpus in corpora):
         raise ConfigError("--columns has no effect without a .parquet file")

@@ -1,8 +1,7 @@
 """Columns of tables (Parquet files and Hugging Face datasets) as text.
 
 A column is given by its name. A dot selects a field of a nested column: `translation.en`; the fields of a column named
-`translation` may be given without it: `en`. A null has no text: pairs with one are counted as unusable, lines of text are left
-out, and an example without a text or label is an error.
+`translation` may be given without it: `en`. A row with a null is counted as unusable and skipped.
 
 The splits of a dataset are those of its dataset_dict.json, or the names of its Parquet files: train-00000-of-00002.parquet,
 train.parquet, train/0.parquet. A dataset that was saved without splits is used as a whole.
@@ -194,13 +193,3 @@ def class_name(value: int | None, names: list[str], column: Column, file: Path) 
     if not 0 <= value < len(names):
         raise DataError(f"{file}: column {column.name!r} has the class {value}; expected one of 0 to {len(names) - 1}")
     return names[value].encode()
-
-
-def decode_cell(cell: bytes, place: str) -> str:
-    """Decode a text; DataError if it is not UTF-8 or contains a NUL byte."""
-    if b"\0" in cell:
-        raise DataError(f"{place}: a NUL byte in the text")
-    try:
-        return cell.decode()
-    except UnicodeDecodeError as error:
-        raise DataError(f"{place}: byte {error.start + 1} is not UTF-8") from error

@@ -42,7 +42,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A corpus metric; calling it returns the Score, `statistics` returns what significance tests resample."""
+    """A corpus metric; calling it returns the Score, `statistics` returns what significance tests resample.
+
+    >>> score = heedful.bleu(["a cat sat on the mat"], ["the cat sat on the mat"])
+    >>> round(score.value, 2), score.signature.split("|")[0]
+    (75.98, 'nrefs:1')
+    """
 
     name: str
     statistics: Callable[[Sequence[str], Sequence[str], Options], Statistics]

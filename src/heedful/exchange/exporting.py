@@ -29,11 +29,12 @@ from heedful.errors import ConfigError, lookup
 from heedful.exchange.onnx_graphs import write_graphs
 from heedful.exchange.onnx_model import OnnxModel
 from heedful.exchange.parity import Parity, compare
-from heedful.runs import build
 from heedful.search import SearchConfig
 from heedful.storage.folders import new_folder
 from heedful.storage.reading import read_package_text
 from heedful.storage.writing import write_text
+from heedful.tasks.translation.data import examples_of
+from heedful.tasks.translation.predictor import Translator
 from heedful.text.tokenizer import Tokenizer
 from heedful.training.run_folder import refuse_name
 
@@ -72,10 +73,10 @@ def export(
     refuse_name(folder)
     if folder.exists():
         raise ConfigError(f"{folder} exists already; expected a new folder", hint="choose another folder with --out")
-    translator = build.load_translator(Path(run), checkpoint, "cpu")
+    translator = Translator.load(Path(run), checkpoint, "cpu")
     model: Any = translator.model
     data, search, threads = translator.run.data, translator.run.search, torch.get_num_threads()
-    examples = build.examples_of(splits_of(data).valid, data.max_ratio)
+    examples = examples_of(splits_of(data).valid, data.max_ratio)
     sources, targets = list(examples.sources[:sentences]), list(examples.references[:sentences])
     with new_folder(folder) as unfinished:
         report(f"writing {translator.run.model.family} {translator.checkpoint} as {form}")
@@ -88,7 +89,7 @@ def export(
     return Exported(folder, form, files, (translator.checkpoint / "model.safetensors").stat().st_size, parity)
 
 
-def write_metadata(folder: Path, translator: build.Translator, form: str, parity: Parity) -> None:
+def write_metadata(folder: Path, translator: Translator, form: str, parity: Parity) -> None:
     """Write all files except the model."""
     system = translator.system
     sides = {"source": system.source_tokenizer, "target": system.target_tokenizer}

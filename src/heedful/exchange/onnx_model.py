@@ -1,4 +1,4 @@
-"""Two ONNX graphs with the interface of a model: `start`, `step` and `project`.
+"""Two ONNX graphs as a model without weights in torch: `start`, `step` and `project`.
 
 So search, scoring and evaluation work with it unchanged. The entire state is stored per row: beams share nothing.
 """
@@ -15,14 +15,20 @@ from torch import Tensor
 from heedful.exchange.flat import MEMORY
 from heedful.exchange.onnx_graphs import NEXT, START, STEP, require_packages
 from heedful.nn.decoder_state import State, Step
+from heedful.nn.model import SequenceModel
 
 
-class OnnxModel:
+class OnnxModel(SequenceModel):
     def __init__(self, folder: Path, *, threads: int, max_length: int | None = None) -> None:
-        self.max_length = max_length
+        super().__init__()
+        self.limit = max_length
         self.start_graph, self.step_graph = open_session(folder / START, threads), open_session(folder / STEP, threads)
         self.state_names = [output.name for output in self.start_graph.get_outputs()]
         self.output_names = [output.name for output in self.step_graph.get_outputs()]
+
+    @property
+    def max_length(self) -> int | None:
+        return self.limit
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
         real = torch.ones_like(source, dtype=torch.bool) if source_mask is None else source_mask

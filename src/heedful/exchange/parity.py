@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from heedful.errors import HeedfulError
+from heedful.nn.model import SequenceModel
 from heedful.search import SearchConfig
 from heedful.tasks.batches import collate
-from heedful.tasks.translate import System, translate
+from heedful.tasks.system import System
+from heedful.tasks.translation.translate import translate
 
 MAX_DIFFERENCE = 1e-3  # of a logit
 BATCH = 8  # sentences at a time
@@ -28,7 +30,7 @@ class Parity(NamedTuple):
 
 
 def compare(
-    system: System, exported: Any, sources: Sequence[str], targets: Sequence[str], search: SearchConfig, threads: int
+    system: System, exported: SequenceModel, sources: Sequence[str], targets: Sequence[str], search: SearchConfig, threads: int
 ) -> Parity:
     """Compare a model in torch with its export on sentences and their references, both with `threads` threads."""
     other = replace(system, models=[exported], engines={})
@@ -61,8 +63,7 @@ def compare_logits(system: System, other: System, sources: Sequence[str], target
     batch = collate(source_ids, target_ids, system.source_tokenizer.specials, system.target_tokenizer.specials)
     logits = []
     for model in (system.models[0], other.models[0]):
-        step = model.step(batch.target_in, model.start(batch.source, batch.source_mask, room=0))
-        logits.append(model.project(step.hidden))
+        logits.append(model.forced_logits(batch.source, batch.source_mask, batch.target_in))
     real = torch.arange(batch.target_in.shape[1])[None] <= torch.tensor([len(row) for row in target_ids])[:, None]
     return float((logits[0] - logits[1]).abs().amax(-1)[real].max()), int(real.sum())
 

@@ -6,38 +6,24 @@ verifies for every family that both give the same result.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_type_hints
 
 from pydantic import Field
-from torch import Tensor
 
 from heedful.config.base import Untagged
-from heedful.models.bahdanau import Bahdanau, BahdanauConfig
-from heedful.models.bytenet import ByteNet, ByteNetConfig
-from heedful.models.convs2s import ConvS2S, ConvS2SConfig
-from heedful.models.deep_att import DeepAtt, DeepAttConfig
-from heedful.models.gnmt import GNMT, GNMTConfig
-from heedful.models.gpt import GPT, GPTConfig
-from heedful.models.luong import Luong, LuongConfig
-from heedful.models.mixed import Mixed, MixedConfig
-from heedful.models.sutskever import Sutskever, SutskeverConfig
-from heedful.models.transformer import Transformer, TransformerConfig
-from heedful.nn.decoder_state import State, Step
+from heedful.models.bahdanau import Bahdanau
+from heedful.models.bytenet import ByteNet
+from heedful.models.convs2s import ConvS2S
+from heedful.models.deep_att import DeepAtt
+from heedful.models.family import FamilyConfig
+from heedful.models.gnmt import GNMT
+from heedful.models.gpt import GPT
+from heedful.models.luong import Luong
+from heedful.models.mixed import Mixed
+from heedful.models.sutskever import Sutskever
+from heedful.models.transformer import Transformer
 
-
-class SequenceModel(Protocol):
-    @property
-    def max_length(self) -> int | None:
-        """Maximum number of target tokens; None: unlimited."""
-
-    def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State: ...
-
-    def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step: ...
-
-    def project(self, hidden: Tensor) -> Tensor: ...
-
-
-MODELS: dict[str, Any] = {
+MODELS: dict[str, Any] = {  # family -> class, called with its config, the source and the target vocabulary size
     "transformer": Transformer,
     "sutskever": Sutskever,
     "bahdanau": Bahdanau,
@@ -49,19 +35,18 @@ MODELS: dict[str, Any] = {
     "mixed": Mixed,
     "gpt": GPT,
 }
-ModelConfig = Annotated[
-    TransformerConfig
-    | SutskeverConfig
-    | BahdanauConfig
-    | LuongConfig
-    | GNMTConfig
-    | DeepAttConfig
-    | ConvS2SConfig
-    | ByteNetConfig
-    | MixedConfig
-    | GPTConfig,
-    Field(discriminator="family"),
-    Untagged("family", "transformer"),
-]
 
-__all__ = ["MODELS", "ModelConfig", "SequenceModel"]
+
+def config_of(model: type) -> type[FamilyConfig]:
+    """The config class of a family: the type of `config` in its constructor."""
+    config: type[FamilyConfig] = get_type_hints(model.__init__)["config"]  # type: ignore[misc]
+    return config
+
+
+if TYPE_CHECKING:
+    ModelConfig = FamilyConfig
+else:
+    configs = tuple(config_of(model) for model in MODELS.values())
+    ModelConfig = Annotated[Union[configs], Field(discriminator="family"), Untagged("family", "transformer")]  # noqa: UP007
+
+__all__ = ["MODELS", "ModelConfig", "config_of"]

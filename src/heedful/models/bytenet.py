@@ -27,9 +27,11 @@ from heedful.nn import masks
 from heedful.nn.convolution import Convolution
 from heedful.nn.decoder_state import State, Step
 from heedful.nn.dropout import Dropout
+from heedful.nn.embeddings import Embeddings
 from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
-from heedful.nn.linear import Readout, linear
+from heedful.nn.linear import linear
+from heedful.nn.model import LayerOutput, SequenceModel
 from heedful.nn.pack_left import gather_time, pack_left_order
 
 Sets = Annotated[int, Field(ge=1, le=100)]
@@ -94,29 +96,26 @@ class DecoderBlock(Block):
         return self.after(x, convolved), row_state
 
 
-class ByteNet(nn.Module):
+class ByteNet(SequenceModel):
     def __init__(self, config: ByteNetConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
         self.config = config
         width = 2 * config.dim
-        self.target_embedding = embedding(target_vocab, width)
-        self.source_embedding = None if config.tie == "all" else embedding(source_vocab, width)
-        self.scale = math.sqrt(width)  # so that embeddings have the variance of encoder columns
+        scale = math.sqrt(width)  # so that embeddings have the variance of encoder columns
+        self.embedding = Embeddings(source_vocab, target_vocab, width, tie=config.tie, scale=scale)
         self.dropout = Dropout(config.dropout)
         self.encoder = Layers(EncoderBlock(config, dilation) for dilation in dilations(config))
         self.encoder_norm, self.encoder_out = nn.LayerNorm(width), linear(width, width)
         self.decoder = Layers(DecoderBlock(config, dilation) for dilation in dilations(config))
         self.decoder_norm, self.decoder_out = nn.LayerNorm(width), linear(width, width)
-        self.readout: nn.Module = linear(width, target_vocab) if config.tie == "none" else Readout(self.target_embedding)
+        self.output = linear(width, target_vocab) if config.tie == "none" else None
 
-    @property
-    def max_length(self) -> int | None:
-        return None
+    def layer_outputs(self) -> list[LayerOutput]:
+        source = [self.layer_output("source", at, block.out) for at, block in enumerate(self.encoder)]
+        return source + [self.layer_output("target", at, block.out) for at, block in enumerate(self.decoder)]
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), source_mask (sources, time), None: no padding."""
-        table = self.target_embedding if self.source_embedding is None else self.source_embedding
-        x = self.dropout(table(source) * self.scale)  # (sources, time, 2 dim)
+        x = self.dropout(self.embedding.embed("source", source))  # (sources, time, 2 dim)
         share = round(1000 * self.config.unfold)  # columns per thousand tokens
         width = (source.shape[1] * share + 999) // 1000
         real = None
@@ -135,14 +134,13 @@ class ByteNet(nn.Module):
         return State({"columns": columns}, row_state)
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
         packed = None if mask is None else pack_left_order(mask)
         count = None if packed is None else packed.real
         if packed is not None:
             tokens = gather_time(tokens, packed.order)
         length = state.row_state["length"]
         places = length[:, None] + torch.arange(tokens.shape[1], device=tokens.device)  # (rows, time)
-        x = self.dropout(self.target_embedding(tokens) * self.scale)  # (rows, time, 2 dim)
+        x = self.dropout(self.embedding.embed("target", tokens))  # (rows, time, 2 dim)
         x = x + gather_columns(state.memory["columns"], places)
         blocks = []
         for block, row_state in zip(self.decoder, state.row_state["blocks"], strict=True):
@@ -155,12 +153,9 @@ class ByteNet(nn.Module):
         return Step(hidden, state._replace(row_state=new), {})
 
     def project(self, hidden: Tensor) -> Tensor:
-        """(…, 2 dim) -> logits (…, target vocabulary)."""
-        logits: Tensor = self.readout(hidden)
-        return logits
+        return self.embedding.project(hidden) if self.output is None else self.output(hidden)
 
     def blocks(self) -> list[nn.Module]:
-        """The layers, as units of activation checkpointing, sharding and compilation."""
         return [*self.encoder, *self.decoder]
 
 
@@ -176,9 +171,3 @@ def dilations(config: ByteNetConfig) -> Iterator[int]:
     """The dilation of every block of a stack."""
     for _ in range(config.sets):
         yield from config.dilations
-
-
-def embedding(vocab: int, dim: int) -> nn.Embedding:
-    table = nn.Embedding(vocab, dim)
-    nn.init.normal_(table.weight, std=dim**-0.5)
-    return table

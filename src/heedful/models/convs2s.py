@@ -26,14 +26,17 @@ from heedful.nn.attention import AttentionBias, AttentionCore
 from heedful.nn.convolution import Convolution, with_weight_norm
 from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
+from heedful.nn.embeddings import Embeddings
 from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
-from heedful.nn.linear import Linear, Readout
+from heedful.nn.linear import Linear
+from heedful.nn.model import CROSS, AttentionLayer, LayerOutput, SequenceModel
 from heedful.nn.pack_left import gather_time, pack_left_order
 from heedful.nn.positions import Learned, PositionSize
 
 Channels = Size | tuple[Size, ...]
 Kernels = SmallCount | tuple[SmallCount, ...]
+INITIAL_STD = 0.1  # of embeddings
 HALF = math.sqrt(0.5)  # halves the variance of a sum
 
 
@@ -180,14 +183,13 @@ class DecoderLayer(nn.Module):
         __call__ = forward
 
 
-class ConvS2S(nn.Module):
+class ConvS2S(SequenceModel):
     def __init__(self, config: ConvS2SConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
         self.config = config
         dim, dropout = config.dim, config.dropout
         encoder, decoder = config.stacks
-        self.target_embedding = embedding(target_vocab, dim)
-        self.source_embedding = None if config.tie == "all" else embedding(source_vocab, dim)
+        self.embedding = Embeddings(source_vocab, target_vocab, dim, tie=config.tie, std=INITIAL_STD)
         self.encoder_position, self.decoder_position = position(config), position(config)
         self.dropout = Dropout(dropout)
         self.encoder_in = plain_map(dim, encoder[0][0], dropout)
@@ -199,18 +201,24 @@ class ConvS2S(nn.Module):
         self.decoder = Layers(DecoderLayer(widths[i], *size, config) for i, size in enumerate(decoder))
         self.decoder_out = plain_map(widths[-1], config.out_dim or dim)
         untied = plain_map(config.out_dim or dim, target_vocab, dropout)
-        self.readout: nn.Module = untied if config.tie == "none" else Readout(self.target_embedding)
+        self.output = untied if config.tie == "none" else None
+
+    def attentions(self) -> list[AttentionLayer]:
+        return [one for at, layer in enumerate(self.decoder) for one in self.attention(CROSS, at, layer.cross_attention)]
+
+    def layer_outputs(self) -> list[LayerOutput]:
+        source = [self.layer_output("source", at, layer.out) for at, layer in enumerate(self.encoder)]
+        return source + [self.layer_output("target", at, layer.out) for at, layer in enumerate(self.decoder)]
 
     @property
     def max_length(self) -> int | None:
         return self.config.max_positions
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), source_mask (sources, time), None: no padding."""
         self.encoder_position.check_length(source.shape[1])
-        table = self.target_embedding if self.source_embedding is None else self.source_embedding
         positions = torch.arange(source.shape[1], device=source.device)[None]
-        embedded = self.dropout(self.encoder_position.embed(table(source), positions))  # (sources, time, dim)
+        vectors = self.embedding.embed("source", source)
+        embedded = self.dropout(self.encoder_position.embed(vectors, positions))  # (sources, time, dim)
         x = zero_padding(self.encoder_in(embedded), source_mask)
         for layer in self.encoder:
             x = layer(x, source_mask)
@@ -229,7 +237,6 @@ class ConvS2S(nn.Module):
         return State(memory, row_state)
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
         time, sources = tokens.shape[1], state.memory["keys"].shape[0]
         packed = None if mask is None else pack_left_order(mask)
         count = None if packed is None else packed.real
@@ -239,7 +246,8 @@ class ConvS2S(nn.Module):
         positions = (length[:, None] + torch.arange(time, device=tokens.device)).clamp(max=self.config.max_positions - 1)
         if packed is not None:
             tokens = gather_time(tokens, packed.order)
-        embedded = self.dropout(self.decoder_position.embed(self.target_embedding(tokens), positions))  # (rows, time, dim)
+        vectors = self.embedding.embed("target", tokens)
+        embedded = self.dropout(self.decoder_position.embed(vectors, positions))  # (rows, time, dim)
         x, by_source = self.decoder_in(embedded), embedded.view(sources, -1, embedded.shape[-1])
         layers = []
         for layer, row_state in zip(self.decoder, state.row_state["layers"], strict=True):
@@ -253,12 +261,9 @@ class ConvS2S(nn.Module):
         )
 
     def project(self, hidden: Tensor) -> Tensor:
-        """(…, out_dim) -> logits (…, target vocabulary)."""
-        logits: Tensor = self.readout(hidden)
-        return logits
+        return self.embedding.project(hidden) if self.output is None else self.output(hidden)
 
     def blocks(self) -> list[nn.Module]:
-        """The layers, as units of activation checkpointing, sharding and compilation."""
         return [*self.encoder, *self.decoder]
 
 
@@ -273,14 +278,8 @@ def scale_gradient(x: Tensor, factor: float) -> Tensor:
     return detached + (x - detached) * factor
 
 
-def embedding(vocab: int, dim: int) -> nn.Embedding:
-    table = nn.Embedding(vocab, dim)
-    nn.init.normal_(table.weight, std=0.1)
-    return table
-
-
 def position(config: ConvS2SConfig) -> Learned:
     size = PositionSize(config.dim, heads=1, head_dim=config.dim, limit=config.max_positions, clip=0, reads_ahead=True)
     learned = Learned(size)
-    nn.init.normal_(learned.table.weight, std=0.1)
+    nn.init.normal_(learned.table.weight, std=INITIAL_STD)
     return learned

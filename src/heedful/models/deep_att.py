@@ -103,6 +103,9 @@ class Columns(nn.Module):
         joined = torch.cat([column(x, mask) for column in self.columns], dim=-1)  # (sources, time, columns x dim)
         return EncoderOutput(self.out(joined), [])
 
+    def layer_outputs(self) -> list[HookPoint]:
+        return [self.out]
+
     if TYPE_CHECKING:
         __call__ = forward
 

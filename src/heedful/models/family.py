@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from heedful.config.base import Config, Problem, SmallCount, ZeroOrSmallCount
+from heedful.config.base import Config, Problem, Size, SmallCount, ZeroOrSmallCount
 from heedful.errors import ConfigError
 
 PerLayer = SmallCount | tuple[ZeroOrSmallCount, ...]  # number of heads of all layers, or of each layer
@@ -34,13 +34,16 @@ def tying_problems(tie: str, *, shared: bool) -> list[Problem]:
 
 class FamilyConfig(Config):
     reads: ClassVar[bool] = True  # whether a source is required
+    family: str
+    """Model family."""
+    dim: Size
+    """Size of embeddings and hidden states."""
 
     @property
     def heads_by_kind(self) -> dict[str, tuple[int, ...]]:
         """Number of heads of each layer by kind of attention, for families that support pruning."""
-        family = type(self).model_fields["family"].default
         raise ConfigError(
-            f"heads of family {family!r} cannot be pruned, since its config has no number of heads per layer; "
+            f"heads of family {self.family!r} cannot be pruned, since its config has no number of heads per layer; "
             "expected family 'transformer' or 'gpt'"
         )
 

@@ -100,6 +100,9 @@ class DeepEncoder(nn.Module):
             x = self.between(at, hidden + x if at and self.residual else hidden, record)
         return EncoderOutput(self.out(x), [], None if record is None else torch.stack(record.losses).sum(0))
 
+    def layer_outputs(self) -> list[HookPoint]:
+        return [*self.bottom.layer_outputs(), self.out]
+
     if TYPE_CHECKING:
         __call__ = forward
 

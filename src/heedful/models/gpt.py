@@ -24,17 +24,19 @@ from torch.nn import functional
 from heedful.config.base import NonNegativeNumber, Probability, Problem, Size, SmallCount, refuse, unused
 from heedful.errors import ConfigError
 from heedful.models.family import FamilyConfig, PerLayer, PositionName, per_layer, refuse_pruned_positions
-from heedful.nn import masks
 from heedful.nn.attention import AttentionCore, NoHeads, join_heads, self_attention
 from heedful.nn.attention_pattern import PATTERNS, History, PatternCache, QueryKeyValue
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
-from heedful.nn.decoder_state import State, Step, Tree, allocate, new_slot_owners, write, write_pair
+from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
+from heedful.nn.embeddings import Embeddings, Tie
 from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
-from heedful.nn.linear import Linear, Readout
+from heedful.nn.linear import Linear
 from heedful.nn.losses import Loss
+from heedful.nn.model import READING, WITHIN, AttentionLayer, LayerOutput, SequenceModel
 from heedful.nn.positions import POSITIONS, Position, PositionSize, make_attention_bias
+from heedful.nn.step_context import StepContext, has_room, next_tokens, whole_sequence
 
 ReachName = Literal["full", "local", "compressed"]
 Reaches = ReachName | tuple[ReachName, ...]
@@ -162,65 +164,6 @@ class GPTConfig(FamilyConfig):
         return problems
 
 
-class StepContext:
-    """Positions, slots and mask of new tokens, shared by all layers in a forward pass.
-
-    The rows of a source are joined along time, (source, new = beam x time), so that all attend to one cache."""
-
-    owned_slots: Tensor | None = None
-    mask: Tensor  # (sources, new, slots); if there are previous tokens
-    key_positions: Tensor  # (sources, slots)
-    slots: Tensor | slice | None = None  # slots of the new tokens; None: they are concatenated to the cache
-
-    def __init__(self, tokens: Tensor, real: Tensor | None, *, sources: int, is_source: bool = False) -> None:
-        self.sources, self.real, self.is_source = sources, real, is_source
-        self.rows, self.time = tokens.shape
-        self.whole = True  # no previous tokens
-        self.query_positions = torch.arange(self.time, device=tokens.device)[None]  # (sources or 1, new)
-
-    def after(self, state: State, tokens: Tensor, limit: int | None) -> StepContext:
-        """Continue the sequence of a state with the new tokens."""
-        self.whole = False
-        real, beam = self.real, self.rows // self.sources
-        positions = self.query_positions if real is None else (real.cumsum(-1) - 1).clamp(min=0)
-        positions = positions.expand_as(tokens)  # (rows, time): padding takes no position
-        if state.owned_slots is not None:
-            positions = positions + state.owned_slots.sum(-1, keepdim=True)
-        if limit is not None and isinstance(state.filled, Tensor):
-            positions = positions.clamp(max=limit - 1)  # of finished rows, which still run in captured steps
-        self.query_positions = self.key_positions = positions.reshape(self.sources, -1)  # (sources, new)
-        if state.owned_slots is None or has_room(state):
-            self.owned_slots, self.slots = allocate(state, beam, tokens, real)
-        else:
-            own = new_slot_owners(int(beam), self.time, tokens.device).repeat(self.rows // beam, 1)
-            self.owned_slots = torch.cat((state.owned_slots, own if real is None else own & real.repeat(1, beam)), dim=1)
-        if state.kv_cache is not None:
-            kv_cache = state.kv_cache["positions"]
-            self.key_positions = (
-                torch.cat((kv_cache, self.query_positions), dim=1)
-                if self.slots is None
-                else write(kv_cache, self.slots, self.query_positions)
-            )
-        owned = self.owned_slots[:, : self.key_positions.shape[1]].view(self.sources, beam, 1, -1)
-        self.mask = owned.expand(-1, -1, self.time, -1).flatten(1, 2)
-        if self.time > 1:
-            self.mask = self.mask & masks.causal(self.query_positions, self.key_positions)
-        return self
-
-    def put(self, buffers: tuple[Tensor, Tensor] | None, new: PatternCache) -> tuple[Tensor, Tensor]:
-        """Append keys and values (rows, time, heads, size) to the cache -> all of them (sources, heads, slots, size)."""
-        key, value = (x.reshape(self.sources, -1, *x.shape[2:]) for x in (new.key, new.value))
-        if buffers is not None and self.slots is not None:
-            key, value = write_pair(buffers, self.slots, (key, value))
-        elif buffers is not None:
-            key, value = torch.cat((buffers[0], key), dim=1), torch.cat((buffers[1], value), dim=1)
-        return key.transpose(1, 2), value.transpose(1, 2)
-
-
-def has_room(state: State) -> bool:
-    return state.owned_slots is not None and state.owned_slots.shape[1] > state.reserved
-
-
 class Layer(nn.Module):
     def __init__(self, config: GPTConfig, reach: ReachName, heads: int) -> None:
         super().__init__()
@@ -274,25 +217,24 @@ class Layer(nn.Module):
         rotated = new.key.reshape(step.sources, -1, *new.key.shape[2:]).transpose(1, 2)  # (sources, heads, new, size)
         rotated = position.rotate(rotated, step.query_positions).transpose(1, 2)
         query = position.rotate(qkv.query, step.query_positions)
-        key, value = step.put(before, new._replace(key=rotated))
-        mask = self.reach.restrict_mask(step.mask, step.query_positions, step.key_positions)[
-            :, None
-        ]  # (sources, 1, new, slots)
-        bias = make_attention_bias(position, query, step.query_positions, step.key_positions, mask)
+        value = new.value.reshape(step.sources, -1, *new.value.shape[2:])  # (sources, new, heads, size)
+        key, value = step.append(before, rotated, value)
+        assert step.mask is not None, "a step after others has a mask"
+        mask = self.reach.restrict_mask(step.mask, step.query_positions, step.key_positions)  # (sources, new, slots)
+        bias = make_attention_bias(position, query, step.query_positions, step.key_positions, mask[:, None])
         return core(query, key, value, bias), new
 
     if TYPE_CHECKING:
         __call__ = forward
 
 
-class GPT(nn.Module):
+class GPT(SequenceModel):
     def __init__(self, config: GPTConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
         self.config = config
         vocab = max(source_vocab, target_vocab)  # they are equal: `problems_with` requires a shared vocabulary
-        self.embedding = nn.Embedding(vocab, config.dim)
-        self.output = None if config.tie else nn.Embedding(vocab, config.dim)
-        self.readout = Readout(self.embedding if self.output is None else self.output)
+        tie: Tie = "all" if config.tie else "inputs"
+        self.embedding = Embeddings(vocab, vocab, config.dim, tie=tie, std=0.0, output_dim=config.dim)
         size = PositionSize(
             dim=config.dim,
             heads=max(config.head_counts),
@@ -315,7 +257,7 @@ class GPT(nn.Module):
         for module in self.modules():
             if isinstance(module, Linear):
                 nn.init.normal_(module.weight, std=INITIAL_STD)
-        for table in (self.embedding, self.output):
+        for table in (self.embedding.target, self.embedding.output):
             if table is not None:
                 nn.init.normal_(table.weight, std=INITIAL_STD)
         if self.config.norm == "pre":
@@ -324,28 +266,39 @@ class GPT(nn.Module):
                 for projection in (*projections, layer.feed_forward.fall):
                     nn.init.normal_(projection.weight, std=INITIAL_STD / math.sqrt(2 * len(self.layers)))
 
+    def attentions(self) -> list[AttentionLayer]:
+        attentions: list[AttentionLayer] = []
+        for at, layer in enumerate(self.layers):
+            if layer.reading is not None:
+                attentions += self.attention(READING, at, layer.self_attention, layer.reading)
+            attentions += self.attention(WITHIN, at, layer.self_attention)
+        return attentions
+
+    def layer_outputs(self) -> list[LayerOutput]:
+        sides: list[tuple[Literal["source", "target"], int, HookPoint]] = []
+        for at, layer in enumerate(self.layers):
+            sides += [("source", at, layer.read), ("target", at, layer.out)]
+        return [self.layer_output(*side) for side in sides]
+
     @property
     def max_length(self) -> int | None:
-        """Maximum number of target tokens: half of the positions; the other half is for the source."""
+        """Half of the positions; the other half is for the source."""
         return None if self.position.limit is None else self.position.limit // 2
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), possibly with time 0; source_mask (sources, time), with padding at the end, None: no padding;
-        room: slots of the cache for all rows of a source, 0: a single `step` with the whole target."""
+        """As in the base class; a source may have no tokens, and has its padding at the end."""
         sources, length = source.shape
         if length == 0 and not room:
             return State(None, None)
         memory, positions = None, torch.arange(length, device=source.device).expand(sources, -1)
         if length:
             self.position.check_length(length)
-            hidden, caches = self.run(
-                source, StepContext(source, source_mask, sources=sources, is_source=True), State(None, None)
-            )
+            hidden, caches = self.run(source, whole_sequence(source, source_mask, is_source=True), State(None, None))
             pairs, row_state = [(cache.key, cache.value) for cache in caches], [cache.history for cache in caches]
             if self.training and self.config.source_loss and length > 1:
                 memory = self.source_nll(hidden, source, source_mask)
         else:
-            weight = self.embedding.weight
+            weight = self.embedding.target.weight
             counts, size = self.config.head_counts, self.config.resolved_head_dim
             pairs = [(weight.new_zeros(sources, 0, heads, size),) * 2 for heads in counts]
             row_state = [layer.reach.initial_state(sources, weight) for layer in self.layers]
@@ -358,12 +311,13 @@ class GPT(nn.Module):
         return State(memory, row_state, kv_cache, owned_slots, filled=length, reserved=length)
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
         is_first, by_steps = state.kv_cache is None, has_room(state)
         assert by_steps or state.filled == state.reserved, "decoding by steps requires `room` in `start`"
-        step = StepContext(tokens, mask, sources=tokens.shape[0] if is_first else state.kv_cache["positions"].shape[0])
-        if not is_first or mask is not None:
-            step = step.after(state, tokens, self.position.limit)
+        if is_first and mask is None:
+            step = whole_sequence(tokens)
+        else:
+            sources = tokens.shape[0] if is_first else state.kv_cache["positions"].shape[0]
+            step = next_tokens(state, tokens, mask, sources=sources, limit=self.position.limit)
         self.check_length(step, state)
         x, caches = self.run(tokens.view(step.sources, -1), step, state)
         losses = {}
@@ -378,9 +332,9 @@ class GPT(nn.Module):
 
     def run(self, tokens: Tensor, step: StepContext, state: State) -> tuple[Tensor, list[PatternCache]]:
         """tokens (sources, new) -> hidden states (sources, new, dim), and the new keys and values of every layer."""
-        vectors = self.embedding(tokens)  # (sources, new, dim)
+        vectors = self.embedding.embed("target", tokens)  # (sources, new, dim)
         if self.training and self.config.word_dropout:
-            vectors = vectors * self.word_dropout(vectors.new_ones(self.embedding.num_embeddings, 1))[tokens]
+            vectors = vectors * self.word_dropout(vectors.new_ones(self.embedding.target.num_embeddings, 1))[tokens]
         x = self.embedding_dropout(self.position.embed(vectors, step.query_positions))
         empty: list[None] = [None] * len(self.layers)
         before = empty if state.kv_cache is None else state.kv_cache["layers"]
@@ -410,9 +364,7 @@ class GPT(nn.Module):
         return {"nll": (nll * real).sum(-1), "tokens": real.sum(-1)}
 
     def project(self, hidden: Tensor) -> Tensor:
-        """(…, dim) -> logits (…, vocabulary)."""
-        return self.readout(hidden)
+        return self.embedding.project(hidden)
 
     def blocks(self) -> list[nn.Module]:
-        """The layers, as units of activation checkpointing, sharding and compilation."""
         return list(self.layers)

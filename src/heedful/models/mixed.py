@@ -22,19 +22,21 @@ from torch import Tensor, nn
 
 from heedful.config.base import Probability, Problem, Size, SmallCount, refuse, unused
 from heedful.models.family import FamilyConfig, tying_problems
-from heedful.models.transformer import embedding
 from heedful.nn import masks
 from heedful.nn.attention import CrossAttention
 from heedful.nn.blocks import NORMS, FeedForward, Residual
 from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
+from heedful.nn.embeddings import Embeddings
 from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
-from heedful.nn.linear import Readout, linear
+from heedful.nn.linear import linear
+from heedful.nn.model import CROSS, DECODER, ENCODER, AttentionKind, AttentionLayer, LayerOutput, SequenceModel
 from heedful.nn.pack_left import gather_time, pack_left_order
 from heedful.nn.positions import POSITIONS, Position, PositionSize
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName, LayerSize
-from heedful.nn.sequence_layers.base import LayerState, StepContext, make_step_context
+from heedful.nn.sequence_layers.base import LayerState
+from heedful.nn.step_context import StepContext, next_tokens
 
 Kinds = Annotated[tuple[KindName, ...], Field(min_length=1)]
 UNUSED_REASONS = {  # why an option has no effect
@@ -193,15 +195,12 @@ class Summary(nn.Module):
         __call__ = forward
 
 
-class Mixed(nn.Module):
+class Mixed(SequenceModel):
     def __init__(self, config: MixedConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
         self.config = config
-        self.target_embedding = embedding(target_vocab, config.dim)
-        self.source_embedding = None if config.tie == "all" else embedding(source_vocab, config.dim)
-        self.output = None if config.tie != "none" else embedding(target_vocab, config.dim)
-        self.readout = Readout(self.target_embedding if self.output is None else self.output)
-        self.scale = math.sqrt(config.dim) if config.scale_embeddings else 1.0
+        scale = math.sqrt(config.dim) if config.scale_embeddings else 1.0
+        self.embedding = Embeddings(source_vocab, target_vocab, config.dim, tie=config.tie, scale=scale, output_dim=config.dim)
         self.dropout = Dropout(config.dropout)
         self.encoder_position, self.decoder_position = make_position(config), make_position(config)
         self.encoder = Layers(EncoderLayer(config, kind) for kind in config.encoder)
@@ -210,17 +209,28 @@ class Mixed(nn.Module):
         self.decoder = Layers(DecoderLayer(config, kind) for kind in config.decoder)
         self.decoder_last = NORMS[config.norm].last(config.dim)
 
+    def attentions(self) -> list[AttentionLayer]:
+        layers: list[tuple[AttentionKind, int, nn.Module | None]] = [
+            (ENCODER, at, layer.mix.attention()) for at, layer in enumerate(self.encoder)
+        ]
+        for at, layer in enumerate(self.decoder):
+            layers += [(DECODER, at, layer.mix.attention()), (CROSS, at, layer.cross_attention)]
+        return [one for kind, at, module in layers if module is not None for one in self.attention(kind, at, module)]
+
+    def layer_outputs(self) -> list[LayerOutput]:
+        outputs = [self.layer_output("source", at, layer.out) for at, layer in enumerate(self.encoder)]
+        if self.summary is not None:
+            outputs.append(self.layer_output("state", 0, self.summary.thought))
+        return outputs + [self.layer_output("target", at, layer.out) for at, layer in enumerate(self.decoder)]
+
     @property
     def max_length(self) -> int | None:
         return self.decoder_position.limit
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), source_mask (sources, time), None: no padding; room: slots of the cache for all rows of a
-        source, 0: a single `step` with the whole target."""
         self.encoder_position.check_length(source.shape[1])
-        table = self.target_embedding if self.source_embedding is None else self.source_embedding
         positions = torch.arange(source.shape[1], device=source.device)[None]  # (1, time)
-        x = self.embed(table, self.encoder_position, source, positions)
+        x = self.embed("source", self.encoder_position, source, positions)
         for layer in self.encoder:
             x = layer(x, source_mask)
         x = self.encoder_last(x)
@@ -247,12 +257,13 @@ class Mixed(nn.Module):
         }
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
         assert state.kv_cache is not None or state.filled == 0, "decoding by steps requires `room` in `start`"
         packed = None if mask is None else pack_left_order(mask)
         if packed is not None:
             tokens, mask = gather_time(tokens, packed.order), masks.padding(packed.real, tokens.shape[1])
-        step = None if state.kv_cache is None else make_step_context(state, tokens, mask)
+        step = None
+        if state.kv_cache is not None:
+            step = next_tokens(state, tokens, mask, sources=state.kv_cache["positions"].shape[0], limit=self.max_length)
         x = self.embed_target(tokens, state, step)
         row_state = []
         for layer, memory, layer_state in zip(self.decoder, self.memories(state), layer_states(state), strict=True):
@@ -263,7 +274,7 @@ class Mixed(nn.Module):
             hidden = gather_time(hidden, packed.back)
         if step is None:
             return Step(hidden, state._replace(filled=tokens.shape[1]), {})
-        filled = state.filled + step.positions.shape[1]
+        filled = state.filled + step.query_positions.shape[1]
         return Step(hidden, state._replace(row_state=row_state, owned_slots=step.owned_slots, filled=filled), {})
 
     def embed_target(self, tokens: Tensor, state: State, step: StepContext | None) -> Tensor:
@@ -272,12 +283,10 @@ class Mixed(nn.Module):
             positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, time)
             self.decoder_position.check_length(tokens.shape[1])
         else:
-            positions = step.positions.view_as(tokens)
-            if self.max_length is not None:
-                if isinstance(state.filled, int) and not tokens.is_meta:
-                    self.decoder_position.check_length(int(step.owned_slots.sum(-1).max()))
-                positions = positions.clamp(max=self.max_length - 1)  # of padding, and of finished rows in captured steps
-        x = self.embed(self.target_embedding, self.decoder_position, tokens, positions)
+            positions = step.query_positions.view_as(tokens)
+            if self.max_length is not None and isinstance(state.filled, int) and not tokens.is_meta:
+                self.decoder_position.check_length(int(positions.max()) + 1)
+        x = self.embed("target", self.decoder_position, tokens, positions)
         if self.summary is None:
             return x
         vector: Tensor = state.memory["vector"]  # (sources, 1, dim)
@@ -290,14 +299,12 @@ class Mixed(nn.Module):
         return [(*pair, state.memory["mask"]) for pair in state.memory["layers"]]
 
     def project(self, hidden: Tensor) -> Tensor:
-        """(…, dim) -> logits (…, target vocabulary)."""
-        return self.readout(hidden)
+        return self.embedding.project(hidden)
 
-    def embed(self, table: nn.Embedding, position: Position, tokens: Tensor, positions: Tensor) -> Tensor:
-        return self.dropout(position.embed(table(tokens) * self.scale, positions))  # (rows, time, dim)
+    def embed(self, side: Literal["source", "target"], position: Position, tokens: Tensor, positions: Tensor) -> Tensor:
+        return self.dropout(position.embed(self.embedding.embed(side, tokens), positions))  # (rows, time, dim)
 
     def blocks(self) -> list[nn.Module]:
-        """The layers, as units of activation checkpointing, sharding and compilation."""
         return [*self.encoder, *self.decoder]
 
 

@@ -21,13 +21,14 @@ from torch import Tensor, nn
 
 from heedful.config.base import Probability, Problem, Size, refuse
 from heedful.models.family import FamilyConfig, tying_problems
-from heedful.models.transformer import embedding
 from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
+from heedful.nn.embeddings import Embeddings
 from heedful.nn.hooks import HookPoint
-from heedful.nn.linear import Readout
 from heedful.nn.losses import Loss
+from heedful.nn.model import CROSS, AttentionLayer, LayerOutput, SequenceModel
 from heedful.nn.recurrent import CELLS, EncoderOutput, Hidden, Layer, RecurrentStack
+from heedful.nn.scores import SourceAttention
 
 
 class RecurrentConfig(FamilyConfig):
@@ -95,11 +96,16 @@ class InitialState(nn.Module):
 
 
 class Encoder(Protocol):
+    def layer_outputs(self) -> list[HookPoint]:
+        """Hook points of the hidden states (sources, time, dim), lowest first."""
+
     def __call__(self, x: Tensor, mask: Tensor | None) -> EncoderOutput:
         """x (sources, time, word_dim), mask (sources, time): padding is at the end."""
 
 
 class Decoder(Protocol):
+    out: HookPoint  # hidden states before the output layer
+
     def begin(self, encoded: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
         """The memory that the decoder attends to, and its initial row state."""
 
@@ -107,7 +113,7 @@ class Decoder(Protocol):
         """x (rows, time, word_dim), real (rows, time): padding mask."""
 
 
-class Recurrent(nn.Module):
+class Recurrent(SequenceModel):
     """Everything but the encoder and the decoder."""
 
     encoder: Encoder
@@ -116,35 +122,36 @@ class Recurrent(nn.Module):
     def __init__(self, config: RecurrentConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
         self.config = config
-        self.target_embedding = embedding(target_vocab, config.word_dim)
-        self.source_embedding = None if config.tie == "all" else embedding(source_vocab, config.word_dim)
-        self.output = None if config.tie != "none" else embedding(target_vocab, config.output_dim)
-        self.readout = Readout(self.target_embedding if self.output is None else self.output)
-        self.scale = math.sqrt(config.word_dim)  # the small initial weights suit the output layer, not the inputs
+        words = config.word_dim
+        scale = math.sqrt(words)  # the small initial weights suit the output layer, not the inputs
+        self.embedding = Embeddings(
+            source_vocab, target_vocab, words, tie=config.tie, scale=scale, output_dim=config.output_dim
+        )
         self.dropout = Dropout(config.dropout)
 
-    @property
-    def max_length(self) -> int | None:
-        return None
+    def attentions(self) -> list[AttentionLayer]:
+        attending = [module for module in self.modules() if isinstance(module, SourceAttention)]
+        return [one for at, module in enumerate(attending) for one in self.attention(CROSS, at, module)]
+
+    def layer_outputs(self) -> list[LayerOutput]:
+        initial = [module.thought for module in self.modules() if isinstance(module, InitialState)]
+        outputs = [self.layer_output("source", at, point) for at, point in enumerate(self.encoder.layer_outputs())]
+        outputs += [self.layer_output("state", 0, point) for point in initial]
+        return [*outputs, self.layer_output("target", 0, self.decoder.out)]
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), source_mask (sources, time), None: no padding."""
-        table = self.target_embedding if self.source_embedding is None else self.source_embedding
-        encoded = self.encoder(self.dropout(table(source) * self.scale), source_mask)
+        encoded = self.encoder(self.dropout(self.embedding.embed("source", source)), source_mask)
         return State(*self.decoder.begin(encoded, source_mask))
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
-        x = self.dropout(self.target_embedding(tokens) * self.scale)  # (rows, time, word_dim)
+        x = self.dropout(self.embedding.embed("target", tokens))  # (rows, time, word_dim)
         out = self.decoder(x, state.memory, state.row_state, mask)
         return Step(self.dropout(out.hidden), state._replace(row_state=out.row_state), out.losses)
 
     def project(self, hidden: Tensor) -> Tensor:
-        """(…, output_dim) -> logits (…, target vocabulary)."""
-        return self.readout(hidden)
+        return self.embedding.project(hidden)
 
     def blocks(self) -> list[nn.Module]:
-        """The layers, as units of activation checkpointing, sharding and compilation."""
         return [module for module in self.modules() if isinstance(module, Layer)]
 
 

@@ -33,13 +33,15 @@ from heedful.models.family import FamilyConfig, PerLayer, PositionName, per_laye
 from heedful.nn import masks
 from heedful.nn.attention import cross_attention, self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
-from heedful.nn.decoder_state import State, Step, Tree, allocate, write, write_pair
+from heedful.nn.decoder_state import State, Step, Tree
 from heedful.nn.dropout import Dropout
+from heedful.nn.embeddings import Embeddings
 from heedful.nn.experts import Experts, RoutingRecord, balance_losses, size_problems
 from heedful.nn.hooks import HookPoint
 from heedful.nn.layers import Layers
-from heedful.nn.linear import Readout
+from heedful.nn.model import CROSS, DECODER, ENCODER, AttentionKind, AttentionLayer, LayerOutput, SequenceModel
 from heedful.nn.positions import EMBEDDED, POSITIONS, Concatenated, Position, PositionSize, make_attention_bias
+from heedful.nn.step_context import StepContext, next_tokens, whole_sequence
 
 
 class TransformerConfig(FamilyConfig):
@@ -212,70 +214,29 @@ class DecoderLayer(nn.Module):
         self.feed_forward_residual = residual(config.dim, config.dropout)
         self.out = HookPoint()
 
-    def forward(self, x: Tensor, memory: Tree, kv_cache: Tree, step: StepContext) -> Tensor:
+    def forward(
+        self, x: Tensor, memory: Tree, kv_cache: Tree, position: Position, step: StepContext, record: RoutingRecord | None
+    ) -> Tensor:
         """x (sources, new, dim); memory: keys, values and mask of the source; kv_cache: buffers of this layer -> as x."""
 
         def attend(x: Tensor) -> Tensor:
             query, key, value = self.self_attention.split(x)
-            query = step.position.rotate(query, step.query_positions)
-            key = step.position.rotate(key, step.query_positions)
+            query, key = position.rotate(query, step.query_positions), position.rotate(key, step.query_positions)
             if kv_cache is not None:
-                key, value = step.write(kv_cache, (key, value))
-            bias = make_attention_bias(
-                step.position, query, step.query_positions, step.key_positions, step.mask, causal=step.causal
+                key, value = step.append(kv_cache, key.transpose(1, 2), value.transpose(1, 2))
+            mask = None if step.mask is None else step.mask[:, None]  # (sources, 1, new, slots)
+            positions = step.query_positions, step.key_positions
+            return self.self_attention(
+                query, key, value, make_attention_bias(position, query, *positions, mask, causal=step.whole)
             )
-            return self.self_attention(query, key, value, bias)
 
         key, value, source_mask = memory
         x = self.self_attention_residual(x, attend)
         x = self.cross_attention_residual(x, lambda x: self.cross_attention(x, key, value, source_mask))
-        return self.out(self.feed_forward_residual(x, with_routing(self.feed_forward, step.routing_record)))
+        return self.out(self.feed_forward_residual(x, with_routing(self.feed_forward, record)))
 
     if TYPE_CHECKING:
         __call__ = forward
-
-
-class StepContext:
-    """Positions, slots and mask of new tokens, shared by all decoder layers in a step.
-
-    The rows of a source are joined along time, (source, new = beam x time), so that all attend to one memory and one cache."""
-
-    routing_record: RoutingRecord | None = None  # of the decoder's experts
-
-    def __init__(self, position: Position, state: State, tokens: Tensor, real: Tensor | None, window: int) -> None:
-        self.position, self.owned_slots = position, state.owned_slots
-        self.sources = sources = state.memory["layers"][0][0].shape[0]
-        beam, time = tokens.shape[0] // sources, tokens.shape[1]
-        assert state.kv_cache is not None or state.filled == 0, "decoding by steps requires `room` in `start`"
-        if state.kv_cache is None and beam == 1 and real is None:  # the whole target at once
-            self.query_positions = self.key_positions = torch.arange(time, device=tokens.device)[None]
-            self.causal = not 0 < window < time
-            self.mask = None if self.causal else masks.causal_window(self.query_positions, self.key_positions, window)[:, None]
-            return
-        self.causal = False
-        following = torch.arange(time, device=tokens.device)[None] if real is None else (real.cumsum(-1) - 1).clamp(min=0)
-        positions = following.expand_as(tokens)  # (rows, time): padding takes no position
-        if state.owned_slots is not None:
-            positions = positions + state.owned_slots.sum(-1, keepdim=True)
-        if position.limit is not None and isinstance(state.filled, Tensor):
-            positions = positions.clamp(max=position.limit - 1)  # of finished rows, which still run in captured steps
-        self.owned_slots, self.slots = allocate(state, beam, tokens, real)
-        self.query_positions = self.key_positions = positions.reshape(sources, -1)  # (sources, new)
-        if state.kv_cache is not None:
-            self.key_positions = write(state.kv_cache["positions"], self.slots, self.query_positions)  # (sources, slots)
-        owned = self.owned_slots[:, : self.key_positions.shape[1]].view(sources, beam, 1, -1)
-        mask = owned.expand(-1, -1, time, -1).flatten(1, 2)  # (sources, new, slots)
-        if window:
-            mask = mask & masks.causal_window(self.query_positions, self.key_positions, window)
-        elif time > 1:
-            mask = mask & masks.causal(self.query_positions, self.key_positions)
-        self.mask = mask[:, None]  # (sources, 1, new, slots)
-
-    def write(self, buffers: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Write keys and values (sources, heads, new, size) into buffers (sources, slots, heads, size) -> all of them so far
-        (sources, heads, slots, size)."""
-        keys, values = write_pair(buffers, self.slots, (new[0].transpose(1, 2), new[1].transpose(1, 2)))
-        return keys.transpose(1, 2), values.transpose(1, 2)
 
 
 def with_routing(layer: nn.Module, record: RoutingRecord | None) -> Callable[[Tensor], Tensor]:
@@ -303,16 +264,13 @@ def make_position(config: TransformerConfig, heads: Sequence[int], *, reads_ahea
     return scheme if config.position_join == "sum" else Concatenated(size, scheme)
 
 
-class Transformer(nn.Module):
+class Transformer(SequenceModel):
     def __init__(self, config: TransformerConfig, source_vocab: int, target_vocab: int) -> None:
         super().__init__()
         self.config = config
         encoder_heads, decoder_heads, cross_heads = config.head_counts
-        self.target_embedding = embedding(target_vocab, config.dim)
-        self.source_embedding = None if config.tie == "all" else embedding(source_vocab, config.dim)
-        self.output = None if config.tie != "none" else embedding(target_vocab, config.dim)
-        self.readout = Readout(self.target_embedding if self.output is None else self.output)
-        self.scale = math.sqrt(config.dim) if config.scale_embeddings else 1.0
+        scale = math.sqrt(config.dim) if config.scale_embeddings else 1.0
+        self.embedding = Embeddings(source_vocab, target_vocab, config.dim, tie=config.tie, scale=scale, output_dim=config.dim)
         self.dropout = Dropout(config.dropout)
         self.encoder_position = make_position(config, encoder_heads, reads_ahead=True)
         self.encoder = Layers(EncoderLayer(config, heads) for heads in encoder_heads)
@@ -323,18 +281,26 @@ class Transformer(nn.Module):
         )
         self.decoder_last = NORMS[config.norm].last(config.dim)
 
+    def attentions(self) -> list[AttentionLayer]:
+        layers: list[tuple[AttentionKind, int, nn.Module]] = [
+            (ENCODER, at, layer.self_attention) for at, layer in enumerate(self.encoder)
+        ]
+        for at, layer in enumerate(self.decoder):
+            layers += [(DECODER, at, layer.self_attention), (CROSS, at, layer.cross_attention)]
+        return [one for layer in layers for one in self.attention(*layer)]
+
+    def layer_outputs(self) -> list[LayerOutput]:
+        source = [self.layer_output("source", at, layer.out) for at, layer in enumerate(self.encoder)]
+        return source + [self.layer_output("target", at, layer.out) for at, layer in enumerate(self.decoder)]
+
     @property
     def max_length(self) -> int | None:
-        """Maximum number of target tokens; None: unlimited."""
         return self.decoder_position.limit
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
-        """source (sources, time), source_mask (sources, time), None: no padding; room: slots of the cache for all rows of a
-        source, 0: a single `step` with the whole target."""
         self.encoder_position.check_length(source.shape[1])
         positions = torch.arange(source.shape[1], device=source.device)[None]  # (1, time)
-        table = self.target_embedding if self.source_embedding is None else self.source_embedding
-        x = self.embed(table, self.encoder_position, source, positions)
+        x = self.embed("source", self.encoder_position, source, positions)
         padding = None if source_mask is None else source_mask[:, None, None, :]  # (sources, 1, 1, time)
         mask = padding
         if self.config.window > 0 and (torch.compiler.is_exporting() or self.config.window // 2 < source.shape[1] - 1):
@@ -362,43 +328,42 @@ class Transformer(nn.Module):
         return like.new_zeros(shape), like.new_zeros(shape)  # zeros: attention weights of empty slots are zero, not skipped
 
     def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step:
-        """tokens (rows, time): the next token, a chunk, or a whole target; mask (rows, time): True for real tokens."""
-        step = StepContext(self.decoder_position, state, tokens, mask, self.config.window)
-        step.routing_record = self.routing_record(mask)
+        assert state.kv_cache is not None or state.filled == 0, "decoding by steps requires `room` in `start`"
+        step, record = self.step_context(state, tokens, mask), self.routing_record(mask)
         if state.kv_cache is None:
             self.decoder_position.check_length(tokens.shape[1])
         elif self.max_length is not None and isinstance(state.filled, int) and not tokens.is_meta:
             self.decoder_position.check_length(int(step.query_positions.max()) + 1)
-        x = self.embed(self.target_embedding, self.decoder_position, tokens.view(step.sources, -1), step.query_positions)
+        x = self.embed("target", self.decoder_position, tokens.view(step.sources, -1), step.query_positions)
         buffers = [None] * len(self.decoder) if state.kv_cache is None else state.kv_cache["layers"]
         for layer, (key, value), kv_cache in zip(self.decoder, state.memory["layers"], buffers, strict=True):
-            x = layer(x, (key, value, state.memory["mask"]), kv_cache, step)
+            x = layer(x, (key, value, state.memory["mask"]), kv_cache, self.decoder_position, step, record)
         hidden = self.decoder_last(x).view(*tokens.shape, -1)
         losses = {}
-        if step.routing_record is not None:
-            totals = torch.stack(step.routing_record.losses).sum(0) + state.memory["balance_losses"].mean(0)  # (2,)
+        if record is not None:
+            totals = torch.stack(record.losses).sum(0) + state.memory["balance_losses"].mean(0)  # (2,)
             losses = balance_losses(totals, self.config.experts_balance)
-        return Step(
-            hidden, state._replace(owned_slots=step.owned_slots, filled=state.filled + tokens.numel() // step.sources), losses
-        )
+        filled = state.filled + tokens.numel() // step.sources
+        return Step(hidden, state._replace(owned_slots=step.owned_slots, filled=filled), losses)
+
+    def step_context(self, state: State, tokens: Tensor, mask: Tensor | None) -> StepContext:
+        sources, window = state.memory["layers"][0][0].shape[0], self.config.window
+        if state.kv_cache is None and tokens.shape[0] == sources and mask is None:  # the whole target at once
+            step = whole_sequence(tokens)
+            if not 0 < window < step.time:
+                return step
+            return step._replace(mask=masks.causal_window(step.query_positions, step.key_positions, window))
+        return next_tokens(state, tokens, mask, sources=sources, limit=self.decoder_position.limit, window=window)
 
     def routing_record(self, real: Tensor | None) -> RoutingRecord | None:
         """A new record in training, if there are experts."""
         return RoutingRecord(real, []) if self.config.experts and self.training else None
 
     def project(self, hidden: Tensor) -> Tensor:
-        """(…, dim) -> logits (…, target vocabulary)."""
-        return self.readout(hidden)
+        return self.embedding.project(hidden)
 
-    def embed(self, table: nn.Embedding, position: Position, tokens: Tensor, positions: Tensor) -> Tensor:
-        return self.dropout(position.embed(table(tokens) * self.scale, positions))  # (rows, time, dim)
+    def embed(self, side: Literal["source", "target"], position: Position, tokens: Tensor, positions: Tensor) -> Tensor:
+        return self.dropout(position.embed(self.embedding.embed(side, tokens), positions))  # (rows, time, dim)
 
     def blocks(self) -> list[nn.Module]:
-        """The layers, as units of activation checkpointing, sharding and compilation."""
         return [*self.encoder, *self.decoder]
-
-
-def embedding(vocab: int, dim: int) -> nn.Embedding:
-    table = nn.Embedding(vocab, dim)
-    nn.init.normal_(table.weight, std=dim**-0.5)
-    return table

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from pydantic import model_validator
@@ -25,16 +24,11 @@ from heedful.config.base import Config, NonNegativeNumber, PositiveNumber, refus
 from heedful.errors import ConfigError
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.linear import Linear, apply
+from heedful.nn.model import AttentionLayer, Model
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 0.33
 EPSILON = 1e-6  # distance of u from 0 and 1
 INITIAL_LOG_A = 3.0  # new gates are open, so that the model does not change at first
-KINDS = {
-    "*encoder.*.self_attention": "encoder",
-    "*decoder.*.self_attention": "decoder",
-    "*cross_attention": "cross",
-    "*layers.*.self_attention": "within",
-}
 
 
 class GatesConfig(Config):
@@ -92,30 +86,29 @@ class GatedOutput(nn.Module):
         __call__ = forward
 
 
-def kind_of(name: str) -> str | None:
-    """The kind of attention of a module, by its name; None: not attention."""
-    return next((kind for pattern, kind in KINDS.items() if fnmatchcase(name, pattern)), None)
+def prunable_attentions(model: Model) -> dict[str, AttentionLayer]:
+    """Attention with an output projection of its own, by name, in the order of the model: its heads can be removed."""
+    return {
+        one.name: one
+        for one in model.attentions()
+        if isinstance(one.module, SelfAttention | CrossAttention) and one.core is one.module.core
+    }
 
 
-def attentions(model: nn.Module) -> dict[str, SelfAttention | CrossAttention]:
-    """Attention modules of a known kind by name, in the order of the model."""
-    modules = ((name, module) for name, module in model.named_modules() if isinstance(module, SelfAttention | CrossAttention))
-    return {name: module for name, module in modules if kind_of(name) is not None}
+def gates(model: Model) -> dict[str, Tensor]:
+    """log_a (heads,) of every attention with gates, by name."""
+    return {name: one.out.log_a for name, one in prunable_attentions(model).items() if isinstance(one.out, GatedOutput)}
 
 
-def gates(model: nn.Module) -> dict[str, Tensor]:
-    """log_a (heads,) of every attention module with gates, by name."""
-    return {name: module.out.log_a for name, module in attentions(model).items() if isinstance(module.out, GatedOutput)}
-
-
-def add_gates(model: nn.Module, kinds: Sequence[str] = ()) -> None:
+def add_gates(model: Model, kinds: Sequence[str] = ()) -> None:
     """Add a gate to each head of these kinds; none given: to all heads."""
-    modules = attentions(model)
+    prunable = prunable_attentions(model)
+    known = dict.fromkeys(one.kind.name for one in prunable.values())
     for kind in kinds or ("heads",):
-        if not any(kind in ("heads", kind_of(name)) for name in modules):
-            known = ", ".join(dict.fromkeys(str(kind_of(name)) for name in modules))
+        if not known or kind not in ("heads", *known):
             missing = "no attention heads" if kind == "heads" else f"no attention heads of kind {kind!r}"
-            raise ConfigError(f"training.gates: the model has {missing}; available kinds: {known or 'none'}")
-    for name, module in modules.items():
-        if not kinds or kind_of(name) in kinds:
-            module.out = GatedOutput(module.out, module.heads)  # type: ignore[assignment]
+            raise ConfigError(f"training.gates: the model has {missing}; available kinds: {', '.join(known) or 'none'}")
+    for one in prunable.values():
+        if not kinds or one.kind.name in kinds:
+            module: Any = one.module
+            module.out = GatedOutput(module.out, one.heads)

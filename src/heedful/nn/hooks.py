@@ -116,7 +116,13 @@ def hook(model: nn.Module, pattern: str, function: Callable[[str, Tensor], Tenso
 @contextmanager
 def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
     """Record activations at the matching hook points by name; a later value replaces an earlier one. Outputs stay
-    bit-identical."""
+    bit-identical.
+
+    >>> with heedful.record(translator.model, "decoder.*.cross_attention.weights") as recorded:
+    ...     scores = translator.score(["w1 w2"], ["w2 w1"])
+    >>> sorted(recorded)
+    ['decoder.0.cross_attention.weights', 'decoder.1.cross_attention.weights']
+    """
     points = {name: point for pattern in patterns for name, point in matching_points(model, pattern).items()}
     recorded: dict[str, Tensor] = {}
 
@@ -130,14 +136,28 @@ def record(model: nn.Module, *patterns: str) -> Iterator[dict[str, Tensor]]:
 
 @contextmanager
 def ablate(model: nn.Module, pattern: str) -> Iterator[None]:
-    """Replace activations at the matching hook points by zeros."""
+    """Replace activations at the matching hook points by zeros.
+
+    >>> with heedful.ablate(translator.model, "decoder.*.cross_attention.context"):
+    ...     without = translator.score(["w1 w2"], ["w2 w1"])
+    >>> without != translator.score(["w1 w2"], ["w2 w1"])
+    True
+    """
     with hook(model, pattern, lambda name, x: torch.zeros_like(x)):
         yield
 
 
 @contextmanager
 def patch(model: nn.Module, values: dict[str, Tensor]) -> Iterator[None]:
-    """Replace activations at the hook points of these names by the given values."""
+    """Replace activations at the hook points of these names by the given values.
+
+    >>> with heedful.record(translator.model, "encoder.*.out") as recorded:
+    ...     score = translator.score(["w1 w2"], ["w2 w1"])
+    >>> with heedful.patch(translator.model, recorded):          # the encoder outputs of another source
+    ...     patched = translator.score(["w3 w4"], ["w2 w1"])
+    >>> patched == score
+    True
+    """
     points = {name: point for pattern in values for name, point in matching_points(model, pattern).items()}
     with register(points, lambda name, x: values[name].to(x), changes=True):
         yield

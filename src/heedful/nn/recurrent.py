@@ -270,6 +270,9 @@ class Unidirectional(nn.Module):
         hidden, last_states = self.stack(gather_time(x, moved), None, places >= padding)
         return EncoderOutput(self.out(gather_time(hidden, back)), last_states)
 
+    def layer_outputs(self) -> list[HookPoint]:
+        return [self.out]
+
     if TYPE_CHECKING:
         __call__ = forward
 
@@ -287,6 +290,9 @@ class Bidirectional(nn.Module):
         ahead, _ = self.ahead(x, None, mask)
         back, _ = self.back(x.flip(1), None, None if mask is None else mask.flip(1))
         return EncoderOutput(self.out(torch.cat((ahead, back.flip(1)), dim=-1)), [])  # (sources, time, 2 dim)
+
+    def layer_outputs(self) -> list[HookPoint]:
+        return [self.out]
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from torch import nn
-
+from heedful.runs.build import data_of
 from heedful.runs.config import Run
 from heedful.training import retention, run_folder
 from heedful.training.saved_state import load_saved
@@ -17,8 +16,7 @@ from heedful.training.train_state import TrainState
 class Trained(Protocol):
     """What a card is written from, besides the run folder."""
 
-    model: nn.Module
-    task: Any
+    model: Any
     train_state: TrainState
 
 
@@ -31,7 +29,7 @@ def model_card(config: Run, folder: Path, trainer: Trained) -> str:
     figures = "\n".join(f"| {name} | {value:.4g} | {signatures.get(name, '')} |" for name, value in saved.metrics.items())
     data = "\n".join(f"| {name} | `{digest}` |" for name, digest in facts["data"].items())
     versions = ", ".join(f"{name} {version}" for name, version in facts["environment"].items())
-    usage, limits = trainer.task.usage_and_limits(str(folder))
+    usage, limits = data_of(config).usage_and_limits(str(folder))
     return f"""# {folder.name}
 
 A {config.model.family} for {config.task.name}: {parameters:,} parameters, {config.tokenizer.kind} tokenizer, trained for

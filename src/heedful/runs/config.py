@@ -7,23 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args
 
 from pydantic import Field, model_validator
 
-from heedful.data.corpus_text import TextConfig
-from heedful.data.labeled import LabeledConfig
-from heedful.data.splits import DataConfig
+from heedful.config.base import Config, Problem, Seed, Untagged, describe_default, plain, refuse
+from heedful.config.given import OVERRIDE, refuse_repeats
+from heedful.config.read import MISSING, Settings, difference, read_settings
+from heedful.config.toml import write_toml
 from heedful.models import ModelConfig
 from heedful.models.transformer import TransformerConfig
-from heedful.config.base import Config, Problem, Seed, Untagged, describe_default, plain, refuse, unused
 from heedful.search import SearchConfig
-from heedful.config.read import MISSING, Settings, difference, read_settings
-from heedful.config.given import OVERRIDE, refuse_repeats
-from heedful.config.toml import write_toml
-from heedful.tasks import TaskConfig
-from heedful.tasks.guided_alignment import guided_alignment_problems
-from heedful.tasks.translation import TranslationConfig
+from heedful.tasks import TASKS, find_task
+from heedful.tasks.base import TaskConfig
+from heedful.tasks.translation.config import TranslationConfig
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.training.config import TrainingConfig
 
@@ -33,32 +30,31 @@ MAY_DIFFER = tuple(  # when a run is continued
 
 if TYPE_CHECKING:
     Data = Any  # depends on the task
+    AnyTask = TaskConfig
 else:
-    Data = Annotated[DataConfig | TextConfig | LabeledConfig, Field(discriminator="form"), Untagged("form", "pairs")]
+    DEFINITIONS = [find_task(name) for name in TASKS]
+    DATA = tuple(dict.fromkeys(definition.data_config for definition in DEFINITIONS))  # tasks may share a form
+    Data = Annotated[Union[DATA], Field(discriminator="form"), Untagged("form", "pairs")]  # noqa: UP007
+    CONFIGS = tuple(definition.config for definition in DEFINITIONS)
+    AnyTask = Annotated[Union[CONFIGS], Field(discriminator="name"), Untagged("name", "translation")]  # noqa: UP007
 
 
 class Run(Config):
     seed: Seed = 1
     """Seed of all random numbers: initial weights, order of the data, dropout."""
     model: ModelConfig = TransformerConfig()
-    task: TaskConfig = TranslationConfig()
+    task: AnyTask = TranslationConfig()
     tokenizer: TokenizerConfig = TokenizerConfig()
     data: Data
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = SearchConfig()
 
-    @property
-    def is_stochastic(self) -> bool:
-        """Whether two forward passes in training differ: by dropout, by the noise of experts, or by gates."""
-        options = plain(self.model)
-        dropout = any(value for name, value in options.items() if name.endswith("dropout"))
-        return bool(dropout or options.get("experts") or self.training.gates.penalty)
-
     @model_validator(mode="after")
     def _fits_together(self) -> Run:
-        if self.data.form != self.task.form:
-            sentence = f"given {self.data.form!r}, but task {self.task.name!r} reads {self.task.form!r}"
-            refuse([Problem("data.form", sentence)])
+        expected = find_task(self.task.name).data_config
+        if not isinstance(self.data, expected):
+            form = get_args(expected.model_fields["form"].annotation)[0]
+            refuse([Problem("data.form", f"given {self.data.form!r}, but task {self.task.name!r} reads {form!r}")])
         source, target = self.data.sides
         fits = self.model.problems_with(shared=self.tokenizer.shared, source=source, target=target)
         problems = [describe_default(self.model, problem)._replace(path=f"model.{problem.path}") for problem in fits]
@@ -67,15 +63,7 @@ class Run(Config):
             problems.append(Problem("model.family", sentence))
         if not source and not self.tokenizer.shared:
             problems.append(Problem("tokenizer.shared", f"given false, but task {self.task.name!r} has one side only"))
-        if isinstance(self.task, TranslationConfig) and self.task.sequence.method != "none":
-            why = f"given true, but task.sequence.method {self.task.sequence.method!r} searches in every update; expected false"
-            problems += [
-                Problem(f"training.{name}", why) for name in ("compile", "cuda_graphs") if getattr(self.training, name)
-            ]
-        if isinstance(self.task, TranslationConfig):
-            problems += guided_alignment_problems(self.task.guided_alignment, self.data, self.tokenizer.dropout, self.training)
-            if self.task.r_drop and not self.is_stochastic:
-                problems += unused(self, {"task.r_drop": "every dropout of the model is 0, so that both passes are identical"})
+        problems += self.task.problems_with(self)
         known = self.task.metrics
         if self.training.metric not in known:
             problems.append(Problem("training.metric", f"given {self.training.metric!r}, expected one of: {', '.join(known)}"))

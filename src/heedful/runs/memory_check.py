@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from heedful.runs.build import make_model
-from heedful.runs.config import Run
 from heedful.errors import OutOfMemory
 from heedful.nn.torch_private import weight_norm_operator
+from heedful.runs.build import make_model
+from heedful.runs.config import Run
 from heedful.storage.reading import read_bytes
 from heedful.training.optimizers import OptimizerConfig
 

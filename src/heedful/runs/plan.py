@@ -1,4 +1,4 @@
-"""The time and memory that a run will need, measured on its first batches."""
+"""The time and memory that a run will need, measured on its first batches, and advice for a long run on a CPU."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import resource
 import statistics
 import time
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from heedful.runs.config import Run
+from heedful.runs.recipes import cpu_recipe
 from heedful.training.loop import Trainer
 
 WARMUP = 2  # updates before timing starts
@@ -29,7 +32,7 @@ def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
                 count += sum(trainer.task.count(item.batch) for item in fed)
     step, config = statistics.median(seconds), trainer.config
     steps = min(config.steps, max(1, int(60 * config.minutes / step))) if config.minutes else config.steps
-    sizes: dict[str, Any] = trainer.task.statistics()  # type: ignore[attr-defined]
+    sizes: dict[str, Any] = trainer.task.statistics()
     return {
         "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
         **sizes,
@@ -40,6 +43,16 @@ def measure(trainer: Trainer, updates: int) -> dict[str, Any]:
         f"{trainer.task.config.unit}_per_second": count / sum(seconds),
         "training_seconds": step * steps,  # without validation
     }
+
+
+def advise(config: Run, device: torch.device, recipe: Path | None) -> str:
+    """What to do if the run takes long; empty on a GPU, or if its time is limited."""
+    if device.type != "cpu" or config.training.minutes:
+        return ""
+    smaller = None if recipe is None else cpu_recipe(recipe)
+    if smaller is not None:
+        return f"recipe {smaller} is for a CPU: heed train {smaller}"
+    return "use a GPU, fewer steps (training.steps) or a time limit (training.minutes=60)"
 
 
 def peak_memory() -> int:

@@ -10,7 +10,6 @@ position in the data of the original run.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,28 +18,27 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from heedful.config.base import plain
+from heedful.errors import ConfigError, lookup
+from heedful.inspection.measures.head_importance import add_by_name
+from heedful.inspection.measures.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
+from heedful.inspection.measures.importance import LossFunction, ablations, gate_gradients, within_layer
+from heedful.nn.gates import gates, prunable_attentions
+from heedful.nn.model import Model
 from heedful.runs import build
 from heedful.runs.card import model_card
 from heedful.runs.config import Run, run_as_toml
-from heedful.data.splits import splits_of
-from heedful.errors import ConfigError, lookup
-from heedful.inspection.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
-from heedful.inspection.importance import LossFunction, ablations, gate_gradients, within_layer
-from heedful.nn.gates import gates
-from heedful.runs.predictor import Predictor
-from heedful.config.base import plain
+from heedful.runs.load import load, read_folder, with_dictionary
 from heedful.storage.reading import read_bytes
 from heedful.storage.writing import replace_bytes, replace_text
-from heedful.studies.heads import add_by_name
-from heedful.tasks.evaluate_translations import evaluate
-from heedful.tasks.translation import TranslationConfig
+from heedful.tasks.predictor import Predictor, ValidationResult
 from heedful.training import environment, facts, retention, run_folder
 from heedful.training.checkpoint import save as save_checkpoint
 from heedful.training.saved_state import load_saved
 from heedful.training.train_state import TrainState
-from heedful.runs.training_losses import training_losses
+from heedful.training.weights import load_into
 
-RANKINGS: dict[str, Callable[[nn.Module, LossFunction], dict[str, Tensor]]] = {
+RANKINGS: dict[str, Callable[[Model, LossFunction], dict[str, Tensor]]] = {
     "gradient": gate_gradients,
     "ablation": ablations,
 }
@@ -69,19 +67,11 @@ class Pruned(NamedTuple):
     translated: int | None  # number of them, from the first, that were translated for the metrics
 
 
-class ValidationResult(NamedTuple):
-    figures: dict[str, float]
-    sentences: int | None
-    translated: int | None
-    signatures: dict[str, str]
-
-
 @dataclass
 class PrunedModel:
     """What the model card is written from."""
 
-    model: nn.Module
-    task: Any
+    model: Model
     train_state: TrainState
 
 
@@ -98,21 +88,21 @@ def prune(
     checkpoint: default: the last of a run with gates, which close in the course of training, else the best."""
     path, folder, selection = Path(run), Path(out), selection or HeadSelection()
     require_free_folder(folder)
-    gated = bool(build.read_folder(path)[0].training.gates.penalty) if path.is_dir() else False
-    predictor: Predictor = build.load(path, checkpoint or ("last" if gated else None), device)
-    system, config, model = predictor.system, predictor.run, model_of(predictor)
+    gated = bool(read_folder(path)[0].training.gates.penalty) if path.is_dir() else False
+    predictor = load(path, checkpoint or ("last" if gated else None), device)
+    system, config, model = predictor.system, predictor.run, predictor.model
     before = config.model.heads_by_kind
     kept = select_heads(predictor, selection)
-    left = heads_left(kept, before)
-    smaller = shrink_config(config, left)
+    left = heads_left(model, kept, before)
+    smaller = shrink_config(read_folder(path)[0], left)
     small = build.make_model(smaller, len(system.source_tokenizer), len(system.target_tokenizer))
-    build.load_into(small, {name: weight.cpu() for name, weight in shrink(model, kept).items()}, predictor.checkpoint)
+    load_into(small, {name: weight.cpu() for name, weight in shrink(model, kept).items()}, predictor.checkpoint)
     small = small.to(system.device).eval()
     tokenizers = system.source_tokenizer, system.target_tokenizer
     small_system = build.make_system(smaller, [small], tokenizers, system.device)
-    result = validate(type(predictor)(smaller, small_system, predictor.checkpoint))
+    result = type(predictor)(smaller, small_system, predictor.checkpoint).validate()
     with run_folder.lock(folder):
-        pruned = PrunedModel(small, build.task_of(smaller), last_train_state(path, predictor.checkpoint))
+        pruned = PrunedModel(small, last_train_state(path, predictor.checkpoint))
         for name in (*facts.TOKENIZERS, facts.DICTIONARY):
             if (path / name).exists():
                 replace_bytes(folder / name, read_bytes(path / name))
@@ -153,27 +143,9 @@ def last_train_state(run: Path, checkpoint: Path) -> TrainState:
     return saved.train_state or TrainState(step=saved.step or 0)
 
 
-def model_of(predictor: Predictor) -> nn.Module:
-    model = predictor.model
-    assert isinstance(model, nn.Module), "models are modules"
-    return model
-
-
-def validate(predictor: Any) -> ValidationResult:
-    """Evaluate on the validation data, as in training."""
-    if not isinstance(predictor, build.Translator):
-        return ValidationResult(predictor.evaluate("valid"), None, None, {})
-    data, task = predictor.run.data, predictor.run.task
-    assert isinstance(task, TranslationConfig), "a translator has a run of task translation"
-    examples = build.examples_of(splits_of(data).valid, data.max_ratio)
-    result = evaluate(predictor.system, examples, predictor.run.search, task.validation_metrics, task.validation_sentences)
-    signatures = {name: score.signature for name, score in result.scores.items()}
-    return ValidationResult(result.figures, len(examples.sources), len(result.translations), signatures)
-
-
 def select_heads(predictor: Predictor, selection: HeadSelection) -> Kept:
     """The heads to keep in each attention layer."""
-    model = model_of(predictor)
+    model = predictor.model
     if not selection.keep:
         if not gates(model):
             raise ConfigError(
@@ -185,18 +157,15 @@ def select_heads(predictor: Predictor, selection: HeadSelection) -> Kept:
         lookup(kind, predictor.run.model.heads_by_kind, "kind of heads")
     score = lookup(selection.by, RANKINGS, "ranking")
     scores: dict[str, Tensor] = {}
-    for loss in training_losses(predictor, selection.sentences):
+    for loss in predictor.training_losses(selection.sentences):
         scores = add_by_name(scores, score(model, loss))
-    by_attention: dict[str, Tensor] = {}
-    for name, of_heads in scores.items():
-        by_attention[attention_name(name)] = by_attention.get(attention_name(name), torch.zeros_like(of_heads)) + of_heads
-    return best_heads(model, {name: within_layer(of_heads) for name, of_heads in by_attention.items()}, selection.keep)
-
-
-def attention_name(hook_point: str) -> str:
-    """The name of the attention whose weights are at this hook point. A decoder-only model reads the source with the heads of
-    its self-attention."""
-    return re.sub(r"\.reading$", ".self_attention", hook_point.removesuffix(".weights"))
+    by_module: dict[nn.Module, Tensor] = {}  # a decoder-only model reads the source with the heads of its self-attention
+    for attention in model.attentions():
+        if attention.weights in scores:
+            of_heads = scores[attention.weights]
+            by_module[attention.module] = by_module.get(attention.module, torch.zeros_like(of_heads)) + of_heads
+    prunable = prunable_attentions(model)
+    return best_heads(model, {name: within_layer(by_module[one.module]) for name, one in prunable.items()}, selection.keep)
 
 
 def shrink_config(config: Run, left: Mapping[str, tuple[int, ...]]) -> Run:
@@ -219,12 +188,12 @@ def write_run(config: Run, folder: Path, pruned: PrunedModel, result: Validation
         "signatures": result.signatures,
         "environment": environment.describe(),
     }
-    replace_text(folder / facts.CONFIG, run_as_toml(build.with_dictionary(config, facts.DICTIONARY)))
+    replace_text(folder / facts.CONFIG, run_as_toml(with_dictionary(config, facts.DICTIONARY)))
     facts.record_files(folder)
     saved = save_checkpoint(folder / "checkpoints", pruned.train_state.step, tensors, state)
     retention.point_best(folder / "checkpoints", saved.name)
     replace_text(folder / "README.md", model_card(config, folder, pruned))
 
 
-def count_parameters(model: nn.Module) -> int:
+def count_parameters(model: Model) -> int:
     return sum(parameter.numel() for parameter in model.parameters())

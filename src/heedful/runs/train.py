@@ -9,29 +9,35 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from torch import nn
 
-from heedful.runs import build
+from heedful.config.base import plain
+from heedful.config.toml import write_value
+from heedful.data.sources import find_path
+from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.nn.gates import gates
+from heedful.nn.memory import keep_freed_memory
+from heedful.nn.model import Model
+from heedful.runs import auto, build
 from heedful.runs.card import model_card
 from heedful.runs.config import Run, differences, read_run, run_as_toml
 from heedful.runs.core_sharing import share_cores
-from heedful.config.base import plain
-from heedful.data.sources import find_path
-from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.runs.load import with_dictionary, with_local_dictionary
 from heedful.runs.memory_check import require_memory
-from heedful.nn.gates import gates
-from heedful.nn.memory import keep_freed_memory
+from heedful.runs.plan import advise, measure
 from heedful.runs.recipes import all_recipes, find_recipe
 from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
-from heedful.storage.writing import replace_bytes, replace_text
+from heedful.storage.writing import TEMPORARY, replace_bytes, replace_text
+from heedful.tasks import find_task
+from heedful.tasks.base import TaskData, TaskDefinition
+from heedful.tasks.predictor import value_as_toml
 from heedful.text.tokenizer import Tokenizer
 from heedful.training import environment, facts, head_gates, retention, run_folder
 from heedful.training.averaging import inference_weights
@@ -44,25 +50,78 @@ from heedful.training.saved_state import load_saved, load_train_state
 from heedful.training.signals import Stop, stop_requests
 from heedful.training.time_limit import Stopwatch
 from heedful.training.trackers import TENSORBOARD, TRACKING_ID, Trackers, require_packages
-from heedful.training.weights import parameter_limit
+from heedful.training.weights import load_into, parameter_limit
 from heedful.vectors.files import load_vectors
 from heedful.vectors.initialization import InitializedRows, freeze_rows, initialize_embeddings
 
 
 def train(
     recipe: str | os.PathLike[str],
-    overrides: Sequence[str] = (),
+    overrides: Sequence[str] | Mapping[str, Any] = (),
     *,
     run: str | os.PathLike[str] | None = None,
     device: str | None = None,
     console: Console | None = None,
+    train: Iterable[Any] | None = None,
+    valid: Iterable[Any] | None = None,
+    test: Iterable[Any] | None = None,
+    **parts: Any,
 ) -> Outcome:
-    """Train a recipe (a file, or a name listed by `heed recipes`) into a run folder, or continue the run there."""
+    """Train a recipe (a file, or a name listed by `heed recipes`) into a run folder, or continue the run there.
+
+    overrides: options to change, ["training.steps=200"] or {"training.steps": 200}. parts: the same by keyword,
+    model={"dim": 128}, seed=2. train, valid, test: the data as Python objects instead of the recipe's: (source, target) pairs,
+    texts, or (label, text) tuples, depending on the task; they are stored in the run folder.
+
+    >>> pairs = [(f"w{i} w{i + 1}", f"w{i + 1} w{i}") for i in range(20)]
+    >>> small = {"dim": 16, "layers": 1, "heads": 2, "feed_forward": 32}
+    >>> outcome = heedful.train("demo", run="new", train=pairs, valid=pairs, model=small, training={"steps": 2})
+    >>> outcome.step
+    2
+    """
     watch = Stopwatch()
     path = find_recipe(os.fspath(recipe))
-    config = read_run(path, overrides).config
+    changes = override_strings(overrides, parts)
+    splits = {"train": train, "valid": valid, "test": test}
+    objects = {split: list(examples) for split, examples in splits.items() if examples is not None}
+    config = read_run(path, changes).config
     folder = Path(run) if run is not None else default_folder(config, path)
-    return train_config(config, folder, device=device, console=console, watch=watch)
+    if objects:
+        entries = store_examples(find_task(config.task.name), objects, folder)
+        config = read_run(path, [*changes, *(f"data.{split}={write_value(entry)}" for split, entry in entries.items())]).config
+    return train_config(config, folder, recipe=path, device=device, console=console, watch=watch)
+
+
+def override_strings(overrides: Sequence[str] | Mapping[str, Any], parts: Mapping[str, Any]) -> list[str]:
+    """Overrides in the syntax of the command line."""
+    given = {} if not isinstance(overrides, Mapping) else dict(overrides)
+    changes = [] if isinstance(overrides, Mapping) else list(overrides)
+    for name, value in (given | dict(parts)).items():
+        leaves = {f"{name}.{key}": one for key, one in value.items()} if isinstance(value, Mapping) else {name: value}
+        changes += [f"{path}={value_as_toml(path, leaf)}" for path, leaf in leaves.items()]
+    return changes
+
+
+def store_examples(task: TaskDefinition, objects: Mapping[str, list[Any]], folder: Path) -> dict[str, Any]:
+    """Write examples to the run folder and return the entry of each split in [data]; other examples than those that a run was
+    started with are an error."""
+    missing = [split for split in ("train", "valid") if split not in objects]
+    if missing:
+        raise ConfigError(f"{missing[0]} is missing; expected train and valid, two lists of examples")
+    entries = {}
+    for split, examples in objects.items():
+        formatted = task.format_examples(examples)
+        file = folder / "data" / f"{split}{formatted.suffix}"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(file, formatted.text)
+        elif read_bytes(file) != formatted.text.encode():
+            raise DataError(
+                f"{split} differs from the examples that {folder} was started with",
+                hint="pass the same examples to continue the run, or choose another folder with run=",
+            )
+        entries[split] = formatted.entry(str(file))
+    return entries
 
 
 def default_folder(config: Run, recipe: Path) -> Path:
@@ -73,11 +132,12 @@ def train_config(
     config: Run,
     folder: Path,
     *,
+    recipe: Path | None = None,
     device: str | None = None,
     console: Console | None = None,
     watch: Stopwatch | None = None,
 ) -> Outcome:
-    """`train` for a config that was already read; watch: started with the command, for training.minutes."""
+    """`train` for a config that was already read, from this recipe; watch: started with the command, for training.minutes."""
     console = lenient(console or Console(stderr=True, highlight=False))
     where = build.choose_device(device)
     require_memory(config, where)
@@ -86,16 +146,19 @@ def train_config(
         torch.set_num_threads(config.training.threads)
     share_cores()
     with stop_requests() as stop, run_folder.lock(folder):
-        return train_locked(config, folder, where, console, watch or Stopwatch(), stop)
+        return train_locked(config, folder, where, console, watch or Stopwatch(), stop, recipe=recipe)
 
 
-def train_locked(config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop) -> Outcome:
+def train_locked(
+    config: Run, folder: Path, device: torch.device, console: Console, watch: Stopwatch, stop: Stop, *, recipe: Path | None
+) -> Outcome:
     """Prepare and train in a folder whose lock is held."""
     resumes = bool(retention.steps(folder / "checkpoints"))
     if resumes:
         facts.check_files(folder)
-        stored = build.with_local_dictionary(read_run(folder / facts.CONFIG).config, folder)
-        refuse_changes(stored, build.with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
+        stored = with_local_dictionary(read_run(folder / facts.CONFIG).config, folder)
+        config, choices = auto.resolve_as_stored(config, stored), ""
+        refuse_changes(stored, with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
         done = outcome_if_finished(config, folder)
         if done is not None:
             why = ""
@@ -106,19 +169,25 @@ def train_locked(config: Run, folder: Path, device: torch.device, console: Conso
             return done
     else:
         require_initial_weights(config)
+        given, config = config, auto.resolve(config, device)
+        choices = auto.describe_choices(given, config)
     progress = make_progress(config, folder, console, watch)
     progress.print(describe_run(config, folder, device))
-    report = build.check(config, progress.print)
+    if choices:
+        progress.print(choices)
+    data = build.data_of(config)
+    report = build.check(config, data, progress.print)
     if resumes:
         refuse_changed_data(config, folder)
     else:
         record_data(config, folder)
-    text = run_as_toml(build.with_dictionary(config, facts.DICTIONARY))
+    text = run_as_toml(with_dictionary(config, facts.DICTIONARY))
     facts.replace_config(folder, text) if resumes else replace_text(folder / facts.CONFIG, text)
-    config = build.with_dictionary(config, str(folder / facts.DICTIONARY))
-    trainer = make_trainer(config, folder, report, device, progress)
+    config = with_dictionary(config, str(folder / facts.DICTIONARY))
+    trainer = make_trainer(config, folder, data, report, device, progress)
     if not resumes:
         facts.record_files(folder)
+        trainer.advice = advise(config, device, recipe)
     with closing(progress.trackers):
         done = run_training(trainer, progress, stop)
     trainer.folder.check()
@@ -149,8 +218,11 @@ def require_initial_weights(config: Run) -> None:
 
 
 def require_run_folder(folder: Path) -> None:
-    """Raise an error if the folder has files but is not a run folder."""
-    if folder.is_dir() and not (folder / "run.json").exists() and any(path.name != ".lock" for path in folder.iterdir()):
+    """Raise an error if the folder has files but is not a run folder; run.json is the first file of a run, apart from examples
+    given as Python objects."""
+    files = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    others = [name for name in files if name not in (".lock", "data") and not name.startswith(TEMPORARY)]
+    if "run.json" not in files and others:
         raise CheckpointError(
             f"{folder} exists and is not a run folder: it has no run.json",
             hint="choose another folder with --run",
@@ -187,8 +259,8 @@ def record_data(config: Run, folder: Path) -> None:
     for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl", TRACKING_ID, TENSORBOARD):
         if (folder / name).exists():
             remove(folder / name)
-    store_dictionary(config, folder)
     facts.write_facts(folder, {"data": build.data_hashes(config), "environment": environment.describe()})
+    store_dictionary(config, folder)
 
 
 def store_dictionary(config: Run, folder: Path) -> None:
@@ -240,15 +312,15 @@ def make_progress(config: Run, folder: Path, console: Console, watch: Stopwatch)
     )
 
 
-def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, progress: Progress) -> Trainer:
+def make_trainer(config: Run, folder: Path, data: TaskData, report: Any, device: torch.device, progress: Progress) -> Trainer:
     """Build everything that training needs, from the tokenizers to the optimizer."""
     if config.training.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
     if device.type == "cpu":
         keep_freed_memory()
-    tokenizers = build.make_tokenizers(config, folder)
-    corpora = build.make_corpora(config, tokenizers, report)
+    tokenizers = build.make_tokenizers(config, folder, data)
+    corpora = data.prepare(tokenizers, report)
     require_memory(config, device, source_vocab=len(tokenizers[0]), target_vocab=len(tokenizers[1]))
     saved = retention.newest_unverified(folder / "checkpoints")
     with nullcontext() if saved is None else parameter_limit(shapes(saved, "model"), saved):
@@ -263,10 +335,10 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
     if config.training.gates.penalty:
         head_gates.prepare(task, model, config.training.gates)
     if config.training.recompute:
-        recompute_blocks(model.blocks())  # type: ignore[operator]
+        recompute_blocks(model.blocks())
     if config.training.compile:
         compile_task(task, device, progress.print)
-    if config.training.cuda_graphs and device.type != "cuda":
+    if config.training.cuda_graphs is True and device.type != "cuda":
         progress.print("training.cuda_graphs has no effect without a GPU")
     trainer = Trainer(model, task, config.training, folder, seed=config.seed, dim=config.model.dim, watch=progress.watch)
     if config.training.gates.penalty:
@@ -278,7 +350,7 @@ def make_trainer(config: Run, folder: Path, report: Any, device: torch.device, p
 
 
 def place_vectors(
-    config: Run, model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], progress: Progress
+    config: Run, model: Model, tokenizers: tuple[Tokenizer, Tokenizer], progress: Progress
 ) -> list[InitializedRows]:
     """Initialize the embeddings with the word vectors of training.vectors, if given."""
     if config.training.vectors is None:
@@ -291,23 +363,23 @@ def place_vectors(
     return placed
 
 
-def warm_start(model: nn.Module, run: Path) -> None:
+def warm_start(model: Model, run: Path) -> None:
     """Load the weights of another run; a head or gates that it does not have keep their initial values."""
-    chosen, body = retention.resolve(run), getattr(model, "body", model)
+    chosen, body = retention.resolve(run), model.base_model
     initial = {f"{name}.out.log_a": log_a.detach() for name, log_a in gates(body).items()}
-    build.load_into(body, initial | inference_weights(chosen), chosen)
+    load_into(body, initial | inference_weights(chosen), chosen)
 
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:
     """Parameters, memory, tokens per epoch and the estimated duration of a run, from a few timed updates."""
-    from heedful.runs.plan import measure
-
-    console = console or Console(stderr=True, highlight=False)
-    require_memory(config, build.choose_device(device))
+    console, where = console or Console(stderr=True, highlight=False), build.choose_device(device)
+    config = auto.resolve(config, where)
+    require_memory(config, where)
     require_initial_weights(config)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         progress = Progress(folder / "metrics.jsonl", report_every=10**9, console=console)
-        report = build.check(config, progress.print)
-        trainer = make_trainer(config, folder, report, build.choose_device(device), progress)
+        data = build.data_of(config)
+        report = build.check(config, data, progress.print)
+        trainer = make_trainer(config, folder, data, report, where, progress)
         return measure(trainer, updates)

@@ -13,7 +13,7 @@ from torch import Tensor
 from heedful.nn.decoder_state import States
 from heedful.search.engine import Engines, GraphInputs, NonFiniteScores, SearchResult, SourceBatch, Sources, search
 from heedful.search.hypothesis import Hypothesis, SearchConfig
-from heedful.search.step_function import StepFunction, StepModel, ensemble, step_function
+from heedful.search.step_function import StepFunction, ensemble, step_function
 
 
 def length_limits(config: SearchConfig, source_lengths: Tensor, prefix_lengths: Tensor) -> Tensor:
@@ -48,7 +48,6 @@ __all__ = [
     "Sources",
     "States",
     "StepFunction",
-    "StepModel",
     "ensemble",
     "length_limits",
     "search",

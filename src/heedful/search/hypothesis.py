@@ -60,7 +60,11 @@ LOWEST_TEMPERATURE = 1e-6  # dividing by less could overflow
 
 
 class SearchConfig(Config):
-    """Beam search as in the paper: beam 4, alpha 0.6, at most 50 tokens more than the source."""
+    """Beam search as in the paper: beam 4, alpha 0.6, at most 50 tokens more than the source.
+
+    >>> heedful.SearchConfig(beam=8, length_penalty=1.0).rows
+    8
+    """
 
     method: Literal["beam", "greedy", "sample"] = "beam"
     """Beam search, greedy search or sampling."""

@@ -7,25 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from heedful.nn.decoder_state import State, States, Step
+from heedful.nn.decoder_state import States
+from heedful.nn.model import SequenceModel
 
 StepFunction = Callable[[Tensor, States], tuple[Tensor, States]]  # (rows, time) ids -> (rows, vocab) of the last position
 
 
-class StepModel(Protocol):
-    """The methods that search requires of a model."""
-
-    def step(self, tokens: Tensor, state: State, mask: Tensor | None = None) -> Step: ...
-
-    def project(self, hidden: Tensor) -> Tensor: ...
-
-
-def step_function(model: StepModel) -> StepFunction:
+def step_function(model: SequenceModel) -> StepFunction:
     """The step function of one model."""
 
     def predict(tokens: Tensor, states: States) -> tuple[Tensor, States]:

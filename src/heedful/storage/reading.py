@@ -34,6 +34,7 @@ ENCODINGS = {  # byte-order mark -> encoding; UTF-32 LE begins with the mark of 
 }
 MARKS = (GZIP, codecs.BOM_UTF8, *ENCODINGS)
 BUFFER = 1 << 16
+SAMPLE = 4096  # bytes at the start of a file by which UTF-16 is recognized
 MAX_FILE = 1 << 28  # bytes of a file that is read at once
 MAX_LINE = 1 << 26  # bytes; a longer "line" is not text
 SHOWN = 5  # file names in an error message
@@ -41,19 +42,22 @@ STDIN = "standard input"
 
 
 class Stream(io.RawIOBase):
-    """A raw stream whose first bytes, `head`, were already read."""
+    """A raw stream whose first bytes, `head`, were already read; `sample` keeps what was read first."""
 
     def __init__(self, raw: io.RawIOBase, head: bytes) -> None:
-        self.raw, self.head = raw, head
+        self.raw, self.head, self.sample = raw, head, b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        if not self.head:
-            return cast(int, self.raw.readinto(buffer))
-        count = min(len(buffer), len(self.head))
-        buffer[:count], self.head = self.head[:count], self.head[count:]
+        if self.head:
+            count = min(len(buffer), len(self.head))
+            buffer[:count], self.head = self.head[:count], self.head[count:]
+        else:
+            count = cast(int, self.raw.readinto(buffer))
+        if len(self.sample) < SAMPLE:
+            self.sample += bytes(buffer[: min(count, SAMPLE)])
         return count
 
     def close(self) -> None:
@@ -125,8 +129,9 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
                         f"{name} line {number} has more than {MAX_LINE >> 20} MiB; expected lines of text",
                         hint="check that it is a text file",
                     )
+                if number <= 2:  # UTF-16 may begin with the byte of a newline, read before all others
+                    refuse_utf16(name, cast(Stream, stream.raw).sample)
                 if number == 1:
-                    refuse_utf16(name, line)
                     refuse_carriage_returns(name, line)
                 yield line.removesuffix(b"\n").removesuffix(b"\r")
     except EOFError as error:
@@ -141,13 +146,6 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
         raise unreadable(path, error) from error
     if number == 0 and not may_be_empty:
         raise DataError(f"{name} is empty; expected at least one line")
-
-
-def decode_training_line(line: bytes, path: Path, number: int) -> str:
-    """As `decode_line`, but a NUL byte is an error as well."""
-    if b"\0" in line:
-        raise DataError(f"{name_of(path)} line {number}: a NUL byte in the text", hint="check that it is a text file")
-    return decode_line(line, path, number)
 
 
 def decode_line(line: bytes, path: Path, number: int) -> str:
@@ -210,13 +208,38 @@ def is_rereadable(path: Path) -> bool:
     return str(path) != "-" and stat.S_ISREG(path.stat().st_mode)
 
 
-def refuse_utf16(place: str, line: bytes) -> None:
-    """Raise DataError for UTF-16 without a byte-order mark: every other byte of Latin text is NUL."""
-    sample = line[:400]
-    for offset, encoding in ((1, "UTF-16LE"), (0, "UTF-16BE")):
-        half, other = sample[offset::2], sample[1 - offset :: 2]
-        if half.count(0) >= max(4, 0.8 * len(half)) and not other.count(0):
+def refuse_utf16(place: str, sample: bytes) -> None:
+    """Raise DataError for UTF-16 without a byte-order mark."""
+    if b"\0" not in sample or has_valid_utf8(sample):
+        return
+    for encoding, high, low in (("UTF-16LE", sample[1::2], sample[0::2]), ("UTF-16BE", sample[0::2], sample[1::2])):
+        if is_utf16_of_latin(high, low) or is_utf16_of_any_script(high, low):
             raise wrong_encoding(place, encoding)
+
+
+def has_valid_utf8(sample: bytes) -> bool:
+    """Whether this is UTF-8 with other characters than ASCII; the last one may be incomplete."""
+    try:
+        return not codecs.getincrementaldecoder("utf-8")().decode(sample).isascii()
+    except UnicodeDecodeError:
+        return False
+
+
+def is_utf16_of_latin(high: bytes, low: bytes) -> bool:
+    """Whether these are the high and low bytes of Latin text in UTF-16: every high byte is 0."""
+    return high.count(0) >= max(4, 0.8 * len(high)) and not low.count(0)
+
+
+def is_utf16_of_any_script(high: bytes, low: bytes) -> bool:
+    """Whether these are the high and low bytes of text in UTF-16.
+
+    Two bytes of another encoding may be a Chinese or Korean character, so three conditions must hold: most newlines and spaces
+    have the high byte 0, nine in ten characters belong to a script, and one in four is not a pair of ASCII characters."""
+    characters = list(zip(high, low, strict=False))
+    spaces = [first for first, second in characters if second in b"\n "]
+    in_scripts = sum(byte <= 0x20 or 0x30 <= byte <= 0x9F or 0xAC <= byte <= 0xD7 or byte == 0xFF for byte in high)
+    not_ascii = sum(0 < first < 0x20 or not 0x20 <= second < 0x7F for first, second in characters)
+    return spaces.count(0) > len(spaces) / 2 and in_scripts >= 0.9 * len(high) and not_ascii >= max(4, 0.25 * len(high))
 
 
 def refuse_carriage_returns(place: str, line: bytes) -> None:

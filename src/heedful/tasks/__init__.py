@@ -1,21 +1,38 @@
-"""Tasks, one per file: the data, the loss and the metrics of each."""
+"""Tasks, one per folder: a task owns its config, data, objective, metrics, predictor and commands.
+
+TASKS maps the name of a task to its folder. Two modules of the folder are imported by name, on first use, so that
+`heed --help` is fast:
+
+    task.py       TASK, a `TaskDefinition` (see base.py)
+    command.py    COMMAND, a `Command` (see commands.py): its natural name and its options, without torch
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from pydantic import Field
+from heedful.errors import lookup
 
-from heedful.config.base import Untagged
-from heedful.tasks.classification import ClassificationConfig, ClassificationTask
-from heedful.tasks.language_modeling import LanguageConfig, LanguageModelingTask
-from heedful.tasks.translation import TranslationConfig, TranslationTask
+if TYPE_CHECKING:
+    from heedful.tasks.base import TaskDefinition
+    from heedful.tasks.commands import Command
 
-TASKS: dict[str, Any] = {"translation": TranslationTask, "language": LanguageModelingTask, "classification": ClassificationTask}
-TaskConfig = Annotated[
-    TranslationConfig | LanguageConfig | ClassificationConfig,
-    Field(discriminator="name"),
-    Untagged("name", "translation"),
-]
+TASKS = {
+    "translation": "heedful.tasks.translation",
+    "language": "heedful.tasks.language",
+    "classification": "heedful.tasks.classification",
+}
 
-__all__ = ["TASKS", "TaskConfig"]
+
+def find_task(name: str) -> TaskDefinition:
+    definition: TaskDefinition = import_module(f"{lookup(name, TASKS, 'task')}.task").TASK
+    return definition
+
+
+def find_command(name: str) -> Command:
+    command: Command = import_module(f"{lookup(name, TASKS, 'task')}.command").COMMAND
+    return command
+
+
+__all__ = ["TASKS", "find_command", "find_task"]

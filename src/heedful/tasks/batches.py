@@ -62,11 +62,15 @@ def collate(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], 
     return Batch(tokens, mask, target_in, target_out, sum(len(row) + 1 for row in targets))
 
 
-def fill_up(batch: Batch, budget: int, pad_to_multiple_of: int, source: Specials, target: Specials) -> Batch:
-    """Pad both sides to a multiple of `pad_to_multiple_of`, and the rows to the number that the token budget allows.
+def pad_length(longest: int, multiple: int, limit: int) -> int:
+    """Round a length up to a multiple, but not beyond the limit, which a model with learned positions could not process."""
+    return max(longest, min(-(-longest // multiple) * multiple, limit))
+
+
+def fill_up(batch: Batch, budget: int, length: int, source: Specials, target: Specials) -> Batch:
+    """Pad both sides to the same length, and the rows to the number that the token budget allows.
 
     With few shapes, compiled or captured steps are reused. Added rows hold an end token as source and no target."""
-    length = -(-max(batch.source.shape[1], batch.target_in.shape[1]) // pad_to_multiple_of) * pad_to_multiple_of
     rows = max(budget // length, batch.source.shape[0])
 
     def grow(tensor: Tensor, value: int | bool) -> Tensor:

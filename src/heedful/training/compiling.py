@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -42,7 +42,7 @@ def with_fallback(
     return call
 
 
-def recompute_blocks(blocks: list[nn.Module]) -> None:
+def recompute_blocks(blocks: Iterable[nn.Module]) -> None:
     """Activation checkpointing: each block recomputes its forward pass in the backward pass instead of storing activations."""
     for block in blocks:
         forward = block.forward

@@ -37,12 +37,12 @@ class TrainingConfig(Config):
     """Maximum gradient norm; 0: no clipping."""
     accumulate: SmallCount = 1
     """Batches per update (gradient accumulation)."""
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Precision of the forward and backward pass; bf16 and fp16 use autocast."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Precision of the forward and backward pass; bf16 and fp16 use autocast; auto: bf16 on a GPU, else fp32."""
     compile: bool = False
     """Use torch.compile: faster steps after some minutes of compilation."""
-    cuda_graphs: bool = False
-    """Use CUDA graphs: capture the kernels of each batch shape and replay them."""
+    cuda_graphs: bool | Literal["auto"] = "auto"
+    """Use CUDA graphs: capture the kernels of each batch shape and replay them; auto: on a GPU, if possible."""
     recompute: bool = False
     """Activation checkpointing: less memory, more time."""
     deterministic: bool = False
@@ -88,7 +88,7 @@ class TrainingConfig(Config):
         problems = unused(self, unused_options)
         if self.init is not None and self.vectors is not None:
             problems.append(Problem("vectors", "given together with training.init, whose embeddings it overwrites; set one"))
-        if self.compile and self.cuda_graphs:
+        if self.compile and self.cuda_graphs is True:
             problems.append(
                 Problem("cuda_graphs", "given true together with training.compile, which uses CUDA graphs itself; set one")
             )

@@ -60,11 +60,14 @@ def graph_accumulation(model: nn.Module, loss: Callable[[Any], Objective], devic
     eager = eager_accumulation(loss)
     seen: set[Shape] = set()
     recordings: dict[Shape, Recording] = {}
+    gradients: dict[nn.Parameter, Tensor] = {}  # graphs accumulate into these tensors, whatever became of parameter.grad
 
     def accumulate(batch: Any, factor: float) -> dict[str, Loss]:
         for parameter in model.parameters():
-            if parameter.requires_grad and parameter.grad is None:  # graphs accumulate into these tensors
-                parameter.grad = torch.zeros_like(parameter)
+            if parameter.requires_grad and parameter.grad is None:
+                if parameter not in gradients:
+                    gradients[parameter] = torch.zeros_like(parameter)
+                parameter.grad = gradients[parameter].zero_()
         shape = shape_of(batch)
         if shape not in seen:
             seen.add(shape)

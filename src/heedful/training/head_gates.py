@@ -12,19 +12,20 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
-from torch import nn
 
 from heedful.errors import ConfigError
-from heedful.nn.gates import GatesConfig, gates, inference_gate, kind_of, open_probability
+from heedful.nn.gates import GatesConfig, gates, inference_gate, open_probability, prunable_attentions
 from heedful.nn.losses import Loss
+from heedful.nn.model import Model
 from heedful.training.update import Objective
 
 
-def add_penalty(objective: Callable[..., Objective], model: nn.Module, penalty: float) -> Callable[..., Objective]:
+def add_penalty(objective: Callable[..., Objective], model: Model, penalty: float) -> Callable[..., Objective]:
     """Add the penalty of open heads to an objective; the result is still a function of tensors only."""
     kinds: dict[str, list[torch.Tensor]] = {}
+    prunable = prunable_attentions(model)
     for name, log_a in gates(model).items():
-        kinds.setdefault(f"{kind_of(name)}_heads", []).append(log_a)
+        kinds.setdefault(f"{prunable[name].kind.name}_heads", []).append(log_a)
 
     def penalized(*inputs: Any) -> Objective:
         unpenalized = objective(*inputs)
@@ -38,7 +39,7 @@ def add_penalty(objective: Callable[..., Objective], model: nn.Module, penalty: 
     return penalized
 
 
-def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
+def freeze(model: Model, patterns: tuple[str, ...]) -> None:
     """Freeze the parameters whose names match a pattern, except gates."""
     gate_ids = {id(log_a) for log_a in gates(model).values()}
     for pattern in patterns:
@@ -50,13 +51,13 @@ def freeze(model: nn.Module, patterns: tuple[str, ...]) -> None:
             parameter.requires_grad_(id(parameter) in gate_ids)
 
 
-def prepare(task: Any, model: nn.Module, config: GatesConfig) -> None:
+def prepare(task: Any, model: Model, config: GatesConfig) -> None:
     """Add the penalty to the objective of the task; call it before the objective is compiled."""
     freeze(model, config.freeze)
     task.objective = add_penalty(task.objective, model, config.penalty)
 
 
-def add_gate_group(optimizer: torch.optim.Optimizer, model: nn.Module, speed: float) -> None:
+def add_gate_group(optimizer: torch.optim.Optimizer, model: Model, speed: float) -> None:
     """Move the gates to a parameter group of their own, whose learning rate is `speed` times that of the others."""
     own = list(gates(model).values())
     gate_ids = {id(log_a) for log_a in own}

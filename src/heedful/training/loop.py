@@ -26,11 +26,11 @@ from heedful.training.held_folder import HeldFolder
 from heedful.training.metrics_log import truncate_metrics
 from heedful.training.nonfinite import NonFiniteGuard
 from heedful.training.optimizers import make_optimizer, optimizer_tensors, restore_optimizer
-from heedful.training.progress import Progress
+from heedful.training.progress import Progress, long_run_warning
 from heedful.training.saved_state import load_saved, load_train_state, parse_state, require_tensors, require_train_state
 from heedful.training.schedules import SCHEDULES, advance
 from heedful.training.signals import Stop
-from heedful.training.time_limit import Pace, Stopwatch
+from heedful.training.time_limit import LONG, Pace, Stopwatch
 from heedful.training.train_state import Direction, TrainState, is_better
 from heedful.training.update import (
     PRECISIONS,
@@ -86,6 +86,12 @@ class Task(Protocol):
 
     def validate(self, model: Any) -> Validation: ...
 
+    def describe(self) -> str:
+        """One line on the training data."""
+
+    def statistics(self) -> dict[str, float]:
+        """Sizes of the training data and of an epoch."""
+
 
 class Outcome(NamedTuple):
     step: int
@@ -109,6 +115,7 @@ class Trainer:
         dim: int,
         watch: Stopwatch | None = None,
     ) -> None:
+        assert "auto" not in (config.precision, config.cuda_graphs), "runs/auto.py resolves these before training"
         self.model, self.task, self.config, self.run, self.seed, self.dim = model, task, config, run, seed, dim
         self.direction: Direction = lookup(config.metric, task.config.metrics, "training.metric")
         self.folder = HeldFolder(run)
@@ -123,10 +130,11 @@ class Trainer:
         self.train_state = TrainState()
         self.splits = SplitLog(run / "splits.jsonl")
         device = next(model.parameters()).device
-        use_graphs = config.cuda_graphs and device.type == "cuda"
+        use_graphs = config.cuda_graphs is True and device.type == "cuda"
         self.accumulate = (
             graph_accumulation(model, self.loss, device, graph_recorder()) if use_graphs else eager_accumulation(self.loss)
         )
+        self.advice = ""  # printed once if the run will take more than an hour
         self.metrics: dict[str, float] = {}  # of the last validation
         self.signatures: dict[str, str] = {}
 
@@ -143,6 +151,15 @@ class Trainer:
 
     def seconds_left(self) -> float | None:
         return self.pace.seconds_left(self.last - self.train_state.step)
+
+    def warn_if_long(self, progress: Progress) -> None:
+        """Print the advice as soon as the speed is known, if more than an hour is left."""
+        left = self.seconds_left()
+        if not self.advice or not self.pace.reliable or left is None:
+            return
+        if left > LONG:
+            progress.print(long_run_warning(left, self.advice))
+        self.advice = ""
 
     def resume(self, progress: Progress) -> None:
         """Load the newest checkpoint that verifies, if there is one."""
@@ -315,6 +332,7 @@ def finish_update(trainer: Trainer, progress: Progress, stop: Stop, began: float
     if step % config.report_every == 0:
         trainer.guard.read_pending()
     pace.record_update(began, trainer.guard.read_pending)
+    trainer.warn_if_long(progress)
     trainer.plan(progress)
     placed = False
     last = step == trainer.last

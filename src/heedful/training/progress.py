@@ -187,3 +187,7 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def long_run_warning(seconds: float, advice: str) -> str:
+    return f"warning: this run will take about {duration(seconds)}; {advice}"

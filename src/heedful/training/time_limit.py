@@ -21,10 +21,12 @@ from heedful.training.config import TrainingConfig
 RECENT = 9  # laps in the median
 LAPS = 200  # a lap takes at least the time limit / LAPS
 LAP_SECONDS = 0.5  # the length of a lap without a time limit
+RELIABLE = 5  # laps before the length of a run is announced
 GUESSED_VALIDATION, GUESSED_SAVE = 0.05, 0.01  # fractions of the limit, until measured
 MEASURE_AFTER = 1 / 3  # of the limit: if no validation was measured by then, validate
 LARGEST_AVERAGE = 0.2  # of the limit: no time is reserved for an average of checkpoints that takes longer
 OVERTIME = 1.1  # times the limit: the latest end
+LONG = 3600.0  # seconds: a longer run on a CPU is announced
 
 Clock = Callable[[], float]
 
@@ -68,6 +70,11 @@ class Pace:
     def steady(self) -> bool:
         """Whether the first lap, which is slow, is over."""
         return self.total > 1
+
+    @property
+    def reliable(self) -> bool:
+        """Whether enough laps were measured to announce how long the run will take."""
+        return self.total >= RELIABLE
 
     def update_seconds(self) -> float | None:
         """Seconds of one update with its share of validations and saves; None until measured."""

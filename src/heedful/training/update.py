@@ -157,5 +157,5 @@ def apply_gradients(
         guard.add_pending(step, nonfinite)
     elif guard.check(step, finite=bool(norm.isfinite())):
         optimizer.step()
-    optimizer.zero_grad(set_to_none=not config.cuda_graphs)  # CUDA graphs accumulate into the same tensors
+    optimizer.zero_grad(set_to_none=config.cuda_graphs is not True)  # CUDA graphs accumulate into the same tensors
     return norm

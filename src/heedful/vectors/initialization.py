@@ -10,12 +10,13 @@ Where a model ties its embedding to its output projection, the rows initialize t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError, DataError
+from heedful.nn.model import Model
 from heedful.text.pipelines import BAR
 from heedful.text.tokenizer import Tokenizer
 from heedful.vectors.table import Vectors
@@ -64,24 +65,17 @@ def root_mean_square(values: Tensor) -> Tensor:
     return values.float().square().mean().sqrt()
 
 
-def embedding_of(model: Any, side: Side) -> nn.Embedding:
-    """Return the embedding of the side's tokens; a shared one is the target's attribute."""
-    for name in (f"{side}_embedding", "target_embedding", "embedding"):
-        table = getattr(model, name, None)
-        if isinstance(table, nn.Embedding):
-            return table
-    raise ConfigError(f"{type(model).__name__} has no embedding of {side} tokens; expected a text model")
-
-
 def initialize_embeddings(
-    model: nn.Module, tokenizers: tuple[Tokenizer, Tokenizer], vectors: Vectors, sides: Sides
+    model: Model, tokenizers: tuple[Tokenizer, Tokenizer], vectors: Vectors, sides: Sides
 ) -> list[InitializedRows]:
     """Initialize the embeddings of one side or both from vectors; a shared one is returned once."""
     initialized: dict[int, InitializedRows] = {}
     both: tuple[Side, Side] = ("source", "target")
     for side, tokenizer in zip(both, tokenizers, strict=True):
         if sides in ("both", side):
-            table = embedding_of(model, side)
+            table = model.embeddings().get(side)
+            if table is None:
+                raise ConfigError(f"{type(model).__name__} has no embedding of {side} tokens; expected a text model")
             tokens = token_names(tokenizer)
             initialize_rows(table, tokens, vectors)
             initialized[id(table)] = InitializedRows(table, matching_rows(tokens, vectors)[0])

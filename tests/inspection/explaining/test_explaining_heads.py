@@ -12,14 +12,15 @@ from torch import nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import attention_maps, attentions, inference_context
 from heedful.inspection.explaining.attention_stages import QueryView, head_stages, source_attention_stages
 from heedful.inspection.explaining.heads import HeadTrace, rotate, trace_head
 from heedful.inspection.explaining.recording import RecordedAttention, TokenPair, record_attention
 from heedful.inspection.explaining.source_attention import SourceAttentionTrace, trace_source_attention
 from heedful.inspection.explaining.stages import Check
+from heedful.inspection.measures.attention_maps import attention_maps
 from heedful.nn.attention import SelfAttention
 from heedful.nn.gates import add_gates
+from heedful.nn.model import inference_context
 from heedful.nn.positions import PositionSize, Rotary
 from heedful.nn.scores import SourceAttention
 
@@ -42,9 +43,9 @@ def checks_of(one: HeadTrace | SourceAttentionTrace) -> list[Check]:
 @pytest.mark.parametrize("variant", SOME, ids=str)
 def test_every_stage_matches_the_model(variant: Variant, pairs: Pairs) -> None:
     """For every head of every layer that attends to tokens; a layer that attends to summaries raises an error."""
-    model, refused = tiny_model(variant), "reach" in dict(variant.changes) and dict(variant.changes)["reach"] != "full"
-    for hook_point in attentions(model):
-        if refused:
+    model, unsupported = tiny_model(variant), dict(variant.changes).get("reach", "full") != "full"
+    for hook_point in [attention.weights for attention in model.attentions()]:
+        if unsupported:
             with pytest.raises(ConfigError, match="expected a layer with reach 'full'"):
                 trace(variant, pairs, hook_point)
             continue
@@ -158,8 +159,8 @@ def test_each_score_function_has_its_own_formula(pairs: Pairs) -> None:
     formulas = set()
     for score in ("dot", "general", "concat"):
         variant = Variant("luong", (("score", score), ("scope", "local-p"), ("radius", 2)))
-        (hook_point,) = attentions(tiny_model(variant))
-        (one,) = trace(variant, pairs, hook_point)
+        (attention,) = tiny_model(variant).attentions()
+        (one,) = trace(variant, pairs, attention.weights)
         assert isinstance(one, SourceAttentionTrace) and one.center is not None
         stages = source_attention_stages(
             one, QueryView([f"t{i}" for i in range(7)], [f"s{i}" for i in range(6)], query_index=1)

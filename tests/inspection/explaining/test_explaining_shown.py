@@ -18,9 +18,9 @@ from heedful.inspection.explaining import html, text
 from heedful.inspection.explaining.drawing import draw_tree
 from heedful.inspection.explaining.formulas import as_mathml, as_text
 from heedful.inspection.explaining.stages import Check, Explanation, Matrix, Mistake, Stage, as_json, check, check_softmax
+from heedful.inspection.explaining.trained import TOPICS
 from heedful.inspection.explaining.tree import Node, Tree, grow_tree
 from heedful.search import SearchConfig
-from heedful.studies.explain import TOPICS
 
 EVIL = '<img src=x onerror="alert(1)">&\'</td>'
 VOID = {"meta", "link", "img"}

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import END, SPEAKING, START, VOCAB, Pairs, Variant, tiny_model
+from tiny import END, FAMILIES, START, VOCAB, Pairs, Variant, tiny_model
 from torch import Tensor
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import inference_context
 from heedful.inspection.explaining.decoding import END as LAST
 from heedful.inspection.explaining.decoding import ITALIAN, LIMIT, next_log_probabilities, search
 from heedful.inspection.explaining.decoding import START as FIRST
 from heedful.inspection.explaining.tree import NextTokenFn, grow_tree, make_hypothesis, prefix_of
+from heedful.nn.model import inference_context
 from heedful.search import SearchConfig, SourceBatch, search_batch, step_function
 
 CONFIGS: list[dict[str, Any]] = [
@@ -39,7 +39,7 @@ def next_token_function(model: Any, source: Tensor) -> NextTokenFn:
     return next_token
 
 
-@pytest.mark.parametrize("family", SPEAKING)
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("options", CONFIGS, ids=str)
 def test_the_tree_returns_the_hypotheses_of_the_search(family: str, options: dict[str, Any], pairs: Pairs) -> None:
     model, config = tiny_model(Variant(family, ())), SearchConfig(**options)

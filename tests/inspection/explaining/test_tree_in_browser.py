@@ -11,8 +11,8 @@ import pytest
 
 from heedful.inspection.explaining.html import render
 from heedful.inspection.explaining.stages import Explanation, Matrix, Mistake, Stage
+from heedful.inspection.explaining.trained import TOPICS
 from heedful.inspection.explaining.tree import Node, Tree
-from heedful.studies.explain import TOPICS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

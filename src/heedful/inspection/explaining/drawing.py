@@ -8,9 +8,9 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import NamedTuple
 
+from heedful.inspection.drawing.markup import escape
 from heedful.inspection.explaining.text import depth, display_width
 from heedful.inspection.explaining.tree import STATUSES, Tree
-from heedful.inspection.markup import escape
 
 STEP, ROW, LEFT, TOP, RADIUS = 150, 44, 26, 34, 6  # pixels
 BESIDE, LETTER, BOLD = 10, 7, 9  # pixels from a node to its text, and per letter in most fonts, regular and bold

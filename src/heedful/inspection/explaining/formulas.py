@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from heedful.inspection.markup import escape
+from heedful.inspection.drawing.markup import escape
 
 SYMBOLS = {
     "alpha": "α",

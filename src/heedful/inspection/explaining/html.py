@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from heedful.inspection.drawing.markup import escape
 from heedful.inspection.explaining.drawing import draw_tree
 from heedful.inspection.explaining.formulas import as_mathml
 from heedful.inspection.explaining.stages import SUM, Cell, Check, Explanation, Matrix, Mistake, Stage
 from heedful.inspection.explaining.text import format_cell, format_check
-from heedful.inspection.markup import escape
 
 STYLE = """
 :root { color-scheme: light dark; --back: #fbfaf7; --card: #ffffff; --ink: #1d2129; --soft: #5b6472; --line: #dcdfe4;

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from heedful.errors import ConfigError
-from heedful.inspection.attention_maps import StepModel, copy_with_shared_weights, core_of, inference_context
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.attention_pattern import FullPattern
 from heedful.nn.hooks import record
+from heedful.nn.model import READING, SequenceModel, copy_with_shared_weights, inference_context
 from heedful.nn.positions import Rotary
 from heedful.nn.scores import SourceAttention
 
@@ -47,33 +47,28 @@ PARTS: dict[type[nn.Module], tuple[str, ...]] = {
 }
 
 
-def record_attention(model: StepModel, pair: TokenPair, hook_point: str) -> RecordedAttention:
+def record_attention(model: SequenceModel, pair: TokenPair, hook_point: str) -> RecordedAttention:
     """Record one layer. hook_point: the one of its attention weights, such as `decoder.0.cross_attention.weights`."""
     model = copy_with_shared_weights(model)
-    assert isinstance(model, nn.Module), "models are modules"
-    core, owner_name = core_of(model, hook_point), hook_point.removesuffix(".weights")
-    encodes_source = owner_name.endswith(".reading")  # attention within the source, which shares the target's projections
-    if encodes_source:
-        owner_name = f"{owner_name.removesuffix('.reading')}.self_attention"
-    owner = model.get_submodule(owner_name)
-    require_full_attention(model.get_submodule(owner_name.rpartition(".")[0]))
-    parts = [name for name in PARTS.get(type(owner), ()) if getattr(owner, name) is not None]
-    calls: dict[str, Calls] = {name: [] for name in [core, *(f"{owner_name}.{part}" for part in parts)]}
+    attention = next(one for one in model.attentions() if one.weights == hook_point)
+    owner = attention.module
+    require_full_attention(next((block for block in model.blocks() if owner in block.modules()), owner))
+    parts = {name: getattr(owner, name) for name in PARTS.get(type(owner), ()) if getattr(owner, name) is not None}
+    core_calls: Calls = []
+    part_calls: dict[str, Calls] = {name: [] for name in parts}
 
-    def keep(name: str, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        calls[name].append((inputs, output))
+    def keep(calls: Calls, module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        calls.append((inputs, output))
 
-    context_point = f"{hook_point.removesuffix('weights')}context"
     with ExitStack() as stack:
-        for name in calls:
-            stack.callback(model.get_submodule(name).register_forward_hook(partial(keep, name)).remove)
+        for module, calls in ((attention.core, core_calls), *((parts[name], part_calls[name]) for name in parts)):
+            stack.callback(module.register_forward_hook(partial(keep, calls)).remove)
         stack.enter_context(inference_context(model))
-        recorded = stack.enter_context(record(model, hook_point, context_point))
-        model.step(pair.target_in, model.start(pair.source, None, room=0))
+        recorded = stack.enter_context(record(model, attention.weights, attention.context))
+        model.forced(pair.source, None, pair.target_in)
     rotary = isinstance(owner, SelfAttention) and any(isinstance(module, Rotary) for module in model.modules())
-    part_calls = {part: calls[f"{owner_name}.{part}"] for part in parts}
-    weights, context = recorded[hook_point], recorded[context_point]
-    return RecordedAttention(owner, calls[core], part_calls, weights, context, encodes_source, rotary)
+    weights, context = recorded[attention.weights], recorded[attention.context]
+    return RecordedAttention(owner, core_calls, part_calls, weights, context, attention.kind == READING, rotary)
 
 
 def require_full_attention(layer: nn.Module) -> None:

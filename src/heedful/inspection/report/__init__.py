@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.inspection.markup import escape
+from heedful.inspection.drawing.markup import escape
 from heedful.inspection.report.blocks import Block, as_html
 from heedful.storage.reading import read_package_text
 

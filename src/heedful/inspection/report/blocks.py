@@ -16,9 +16,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from heedful.inspection.figure import Figure
-from heedful.inspection.markup import escape
-from heedful.inspection.svg import inline
+from heedful.inspection.drawing.figure import Figure
+from heedful.inspection.drawing.markup import escape
+from heedful.inspection.drawing.svg import inline
 
 LONG = 40  # rows; a table with more is collapsed
 NUMBER = re.compile(r"[-+−]?\.?\d[\d.,]*(e[-+]?\d+)?( ?(%|°|x|ms|s|[kMGT]?B?|of \d+))?( \(\d+%\))?")

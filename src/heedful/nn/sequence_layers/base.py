@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
-import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
 from heedful.config.base import Config, Probability, Problem, Size, SmallCount, refuse
-from heedful.nn import masks
-from heedful.nn.decoder_state import State, Tree, allocate, write
+from heedful.nn.attention import SelfAttention
+from heedful.nn.decoder_state import Tree
 from heedful.nn.dropout import Dropout
+from heedful.nn.step_context import StepContext
 
 
 class LayerSize(Config):
@@ -57,37 +57,6 @@ class LayerState(NamedTuple):
     kv_cache: Tree = None  # (sources, slots, …)
 
 
-class StepContext(NamedTuple):
-    """Slots, positions and mask of new tokens, shared by all layers of a stack. All rows of a source attend to one cache, so
-    the time dimension of their queries is new = beam x time."""
-
-    real: Tensor | None  # (rows, time): padding mask, with padding at the end; None: no padding
-    owned_slots: Tensor  # (rows, slots): as in a state, with the new slots marked
-    slots: Tensor | slice  # slots of the new tokens
-    positions: Tensor  # (sources, new)
-    key_positions: Tensor  # (sources, slots): of all cached tokens
-    mask: Tensor  # (sources, new, slots): each token's own hypothesis up to itself
-
-    def group_by_source(self, x: Tensor) -> Tensor:
-        """Group the rows (hypotheses) of each source: (rows, time, dim) -> (sources, rows of a source x time, dim)."""
-        return x.reshape(self.positions.shape[0], -1, x.shape[-1])
-
-
-def make_step_context(state: State, tokens: Tensor, real: Tensor | None) -> StepContext:
-    """Allocate slots for the next tokens and store their positions in the state; tokens and real (rows, time), padding last."""
-    assert state.owned_slots is not None and state.kv_cache is not None, "decoding by steps requires `room` in `start`"
-    sources, time = state.kv_cache["positions"].shape[0], tokens.shape[1]
-    beam = tokens.shape[0] // sources
-    lengths = state.owned_slots.sum(-1, keepdim=True)  # (rows, 1)
-    positions = (lengths + torch.arange(time, device=tokens.device)).view(sources, -1)  # (sources, new)
-    owned_slots, slots = allocate(state, beam, tokens, real)
-    key_positions = write(state.kv_cache["positions"], slots, positions)  # (sources, slots)
-    mask = owned_slots[:, : key_positions.shape[1]].view(sources, beam, 1, -1).expand(-1, -1, time, -1).flatten(1, 2)
-    if time > 1:
-        mask = mask & masks.causal(positions, key_positions)
-    return StepContext(real, owned_slots, slots, positions, key_positions, mask)
-
-
 class SequenceLayer(nn.Module):
     """A subclass overrides `mix`, and `mix_step` for the next tokens of a causal layer, and declares its cost."""
 
@@ -118,6 +87,10 @@ class SequenceLayer(nn.Module):
 
     def mix_step(self, x: Tensor, state: LayerState, step: StepContext) -> tuple[Tensor, Tree]:
         raise NotImplementedError
+
+    def attention(self) -> SelfAttention | None:
+        """The self-attention of the layer; None: it has none with heads."""
+        return None
 
     def initial_state(self, rows: int, like: Tensor) -> Tree:
         """The row state before the first token."""

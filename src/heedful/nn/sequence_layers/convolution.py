@@ -9,7 +9,8 @@ from torch.nn import functional
 
 from heedful.nn import convolution
 from heedful.nn.decoder_state import Tree
-from heedful.nn.sequence_layers.base import LayerSize, LayerState, SequenceLayer, StepContext
+from heedful.nn.sequence_layers.base import LayerSize, LayerState, SequenceLayer
+from heedful.nn.step_context import StepContext
 
 
 class Convolution(SequenceLayer):

@@ -10,7 +10,8 @@ from torch import Tensor
 from heedful.nn import recurrent
 from heedful.nn.decoder_state import Tree
 from heedful.nn.pack_left import gather_time, pack_left_order
-from heedful.nn.sequence_layers.base import LayerSize, LayerState, SequenceLayer, StepContext
+from heedful.nn.sequence_layers.base import LayerSize, LayerState, SequenceLayer
+from heedful.nn.step_context import StepContext
 
 
 class Recurrent(SequenceLayer):

@@ -12,8 +12,9 @@ from torch.nn import functional
 from heedful.nn import masks
 from heedful.nn.attention import AttentionBias, SelfAttention, fused_attention, join_heads
 from heedful.nn.banded import Band, cut_keys, cut_mask, cut_queries, join_blocks
-from heedful.nn.decoder_state import Tree, write, write_pair
-from heedful.nn.sequence_layers.base import LayerSize, LayerState, SequenceLayer, StepContext
+from heedful.nn.decoder_state import Tree, write
+from heedful.nn.sequence_layers.base import LayerSize, LayerState, SequenceLayer
+from heedful.nn.step_context import StepContext
 
 
 class FullAttention(SequenceLayer):
@@ -26,6 +27,9 @@ class FullAttention(SequenceLayer):
         super().__init__(size)
         self.self_attention = SelfAttention(size.dim, size.heads, size.dim // size.heads, dropout=0.0)
 
+    def attention(self) -> SelfAttention:
+        return self.self_attention
+
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         return self.self_attention(*self.self_attention.split(x), make_bias(x, mask, causal=self.size.causal))
 
@@ -33,7 +37,7 @@ class FullAttention(SequenceLayer):
         return key_slots(self.size, sources, room, like)
 
     def mix_step(self, x: Tensor, state: LayerState, step: StepContext) -> tuple[Tensor, Tree]:
-        return attend_to_cache(self.self_attention, x, state, step, step.mask), None
+        return attend_to_cache(self.self_attention, x, state, step), None
 
     @staticmethod
     def operations(size: LayerSize, time: int) -> int:
@@ -61,12 +65,15 @@ def key_slots(size: LayerSize, sources: int, room: int, like: Tensor) -> tuple[T
     return like.new_zeros(shape), like.new_zeros(shape)
 
 
-def attend_to_cache(attention: SelfAttention, x: Tensor, state: LayerState, step: StepContext, mask: Tensor) -> Tensor:
-    """Write keys and values of x (rows, time, dim) to the cache and attend to it under mask (sources, new, slots)."""
+def attend_to_cache(
+    attention: SelfAttention, x: Tensor, state: LayerState, step: StepContext, near: Tensor | None = None
+) -> Tensor:
+    """Write keys and values of x (rows, time, dim) to the cache, attend to it; near: a further mask (sources, new, slots)."""
+    assert step.mask is not None, "a step after others has a mask"
+    mask = step.mask if near is None else step.mask & near  # (sources, new, slots)
     query, key, value = attention.split(step.group_by_source(x))  # (sources, heads, new, head_dim)
-    keys, values = write_pair(state.kv_cache, step.slots, (key.transpose(1, 2), value.transpose(1, 2)))
-    out = attention(query, keys.transpose(1, 2), values.transpose(1, 2), AttentionBias(mask[:, None]))  # (sources, new, dim)
-    return out.view_as(x)
+    keys, values = step.append(state.kv_cache, key.transpose(1, 2), value.transpose(1, 2))
+    return attention(query, keys, values, AttentionBias(mask[:, None])).view_as(x)  # (sources, new, dim) -> as x
 
 
 class RestrictedAttention(SequenceLayer):
@@ -78,6 +85,9 @@ class RestrictedAttention(SequenceLayer):
     def __init__(self, size: LayerSize) -> None:
         super().__init__(size)
         self.self_attention = SelfAttention(size.dim, size.heads, size.dim // size.heads, dropout=0.0)
+
+    def attention(self) -> SelfAttention:
+        return self.self_attention
 
     def mix(self, x: Tensor, mask: Tensor | None) -> Tensor:
         rows, time, _ = x.shape
@@ -112,8 +122,8 @@ class RestrictedAttention(SequenceLayer):
         return key_slots(self.size, sources, room, like)
 
     def mix_step(self, x: Tensor, state: LayerState, step: StepContext) -> tuple[Tensor, Tree]:
-        near = masks.causal_window(step.positions, step.key_positions, self.size.window)
-        return attend_to_cache(self.self_attention, x, state, step, step.mask & near), None
+        near = masks.causal_window(step.query_positions, step.key_positions, self.size.window)
+        return attend_to_cache(self.self_attention, x, state, step, near), None
 
     @staticmethod
     def operations(size: LayerSize, time: int) -> int:
@@ -137,6 +147,7 @@ class ParameterFreeAttention(SequenceLayer):
 
     def mix_step(self, x: Tensor, state: LayerState, step: StepContext) -> tuple[Tensor, Tree]:
         new = step.group_by_source(x)
+        assert step.slots is not None and step.mask is not None, "a step after others has slots and a mask"
         keys = write(state.kv_cache, step.slots, new.to(state.kv_cache.dtype))  # (sources, slots, dim)
         return parameter_free_attention(new, keys, AttentionBias(step.mask[:, None])).view_as(x), None
 

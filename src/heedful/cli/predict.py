@@ -1,0 +1,141 @@
+"""heed predict, for every task, and its natural names: translate, generate, classify."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.cli.output import (
+    COMMAND_LINE,
+    Checkpoint,
+    Device,
+    Json,
+    Precision,
+    Search,
+    print_json,
+    print_message,
+    print_text,
+    warn_of_unknown,
+)
+from heedful.cli.task_options import refuse_options_of_others, with_options
+from heedful.errors import ConfigError
+from heedful.tasks import TASKS, find_command
+
+if TYPE_CHECKING:
+    from heedful.search import SearchConfig
+    from heedful.tasks.predictor import Predictor
+
+Run = Annotated[Path, typer.Argument(help="A run folder.")]
+Together = Annotated[list[Path] | None, typer.Option("--with", help="More runs, for an ensemble.")]
+
+
+def predict(
+    run: Run,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Text files, plain or .gz; - for standard input. Default: -.")
+    ] = None,
+    search: Search = None,
+    together: Together = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    precision: Precision = "fp32",
+    json: Json = False,
+    *,
+    task: str | None = None,
+    text: str | None = None,
+    options: Mapping[str, Any],
+    given: set[str],
+) -> None:
+    """task: the one that the command is for, None: any; text: the input where no file is given, None: standard input."""
+    from heedful.data.input_lines import CHUNK_LINES, chunk_lines, is_interactive, read_available, read_texts
+
+    paths = files or [Path("-")]
+    refuse_conflicts(paths if files or text is None else [], files, options)
+    predictor = load_run(run, together, checkpoint, device, precision)
+    name: str = predictor.run.task.name
+    if task not in (None, name):
+        raise ConfigError(
+            f"{run} is a run of task {name!r}, expected a run of task {task!r}",
+            hint=f"use heed {find_command(name).name} or heed predict",
+        )
+    refuse_options_of_others(run, name, {other: type(one) for other, one in options.items()}, given)
+    own = options[name]
+    predictor.check_inputs(paths, own)
+    config = search_config(predictor, search)
+    prompt = getattr(own, "prompt", None)
+    if prompt is None and not files:
+        prompt = text
+    chunks: Iterable[Sequence[str]]
+    if prompt is not None:
+        chunks = [[prompt]]
+    else:
+        lines = (line for file in paths for line in read_texts(file, may_be_empty=True))
+        if any(map(is_terminal, paths)):
+            print_message("type a sentence and press Enter; end with Ctrl-D")
+        chunks = read_available(lines, CHUNK_LINES) if any(map(is_interactive, paths)) else chunk_lines(lines)
+    unknown: dict[str, int] = {}  # words outside the vocabulary, and the first line of each
+    for prediction in predictor.predict_chunks(chunks, config, own, unknown):
+        print_json(prediction.to_dict()) if json else print_rows(prediction.rows())
+    warn_of_unknown([f"{word} (line {number})" if prompt is None else word for word, number in unknown.items()])
+
+
+def print_rows(rows: Sequence[str]) -> None:
+    for row in rows:
+        print_text(row)
+
+
+def refuse_conflicts(paths: Sequence[Path], files: Sequence[Path] | None, options: Mapping[str, Any]) -> None:
+    """Raise an error where an input is given twice: standard input, or a prompt beside files."""
+    from heedful.data.input_lines import refuse_two_readers
+
+    others = [value for one in options.values() for field in fields(one) if isinstance(value := getattr(one, field.name), Path)]
+    refuse_two_readers([*paths, *others])
+    if files and any(getattr(one, "prompt", None) is not None for one in options.values()):
+        raise ConfigError("given both --prompt and a file of prompts, expected one of them")
+
+
+def search_config(predictor: Predictor, search: list[str] | None) -> SearchConfig:
+    """The run's search config with the options of -s; reports a method implied by an option, as sampling by temperature=2."""
+    task = predictor.run.task.name
+    if search and not find_command(task).search:
+        raise ConfigError(f"--search has no effect on a run of task {task!r}", hint="remove -s")
+    config = predictor.search_config(search or [], origin=COMMAND_LINE)
+    is_explicit = any(option.partition("=")[0].strip() == "method" for option in search or [])
+    default = predictor.run.search.method
+    if config.method != default and not is_explicit:
+        print_message(f"search method: {config.method}, implied by {', '.join(search or [])} (default of the run: {default})")
+    return config
+
+
+def is_terminal(path: Path) -> bool:
+    from heedful.data.input_lines import STDIN_NAMES
+
+    return str(path) in STDIN_NAMES and sys.stdin is not None and sys.stdin.isatty()
+
+
+def load_run(
+    run: Path, together: list[Path] | None, checkpoint: str | None, device: str | None, precision: str | None = None
+) -> Predictor:
+    """Load a run, or an ensemble of several."""
+    from heedful.runs.load import load
+
+    predictor = load(run, checkpoint, device, precision)
+    return predictor.join([load(other, checkpoint, device, precision) for other in together]) if together else predictor
+
+
+def mount(app: typer.Typer) -> None:
+    """Add `predict` and the natural name of every task."""
+    commands = {name: find_command(name) for name in TASKS}
+    for task, one in commands.items():
+        app.command(one.name, help=one.help)(with_options(predict, {task: one.predict}, task=task, text=one.text))
+    general = (
+        "Predict with a run of any task: translations, continued texts, labels.\n\n"
+        "Reads one input per line. --json prints one object per line, with scores or probabilities."
+    )
+    every = with_options(predict, {task: one.predict for task, one in commands.items()}, task=None, text=None)
+    app.command("predict", help=general)(every)

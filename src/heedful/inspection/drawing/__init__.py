@@ -1,0 +1,1 @@
+"""Figures as lists of marks with positions, and their output as SVG, PNG, PDF or text."""

@@ -1,0 +1,234 @@
+"""Explanations of a trained model with its own numbers (a head, a search, a batch), and topics that need no model.
+
+explain_head(system, "the cat sees the dog", HeadChoice("cross", layer=1, head=2), SearchConfig()) -> Explanation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.errors import ConfigError, lookup
+from heedful.inspection.explaining import decoding, examples, losses, positions
+from heedful.inspection.explaining import lookup as lookup_example
+from heedful.inspection.explaining.attention_stages import QueryView, head_stages, source_attention_stages
+from heedful.inspection.explaining.batches import PreparedBatch, explain_preparation
+from heedful.inspection.explaining.heads import trace_head
+from heedful.inspection.explaining.recording import TokenPair, record_attention
+from heedful.inspection.explaining.source_attention import trace_source_attention
+from heedful.inspection.explaining.stages import Cell, Check, Explanation, Matrix, Stage
+from heedful.inspection.explaining.tree import NextTokenFn, Tree, grow_tree, make_hypothesis
+from heedful.inspection.measures.attention_maps import AttentionMap
+from heedful.inspection.measures.trace import NEXT_TOKEN, Trace, sequences, tokens_of, trace_text, trace_translation
+from heedful.nn.scores import SourceAttention
+from heedful.search import SearchConfig, length_limits
+from heedful.tasks.batches import collate, source_tensors
+from heedful.tasks.system import System
+from heedful.tasks.translation.translate import Piece, search_pieces, translate
+from heedful.text.specials import Specials
+
+
+class HeadChoice(NamedTuple):
+    """Which head and query to explain; layers and heads are counted from 0, as in hook points."""
+
+    kind: str | None = None  # default: cross if the model has cross-attention, else the last kind
+    layer: int = 0
+    head: int = 0
+    token: str | None = None  # the query token or its index from 0; default: see `choose_query`
+
+
+def explain_head(
+    system: System, source: str, choice: HeadChoice, config: SearchConfig, target: str | None = None
+) -> Explanation:
+    return explain_trace(system, trace_translation(system, source, config, target), choice)
+
+
+def explain_head_alone(system: System, text: str, choice: HeadChoice) -> Explanation:
+    """Explain a head of a language model on one text."""
+    return explain_trace(system, trace_text(system, text), choice)
+
+
+def explain_trace(system: System, trace: Trace, choice: HeadChoice) -> Explanation:
+    attention = select_map(trace.maps, choice)
+    recorded = record_attention(system.models[0], TokenPair(*sequences(system, trace.source, trace.target)), attention.name)
+    queries, keys = trace.queries(attention), trace.keys(attention)
+    if choice.token is None:
+        specials = {trace.start, trace.end, NEXT_TOKEN}
+        index = choose_query(queries, keys, attention.weights[choice.head], specials)
+    else:
+        index = find_token(queries, choice.token)
+    view = QueryView(queries, keys, index, trace.input_tokens(attention))
+    if isinstance(recorded.owner, SourceAttention):
+        stages = source_attention_stages(trace_source_attention(recorded), view)
+    else:
+        stages = head_stages(trace_head(recorded, choice.head), view, choice.head)
+    source = "" if trace.source is None else f"'{trace.source.text}' -> "
+    opening = f"{source}'{trace.target.text}'. The query is '{view.query[0]}'; choose another one with --token."
+    return Explanation(f"{KIND_NAMES[attention.kind.name]}, layer {attention.layer}, head {choice.head}", opening, stages)
+
+
+KIND_NAMES = {
+    "encoder": "Encoder self-attention",
+    "decoder": "Decoder self-attention",
+    "cross": "Cross-attention",
+    "reading": "Self-attention within the source",
+    "within": "Self-attention",
+}
+
+
+def select_map(maps: Sequence[AttentionMap], choice: HeadChoice) -> AttentionMap:
+    if not maps:
+        raise ConfigError(
+            "this model has no attention, so there is no head to explain",
+            hint="use --step, --tree or --batch, which explain any model",
+        )
+    kinds = list(dict.fromkeys(attention.kind.name for attention in maps))
+    kind = choice.kind or ("cross" if "cross" in kinds else kinds[-1])
+    lookup(kind, dict.fromkeys(kinds), "kind of attention")
+    layers = {attention.layer: attention for attention in maps if attention.kind.name == kind}
+    if choice.layer not in layers:
+        raise ConfigError(f"--layer: given {choice.layer}, expected one of: {', '.join(map(str, layers))} ({kind} attention)")
+    attention = layers[choice.layer]
+    heads = attention.weights.shape[0]
+    if not heads:
+        raise ConfigError(f"layer {attention.layer} of {kind} attention has no heads left; expected a layer with heads")
+    if not 0 <= choice.head < heads:
+        expected = "0" if heads == 1 else f"0 to {heads - 1}"
+        raise ConfigError(f"--head: given {choice.head}, expected {expected} ({kind} attention, layer {attention.layer})")
+    return attention
+
+
+def choose_query(queries: Sequence[str], keys: Sequence[str], weights: Tensor, specials: Set[str]) -> int:
+    """The index of an informative query: the most central word whose largest weight is on a word; else the middle word.
+
+    weights (query, key); specials: the start and end tokens."""
+    words = [i for i, token in enumerate(queries) if token not in specials] or list(range(len(queries)))
+    attend_to_words = [i for i in words if keys[int(weights[i].argmax())] not in specials]
+    middle = words[len(words) // 2]
+    return min(attend_to_words or words, key=lambda i: abs(i - middle))
+
+
+def find_token(tokens: Sequence[str], given: str) -> int:
+    """The index of a token, given by its text or by its index."""
+    plain = [token.strip("▁") for token in tokens]
+    if given in plain or given in tokens:
+        return plain.index(given) if given in plain else list(tokens).index(given)
+    if given.isdecimal() and int(given) < len(tokens):
+        return int(given)
+    raise ConfigError(f"--token: given {given!r}, expected one of: {' '.join(tokens)}; or its index, 0 to {len(tokens) - 1}")
+
+
+def explain_search(system: System, source: str, config: SearchConfig) -> Explanation:
+    """The search tree, recomputed without caches and compared with the result of the actual search."""
+    tokens = tokens_of(system, source, "source")
+    if not tokens.ids:
+        raise ConfigError("an empty sentence was given; expected at least one word to translate")
+    specials = system.target_tokenizer.specials
+    limits = length_limits(config, torch.tensor([len(tokens.ids)]), torch.tensor([0]))
+    limit = min([int(limits[0]), *(model.max_length for model in system.models if model.max_length is not None)])
+    with torch.inference_mode():
+        nodes, best = grow_tree(next_token_function(system, tokens.ids), config, limit, start=specials.start, end=specials.end)
+        ((_, real),) = search_pieces(system, [Piece(0, tokens.ids, [], source)], config)
+    ours = [make_hypothesis(nodes, at) for at in best]
+    same = [one.tokens for one in ours] == [one.tokens for one in real]
+    difference = max(abs(one.score - other.score) for one, other in zip(ours, real, strict=True)) if same else float("inf")
+    check = Check("each hypothesis and its score", difference, max(abs(one.score) for one in real), 1e-5)
+    words = system.target_tokenizer.pieces([node.token for node in nodes])
+    rows: list[list[Cell]] = [[system.target_tokenizer.decode(one.tokens), one.log_probability, one.score] for one in ours]
+    names = [f"hypothesis {rank}" for rank in range(1, len(ours) + 1)]
+    method = "Greedy search" if config.method == "greedy" else f"Beam search, beam size {config.beam}"
+    stage = Stage(
+        method,
+        f"log P = sum_t ln p_t , score = {score_formula(config)}",
+        [Matrix("result", names, ["sentence", "log P", "score"], rows)],
+        "At each step all kept prefixes are expanded by one token, and the best expansions are kept, as many as the beam has "
+        "free slots. p is the probability of a token given its prefix, log P the log-probability of all tokens so far.",
+        checks=[check],
+        tree=Tree(nodes, words, best),
+    )
+    return Explanation(
+        f"The search for a translation of '{source}'", f"At most {limit} tokens, including the end token.", [stage]
+    )
+
+
+PENALTY = {"wu": "frac(log P, ((5 + n) / 6)^alpha)", "power": "frac(log P, n^alpha)"}
+
+
+def score_formula(config: SearchConfig) -> str:
+    """The score as a formula; a length penalty of 0 divides by 1."""
+    if config.method != "beam" or not config.length_penalty:
+        return "log P"
+    return f"{PENALTY[config.penalty]} , alpha = {config.length_penalty:g}"
+
+
+def next_token_function(system: System, ids: list[int]) -> NextTokenFn:
+    """Log-probabilities of the next token, computed from source and prefix without a cache; ensembles average probabilities."""
+    source, _ = source_tensors([ids], system.source_tokenizer.specials)
+    source = source.to(system.device)
+
+    def next_token(prefixes: list[list[int]]) -> Tensor:
+        tokens = torch.tensor(prefixes, device=system.device)
+        logs = []
+        for model in system.models:
+            state = model.start(source.expand(len(tokens), -1), None, room=0)
+            logs.append(model.project(model.step(tokens, state).hidden[:, -1]).double().log_softmax(-1))
+        return torch.stack(logs).exp().mean(0).log()  # (rows, vocab)
+
+    return next_token
+
+
+def explain_batch(system: System, sources: Sequence[str], config: SearchConfig, targets: Sequence[str] | None) -> Explanation:
+    """targets: the reference translations; default: the model's own translations."""
+    translations = [one.text for one in translate(system, sources, config)] if targets is None else list(targets)
+    if not all(source.strip() for source in sources):
+        raise ConfigError("an empty sentence was given; expected at least one word in each sentence")
+    if len(translations) != len(sources):
+        raise ConfigError(f"{len(translations)} targets were given for {len(sources)} sentences; expected one for each")
+    reader, writer = system.source_tokenizer, system.target_tokenizer
+    ids = [(reader.encode(source), writer.encode(target)) for source, target in zip(sources, translations, strict=True)]
+    pieces = [(reader.pieces(source), writer.pieces(target)) for source, target in ids]
+    batch = prepare_batch(list(zip(sources, translations, strict=True)), pieces, ids, (reader.specials, writer.specials))
+    return explain_preparation(batch, "Preparing a batch", "With the tokenizers of this run.")
+
+
+Texts = Sequence[tuple[str, str]]
+Sides = Sequence[tuple[list[str], list[str]]]
+Ids = Sequence[tuple[list[int], list[int]]]
+
+
+def prepare_batch(texts: Texts, pieces: Sides, ids: Ids, specials: tuple[Specials, Specials]) -> PreparedBatch:
+    batch = collate([source for source, _ in ids], [target for _, target in ids], *specials)
+    mask = torch.ones_like(batch.source, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
+    return PreparedBatch(texts, pieces, ids, batch.source, mask, batch.target_in, batch.target_out, specials[1]._asdict())
+
+
+VOCABULARY = {"<sos>": 0, "<unk>": 1, "<pad>": 3, "il": 5, "gatto": 8, "è": 12, "is": 16, "qui": 20, "cat": 23, "here": 31}
+VOCABULARY |= {"the": 42, "black": 64, "<eos>": 99}
+PAIRS = [("the cat is here", "il gatto è qui"), ("the zebra is black", "la zebra è nera"), ("cat", "gatto")]
+
+
+def batch() -> Explanation:
+    """An example with a vocabulary whose padding id is not 0."""
+    specials = Specials(pad=3, start=0, end=99, unk=1)
+    pieces = [(source.split(), target.split()) for source, target in PAIRS]
+    ids = [tuple([VOCABULARY.get(word, specials.unk) for word in side] for side in pair) for pair in pieces]
+    opening = "Three sentence pairs and a small vocabulary that lacks 'zebra', 'la' and 'nera'."
+    prepared = prepare_batch(PAIRS, pieces, [(source, target) for source, target in ids], (specials, specials))
+    return explain_preparation(prepared, "Preparing a batch", opening)
+
+
+TOPICS: dict[str, tuple[str, Callable[[], Explanation]]] = {
+    "look-up": ("attention as a soft lookup in a table of keys and values", lookup_example.look_up),
+    "attention": ("queries, keys and values, scores, softmax and weighted sum", examples.attention),
+    "masked": ("self-attention with a causal mask", examples.masked),
+    "scaling": ("why scores are divided by the square root of the head dimension", lookup_example.scaling),
+    "positions": ("sinusoidal positional encoding", positions.positions),
+    "batch": ("from sentences to padded tensors and masks", batch),
+    "loss": ("teacher forcing, cross-entropy, perplexity and label smoothing", losses.loss),
+    "schedule": ("learning rate schedule: warm-up and decay", losses.schedule),
+    "sampling": ("temperature, top-k and top-p", decoding.sampling),
+    "search": ("greedy search, beam search as a tree, and length penalty", decoding.search),
+}

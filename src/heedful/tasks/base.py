@@ -1,0 +1,121 @@
+"""What a task consists of.
+
+    TaskConfig       [task]: options, metrics with their direction, the head that it adds to a model
+    TaskData         reads and checks its data, then encodes it with the tokenizers
+    Task             batches, objective and validation; complete when it is constructed (the interface of training/loop.py)
+    Predictor        a trained model at work (predictor.py)
+
+TaskDefinition joins them for the registry. `RunConfig` is what a task may read of the config of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+from heedful.config.base import Config, Problem
+from heedful.data.report import CheckReport
+from heedful.models.family import FamilyConfig
+from heedful.nn.model import Model, SequenceModel
+from heedful.search import SearchConfig
+from heedful.tasks.predictor import Predictor
+from heedful.tasks.system import System
+from heedful.text.tokenizer import Tokenizer, TokenizerConfig
+from heedful.training.config import TrainingConfig
+from heedful.training.loop import Task
+from heedful.training.train_state import Direction
+
+Tokenizers = tuple[Tokenizer, Tokenizer]  # of source and target; the same object where they are shared
+
+
+class RunConfig(Protocol):
+    """The config of a run, as far as tasks read it."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def model(self) -> FamilyConfig: ...
+    @property
+    def task(self) -> Any: ...
+    @property
+    def tokenizer(self) -> TokenizerConfig: ...
+    @property
+    def data(self) -> Any: ...
+    @property
+    def training(self) -> TrainingConfig: ...
+    @property
+    def search(self) -> SearchConfig: ...
+
+
+class TaskConfig(Config):
+    """Base class of [task]."""
+
+    unit: ClassVar[str] = "tokens"  # what a batch is counted in: tokens or examples
+    name: str
+    """Task."""
+
+    @property
+    def metrics(self) -> Mapping[str, Direction]:
+        """Every metric of a validation, and whether higher or lower is better."""
+        raise NotImplementedError
+
+    @property
+    def searches_in_updates(self) -> bool:
+        """Whether every update runs a search, which can be neither compiled nor captured in a CUDA graph."""
+        return False
+
+    def add_head(self, model: SequenceModel, dim: int) -> Model:
+        """The model to train: the given one, whose hidden states have size dim, with the head of the task."""
+        return model
+
+    def problems_with(self, run: Any) -> list[Problem]:
+        """Problems of this config with the rest of a run's config; paths are relative to the run."""
+        return []
+
+
+class TaskData(Protocol):
+    """The data of a task."""
+
+    def check(self) -> CheckReport:
+        """Read all of it once, and report the unusable lines."""
+
+    def files(self) -> list[Path]:
+        """Every file that it reads."""
+
+    def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
+        """The lines that the tokenizer of a side is trained on."""
+
+    @property
+    def tags(self) -> list[str]:
+        """Tags of source lines, each a single token."""
+
+    def prepare(self, tokenizers: Tokenizers, report: CheckReport) -> Any:
+        """The encoded data for training and validation; report: the result of `check`."""
+
+    def usage_and_limits(self, folder: str) -> tuple[str, str]:
+        """A usage example and the limits of the model, for its card."""
+
+
+class ExampleFile(NamedTuple):
+    """Examples given as Python objects, as the text of a data file."""
+
+    suffix: str  # of the file name
+    text: str
+    key: str | None  # option of [data.train] that names the file; None: data.train is the name itself
+    options: Mapping[str, Any] = {}  # further options of [data.train]
+
+    def entry(self, name: str) -> Any:
+        """The value of data.train for a file of this name."""
+        return name if self.key is None else {self.key: name, **self.options}
+
+
+class TaskDefinition(NamedTuple):
+    """A task for the registry."""
+
+    config: type[TaskConfig]
+    data_config: type[Config]  # [data]
+    data: Callable[[RunConfig], TaskData]
+    task: Callable[[RunConfig, Any, System], Task]  # config, encoded data, model with its tokenizers
+    predictor: type[Predictor]
+    format_examples: Callable[[Iterable[Any]], ExampleFile]  # of Python objects, for `heedful.train(…, train=[…])`

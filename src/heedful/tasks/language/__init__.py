@@ -1,0 +1,1 @@
+"""Language modeling: plain text -> a model that continues a prompt, scored by perplexity."""

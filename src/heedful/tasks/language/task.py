@@ -1,0 +1,133 @@
+"""Language modeling: predict the next token at every position of a text.
+
+Every epoch cuts the text into blocks at another offset and shuffles them; evaluate.py defines the metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.config.base import Size, ZeroOrCount, ZeroOrSize
+from heedful.data.corpus_text import TextConfig
+from heedful.nn.model import SequenceModel
+from heedful.tasks.base import RunConfig, TaskConfig, TaskDefinition
+from heedful.tasks.batch_stream import StreamPosition, stream_batches
+from heedful.tasks.language.data import TextData, TextSplits, format_examples
+from heedful.tasks.language.evaluate import evaluate_text
+from heedful.tasks.language.generate import generate
+from heedful.tasks.language.predictor import TextGenerator
+from heedful.tasks.objectives import token_loss, with_model_losses
+from heedful.tasks.system import System
+from heedful.training.loop import StreamedBatch, Validation
+from heedful.training.train_state import Direction
+from heedful.training.update import Objective
+
+
+class LanguageConfig(TaskConfig):
+    name: Literal["language"]
+    """Task."""
+    stride: ZeroOrSize = 0
+    """Tokens between the windows by which a text is scored; 0: data.block, no overlap."""
+    samples: ZeroOrCount = 1
+    """Texts to generate at each validation."""
+    prompt: str = ""
+    """Beginning of the generated texts."""
+    sample_length: Size = 200
+    """Tokens of a generated text."""
+
+    @property
+    def metrics(self) -> Mapping[str, Direction]:
+        return dict.fromkeys(("loss", "perplexity", "word_perplexity", "bits_per_character", "bits_per_byte"), "lower")
+
+
+class BlockBatch(NamedTuple):
+    """Blocks of text and the next token at each position."""
+
+    inputs: Tensor  # (rows, block)
+    targets: Tensor  # (rows, block)
+
+    def pin(self) -> BlockBatch:
+        return BlockBatch(*(tensor.pin_memory() for tensor in self))
+
+    def to(self, device: torch.device) -> BlockBatch:
+        return BlockBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+
+class LanguageModelingTask:
+    def __init__(self, run: RunConfig, texts: TextSplits, system: System) -> None:
+        self.config: LanguageConfig = run.task
+        self.data: TextConfig = run.data
+        self.search, self.seed = run.search, run.seed
+        self.texts, self.system = texts, system
+
+    def statistics(self) -> dict[str, float]:
+        """Sizes of the training data and of an epoch."""
+        train, plan = self.texts.train, self.plan(0)
+        return {
+            "lines": train.lines,
+            "characters": train.characters,
+            "batches_per_epoch": len(plan),
+            "tokens_per_epoch": sum(len(batch) for batch in plan) * self.data.block,
+        }
+
+    def describe(self) -> str:
+        sizes = self.statistics()
+        return (
+            f"{len(self.texts.train.ids):,} tokens of {sizes['characters']:,} characters in "
+            f"{sizes['batches_per_epoch']:,} batches per epoch, {len(self.texts.valid.ids):,} validation tokens"
+        )
+
+    def plan(self, epoch: int) -> list[NDArray[np.int64]]:
+        """The first token of the blocks of each batch: a pure function of the seed and the epoch. All batches have the same
+        shape; the few blocks that are left over differ in every epoch."""
+        generator = np.random.Generator(np.random.Philox(key=[self.seed, epoch]))
+        block, tokens = self.data.block, len(self.texts.train.ids)
+        starts = np.arange(generator.integers(min(block, tokens - block)), tokens - block, block)
+        generator.shuffle(starts)
+        rows = min(self.data.batch, len(starts))
+        return [starts[at : at + rows] for at in range(0, len(starts) - rows + 1, rows)]
+
+    def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
+        """An endless stream of batches from the given position, prefetched."""
+        device, ahead = self.system.device, self.data.prefetch
+        return stream_batches(
+            self.plan, lambda starts, _: self.batch(starts), StreamPosition(epoch, cursor), device=device, ahead=ahead
+        )
+
+    def batch(self, starts: NDArray[np.int64]) -> BlockBatch:
+        positions = starts[:, None] + np.arange(self.data.block + 1)
+        rows = torch.from_numpy(self.texts.train.ids[positions].astype(np.int64))  # (rows, block + 1)
+        return BlockBatch(rows[:, :-1].contiguous(), rows[:, 1:].contiguous())
+
+    def count(self, batch: BlockBatch) -> int:
+        return batch.inputs.numel()
+
+    def split(self, batch: BlockBatch, parts: int) -> Sequence[BlockBatch]:
+        return [BlockBatch(*part) for part in zip(batch.inputs.chunk(parts), batch.targets.chunk(parts), strict=True)]
+
+    def loss(self, model: SequenceModel, batch: BlockBatch) -> Objective:
+        return self.objective(model, *batch.to(self.system.device))
+
+    def objective(self, model: SequenceModel, inputs: Tensor, targets: Tensor) -> Objective:
+        """The loss as a function of tensors only, which can be compiled or captured."""
+        step = model.forced(None, None, inputs)
+        pad = self.system.target_tokenizer.specials.pad
+        smoothed, plain = token_loss(model, step.hidden.flatten(0, 1), targets.flatten(), padding=pad)
+        return with_model_losses(Objective(smoothed, {"loss": plain}), step.losses)
+
+    def validate(self, model: SequenceModel) -> Validation:
+        figures = evaluate_text(self.system, self.texts.valid, self.data.block, self.config.stride)
+        config, samples = self.config, []
+        if config.samples:
+            search = self.search.model_copy(update={"n_best": config.samples if self.search.method == "sample" else 1})
+            samples = generate(self.system, config.prompt, config.sample_length, search)
+        return Validation(figures, {}, samples)
+
+
+TASK = TaskDefinition(LanguageConfig, TextConfig, TextData, LanguageModelingTask, TextGenerator, format_examples)

@@ -1,0 +1,260 @@
+"""The base class of what `heedful.load` returns: a trained model with its config and tokenizers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, overload
+
+import torch
+from torch import Tensor
+
+from heedful.config.base import plain
+from heedful.config.given import ARGUMENT, OVERRIDE, refuse_repeats
+from heedful.config.read import read_settings
+from heedful.config.toml import write_value
+from heedful.data.sources import find_path
+from heedful.data.splits import SPLITS
+from heedful.errors import ConfigError, DataError, lookup
+from heedful.evaluation.tables import table
+from heedful.nn.model import SequenceModel
+from heedful.nn.precision import with_precision
+from heedful.search import SearchConfig
+from heedful.search.hypothesis import OPTIONS_OF
+from heedful.tasks.system import System
+from heedful.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from heedful.tasks.base import RunConfig
+
+FORKS = [0]  # number of os.fork() calls between this process and its first ancestor that was not forked
+
+
+def count_fork() -> None:
+    FORKS[0] += 1
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=count_fork)
+
+
+class Prediction(Protocol):
+    """The output for one input."""
+
+    @property
+    def text(self) -> str:
+        """The best output."""
+
+    def rows(self) -> list[str]:
+        """The lines to print."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+class Report(Protocol):
+    """The result of `heed evaluate`."""
+
+    def text(self) -> str: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+class ValidationResult(NamedTuple):
+    figures: dict[str, float]
+    sentences: int | None
+    translated: int | None
+    signatures: dict[str, str]
+
+
+class Figures(NamedTuple):
+    """A report of plain figures on a split of the run's data."""
+
+    split: str
+    figures: dict[str, float]
+
+    def text(self) -> str:
+        rows = [(name.replace("_", " "), f"{value:.4g}") for name, value in self.figures.items()]
+        return table([("figure", self.split), *rows])
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"split": self.split, "figures": self.figures}
+
+
+LOSS_TOKENS = 2**12  # tokens in a batch of `training_losses`
+Loader = Callable[[Path], "Predictor"]  # run folder -> predictor
+Searcher = Callable[["Predictor"], SearchConfig]
+
+
+class Predictor:
+    """A trained model, loaded from a checkpoint of a run: the base class of what `heedful.load` returns.
+
+    >>> predictor = heedful.load(run)
+    >>> len(predictor.predict(["w1 w2", "w3"]))
+    2
+    """
+
+    def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
+        self.run, self.checkpoint = run, checkpoint
+        self.loaded, self.forks = replace(system, checkpoint=checkpoint), FORKS[0]
+
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for model in self.loaded.models for parameter in model.parameters())
+        several = f"ensemble of {len(self.loaded.models)} x " if len(self.loaded.models) > 1 else ""
+        run = self.checkpoint.parent.parent
+        return (
+            f"{type(self).__name__}({several}{self.run.model.family}, {parameters:,} parameters, "
+            f"{str(run)!r}, {self.checkpoint.name}, {self.loaded.device})"
+        )
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        checkpoint: str | None = None,
+        device: str | None = None,
+        precision: str | None = None,
+    ) -> Self:
+        """`heedful.load`, with an error if the run is of another task."""
+        from heedful import load
+
+        return cls.of(load(folder, checkpoint, device, precision))
+
+    @overload
+    def predict(self, inputs: str, **options: Any) -> str: ...
+    @overload
+    def predict(self, inputs: Sequence[str], **options: Any) -> list[str]: ...
+    def predict(self, inputs: str | Sequence[str], **options: Any) -> str | list[str]:
+        """The output for one text, or for each of several: a translation, a continued text, a label.
+
+        options: those of `SearchConfig`, by name, and those of the task."""
+        texts = [inputs] if isinstance(inputs, str) else list(inputs)
+        outputs = [prediction.text for prediction in self.predictions(texts, **options)]
+        return outputs[0] if isinstance(inputs, str) else outputs
+
+    def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[Prediction]:
+        """Yield the outputs one by one, with scores; options as in `predict`."""
+        raise NotImplementedError
+
+    def predict_chunks(
+        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+    ) -> Iterator[Prediction]:
+        """The outputs for texts that arrive in chunks, each chunk before the next is read; options: of the task's command;
+        unknown: filled with the words outside the vocabulary and the first line of each."""
+        raise NotImplementedError
+
+    def check_inputs(self, files: Sequence[Path], options: Any) -> None:
+        """Raise an error for options of the task's command that do not fit the input files, before any work."""
+
+    def report(self, split: str | None, options: Any, *, load: Loader, search: Searcher) -> Report:
+        """Evaluate for `heed evaluate`; options: of the task's command; load: loads another run, to compare with; search: the
+        search options of a predictor, changed as the user asks. split: default: test."""
+        raise NotImplementedError
+
+    def validate(self) -> ValidationResult:
+        """Evaluate on the validation data, as in training."""
+        raise NotImplementedError
+
+    def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
+        """Yield for each batch of the first `count` training examples a function that computes -log p of each, (rows,)."""
+        raise NotImplementedError
+
+    @classmethod
+    def of(cls, predictor: Predictor) -> Self:
+        """The predictor itself; an error if it is of another class."""
+        if isinstance(predictor, cls):
+            return predictor
+        raise ConfigError(
+            f"{predictor.checkpoint.parent.parent} is a run of task {predictor.run.task.name!r}; expected one that "
+            f"{cls.__name__} loads",
+            hint=f"use heedful.load, or heedful.{type(predictor).__name__}.load",
+        )
+
+    def join(self, others: Sequence[Predictor]) -> Self:
+        """An ensemble of this predictor and others with the same vocabularies."""
+        raise ConfigError(f"--with: given a run of task {self.run.task.name!r}, which has no ensembles")
+
+    @property
+    def system(self) -> System:
+        """The model and its tokenizers. torch's threads do not survive a fork: a child process would wait for them forever."""
+        threads = torch.get_num_threads()
+        if self.forks < FORKS[0] and threads > 1 and self.loaded.device.type == "cpu":
+            raise ConfigError(
+                f"a model loaded before os.fork() was used in the child process with {threads} torch threads, which do not "
+                "exist there; expected 1 thread",
+                hint='call torch.set_num_threads(1) in the child, or start it with the method "spawn" and load the model there',
+            )
+        return self.loaded
+
+    @property
+    def model(self) -> SequenceModel:
+        return self.system.models[0]
+
+    def at(self, precision: str) -> Self:
+        """A predictor with copies of the models in fp32, bf16 or int8."""
+        models: list[Any] = [with_precision(model, precision, self.system.device) for model in self.system.models]
+        return type(self)(self.run, replace(self.system, models=models, engines={}), self.checkpoint)
+
+    def search_config(self, changes: Sequence[str] = (), *, origin: str = OVERRIDE) -> SearchConfig:
+        """The run's search options with some of them changed ("beam=5"). Another method starts from its own defaults; an option
+        that only one method has selects that method."""
+        refuse_repeats(changes, origin)
+        given = dict(change.split("=", 1) for change in changes if "=" in change)
+        own = plain(self.run.search)
+        implied = [method for method, names in OPTIONS_OF.items() if any(name in given for name in names)]
+        if "method" not in given and len(implied) == 1 and implied[0] != self.run.search.method:
+            changes, given = [*changes, f'method="{implied[0]}"'], given | {"method": implied[0]}  # beam=5 implies beam search
+        if given.get("method", self.run.search.method).strip("\"'") != self.run.search.method:
+            own = {name: value for name, value in own.items() if name not in OPTIONS_OF.get(self.run.search.method, ())}
+        kept = [f"{name}={write_value(value)}" for name, value in own.items() if value is not None]
+        return read_settings(SearchConfig, None, [*kept, *changes], origin=origin).config
+
+    def search_config_from(self, options: Mapping[str, Any]) -> SearchConfig:
+        """The run's search options changed by keyword arguments: {"beam": 5}."""
+        return self.search_config([f"{name}={value_as_toml(name, value)}" for name, value in options.items()], origin=ARGUMENT)
+
+
+def value_as_toml(name: str, value: object) -> str:
+    """The value of a keyword argument as TOML, the syntax of overrides."""
+    try:
+        return write_value(value)
+    except (TypeError, ValueError):
+        kind = type(value).__name__
+        raise ConfigError(f"{ARGUMENT}: {name}: given a value of type {kind}, expected a number or a text") from None
+
+
+def check_split(data: Any, split: str) -> None:
+    """Raise an error unless this is the name of a split and the folder of the data exists."""
+    lookup(split, dict.fromkeys(SPLITS), "split")
+    if data.folder is None or getattr(data, split) is not None or find_path(data.folder).is_dir():
+        return
+    raise DataError(
+        f"the folder of the run's data, {data.folder!r}, was found neither here nor in ./data nor in $HEED_DATA",
+        hint="run the command where the run was trained, or set HEED_DATA",
+    )
+
+
+def missing_split_error(split: str) -> ConfigError:
+    return ConfigError(f"the run has no {split} data", hint="use the validation data: --split valid")
+
+
+def note_unknown(lines: Iterable[str], tokenizer: Tokenizer, unknown: dict[str, int]) -> Iterator[str]:
+    """Yield the lines; their words outside the vocabulary are added to `unknown`, with the number of the line, from 1."""
+    for number, line in enumerate(lines, start=1):
+        for word in tokenizer.unknown_words(line):
+            unknown.setdefault(word, number)
+        yield line
+
+
+def note_unknown_in_chunks(
+    chunks: Iterable[Sequence[str]], tokenizer: Tokenizer, unknown: dict[str, int]
+) -> Iterator[list[str]]:
+    """`note_unknown` for lines in chunks."""
+    first = 1
+    for chunk in chunks:
+        found: dict[str, int] = {}
+        yield list(note_unknown(chunk, tokenizer, found))
+        for word, number in found.items():
+            unknown.setdefault(word, first + number - 1)
+        first += len(chunk)
