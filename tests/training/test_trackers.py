@@ -6,6 +6,7 @@ import json
 import shutil
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -50,26 +51,35 @@ def tensorboard_curve(run: Path, name: str) -> Curve:
 
 
 def wandb_sessions(run: Path) -> list[list[Any]]:
-    """The records of every offline session, oldest first. A .wandb file is a LevelDB log of protocol buffers: 7 bytes, then
-    blocks of 32 KiB with parts of records, each after its checksum, size and kind (1: whole, 4: last part)."""
+    """The records of every offline session, oldest first. W&B's own process may write them shortly after `finish` returns."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        paths = sorted(run.glob("wandb/offline-run-*/run-*.wandb"), key=lambda path: path.stat().st_mtime_ns)
+        sessions = [read_wandb(path) for path in paths]
+        if sessions and all(records and records[-1].HasField("exit") for records in sessions):
+            return sessions
+        time.sleep(0.05)
+    raise AssertionError(f"W&B has not finished writing {paths}")
+
+
+def read_wandb(path: Path) -> list[Any]:
+    """The records of a .wandb file, which is a LevelDB log of protocol buffers: 7 bytes, then blocks of 32 KiB with parts of
+    records, each after its checksum, size and kind (1: whole, 4: last part)."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    sessions = []
-    for path in sorted(run.glob("wandb/offline-run-*/run-*.wandb"), key=lambda path: path.stat().st_mtime_ns):
-        content, at, part = path.read_bytes(), 7, b""
-        records = []
-        while at + 7 <= len(content):
-            if 32768 - at % 32768 < 7:
-                at += 32768 - at % 32768
-                continue
-            size, kind = struct.unpack("<HB", content[at + 4 : at + 7])
-            part += content[at + 7 : at + 7 + size]
-            at += 7 + size
-            if kind in (1, 4):
-                records.append(Record.FromString(part))
-                part = b""
-        sessions.append(records)
-    return sessions
+    content, at, part = path.read_bytes(), 7, b""
+    records = []
+    while at + 7 <= len(content):
+        if 32768 - at % 32768 < 7:
+            at += 32768 - at % 32768
+            continue
+        size, kind = struct.unpack("<HB", content[at + 4 : at + 7])
+        part += content[at + 7 : at + 7 + size]
+        at += 7 + size
+        if kind in (1, 4) and at <= len(content):
+            records.append(Record.FromString(part))
+            part = b""
+    return records
 
 
 def wandb_curve(run: Path, name: str) -> Curve:
