@@ -271,7 +271,7 @@ def test_a_malformed_corpus_is_one_clear_error(tmp_path: Path, monkeypatch: pyte
 
 
 WRONG: dict[str, tuple[dict[str, object], str]] = {
-    "none": ({}, "expected one of source + target, tsv, jsonl, folder or builtin, but none is given"),
+    "none": ({}, "expected one of source + target, tsv, jsonl, parquet, dataset, folder or builtin, but none is given"),
     "two": ({"tsv": "a", "jsonl": "b"}, "but tsv and jsonl are given"),
     "half": ({"source": "a"}, "source is given without target"),
     "no languages": ({"folder": "a"}, "folder is given without languages"),

@@ -157,15 +157,6 @@ def test_corpora_are_mixed_by_weight_and_distinguished_by_tags(tmp_path: Path) -
     assert translator.predict("<2b> w1 w2")
 
 
-def test_tensorboard_receives_the_metrics(tmp_path: Path) -> None:
-    assert heed("train", write_recipe(tmp_path), "training.tensorboard=true", "--run", tmp_path / "run") == 0
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
-    events.Reload()
-    assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
-
-
 def test_a_failure_of_torch_compile_is_reported_once_and_eager_mode_used() -> None:
     messages: list[str] = []
 

@@ -5,6 +5,7 @@ A command imports its dependencies inside its function, so that `heed --help` is
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -20,9 +21,11 @@ from heedful.cli import (
     inspect,
     predict,
     prune,
+    runs,
     train,
     vectors,
 )
+from heedful.cli.completion import VARIABLE, complete
 from heedful.cli.metavars import set_metavars
 from heedful.cli.process import ignore_signals, prepare_process, print_text, run_command
 from heedful.errors import EXIT_CODES, ConfigError
@@ -34,7 +37,6 @@ app = typer.Typer(
     help="Train, run, evaluate and inspect sequence models. Every command accepts --json.",
     epilog=f"Exit codes: {', '.join(f'{code} {meaning}' for code, meaning in EXIT_CODES.items())}.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -70,6 +72,7 @@ app.command()(vectors.vectors)
 app.command()(vectors.neighbors)
 app.add_typer(data.app, name="data")
 app.command()(configs.recipes)
+app.command()(runs.runs)
 app.add_typer(configs.app, name="config")
 app.command()(configs.doctor)
 
@@ -90,12 +93,14 @@ def run(arguments: list[str]) -> int:
 def invoke(arguments: list[str]) -> int:
     """Parse and run a command. typer's own `main` is not used because it catches broken pipes and Ctrl-C itself."""
     command = set_metavars(typer.main.get_command(app))
+    if os.environ.get(VARIABLE):
+        return complete(command, os.environ[VARIABLE])
     try:
         with command.make_context("heed", arguments) as context:
             command.invoke(context)
         return 0
     except typer.Exit as done:
-        return done.exit_code
+        return ConfigError.exit_code if done.exit_code == 1 else done.exit_code  # 1: typer's, for a shell that it does not know
     except UsageError as error:
         message = describe_value(error) or error.format_message()  # type: ignore[attr-defined]
         if not message:  # the help has been shown

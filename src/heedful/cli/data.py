@@ -54,11 +54,16 @@ def check(
         list[str],
         typer.Argument(
             help="A recipe, or a run folder, and options to override; or the source and target files of the training set, "
-            "then optionally of the validation and test sets: train.en train.de …; or .tsv, .jsonl files of sentence pairs."
+            "then optionally of the validation and test sets: train.en train.de …; or .tsv, .jsonl, .parquet files of "
+            "sentence pairs."
         ),
     ],
     strict: Annotated[bool, typer.Option("--strict", help="Stop at the first suspicious line.")] = False,
     header: Annotated[bool, typer.Option("--header", help="The first line of each file is a header.")] = False,
+    columns: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE,TARGET", help="Columns of .parquet files. Default: the only two that have text."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Check data files: UTF-8, empty texts, line counts, implausible lengths, duplicates and leaks.
@@ -66,7 +71,10 @@ def check(
     Given a recipe, checks the data of its task: sentence pairs, labeled texts or plain text.
 
     Exits with code 3 if training would refuse the data."""
-    report, max_unusable = check_recipe(files, strict, header) if is_recipe(files[0]) else check_files(files, strict, header)
+    if is_recipe(files[0]):
+        report, max_unusable = check_recipe(files, {"strict": strict, "header": header, "columns": columns is not None})
+    else:
+        report, max_unusable = check_files(files, strict, header, parse_columns(columns))
     refusal = report.training_error(max_unusable)
     if json:
         print_json(report.as_dict() | {"refused": refusal and refusal.args[0]})
@@ -85,14 +93,16 @@ def is_recipe(name: str) -> bool:
     return name.endswith(".toml") or Path(name).is_dir() or (name in all_recipes() and not Path(name).exists())
 
 
-def check_recipe(words: list[str], strict: bool, header: bool) -> tuple[CheckReport, float]:
-    """Check the data of a recipe with overrides; return the report and the maximum fraction of unusable lines."""
+def check_recipe(words: list[str], given: dict[str, bool]) -> tuple[CheckReport, float]:
+    """Check the data of a recipe with overrides; return the report and the maximum fraction of unusable lines.
+
+    given: whether each option of data files was given, which is an error"""
     from heedful.errors import ConfigError
     from heedful.runs.build import data_of
     from heedful.runs.load import read_recipe
     from heedful.runs.recipes import find_recipe
 
-    for option, is_given in (("strict", strict), ("header", header)):
+    for option, is_given in given.items():
         if is_given:
             raise ConfigError(
                 f"--{option} is given with the recipe {words[0]!r}, where it would have no effect",
@@ -103,7 +113,7 @@ def check_recipe(words: list[str], strict: bool, header: bool) -> tuple[CheckRep
     return data_of(config).check(), config.data.max_unusable
 
 
-def check_files(files: list[str], strict: bool, header: bool) -> tuple[CheckReport, float]:
+def check_files(files: list[str], strict: bool, header: bool, columns: tuple[str, str] | None) -> tuple[CheckReport, float]:
     """Check files of sentence pairs; returns as `check_recipe`."""
     from heedful.data.check import Rules, check_corpora
     from heedful.data.input_lines import refuse_two_readers
@@ -111,4 +121,15 @@ def check_files(files: list[str], strict: bool, header: bool) -> tuple[CheckRepo
     from heedful.data.unusable import MAX_UNUSABLE
 
     refuse_two_readers(map(Path, files))
-    return check_corpora(splits_of_files(files, header=header), Rules(strict=strict)), MAX_UNUSABLE
+    return check_corpora(splits_of_files(files, header=header, columns=columns), Rules(strict=strict)), MAX_UNUSABLE
+
+
+def parse_columns(given: str | None) -> tuple[str, str] | None:
+    from heedful.errors import ConfigError
+
+    if given is None:
+        return None
+    source, comma, target = given.partition(",")
+    if not source or not comma or not target or "," in target:
+        raise ConfigError(f"--columns: given {given!r}, expected two names, separated by a comma: en,de")
+    return source, target

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from heedful.data.pairs import MAX_RATIO, Pair, check_pairs
 from heedful.data.report import CheckReport, CorpusCheck, Example, Finding
-from heedful.data.sources import CorpusConfig, files_of, place_of, title_of
+from heedful.data.sources import TABLES, CorpusConfig, files_of, place_of, title_of
 from heedful.data.splits import DataConfig, Splits, splits_of
 from heedful.data.unusable import EXAMPLES, UnusableLines
 from heedful.errors import DataError
@@ -102,7 +102,7 @@ def scan_corpus(split: str, corpus: CorpusConfig, rules: Rules) -> CorpusScan:
         corpus,
         total,
         unusable.findings(),
-        unusable.conversions(files_of(corpus)),
+        () if corpus.form in TABLES else unusable.conversions(files_of(corpus)),
         np.frombuffer(lines, np.int64),
         np.frombuffer(pair_hashes, np.uint64),
         np.frombuffer(source_hashes, np.uint64),

@@ -6,7 +6,8 @@
                                                                               file = "imdb/train.tsv"
                                                                               column = 2
                                                                               [data.valid]
-                                                                              file = "valid.txt"
+                                                                              dataset = "wikitext"
+                                                                              column = "text"
 
 Every line is encoded separately and followed by the end token, with every kind of tokenizer: a newline is a token, and
 tokenizers are trained on lines. The encoded text is cached and memory-mapped:
@@ -32,7 +33,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from heedful.config.base import Config, Count, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.data.encode import cache_folder, content_hash, find_or_build
 from heedful.data.report import CorpusCheck
-from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
+from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, find_table, missing_split
+from heedful.data.tables import read_rows
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError
 from heedful.storage.manifest import Damaged, checked_manifest, write_manifest
@@ -46,19 +48,38 @@ TEXT_COLUMN = re.compile("text|sentence|review|content|comment|document|body|tit
 
 
 class TextFile(Config):
-    """A text file, plain or .gz, or one column of a tab-separated file."""
+    """A text file, plain or .gz, one column of a tab-separated file, or one column of a table."""
 
-    file: str
+    file: str | None = None
     """Text file, plain or .gz."""
-    column: Size | None = None
-    """Column of a tab-separated file to read, counted from 1; default: entire lines."""
+    parquet: str | None = None
+    """Parquet file, a folder of them, or a pattern: `data/train-*.parquet`."""
+    dataset: str | None = None
+    """Folder of a Hugging Face dataset: written by `save_to_disk`, or with Parquet files named after their splits."""
+    split: str | None = None
+    """Split of the dataset; default: that of the table, such as valid in [data.valid]."""
+    column: Size | ColumnName | None = None
+    """Column to read: a number, counted from 1, in a tab-separated file (default: entire lines); a name in a table."""
     header: bool | None = None
     """Whether line 1 is a header and is skipped; default: an error if it looks like one."""
 
     @model_validator(mode="after")
-    def _header_is_of_columns(self) -> TextFile:
-        if self.column is None and self.header is not None:
-            refuse([Problem("header", "would have no effect without column")])
+    def _one_source_and_its_options(self) -> TextFile:
+        given = [name for name in ("file", "parquet", "dataset") if getattr(self, name) is not None]
+        problems = []
+        if len(given) != 1:
+            names = " and ".join(given) or "none of them"
+            problems.append(Problem("", f"given {names}; expected one of file, parquet or dataset"))
+        elif given == ["file"] and isinstance(self.column, str):
+            problems.append(Problem("column", f"given {self.column!r}, expected a number, counted from 1, with file"))
+        elif given != ["file"] and not isinstance(self.column, str):
+            kind = "nothing" if self.column is None else self.column
+            problems.append(Problem("column", f"given {kind}, expected the name of a column, with {given[0]}"))
+        if self.split is not None and self.dataset is None:
+            problems.append(Problem("split", "would have no effect without dataset"))
+        if self.header is not None and not isinstance(self.column, int):
+            problems.append(Problem("header", "would have no effect without column"))
+        refuse(problems)
         return self
 
 
@@ -134,7 +155,7 @@ class Passage(NamedTuple):
     """A file, or a range of its lines."""
 
     path: Path
-    column: int | None = None
+    column: int | str | None = None  # a number in a tab-separated file, a name in a table
     part: tuple[float, float] = (0.0, 1.0)  # range of its characters, as fractions; a line belongs to where it starts
     header: bool | None = None
 
@@ -147,7 +168,14 @@ def passages(data: TextConfig, split: str) -> list[Passage]:
     if data.folder is not None:
         path = find_split(find_folder(data.folder), split)
         return [] if path is None else [Passage(path)]
-    return [Passage(find_path(file.file), file.column, header=file.header) for file in getattr(data, split) or ()]
+    return [
+        Passage(
+            find_path(file.file) if file.file is not None else find_table(file.parquet, file.dataset, file.split, split),
+            file.column,
+            header=file.header,
+        )
+        for file in getattr(data, split) or ()
+    ]
 
 
 def find_split(folder: Path, split: str) -> Path | None:
@@ -166,7 +194,8 @@ def read_passage(passage: Passage) -> Iterator[str]:
 
 def check_passage(split: str, passage: Passage) -> CorpusCheck:
     """Read a passage once and report its unusable lines and the number of characters."""
-    unusable = UnusableLines(lambda problem: f"{passage.path} line {problem.line}")
+    is_table = isinstance(passage.column, str)
+    unusable = UnusableLines(lambda problem: f"{passage.path} {'row' if is_table else 'line'} {problem.line}")
     lines = characters = 0
     for line in scan_passage(passage):
         if isinstance(line, str):
@@ -182,7 +211,7 @@ def check_passage(split: str, passage: Passage) -> CorpusCheck:
         kept=lines,
         findings=unusable.findings(),
         dropped=np.zeros(0, np.int64),
-        conversions=unusable.conversions([passage.path]),
+        conversions=() if is_table else unusable.conversions([passage.path]),
         unit="lines",
         remark=f"{characters:,} characters",
     )
@@ -209,6 +238,9 @@ def scan_passage(passage: Passage) -> Iterator[str | LineProblem]:
 
 def read_cells(passage: Passage) -> Iterator[str | LineProblem]:
     """Yield every line, or one column of it."""
+    if isinstance(passage.column, str):
+        yield from read_table(passage.path, passage.column)
+        return
     for number, raw in enumerate(read_lines(passage.path), start=1):
         text = usable_text(raw, number)
         cell = text if isinstance(text, LineProblem) else select_column(text, passage, number)
@@ -223,8 +255,18 @@ def read_cells(passage: Passage) -> Iterator[str | LineProblem]:
         yield cell
 
 
+def read_table(path: Path, column: str) -> Iterator[str | LineProblem]:
+    """Yield every line of a column, whose texts may have several."""
+    for row, (cell,) in enumerate(read_rows(path, [column]), start=1):
+        if cell is None:
+            yield LineProblem("blank", row, "source", f"column {column!r} is null; expected a text")
+            continue
+        text = usable_text(cell, row)
+        yield from [text] if isinstance(text, LineProblem) else text.split("\n")
+
+
 def select_column(line: str, passage: Passage, number: int) -> str:
-    if passage.column is None:
+    if not isinstance(passage.column, int):
         return line
     cells = line.split("\t")
     if len(cells) < passage.column:

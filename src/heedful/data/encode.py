@@ -33,6 +33,7 @@ from heedful.errors import DataError, WriteError
 from heedful.storage import folders
 from heedful.storage.manifest import FORMAT, Damaged, write_manifest
 from heedful.storage.reading import read_package_files, sha256_of, unreadable
+from heedful.storage.tables import is_pattern, table_files
 from heedful.storage.writing import create
 
 CHUNK = 10_000  # pairs encoded at a time
@@ -115,6 +116,9 @@ def key_of(corpus: CorpusConfig, encoders: tuple[Encoder, Encoder], options: Sto
 
 
 def content_hash(path: Path) -> str:
+    """Return the SHA-256 of a file; for a table of several files, of their hashes."""
+    if path.is_dir() or is_pattern(path):
+        return sha256("".join(map(content_hash, table_files(path))).encode()).hexdigest()
     try:
         return sha256_of(path)
     except OSError as error:

@@ -71,7 +71,7 @@ class CorpusCheck:
             return None
         worst, skipped = (self.skipped or self.findings)[0], sum(finding.count for finding in self.skipped)
         example = f"{worst.examples[0].place}: {worst.examples[0].text}"
-        if worst.kind == "utf8":
+        if worst.kind == "utf8" and self.conversions:
             advice = f"convert it: {' && '.join(self.conversions)}"
         elif worst.kind == "nul":
             advice = "remove the NUL bytes; if the file is UTF-16, convert it: iconv -f UTF-16 -t UTF-8 FILE > FILE.utf8"

@@ -21,7 +21,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 from heedful.config.base import Config, Count, Size, ZeroOrSmallCount
 from heedful.config.bounds import MAX_NUMBER
 from heedful.data.pairs import MAX_RATIO
-from heedful.data.sources import ALIASES, CorpusConfig, PairCount, splits_in
+from heedful.data.sources import ALIASES, CorpusConfig, PairCount, find_folder, find_path, splits_in
+from heedful.data.tables import dataset_splits, text_columns
 from heedful.data.unusable import MAX_UNUSABLE, Share
 from heedful.errors import ConfigError
 
@@ -155,20 +156,27 @@ def corpora_of(data: DataConfig, split: str) -> tuple[CorpusConfig, ...]:
 
 
 def set_split(corpus: CorpusConfig, split: str) -> CorpusConfig:
-    """Set the default split of a folder or of the grammar: "valid" in [data.valid]."""
-    if corpus.form in ("folder", "builtin") and corpus.split is None:
-        return corpus.model_copy(update={"split": split})
-    return corpus
+    """Set the default split of a folder, of a dataset with splits or of the grammar: "valid" in [data.valid]."""
+    if corpus.split is not None or corpus.form not in ("dataset", "folder", "builtin"):
+        return corpus
+    if corpus.dataset is not None and not dataset_splits(find_folder(corpus.dataset)):
+        return corpus
+    return corpus.model_copy(update={"split": split})
 
 
-def splits_of_files(files: list[str], *, header: bool = False) -> Splits:
-    """Return the splits of `heed data check FILES`: two files, a .tsv or a .jsonl per corpus; train, valid, test."""
+def splits_of_files(files: list[str], *, header: bool = False, columns: tuple[str, str] | None = None) -> Splits:
+    """Return the splits of `heed data check FILES`, train, valid and test: each two files, or a .tsv, .jsonl or .parquet file.
+
+    columns: of .parquet files; default: the only two that have text"""
     corpora: list[CorpusConfig] = []
     unpaired: list[str] = []
     for file in files:
-        form = next((form for form in ("tsv", "jsonl") if file.removesuffix(".gz").endswith(f".{form}")), None)
+        form = next((form for form in ("tsv", "jsonl", "parquet") if file.removesuffix(".gz").endswith(f".{form}")), None)
         if form and not unpaired:
-            corpora.append(CorpusConfig.model_validate({form: file} | ({"header": True} if header and form == "tsv" else {})))
+            options: dict[str, Any] = {"header": True} if header and form == "tsv" else {}
+            if form == "parquet":
+                options["columns"] = columns or only_text_columns(file)
+            corpora.append(CorpusConfig.model_validate({form: file} | options))
         elif unpaired:
             if Path(unpaired[0]) == Path(file):
                 raise ConfigError(f"{file!r} is given as both source and target; expected two files, one for each language")
@@ -178,8 +186,21 @@ def splits_of_files(files: list[str], *, header: bool = False) -> Splits:
     if unpaired or not 1 <= len(corpora) <= len(SPLITS):
         raise ConfigError(
             f"{len(files)} file{'s' * (len(files) != 1)} given; expected a source and a target file, "
-            "or one .tsv or .jsonl file, for train and optionally for valid and test",
+            "or one .tsv, .jsonl or .parquet file, for train and optionally for valid and test",
             hint="write for example: heed data check train.en train.de valid.en valid.de; "
             "labeled or plain text is checked by its recipe: heed data check RECIPE",
         )
+    if columns and not any(corpus.parquet for corpus in corpora):
+        raise ConfigError("--columns has no effect without a .parquet file")
     return Splits(*((corpus,) for corpus in corpora))
+
+
+def only_text_columns(file: str) -> tuple[str, ...]:
+    """Return the two columns of a Parquet file that have text; any other number of them is an error."""
+    found = text_columns(find_path(file))
+    if len(found) != 2:
+        raise ConfigError(
+            f"{file} has {len(found)} column{'s' * (len(found) != 1)} of text: {', '.join(found) or 'none'}; expected two",
+            hint="choose those of source and target with --columns SOURCE,TARGET" if len(found) > 2 else None,
+        )
+    return tuple(found)

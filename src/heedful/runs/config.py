@@ -24,7 +24,9 @@ from heedful.tasks.translation.config import TranslationConfig
 from heedful.text.tokenizer import TokenizerConfig
 from heedful.training.config import TrainingConfig
 
-MAY_DIFFER = ("training.steps", "training.minutes", "training.save_every", "training.validate_every")  # when a run is continued
+MAY_DIFFER = tuple(  # when a run is continued
+    f"training.{name}" for name in ("steps", "minutes", "save_every", "validate_every", "trackers")
+)
 
 if TYPE_CHECKING:
     Data = Any  # depends on the task

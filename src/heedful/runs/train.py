@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
+from heedful.config.base import plain
 from heedful.config.toml import write_value
 from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
@@ -49,6 +50,7 @@ from heedful.training.readable import list_folder
 from heedful.training.saved_state import load_saved, load_train_state
 from heedful.training.signals import Stop, stop_requests
 from heedful.training.time_limit import Stopwatch
+from heedful.training.trackers import TENSORBOARD, TRACKING_ID, Trackers, require_packages
 from heedful.training.weights import load_into, parameter_limit
 from heedful.vectors.files import load_vectors
 from heedful.vectors.initialization import InitializedRows, freeze_rows, initialize_embeddings
@@ -190,7 +192,8 @@ def train_locked(
     if not resumes:
         facts.record_files(folder)
         trainer.advice = advise(config, device, recipe)
-    done = run_training(trainer, progress, stop)
+    with closing(progress.trackers):
+        done = run_training(trainer, progress, stop)
     trainer.folder.check()
     replace_text(folder / "README.md", model_card(config, folder, trainer))
     return done
@@ -261,7 +264,7 @@ def outcome_if_finished(config: Run, folder: Path) -> Outcome | None:
 
 def record_data(config: Run, folder: Path) -> None:
     """Record the data and environment of a new run, and remove the files of an attempt that left no checkpoint."""
-    for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl"):
+    for name in (*facts.TOKENIZERS, "metrics.jsonl", "splits.jsonl", TRACKING_ID, TENSORBOARD):
         if (folder / name).exists():
             remove(folder / name)
     facts.write_facts(folder, {"data": build.data_hashes(config), "environment": environment.describe()})
@@ -305,22 +308,14 @@ def describe_vocabularies(tokenizers: Sequence[Tokenizer]) -> str:
 
 
 def make_progress(config: Run, folder: Path, console: Console, watch: Stopwatch) -> Progress:
-    board = None
-    if config.training.tensorboard:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise ConfigError(
-                "training.tensorboard: given true, but TensorBoard is not installed", hint="pip install 'heedful[track]'"
-            ) from error
-        board = SummaryWriter(str(folder / "tensorboard"))
+    require_packages(config.training.trackers)
     return Progress(
         folder / "metrics.jsonl",
         report_every=config.training.report_every,
         unit=config.task.unit,
         perplexity="perplexity" in config.task.metrics,
         console=console,
-        board=board,
+        trackers=Trackers(config.training.trackers, folder, plain(config)),
         watch=watch,
     )
 

@@ -4,6 +4,7 @@ reading.py    plain text, gzip, pipes, standard input; byte-order marks, encodin
 writing.py    atomic writes: a temporary file, flushed, renamed
 folders.py    the same for folders, and cache entries that one process builds
 manifest.py   size and SHA-256 of every file of a folder
+tables.py     Parquet and Arrow files
 mapping.py    arrays in memory-mapped files
 locks.py      file locks between processes
 terminal.py   escaping of text from data before a terminal prints it

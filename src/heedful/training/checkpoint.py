@@ -34,13 +34,12 @@ from heedful.storage.writing import sync_folder, write_text
 from heedful.training import manifest as manifests
 from heedful.training.facts import NAME as FACTS
 from heedful.training.facts import fingerprint_of
-from heedful.training.manifest import FileRecord, Manifest, damaged, read_manifest
+from heedful.training.manifest import STATE, FileRecord, Manifest, damaged, read_manifest, read_state
 from heedful.training.readable import exists, list_folder
 from heedful.training.weights import all_finite
 
 Tensors = dict[str, torch.Tensor]
 
-STATE = "state.json"
 RUN = "run"  # key of the fingerprint of the run in the state
 WEIGHTS = ("model", "average")  # stems whose tensors must be finite
 SUFFIX = ".safetensors"
@@ -90,7 +89,7 @@ def load(folder: Path) -> tuple[dict[str, Tensors], dict[str, Any]]:
     """Load the tensors of each stem and the state; every byte is verified."""
     manifest = read_manifest(folder)
     _refuse_foreign(folder, manifest)
-    return {stem: _tensors(folder, stem, manifest) for stem in _stems(manifest)}, _state(folder, manifest)
+    return {stem: _tensors(folder, stem, manifest) for stem in _stems(manifest)}, read_state(folder, manifest)
 
 
 def load_tensors(folder: Path, stem: str) -> Tensors:
@@ -141,7 +140,7 @@ def stems(folder: Path) -> list[str]:
 
 def load_state(folder: Path) -> dict[str, Any]:
     """Load the state, verified."""
-    return _state(folder, read_manifest(folder))
+    return read_state(folder, read_manifest(folder))
 
 
 def verifies(folder: Path) -> bool:
@@ -285,7 +284,7 @@ def _refuse_foreign(folder: Path, manifest: Manifest) -> None:
     run = folder.parent.parent
     if not exists(run / FACTS):
         return
-    expected, fingerprint = fingerprint_of(run), _state(folder, manifest).get(RUN)
+    expected, fingerprint = fingerprint_of(run), read_state(folder, manifest).get(RUN)
     if fingerprint != expected:
         reason = "belongs to another run: it" if fingerprint else "has no fingerprint of the run: it"
         raise CheckpointError(
@@ -311,19 +310,6 @@ def _tensors(folder: Path, stem: str, manifest: Manifest) -> Tensors:
         return tensors | {alias: tensors[name] for alias, name in record.aliases.items()}
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
         raise damaged(folder, f"{stem + SUFFIX} is not a safetensors file: {error}") from error
-
-
-def _state(folder: Path, manifest: Manifest) -> dict[str, Any]:
-    record = manifest.files.get(STATE)
-    if record is None:
-        raise CheckpointError(f"checkpoint {folder} has no {STATE}")
-    try:
-        state = json.loads(_read(folder / STATE, record))
-    except (ValueError, RecursionError) as error:
-        raise damaged(folder, f"{STATE} is not JSON: {error}") from error
-    if not isinstance(state, dict):
-        raise damaged(folder, f"{STATE} holds a {type(state).__name__}, expected an object")
-    return state
 
 
 def _check(path: Path, record: FileRecord) -> None:

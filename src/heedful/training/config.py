@@ -11,6 +11,7 @@ from heedful.config.bounds import MAX_THREADS
 from heedful.nn.gates import GatesConfig
 from heedful.training.optimizers import OptimizerConfig
 from heedful.training.schedules import ScheduleConfig
+from heedful.training.trackers import Name as TrackerName
 
 Threads = Annotated[int, Field(ge=0, le=MAX_THREADS)]
 
@@ -70,8 +71,8 @@ class TrainingConfig(Config):
     """Embeddings to initialize from the word vectors."""
     freeze_vectors: bool = False
     """Freeze the embeddings initialized from word vectors."""
-    tensorboard: bool = False
-    """Log to TensorBoard."""
+    trackers: tuple[TrackerName, ...] = ()
+    """Experiment tracking tools that receive the metrics."""
     threads: Threads = 0
     """CPU threads; 0: PyTorch's default."""
 
@@ -91,6 +92,8 @@ class TrainingConfig(Config):
             problems.append(
                 Problem("cuda_graphs", "given true together with training.compile, which uses CUDA graphs itself; set one")
             )
+        if len(set(self.trackers)) < len(self.trackers):
+            problems.append(Problem("trackers", f"given {list(self.trackers)!r}, expected each name once"))
         for name, kept in (("last", self.keep_last), ("best", self.keep_best)):
             if self.average == name and kept < self.average_count:
                 problems.append(

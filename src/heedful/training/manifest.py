@@ -14,10 +14,11 @@ from pydantic import Field, ValidationError
 
 from heedful.config.base import Config, NonNegativeInteger, ZeroOrCount
 from heedful.errors import CheckpointError
-from heedful.storage.manifest import NAME, measure, seal
+from heedful.storage.manifest import NAME, Damaged, measure, read_checked, seal
 from heedful.storage.reading import read_bytes, reason_of
 
 FORMAT = 1
+STATE = "state.json"
 CHANGED = f"{NAME} is damaged: its content does not match its hash"
 STEP = re.compile(r"step-(0|[1-9][0-9]*)")
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a file directly in the folder: no separator, no leading dot
@@ -69,6 +70,22 @@ def read_manifest(folder: Path) -> Manifest:
         raise damaged(folder, CHANGED)
     _check_names(folder, manifest)
     return manifest
+
+
+def read_state(folder: Path, manifest: Manifest) -> dict[str, Any]:
+    """Read the state of a checkpoint, verified."""
+    record = manifest.files.get(STATE)
+    if record is None:
+        raise CheckpointError(f"checkpoint {folder} has no {STATE}")
+    try:
+        state = json.loads(read_checked(folder / STATE, record.size, record.sha256))
+    except Damaged as damage:
+        raise damaged(folder, str(damage)) from damage
+    except (ValueError, RecursionError) as error:
+        raise damaged(folder, f"{STATE} is not JSON: {error}") from error
+    if not isinstance(state, dict):
+        raise damaged(folder, f"{STATE} holds a {type(state).__name__}, expected an object")
+    return state
 
 
 def refuse_newer(content: dict[str, Any], what: str, newest: int = FORMAT) -> None:

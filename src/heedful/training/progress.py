@@ -24,13 +24,14 @@ from heedful.storage.terminal import printable, redirect_to_null
 from heedful.training.held_folder import HeldFolder
 from heedful.training.metrics_log import append_metrics
 from heedful.training.time_limit import Stopwatch
+from heedful.training.trackers import Trackers
 
 FIRST_LINE, LONGEST_INTERVAL = 3.0, 30.0  # seconds before the first line, and at most between lines, without a terminal
 GROWTH = 1.5
 
 
 class Progress:
-    """Prints the progress of a run and appends it to metrics.jsonl."""
+    """Prints the progress of a run, appends it to metrics.jsonl and sends it to the trackers."""
 
     def __init__(
         self,
@@ -40,11 +41,12 @@ class Progress:
         unit: str = "tokens",
         perplexity: bool = True,
         console: Console | None = None,
-        board: Any = None,
+        trackers: Trackers | None = None,
         watch: Stopwatch | None = None,
     ) -> None:
         """unit: what the task counts, tokens or examples; perplexity: whether exp(loss) is a perplexity."""
-        self.metrics, self.report_every, self.board = metrics, report_every, board
+        self.metrics, self.report_every = metrics, report_every
+        self.trackers = trackers or Trackers((), metrics.parent, {})
         self.unit, self.perplexity = unit, perplexity
         self.console = lenient(console or Console(stderr=True, highlight=False))
         self.folder = HeldFolder(metrics.parent)
@@ -55,7 +57,8 @@ class Progress:
         self.interval = FIRST_LINE
 
     def begin(self, step: int, steps: int) -> None:
-        """Start timing, and the bar on a terminal."""
+        """Open the trackers, and start timing, and the bar on a terminal."""
+        self.trackers.open(step, self.print)
         self.since = self.last_line = self.watch.clock()
         if self.console.is_terminal and step < steps:
             columns = (BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[line]}"))
@@ -125,9 +128,7 @@ class Progress:
         self.folder.check()
         times = {"seconds": round(self.watch.seconds(), 3), "time": round(time.time(), 3)}
         append_metrics(self.metrics, {"step": step, "kind": kind, **values, **times})
-        if self.board is not None:
-            for name, value in values.items():
-                self.board.add_scalar(f"{kind}/{name}", value, step)
+        self.trackers.log(step, {f"{kind}/{name}": value for name, value in values.items()})
 
     def close(self) -> None:
         if self.bar is not None:

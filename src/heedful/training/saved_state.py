@@ -1,18 +1,19 @@
-"""Parsing and validation of the state of a checkpoint: a file that verifies may still lack parts."""
+"""Parsing and validation of the state of a checkpoint: a file that verifies may still lack parts. Needs no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from torch import Tensor
 
 from heedful.errors import CheckpointError
-from heedful.training import checkpoint
-from heedful.training.manifest import STEP
+from heedful.training.manifest import STEP, read_manifest, read_state
 from heedful.training.train_state import TrainState
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 COUNTERS = ("step", "epoch", "cursor", "tokens")  # required to continue training
 
@@ -30,7 +31,7 @@ class SavedState(BaseModel):
 
 
 def load_saved(folder: Path) -> SavedState:
-    return parse_state(folder, checkpoint.load_state(folder))
+    return parse_state(folder, read_state(folder, read_manifest(folder)))
 
 
 def load_train_state(folder: Path) -> TrainState:
