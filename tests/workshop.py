@@ -157,7 +157,8 @@ def obeying_permissions() -> Iterator[None]:
     saved, reduced = (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()  # twice (effective, permitted, inheritable)
     if libc.capget(header, saved) != 0:
         pytest.skip("capabilities cannot be read")
-    reduced[:] = saved[:]
+    for at, word in enumerate(saved):
+        reduced[at] = word
     for number in (DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER):
         reduced[0] &= ~(1 << number)
     assert libc.capset(header, reduced) == 0, os.strerror(ctypes.get_errno())

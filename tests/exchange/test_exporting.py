@@ -51,7 +51,7 @@ def test_it_translates_without_the_package_as_the_run_does(small: Path, exported
         [sys.executable, "translate.py"],
         cwd=exported, input="".join(f"{line}\n" for line in LINES), capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout.split("\n")[:-1] == heedful.load(small).translate(LINES)
+    assert done.stdout.split("\n")[:-1] == heedful.Translator.load(small).translate(LINES)
     assert "heedful" not in (exported / "translate.py").read_text()
 
 
@@ -61,7 +61,7 @@ def test_it_translates_without_the_package_as_the_run_does(small: Path, exported
 def test_its_beam_search_equals_ours(small: Path, exported: Path, search: dict[str, Any]) -> None:
     translator = Translator(exported)
     translator.facts["search"] |= search
-    expected = heedful.load(small).translate(LINES, **search)
+    expected = heedful.Translator.load(small).translate(LINES, **search)
     assert [translator.translate(line) for line in LINES] == expected
 
 

@@ -23,8 +23,7 @@ from heedful.inspection.measures.alignment_heads import (
 )
 from heedful.inspection.measures.alignment_links import LinkRule
 from heedful.inspection.measures.alignment_scores import GoldSet, by_layer
-from heedful.inspection.measures.trace import trace_translation, word_maps
-from heedful.search import SearchConfig
+from heedful.inspection.measures.trace import trace_example, word_maps
 from heedful.tasks.translation.predictor import Translator
 
 PAIRS = [
@@ -33,13 +32,18 @@ PAIRS = [
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+def predictor(tmp_path_factory: pytest.TempPathFactory) -> Translator:
     folder: Path = tmp_path_factory.mktemp("aligning")
     recipe = write_recipe(folder)
     with (folder / "pairs.tsv").open("a") as file:
         file.write("w1 w2?\tw2? w1\n")  # punctuation in the vocabulary
     assert heed("train", recipe, "data.max_length=10", "--run", folder / "run") == 0
-    return Models(Translator.load(folder / "run").system)
+    return Translator.load(folder / "run")
+
+
+@pytest.fixture(scope="module")
+def models(predictor: Translator) -> Models:
+    return Models(predictor.system)
 
 
 def reversed_gold(pairs: list[SentencePair]) -> Gold:
@@ -58,10 +62,10 @@ def test_batched_links_equal_those_of_single_pairs_in_order(models: Models, mome
     assert all(batched) and len({as_pharaoh(links) for links in batched}) > 1
 
 
-def test_head_weights_equal_those_of_a_single_trace(models: Models) -> None:
+def test_head_weights_equal_those_of_a_single_trace(predictor: Translator, models: Models) -> None:
     weights_by_head = collect_head_weights(models, PAIRS)
     for pair, one in zip(PAIRS, weights_by_head.maps["predict"], strict=True):
-        trace = trace_translation(models.forward, pair.source, SearchConfig(), pair.target)
+        trace = trace_example(predictor, predictor.encode_example(pair.source, pair.target))
         torch.testing.assert_close(one, torch.cat(list(word_maps(trace).values())), atol=1e-5, rtol=1e-4)
 
 

@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_one_sentence_and_nothing_is_written(
 def test_after_the_folder_is_readable_again_the_run_continues(
     run: Path, tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["train", recipe_of(tiny_runs), *changes(tiny_runs), "--run", run]
+    command: list[str | Path] = ["train", recipe_of(tiny_runs), *changes(tiny_runs), "--run", run]
     (run / "checkpoints").chmod(0)
     with obeying_permissions():
         assert heed(*command) == 4

@@ -20,12 +20,11 @@ from workshop import WORDS, heed, write_recipe
 from heedful.errors import ConfigError
 from heedful.inspection.explaining.recording import TokenPair, record_attention
 from heedful.inspection.measures.importance import gate_gradients
-from heedful.inspection.measures.interventions import HeadName, pair_of, saliency_of, without_heads
-from heedful.inspection.measures.trace import trace_translation
+from heedful.inspection.measures.interventions import HeadName, saliency_of, without_heads
+from heedful.inspection.measures.trace import trace_example
 from heedful.nn.hooks import ablate, any_hooks, hook, hook_points, record
 from heedful.tasks.system import collate_one
 from heedful.tasks.translation.predictor import Translator, examples_from
-from heedful.tasks.translation.translate import translate
 
 LINES = [" ".join(WORDS[at : at + 2 + at % 5]) for at in range(8)]
 CROSS = "decoder.*.cross_attention.weights"
@@ -78,12 +77,12 @@ def ablated(translator: Translator, line: str) -> object:
 
 
 def inspected(translator: Translator, line: str) -> object:
-    trace = trace_translation(translator.system, line, translator.search_config())
-    return trace.target, [one.weights.tolist() for one in trace.maps]
+    trace = trace_example(translator, translator.encode_example(line))
+    return trace.example.target, [one.weights.tolist() for one in trace.maps]
 
 
 def salient(translator: Translator, line: str) -> object:
-    saliency = saliency_of(translator.system, pair_of(translator.system, line, translator.search_config()))
+    saliency = saliency_of(translator, translator.encode_example(line))
     return [part.tolist() for part in saliency]
 
 
@@ -107,8 +106,8 @@ def weighed(translator: Translator, line: str) -> object:
 
 
 def silenced(translator: Translator, line: str) -> object:
-    with without_heads(translator.system, [HeadName("cross", 1, 0)]) as system:
-        return [translation.candidates for translation in translate(system, [line], translator.search_config())]
+    with without_heads(translator, [HeadName("cross", 1, 0)]):
+        return [translation.candidates for translation in translator.translations([line])]
 
 
 USES: list[Callable[[Translator, str], object]] = [

@@ -23,7 +23,7 @@ from heedful.errors import ConfigError
 from heedful.nn.losses import Loss
 from heedful.nn.model import SequenceModel
 from heedful.search import SearchConfig
-from heedful.tasks.base import RunConfig, TaskConfig, TaskDefinition, Tokenizers
+from heedful.tasks.base import ExampleFile, RunConfig, TaskConfig, TaskDefinition, Tokenizers
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.predictor import (
     Figures,
@@ -219,8 +219,8 @@ class LabelReverser(Predictor):
         yield partial(label_losses, self.model, batch, self.system, labels)
 
 
-def write_examples(path: Path, examples: Iterable[Any]) -> dict[str, Any]:
-    raise NotImplementedError
+def format_examples(examples: Iterable[Any]) -> ExampleFile:
+    return ExampleFile(".tsv", "".join(f"{label}\t{text}\n" for label, text in examples), None)
 
 
-TASK = TaskDefinition(ReverseLabelConfig, LabeledConfig, ReverseLabelData, ReverseLabelTask, LabelReverser, write_examples)
+TASK = TaskDefinition(ReverseLabelConfig, LabeledConfig, ReverseLabelData, ReverseLabelTask, LabelReverser, format_examples)
