@@ -122,7 +122,7 @@ class Sandbox:
 
     def shell(self, script: str, limit: float = LIMIT) -> Finished:
         """A bash script in which `heed` is the command line."""
-        script = f'heed() {{ "{sys.executable}" -m heedful "$@"; }}\n{script}'
+        script = f'PYTHON="{sys.executable}"; heed() {{ "$PYTHON" -m heedful "$@"; }}\n{script}'
         return self.finish(self.spawn(["bash", "-c", script]), limit)
 
     def start(self, *arguments: str | Path) -> Running:

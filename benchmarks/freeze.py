@@ -33,9 +33,10 @@ RENAMED = {  # key of a stored result: its name today
     "ask": "views",
     "said": "predict",
     "fed": "consume",
+    "leanings": "tendencies",
 }
-ADDED = {"precision"}  # keys that commands print since: not a difference where the stored result has none
-TEXTS = {"note", "frequencies", "views", "checkpoint"}  # texts for people, which may be reworded, and paths
+ADDED = {"precision", "unit"}  # keys that commands print since: not a difference where the stored result has none
+TEXTS = {"note", "frequencies", "views", "analyses", "checkpoint"}  # texts for people, which may be reworded, and paths
 
 WORDS = [f"w{i}" for i in range(20)]
 COMMON = """
@@ -152,6 +153,13 @@ SEARCHES = {
     "sample": ["-s", "method=sample", "-s", "top_k=5", "-s", "seed=3"],
 }
 
+ANALYSES = {  # key of the stored results: name of the result in them, analysis and options today
+    "inspect": ("sentence", "attention"),
+    "inspect --lens": ("lens", "lens"),
+    "inspect --saliency": ("interventions", "saliency"),
+    "inspect --alternatives 1": ("interventions", "alternatives", "--position", "1"),
+}
+
 
 def write_data() -> None:
     draw = random.Random(1)
@@ -212,13 +220,23 @@ def use(name: str, task: str) -> Iterator[tuple[str, Any]]:
         yield "evaluate", results("evaluate", name)
     if task == "classification":
         yield "evaluate", results("evaluate", name)
-    yield "inspect", results("inspect", name)
+    yield "inspect", [{"model": as_stored(one, task)} for one in results("inspect", "summary", name)]
     if name in ("transformer", "bahdanau", "gpt"):
-        for view in ([], ["--lens"], ["--saliency"], ["--alternatives", "1"], ["--by", "norms"], ["--by", "rollout"]):
-            with contextlib.suppress(AssertionError):  # not every family has every view
-                yield " ".join(["inspect", *view]), results("inspect", name, "w1 w2 w3", *view)
-        yield "inspect heads", results("inspect", name, "--heads", "--data", "valid.tsv") if name == "transformer" else None
+        for key, (part, analysis, *options) in ANALYSES.items():
+            with contextlib.suppress(AssertionError):  # a translation may be empty
+                found = results("inspect", analysis, name, "w1 w2 w3", *options)
+                yield key, [{part: as_stored(one, task)} for one in found]
+        if name == "transformer":  # stored under the name of the view
+            heads = results("inspect", "heads", name, "--data", "valid.tsv")
+            yield "inspect heads", [{"heads": one} for one in heads]
         yield "align", results("align", name, "--source", "valid.source", "--target", "valid.target") if name != "gpt" else None
+
+
+def as_stored(result: dict[str, Any], task: str) -> dict[str, Any]:
+    """A result of an analysis as it was stored: with the end token instead of all outputs, and of a classifier without the
+    attention, which was not listed."""
+    kept = {key: item for key, item in result.items() if key != "outputs" and (key, task) != ("attention", "classification")}
+    return kept | ({"end": result["outputs"][-1]} if "outputs" in result else {})
 
 
 def collect() -> dict[str, Any]:

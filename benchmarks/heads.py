@@ -4,7 +4,7 @@
         --run "sinusoidal" --run "rotary model.position=rotary" --run "rotary-deep model.position=rotary model.layers=6"
 
 A run is a name and overrides of the recipe. Each is trained, unless WORK already contains it, and its heads are measured with
-`heed inspect --heads` on the first validation sentences.
+`heed inspect heads` on the first validation sentences.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def learn(name: str, changes: list[str], args: argparse.Namespace, clock: Clock)
     """Train a model and measure its heads."""
     run, log = args.work / name, args.work / f"{name}.log"
     trained = heed(["train", args.recipe, *args.also, *changes, "--run", str(run)], log, clock)
-    inspected = heed(["inspect", str(run), "--heads", "--sentences", str(args.sentences)], log, clock)
+    inspected = heed(["inspect", "heads", str(run), "--sentences", str(args.sentences)], log, clock)
     results = {"name": name, "changes": changes, "also": args.also, "recipe": args.recipe, "sentences": args.sentences}
     return results | {
         "bleu": trained["metrics"]["bleu"],
-        "heads": [brief(one) for one in inspected["heads"]["heads"]],
+        "heads": [brief(one) for one in inspected["heads"]],
         **machine_info(),
     }
 

@@ -35,9 +35,12 @@ from quality import STOPPED, Clock, Failed, call
 from heedful.data.splits import splits_of
 from heedful.runs import build
 from heedful.runs.config import read_run
+from heedful.runs.load import read_folder
 from heedful.runs.prune import count_parameters
 from heedful.runs.recipes import find_recipe, settings_digest
 from heedful.runs.train import make_trainer
+from heedful.tasks.translation.data import examples_of
+from heedful.tasks.translation.predictor import Translator
 from heedful.training.progress import Progress
 
 HERE = Path(__file__).parent
@@ -126,7 +129,7 @@ def load_or_compute(path: Path, compute: Callable[[], dict[str, Any]]) -> dict[s
 
 def measure_base(plan: Plan) -> dict[str, Any]:
     """Size and scores of the model before pruning."""
-    model: Any = build.Translator.load(plan.base, device="cpu").model
+    model: Any = Translator.load(plan.base, device="cpu").model
     results = {"heads": heads_of(plan), "bytes": file_bytes(plan.base), "parameters": count_parameters(model)}
     return results | {"scores": scores(plan.base, plan), "overrides": plan.also, "place": machine_info()}
 
@@ -152,7 +155,7 @@ def measure(point: Point, plan: Plan) -> dict[str, Any] | None:
 
 
 def heads_of(plan: Plan) -> dict[str, int]:
-    return {kind: sum(layers) for kind, layers in build.read_folder(plan.base)[0].model.heads_by_kind.items()}
+    return {kind: sum(layers) for kind, layers in read_folder(plan.base)[0].model.heads_by_kind.items()}
 
 
 def best_within(points: Sequence[dict[str, Any]], kind: str, floor: float) -> dict[str, Any] | None:
@@ -174,11 +177,13 @@ def speeds(runs: dict[str, Path], also: list[str], *, updates: int, lines: int, 
         config = read_run(folder / "config.toml", also).config
         progress = Progress(folder / "unused.jsonl", report_every=10**9)
         progress.console.quiet = True
-        trainer = make_trainer(config, folder, build.check(config, progress.print), build.choose_device(), progress)
+        data = build.data_of(config)
+        report = build.check(config, data, progress.print)
+        trainer = make_trainer(config, folder, data, report, build.choose_device(), progress)
         trainer.model.train()
         batches = list(islice(trainer.task.stream(0, 0), updates))
-        translator = build.Translator.load(folder)
-        sources = build.examples_of(splits_of(config.data).valid, config.data.max_ratio).sources[:lines]
+        translator = Translator.load(folder)
+        sources = examples_of(splits_of(config.data).valid, config.data.max_ratio).sources[:lines]
         steps[name] = lambda trainer=trainer, batches=batches: float([trainer.update([batch])[1] for batch in batches][-1])
         translations[name] = lambda translator=translator, sources=sources: len(translator.translate(sources))
     first, *others = runs

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import settings
 from tiny import PLAIN, VARIANTS, Pairs, Variant, make_pairs, tiny_model
-from workshop import train_tiny_runs
+from tiny_tasks import train_tiny_runs
 
 from heedful.nn.model import SequenceModel
 

@@ -5,25 +5,64 @@ from __future__ import annotations
 import base64
 import math
 import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from heedful.inspection.analyses.attention import Inspection
+from heedful.inspection.analyses.attention import AttentionResult
+from heedful.inspection.analyses.report import ReportResult
 from heedful.inspection.drawing.figure import heatmap
 from heedful.inspection.measures.attention_maps import AttentionMap
 from heedful.inspection.measures.rollout import rollout
-from heedful.inspection.measures.trace import Tokens, Trace, Views, word_maps
-from heedful.inspection.report import Section
-from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words
+from heedful.inspection.measures.trace import Trace, Views, word_maps
+from heedful.inspection.page.blocks import Block, Heading, Pictures, Table, Terms, Words
+from heedful.inspection.result import Result
 from heedful.nn.model import AttentionKind
+from heedful.tasks.encoded_example import EncodedExample, Outputs, Tokens
 
 HARD = ["<img/src=x/onerror=alert(1)>", "שלום", "مرحبا", "猫が", "😀", 'a&b"c', "</script><b>", "@data@"]
 HARD += [f"word{place}" for place in range(60)]
 
 
-def inspection(tokens: int, layers: int, heads: int) -> Inspection:
+@dataclass(frozen=True)
+class OtherResult(Result):
+    """A result with given blocks and data."""
+
+    heading: str
+    shown: Sequence[Block]
+    data: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        return self.heading
+
+    def blocks(self) -> list[Block]:
+        return list(self.shown)
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.data
+
+
+def page_of(*others: OtherResult, family: str = "transformer") -> ReportResult:
+    """A report of a model without a text."""
+    return ReportResult({f"cost{at}" if at else "cost": other for at, other in enumerate(others)}, "a run", family)
+
+
+def example(source: Tokens | None, target: Tokens, start: str, end: str) -> EncodedExample:
+    none = torch.zeros(1, 0, dtype=torch.long)
+    return EncodedExample(source, target, start, end, none, none, Outputs(none[0], [], none[0], lambda *_: none, list))
+
+
+def inspection(tokens: int, layers: int, heads: int) -> ReportResult:
+    """A report of attention and one more section."""
+    data = {"parts": [{"part": "<b>encoder</b>", "parameters": 123456, "share": 0.25}], "machine": "two cores"}
+    return ReportResult({"attention": attention(tokens, layers, heads), "cost": OtherResult("Cost", blocks(), data)}, "a", "b")
+
+
+def attention(tokens: int, layers: int, heads: int) -> AttentionResult:
     """An encoder, a decoder and their cross-attention, sharp as trained weights; source and target are the same tokens."""
     draws = torch.Generator().manual_seed(1)
     text = " ".join(HARD[:tokens])
@@ -52,11 +91,9 @@ def inspection(tokens: int, layers: int, heads: int) -> Inspection:
                 f"decoder.{layer}.cross_attention.weights", AttentionKind("cross", "target", "source"), layer, weights()
             ),
         ]
-    trace = Trace(both, both, "<s>", "</s>", maps)
+    trace = Trace(example(both, both, "<s>", "</s>"), maps)
     norms = [torch.rand(heads, 1, time, generator=draws) * 4 for _ in maps]
-    data = {"parts": [{"part": "<b>encoder</b>", "parameters": 123456, "share": 0.25}], "machine": "two cores"}
-    section = Section("Cost", blocks(), data)
-    return Inspection(trace, Views(norms, rollout(maps), word_maps(trace)), ["transformer", "synthetic"], (section,))
+    return AttentionResult(trace, Views(norms, rollout(maps), word_maps(trace)), facts=["transformer", "synthetic"])
 
 
 def blocks() -> list[Any]:
@@ -71,7 +108,7 @@ def blocks() -> list[Any]:
     return [*text, Table(rows, "parts", {1: [0.25, 0.75]}), Pictures(pictures, "Rows: queries; columns: keys.")]
 
 
-def alone(tokens: int, layers: int) -> Inspection:
+def alone(tokens: int, layers: int) -> AttentionResult:
     """Inspection of a text without a source; with 0 layers, of a model without attention."""
     text = Tokens(" ".join(HARD[:tokens]), list(range(tokens)), HARD[:tokens], list(range(tokens)))
     kind = AttentionKind("within", "target", "both")
@@ -80,8 +117,8 @@ def alone(tokens: int, layers: int) -> Inspection:
         AttentionMap(f"layers.{layer}.self_attention.weights", kind, layer, weights / weights.sum(-1, keepdim=True))
         for layer in range(layers)
     ]
-    trace = Trace(None, text, "</s>", "…", maps)
-    return Inspection(trace, Views([torch.ones(2, 1, tokens + 1) for _ in maps], rollout(maps), {}), ["gpt"])
+    trace = Trace(example(None, text, "</s>", "…"), maps)
+    return AttentionResult(trace, Views([torch.ones(2, 1, tokens + 1) for _ in maps], rollout(maps), {}), facts=["gpt"])
 
 
 def as_numbers(content: dict[str, Any]) -> list[Tensor]:

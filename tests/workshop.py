@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
-from heedful.cli import run
+import pytest
+import typer
+
+from heedful.cli import app, run
 
 WORDS = [f"w{i}" for i in range(20)]
 
@@ -42,11 +48,16 @@ report_every = 1
 """
 
 
-def write_pairs(path: Path, count: int = 60, seed: int = 1) -> Path:
-    """Write sentences and their reverse, separated by a tab."""
+def reversed_pairs(count: int, seed: int) -> str:
+    """Sentences and their reverse, separated by a tab."""
     generator = random.Random(seed)
     sentences = [[generator.choice(WORDS) for _ in range(generator.randint(2, 8))] for _ in range(count)]
-    path.write_text("".join(f"{' '.join(s)}\t{' '.join(reversed(s))}\n" for s in sentences))
+    return "".join(f"{' '.join(s)}\t{' '.join(reversed(s))}\n" for s in sentences)
+
+
+def write_pairs(path: Path, count: int = 60, seed: int = 1) -> Path:
+    """Write a file of reversed sentences."""
+    path.write_text(reversed_pairs(count, seed))
     return path
 
 
@@ -55,6 +66,14 @@ def write_recipe(folder: Path, extra: str = "") -> Path:
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE.format(data=data) + extra)
     return recipe
+
+
+def every_command(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command and subcommand: its words on the command line, and the command."""
+    command = command or typer.main.get_command(app)
+    yield path, command
+    for name, below in getattr(command, "commands", {}).items():
+        yield from every_command(below, (*path, name))
 
 
 def heed(*arguments: str | Path) -> int:
@@ -108,26 +127,6 @@ labels = ["no", "yes"]
 """
 
 
-def train_tiny_runs(folder: Path) -> dict[str, Path]:
-    """Train a run of each task for a few steps."""
-    (folder / "book.txt").write_text("the cat sees the dog\na dog runs\n" * 20)
-    (folder / "valid.txt").write_text("the dog sees a cat\n" * 8)
-    for split, count in (("train", 20), ("valid", 10), ("test", 6)):
-        (folder / f"{split}.tsv").write_text("yes\tthe cat sees\nno\ta dog runs\n" * count)
-    recipes = {"language": LANGUAGE + GPT, "classification": CLASSIFICATION + GPT}
-    paths = {"translation": write_recipe(folder)}
-    for task, recipe in recipes.items():
-        paths[task] = folder / f"{task}.toml"
-        paths[task].write_text(recipe.format(folder=folder))
-    write_pairs(folder / "test-pairs.tsv", count=12, seed=2)
-    changes = (f"data.test.tsv={folder / 'test-pairs.tsv'}", "search.max_extra=3")
-    assert heed("train", paths["translation"], *changes, "training.steps=2", "--run", folder / "translation") == 0
-    assert heed("train", paths["translation"], *changes, "training.steps=3", "--run", folder / "other") == 0
-    for task in recipes:
-        assert heed("train", paths[task], "--run", folder / task) == 0
-    return {task: folder / task for task in paths}
-
-
 @contextmanager
 def standard_input(content: bytes) -> Iterator[None]:
     """Replace the standard input of this process by `content`."""
@@ -141,3 +140,37 @@ def standard_input(content: bytes) -> Iterator[None]:
         finally:
             os.dup2(saved, 0)
             os.close(saved)
+
+
+DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER = 1, 2, 3  # capabilities(7): root ignores the permissions of files
+CAPABILITIES_VERSION = 0x20080522
+
+
+@contextmanager
+def obeying_permissions() -> Iterator[None]:
+    """Let the permissions of files apply to root as to any other user, in this thread."""
+    if os.geteuid() != 0:
+        yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(CAPABILITIES_VERSION, 0)
+    saved, reduced = (ctypes.c_uint32 * 6)(), (ctypes.c_uint32 * 6)()  # twice (effective, permitted, inheritable)
+    if libc.capget(header, saved) != 0:
+        pytest.skip("capabilities cannot be read")
+    reduced[:] = saved[:]
+    for number in (DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER):
+        reduced[0] &= ~(1 << number)
+    assert libc.capset(header, reduced) == 0, os.strerror(ctypes.get_errno())
+    try:
+        yield
+    finally:
+        assert libc.capset(header, saved) == 0, os.strerror(ctypes.get_errno())
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """The content of every file below a folder, except locks; what cannot be read is listed by name."""
+    content = {}
+    for path in sorted(folder.rglob("*")):
+        if path.name != ".lock":
+            content[str(path.relative_to(folder))] = sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return content

@@ -40,8 +40,8 @@ def test_a_guided_run_logs_its_alignment_loss_and_records_its_alignment_file(fol
 
 
 def test_links_are_written_one_line_per_pair(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert heed("align", folder / "guided", *files(folder), "--out", folder / "links", "--layer", "1") == 0
-    assert heed("align", folder / "guided", *files(folder), "--layer", "1") == 0
+    assert heed("align", folder / "guided", *files(folder), "--out", folder / "links", "--heads", "1") == 0
+    assert heed("align", folder / "guided", *files(folder), "--heads", "1") == 0
     printed = capsys.readouterr().out.split("\n", 1)[1]
     assert (folder / "links").read_text() == printed
     assert printed.count("\n") == (folder / "a.src").read_text().count("\n")
@@ -53,19 +53,30 @@ def test_links_are_written_one_line_per_pair(folder: Path, capsys: pytest.Captur
 def test_gold_links_yield_error_rates_and_select_an_aligner(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gold = [*files(folder), "--gold", folder / "a.gold"]
     other: list[str | Path] = ["--choose-on", folder / "a.src", folder / "a.tgt", folder / "a.gold"]
-    assert heed("align", folder / "guided", *gold, *other, "--json") == 0
+    assert heed("inspect", "alignment", folder / "guided", *gold, *other, "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert result["aer"]["low"] <= result["aer"]["value"] <= result["aer"]["high"]
     assert [one["layer"] for one in result["layers"]] == [0, 1]
-    assert result["aer"]["value"] <= min(one["predict"] for one in result["layers"])
+    assert result["aer"]["value"] <= min(one["predict"] for one in (*result["layers"], *result["heads"]))
     chosen = result["aligner"]
     again = ["--heads", ",".join(chosen["heads"]), "--moment", chosen["moment"], "--cover", chosen["cover"]]
     again += ["--row", str(chosen["row"]), "--column", str(chosen["column"])]
-    assert heed("align", folder / "guided", *gold, *again, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["aer"] == result["aer"]
-    assert heed("align", folder / "guided", *gold) == 0
-    shown = capsys.readouterr()
-    assert "alignment error rate" in shown.out and "--heads 0.0 --moment predict --row 0.3" in shown.err  # the guided head
+    for options in (other, again):
+        assert heed("align", folder / "guided", *files(folder), *options, "--json") == 0
+        assert json.loads(capsys.readouterr().out)["links"] == result["links"]
+    assert heed("inspect", "alignment", folder / "guided", *gold) == 0
+    shown = capsys.readouterr().out
+    assert "alignment error rate" in shown and "--heads 0.0 --moment predict --row 0.3" in shown  # the guided head
+    assert heed("align", folder / "guided", *files(folder)) == 0
+    assert "--heads 0.0 --moment predict --row 0.3" in capsys.readouterr().err
+
+
+def test_a_layer_is_all_of_its_heads(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for heads in ("1", "1.0,1.1"):
+        assert heed("align", folder / "guided", *files(folder), "--heads", heads) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
 
 
 def test_two_runs_align_in_both_directions(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,20 +94,18 @@ def test_two_runs_align_in_both_directions(folder: Path, capsys: pytest.CaptureF
     ("options", "code", "sentence"),
     [
         (["--source", "a.src"], 2, "--source and --target require each other"),
-        (["--gold", "a.gold"], 2, "--gold requires --source and --target"),
-        (["--source", "a.src", "--target", "a.tgt", "--layer", "7"], 2, "expected a layer with cross-attention: 0, 1"),
-        (["--source", "a.src", "--target", "a.tgt", "--heads", "0"], 2, "3,5 with --layer or 0.3,1.5 without"),
+        (["--source", "a.src", "--target", "a.tgt", "--heads", "7"], 2, "layers with attention to the source: 0, 1"),
+        (["--source", "a.src", "--target", "a.tgt", "--heads", "0.1,x"], 2, "expected layer.head or a layer, as in 0.3,1"),
         (
             ["--source", "a.src", "--target", "a.tgt", "--heads", "0.9"],
             2,
             "unknown head 0.9, expected any of: 0.0, 0.1, 1.0, 1.1",
         ),
         (["--source", "a.src", "--target", "short"], 3, "line n of each for the same pair"),
-        (["--source", "a.src", "--target", "a.tgt", "--gold", "short"], 3, "is not a link"),
         (
-            ["--source", "a.src", "--target", "a.tgt", "--layer", "1", "--choose-on", "a.src", "a.tgt", "a.gold"],
+            ["--source", "a.src", "--target", "a.tgt", "--heads", "1", "--choose-on", "a.src", "a.tgt", "a.gold"],
             2,
-            "cannot be combined with them",
+            "they cannot be combined",
         ),
         (["--source", "a.src", "--target", "a.tgt", "--symmetrize", "union"], 2, "has no effect without --reverse"),
         (["--source", "a.src", "--target", "a.tgt", "--out", "/no/such/links"], 2, "/no/such/links cannot be written"),
@@ -108,6 +117,28 @@ def test_invalid_options_and_files_are_one_message(
     (folder / "short").write_text("w1\n")
     given = [folder / one if (folder / one).exists() else one for one in options]
     assert heed("align", folder / "guided", *given) == code
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        (["--gold", "a.gold"], 2, "--gold requires --source and --target"),
+        (["--source", "a.src"], 2, "--source and --target require each other"),
+        (["--source", "a.src", "--target", "a.tgt", "--gold", "short"], 3, "is not a link"),
+        (["--source", "a.src", "--target", "a.tgt", "--bootstrap", "1"], 2, "expected 0 (no interval) or at least"),
+        (["--source", "a.src", "--target", "a.tgt", "--bootstrap", "200"], 2, "--bootstrap has no effect without gold links"),
+        (["--source", "a.src", "--target", "a.tgt", "--symmetrize", "union"], 2, "has no effect without --reverse"),
+        (["--source", "-", "--target", "-"], 2, "standard input is given 2 times"),
+        (["--picture", "x.gif"], 2, "expected"),
+    ],
+)
+def test_invalid_options_of_the_analysis_are_one_message(
+    folder: Path, options: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "short").write_text("w1\n")
+    given = [folder / one if (folder / one).exists() else one for one in options]
+    assert heed("inspect", "alignment", folder / "guided", *given) == code
     assert sentence in capsys.readouterr().err
 
 

@@ -92,7 +92,8 @@ CASES: dict[str, tuple[dict[str, bytes], list[str], str]] = {
         {"a.tsv": b"en\tit\none\tuno\n"},
         ["data.train={tsv='a.tsv'}"],
         "a.tsv line 1 looks like a header: en, it; expected a sentence pair\n\n"
-        "hint: set header = true, next to the file in [data], to skip that line, or header = false to train on it",
+        "hint: set header = true, next to the file in [data], to skip that line (heed data check: --header), or "
+        "header = false to train on it",
     ),
     "standard input": (
         {},

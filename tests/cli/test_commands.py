@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from heedful.cli.translate import warn_if_languages_differ
 from workshop import heed, standard_input, write_recipe
 
 from heedful.cli.output import format_bytes
 from heedful.errors import ConfigError
-from heedful.runs.load import load
+from heedful.tasks.translation.predictor import Translator
+from heedful.tasks.translation.report import differing_languages
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def test_translate_reads_standard_input_and_equals_the_python_api(trained: Path,
     capsys.readouterr()
     with standard_input("\n".join([*sources, ""]).encode()):
         assert heed("translate", trained) == 0
-    assert capsys.readouterr().out.splitlines() == load(trained).translate(sources)
+    assert capsys.readouterr().out.splitlines() == Translator.load(trained).translate(sources)
 
 
 def test_empty_input_yields_no_output(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +60,7 @@ def test_empty_input_yields_no_output(trained: Path, tmp_path: Path, capsys: pyt
     shown = capsys.readouterr()
     assert shown.out == shown.err == ""
     assert heed("translate", trained, empty, write(tmp_path / "in.txt", sources)) == 0
-    assert capsys.readouterr().out.splitlines() == load(trained).translate(sources)
+    assert capsys.readouterr().out.splitlines() == Translator.load(trained).translate(sources)
 
 
 def test_translate_prints_one_json_object_per_line(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -179,7 +179,7 @@ def test_average_is_the_mean_and_can_be_used(trained: Path, capsys: pytest.Captu
     mean = load_tensors(trained / "checkpoints" / "average", "model")
     for name, value in mean.items():
         assert value.allclose((parts[0][name] + parts[1][name]) / 2, atol=1e-6)
-    assert load(trained, "average").translate(["w1 w2"])
+    assert Translator.load(trained, "average").translate(["w1 w2"])
 
 
 def test_sweep_trains_the_grid_and_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -318,7 +318,7 @@ def test_another_search_method_drops_the_options_of_the_default_one(trained: Pat
     config = (run / "config.toml").read_text()
     assert "beam = 4" in config
     replace_config(run, config.replace("beam = 4", "beam = 7"))
-    translator = load(run)
+    translator = Translator.load(run)
     assert translator.search_config(["n_best=7"]).beam == translator.search_config(['method="beam"']).beam == 7
     assert translator.search_config(["method=greedy"]).method == "greedy"
     assert translator.search_config(["method=sample", "seed=3"]).seed == 3
@@ -373,12 +373,17 @@ def test_every_listing_is_printed_as_text_too(trained: Path, capsys: pytest.Capt
         assert len(capsys.readouterr().out.splitlines()) > 2, command
 
 
-def test_a_baseline_for_other_languages_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    def run(*languages: str) -> SimpleNamespace:
-        return SimpleNamespace(data=SimpleNamespace(languages=languages or None))
+def test_a_baseline_for_other_languages_is_a_warning(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def data(*languages: str) -> SimpleNamespace:
+        return SimpleNamespace(languages=languages or None)
 
-    warn_if_languages_differ(run("en", "de"), run("en", "de"))
-    warn_if_languages_differ(run("en", "de"), run())
-    assert capsys.readouterr().err == ""
-    warn_if_languages_differ(run("en", "de"), run("de", "en"))
-    assert "the baseline translates from de to en, not from en to de" in capsys.readouterr().err
+    assert differing_languages(data("en", "de"), data("en", "de")) == []
+    assert differing_languages(data("en", "de"), data()) == []
+    (warning,) = differing_languages(data("en", "de"), data("de", "en"))
+    assert "the baseline translates from de to en, not from en to de" in warning
+    monkeypatch.setattr("heedful.tasks.translation.report.differing_languages", lambda *_: [warning])
+    assert heed("evaluate", trained, "--against", trained, "--metrics", "bleu", "--json") == 0
+    shown = capsys.readouterr()
+    assert warning in shown.err and "warning" not in shown.out

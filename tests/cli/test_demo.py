@@ -1,4 +1,4 @@
-"""The demo reports the error rate of `heed align`, and shows only sentences whose links are all correct."""
+"""The demo reports the error rate of `heed inspect alignment`, and shows only sentences whose links are all correct."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from workshop import heed
 
-from heedful.cli import align, demo
-from heedful.data.gold import Gold, SentencePair, builtin_gold
+from heedful.cli import demo
+from heedful.data.gold import SentencePair, builtin_gold
 from heedful.errors import Interrupted
 from heedful.evaluation.word_alignment import Link
-from heedful.inspection.measures import alignment_heads as study
+from heedful.inspection.analyses import alignment as analysis
+from heedful.inspection.measures.alignment_heads import Aligner, AlignmentHead
 from heedful.runs import train as training
 from heedful.tasks.translation.predictor import Translator
 
@@ -33,10 +34,10 @@ def translator(run: Path) -> Translator:
     return Translator.load(run)
 
 
-def test_the_error_rate_is_that_of_heed_align(run: Path, translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_rate_is_that_of_the_analysis(run: Path, translator: Translator, capsys: pytest.CaptureFixture[str]) -> None:
     rate, _ = demo.evaluate_alignment(translator)
     capsys.readouterr()
-    assert heed("align", run, "--bootstrap", "0", "--json") == 0
+    assert heed("inspect", "alignment", run, "--bootstrap", "0", "--json") == 0
     assert json.loads(capsys.readouterr().out)["aer"]["value"] == rate
 
 
@@ -53,10 +54,11 @@ def test_a_sentence_with_a_wrong_translation_link_or_largest_weight_is_not_shown
     first, second, third, *others = dict.fromkeys(fit)
     answers = {pair.source: pair.target for pair in gold.pairs} | {first.source: "other words"}
 
-    def links_with_an_error(
-        models: object, pairs: list[SentencePair], aligner: object, valid: Gold
-    ) -> tuple[list[set[Link]], study.Aligner]:
-        return [set(links[pair]) if pair != second else {(0, 0)} for pair in pairs], study.Aligner((study.AlignmentHead(0, 0),))
+    def choose(*_: object) -> tuple[Aligner, str, None]:
+        return Aligner((AlignmentHead(0, 0),)), "selected", None
+
+    def links_with_an_error(models: object, pairs: list[SentencePair], aligner: object) -> list[set[Link]]:
+        return [set(links[pair]) if pair != second else {(0, 0)} for pair in pairs]
 
     def weights_with_an_error(models: object, pairs: list[SentencePair], heads: object, moments: object) -> list[list[Tensor]]:
         maps = []
@@ -67,8 +69,9 @@ def test_a_sentence_with_a_wrong_translation_link_or_largest_weight_is_not_shown
             maps.append(one.flip(-1).roll(1, -1) if pair == third else one)
         return [maps]
 
-    monkeypatch.setattr(align, "compute_links", links_with_an_error)
-    monkeypatch.setattr(study, "maps_of", weights_with_an_error)
+    monkeypatch.setattr(analysis, "choose", choose)
+    monkeypatch.setattr(analysis, "align", links_with_an_error)
+    monkeypatch.setattr(analysis, "maps_of", weights_with_an_error)
     monkeypatch.setattr(translator, "translate", lambda lines: [answers[line] for line in lines])
     _, pictures = demo.evaluate_alignment(translator)
     assert [picture.partition("  ->  ")[0] for picture in pictures] == [pair.source for pair in others[: demo.PICTURES]]
@@ -94,4 +97,4 @@ def test_the_demo_ends_with_the_next_commands(
     *_, next_line, translate, inspect = capsys.readouterr().err.splitlines()
     assert next_line == "Next:"
     assert f"heed translate {run}" in translate
-    assert f"heed inspect {run} '" in inspect and inspect.endswith("' --html report.html")
+    assert f"heed inspect report {run} '" in inspect and inspect.endswith("' --html report.html")

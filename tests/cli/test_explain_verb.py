@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from workshop import heed, write_recipe
 
-from heedful.runs.load import load
+from heedful.tasks.translation.predictor import Translator
 
 SENTENCE = "w3 w1 w4 w15"
 
@@ -71,7 +71,7 @@ def test_a_run_is_explained_with_its_own_numbers(trained: Path, capsys: pytest.C
     checks = [check for stage in head["stages"] for check in stage["checks"]]
     assert len(checks) == 6 and all(check["holds"] for check in checks)
     tree = explain_json(capsys, trained, SENTENCE, "--tree", "-s", "beam=3", "-s", "n_best=2")
-    (translation,) = load(trained).translations([SENTENCE], beam=3, n_best=2)
+    (translation,) = Translator.load(trained).translations([SENTENCE], beam=3, n_best=2)
     assert [row[0] for row in tree["stages"][0]["matrices"][0]["cells"]] == [one.text for one in translation.candidates]
     step = explain_json(capsys, trained, SENTENCE, "--step", "--target", "w4 w1")
     assert step["stages"][3]["matrices"][0]["rows"] == ["all", "others", "words"]
@@ -113,25 +113,26 @@ def test_unknown_words_are_reported(trained: Path, capsys: pytest.CaptureFixture
 
 def test_options_without_effect_are_errors(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for mode, option in product(("--step", "--tree", "--batch"), (("--layer", "1"), ("--token", "w3"), ("--kind", "encoder"))):
-        assert f"{option[0]} was given, which has no effect with {mode}" in error_of(capsys, trained, SENTENCE, mode, *option)
-    assert "--target was given, which has no effect" in error_of(capsys, trained, SENTENCE, "--tree", "--target", "w4")
+        assert f"{option[0][2:]} was given, which has no effect on the explanation of a {mode[2:]}" in error_of(
+            capsys, trained, SENTENCE, mode, *option
+        )
+    assert "target was given, which has no effect" in error_of(capsys, trained, SENTENCE, "--tree", "--target", "w4")
     assert "2 targets were given" in error_of(capsys, trained, SENTENCE, "--target", "w4", "--target", "w3")
 
 
 def test_user_errors_are_one_sentence(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "'atention' is neither a topic nor a run folder" in (error := error_of(capsys, "atention"))
     assert "did you mean 'attention'?" in error
-    assert "takes no sentence" in error_of(capsys, "attention", "a sentence")
+    assert "takes no text" in error_of(capsys, "attention", "a sentence")
     assert "layer or head" in error_of(capsys, "attention", "--layer", "1")
-    assert "a sentence is missing" in error_of(capsys, trained)
+    assert "a text is missing" in error_of(capsys, trained)
     for empty in ("", " "):
-        assert "an empty sentence was given; expected at least one word" in error_of(capsys, trained, empty)
-        assert "an empty sentence was given" in error_of(capsys, trained, empty, "--step")
+        assert "given an empty text, expected at least one word" in error_of(capsys, trained, empty)
+        assert "given an empty text" in error_of(capsys, trained, empty, "--step")
         for mode in ([], ["--step"], ["--batch"]):
-            assert "an empty target was given; expected at least one word" in error_of(
-                capsys, trained, SENTENCE, "--target", empty, *mode
-            )
+            given = error_of(capsys, trained, SENTENCE, "--target", empty, *mode)
+            assert "expected at least one word" in given and "given an empty" in given
     assert "expected one, in quotes" in error_of(capsys, trained, "w1", "w2")
     assert "--step and --tree were given" in error_of(capsys, trained, "w1", "--step", "--tree")
-    assert "--head: given 7, expected 0 to 1" in error_of(capsys, trained, "w1", "--head", "7")
+    assert "head: given 7, expected 0 to 1" in error_of(capsys, trained, "w1", "--head", "7")
     assert "has no tree" in error_of(capsys, trained, "w1", "--tree", "-s", "method=sample")

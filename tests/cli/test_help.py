@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-from workshop import heed
-
-from heedful.cli import app
+from workshop import every_command, heed
 
 
-def commands(command: Any = None, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+def commands() -> list[tuple[str, ...]]:
     """All commands and subcommands, each as its words on the command line."""
-    command = command or typer.main.get_command(app)
-    subcommands = getattr(command, "commands", {})
-    return [path, *(one for name, below in subcommands.items() for one in commands(below, (*path, name)))]
+    return [path for path, _ in every_command()]
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
@@ -28,6 +22,14 @@ def test_flags_have_no_metavar_and_no_python_type_is_shown(
     shown = capsys.readouterr().out
     assert "--help" in shown
     assert not [part for part in ("bool>", "list[", "<Path>", " range>") if part in shown]
+
+
+def test_options_of_a_task_are_listed_under_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert heed("predict", "--help") == 0
+    _, language = capsys.readouterr().out.split("Options for runs of task 'language'")
+    assert "--length" in language and "--prefixes" not in language
+    assert heed("generate", "--help") == 0
+    assert "Options for runs" not in capsys.readouterr().out
 
 
 def test_the_help_of_prune_names_its_default_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,29 +164,6 @@ def test_the_positional_encodings_shown_are_those_of_the_model(report: Any, run:
     assert [text for text in section["labels"] if text.endswith("°")] == [f"{one:.1f}°" for one in degrees]
 
 
-def test_the_lens_and_the_interventions_show_the_computed_numbers(report: Any) -> None:
-    found, sections = report
-    lens, interventions = found["lens"], found["interventions"]
-    assert sections["Logit lens"]["tips"] == [
-        f"{layer['name'].removesuffix('.out')} → {token}: {layer['probability'][at]:.4f}"
-        for at, token in enumerate(lens["tokens"])
-        for layer in lens["layers"]
-    ]
-    section = sections["Interventions"]
-    saliency = [
-        f"{value:.4f}"
-        for name in ("source", "source_bound", "attention")
-        for row in interventions["saliency"][name]
-        for value in row
-    ]
-    recovered = [f"{sum(tokens):.4f}" for place in interventions["patched"]["places"] for tokens in place["change"]]
-    assert len(recovered) > 8
-    assert [tip.rpartition(": ")[2] for tip in section["tips"]] == saliency + recovered
-    chosen = [one["probability"] for one in interventions["alternatives"]]
-    assert [float(row[1]) for row in section["tables"][0][1:]] == pytest.approx(chosen, abs=6e-5)
-    assert section["bars"] == pytest.approx(chosen, abs=6e-5)
-
-
 def test_a_page_requires_no_matplotlib(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     assert heed("inspect", run, "--heads", "--positions", "--sentences", "4", "--html", tmp_path / "page.html") == 0

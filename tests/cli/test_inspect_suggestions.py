@@ -1,4 +1,4 @@
-"""heed inspect RUN lists the views of that run: all of them work, for every family and task."""
+"""heed inspect summary lists the analyses of a run: all of them work, for every family and task."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from workshop import RECIPE, heed, write_pairs
+
+from heedful import inspection
 
 SIZES = {  # options of the recipe's [model] that a family has
     "transformer": 'layers = 2\nheads = 2\nfeed_forward = 32\nnorm = "pre"\n',
@@ -82,33 +84,34 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_all_listed_views_work(
+def test_all_listed_analyses_work(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
-    assert heed("inspect", run, "--json") == 0
-    model = json.loads(capsys.readouterr().out)["model"]
-    assert heed("inspect", run) == 0
-    shown = capsys.readouterr().out
-    assert model["views"] and ("--cost" in model["views"]) == (model["task"] != "classification")
-    for arguments in model["views"]:
+    assert heed("inspect", "summary", run, "--json") == 0
+    model = json.loads(capsys.readouterr().out)
+    assert heed("inspect", "summary", run) == 0
+    shown, listed = capsys.readouterr().out, model["analyses"]
+    ran = 0
+    for arguments in listed:
         assert arguments in shown
-        words = ["a cat" if word == "a sentence" else word for word in shlex.split(arguments)]
-        assert heed("inspect", run, *words) == 0, arguments
+        values = {"RUN": str(run), "a text": "a cat", "another text": "a dog"}
+        words = [values.get(word, word) for word in shlex.split(arguments)]
+        if words[0] in inspection.__all__:
+            assert heed("inspect", *words) == 0, arguments
+            ran += 1
         assert "has no positional encoding" not in capsys.readouterr().out
-    if '"a sentence" --lens' in model["views"]:
-        assert heed("inspect", run, "a cat", "--lens", "--saliency", "--html", "page.html") == 0
-        page = Path("page.html").read_text()
-        assert page.count("<section><h2>") == 2 and "saliency: gradient x input, in nats</text>" in page
+    assert ran >= 4 and "cost RUN" in listed
+    assert heed("inspect", "report", run, "a cat", "--include", "lens", "--include", "saliency", "--html", "page.html") == 0
+    page = Path("page.html").read_text()
+    assert page.count("<section><h2>") == 2 and "saliency: gradient x input, in nats</text>" in page
     has_alignment = model["attention"].keys() & {"cross", "within"} and model["task"] == "translation"
-    assert any("alignment" in shows for shows in model["views"].values()) == bool(has_alignment)
+    assert any("alignment" in shows for shows in listed.values()) == bool(has_alignment)
     if model["attention"]:
-        assert '"a sentence"' in model["views"] and any("--head " in one for one in model["views"])
-        assert heed("inspect", run, "a cat", "--saliency", "--picture", "saliency.svg") == 0
+        assert 'attention RUN "a text"' in listed and any("--head " in one for one in listed)
+        assert heed("inspect", "saliency", run, "a cat", "--picture", "saliency.svg") == 0
         assert "saliency: gradient x input" in Path("saliency.svg").read_text()
     else:
-        assert not any("--head" in one or one == '"a sentence"' for one in model["views"])
-    for part in ("--cost", "--heads") if model["task"] == "classification" else ():
-        assert heed("inspect", run, part) == 2
-        assert "given a run of task 'classification'" in capsys.readouterr().err
+        assert not any("--head" in one or one.startswith("attention") for one in listed)
+    assert ("patch" in {one.split()[0] for one in listed}) == (model["task"] != "language")

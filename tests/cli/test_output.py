@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from workshop import heed
+from workshop import every_command, heed
 
 from heedful import errors
 from heedful.cli.output import print_json, table
@@ -41,7 +41,9 @@ def test_every_exit_code_is_documented(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_hint_on_full_memory_fits_the_command() -> None:
-    for command, word in (("train", "data.batch_tokens"), ("translate", "-s beam=1"), ("inspect", "smaller model")):
+    beam, smaller = "-s beam=1", "smaller model"
+    advice = {"train": "data.batch_tokens", "translate": beam, "predict": beam, "classify": smaller, "inspect": smaller}
+    for command, word in advice.items():
         full = memory_full(MemoryError(), [command, "x"])
         assert full is not None and full.hint is not None
         assert word in full.hint
@@ -49,8 +51,10 @@ def test_the_hint_on_full_memory_fits_the_command() -> None:
 
 
 def test_the_help_explains_where_search_options_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("translate", "evaluate", "generate", "inspect", "explain"):
-        assert heed(command, "--help") == 0
+    searching = [path for path, command in every_command() if any(param.name == "search" for param in command.params)]
+    assert {("predict",), ("translate",), ("generate",), ("evaluate",), ("explain",)} <= set(searching)
+    for path in searching:
+        assert heed(*path, "--help") == 0
         words = " ".join(capsys.readouterr().out.replace("│", " ").split())
         assert "--search -s NAME=VALUE" in words
         assert "`heed config show search`" in words

@@ -90,7 +90,7 @@ def test_a_signal_while_the_command_line_is_imported_ends_it_like_a_later_one(
     tmp_path: Path, number: signal.Signals, ending: str
 ) -> None:
     (tmp_path / "typer.py").write_text(f"import os, time; os.kill(os.getpid(), {int(number)}); time.sleep(20)")
-    done = shell(f"PYTHONPATH={tmp_path} heed data list {ending}")
+    done = shell(f"PYTHONPATH={tmp_path}:$PYTHONPATH heed data list {ending}")
     assert (done.returncode, done.stdout, done.stderr) == (75, "", "" if ending else "stopped: interrupted\n")
 
 

@@ -231,7 +231,7 @@ def test_an_output_file_is_unchanged_if_evaluation_fails(
         raise MemoryError
 
     (tmp_path / "out.txt").write_text("old\n")
-    monkeypatch.setattr("heedful.tasks.evaluate_translations.evaluate", fails)
+    monkeypatch.setattr("heedful.tasks.translation.report.evaluate", fails)
     error(capsys, "evaluate", run, "--output", tmp_path / "out.txt", code=6)
     assert (tmp_path / "out.txt").read_text() == "old\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out.txt"]
@@ -259,7 +259,7 @@ def test_invalid_options_of_evaluate_are_refused_before_any_work(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("heedful.tasks.evaluate_translations.evaluate", None)
+    monkeypatch.setattr("heedful.tasks.translation.report.evaluate", None)
     assert sentence in error(capsys, "evaluate", run, *options, code=2)
 
 

@@ -27,7 +27,7 @@ CASES = {
     ),
     "heads that do not divide": (
         ["model.heads=3"],
-        "command line: model.heads: given 3, which does not divide dim 16; or set model.head_dim",
+        "command line: model.heads: given 3, which does not divide dim 16; choose a divisor or set model.head_dim",
     ),
     "heads for too many layers": (
         ["model.heads=[2,2,2]"],
@@ -40,8 +40,8 @@ CASES = {
     ),
     "tied embeddings of separate vocabularies": (
         ["tokenizer.shared=false"],
-        "command line: model.tie: the default is 'all', but the vocabularies are separate; expected 'output' or 'none' with "
-        "tokenizer.shared = false",
+        "command line: tokenizer.shared=false: model.tie: the default is 'all', but the vocabularies are separate; "
+        "expected 'output' or 'none' with tokenizer.shared = false",
     ),
     "tied embeddings of separate vocabularies, asked for": (
         ["tokenizer.shared=false", "model.tie=all"],
@@ -75,8 +75,13 @@ CASES = {
     ),
     "an option of the recipe that the overrides leave without effect": (
         ["tokenizer.kind=unigram"],
-        "command line: tokenizer: min_frequency = 1 has no effect with kind = 'unigram'; its options are: lowercase, "
-        "normalize, vocab",
+        "command line: tokenizer.kind=unigram conflicts with {recipe}:9: tokenizer.min_frequency: given 1, but has no effect "
+        "with kind = 'unigram'; its options are: lowercase, normalize, vocab",
+    ),
+    "a dimension that the heads of the recipe do not divide": (
+        ["model.dim=15", "model.position=none"],
+        "command line: model.dim=15 conflicts with {recipe}:14: model.heads: given 2, which does not divide dim 15; choose a "
+        "divisor or set model.head_dim",
     ),
     "no override at all": (
         ["training.steps"],
@@ -119,7 +124,8 @@ def test_a_mistake_of_the_recipe_keeps_its_line_beside_one_of_the_overrides(
     assert heed("train", recipe, "tokenizer.kind=unigram") == 2
     message = capsys.readouterr().err
     assert f"{recipe}:28: search.beam: given 0" in message
-    assert "command line: tokenizer: min_frequency = 1 has no effect" in message and "2 problems" in message
+    assert f"command line: tokenizer.kind=unigram conflicts with {recipe}:9: tokenizer.min_frequency: given 1" in message
+    assert "2 problems" in message
 
 
 def test_broken_toml_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,6 +154,13 @@ def test_a_problem_in_the_file_names_its_line(tmp_path: Path, capsys: pytest.Cap
     assert heed("train", recipe) == 2
     line = len(recipe.read_text().splitlines())
     assert capsys.readouterr().err == f"error: {recipe}:{line}: training.clipp: unknown key\n\nhint: did you mean 'clip'?\n"
+
+
+def test_an_option_without_effect_is_reported_on_its_own_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_recipe(tmp_path)
+    recipe.write_text(recipe.read_text().replace('kind = "words"', 'kind = "unigram"'))
+    assert heed("train", recipe) == 2
+    assert f"error: {recipe}:9: tokenizer.min_frequency: given 1, but has no effect" in capsys.readouterr().err
 
 
 def test_one_option_with_two_values_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -242,11 +242,15 @@ WRONG = {
         ["training.warmup=3"],
         "override: training.warmup: given 3, expected an even number",
     ),
-    "a validator of the whole": ("", ["training.steps=4"], "override: training.warmup is longer than training.steps"),
+    "a validator of the whole": (
+        "",
+        ["training.steps=4"],
+        "override: training.steps=4: training.warmup is longer than training.steps",
+    ),
     "an override that the file's own options do not allow": (
         "[model]\nfamily = 'attention'\ndim = 32\nheads = [4]\n",
         ["model.dim=30"],
-        "override: model.heads: given 4, expected a divisor of dim = 30",
+        "override: model.dim=30 conflicts with x.toml:7: model.heads: given 4, expected a divisor of dim = 30",
     ),
     "an option without effect": (
         "[model]\nfamily = 'attention'\nwindow = 8\n",

@@ -117,3 +117,18 @@ def test_a_value_is_parsed_as_toml_else_as_text_or_a_list_of_words(text: str) ->
         assert value == text or isinstance(value, list)
     else:
         assert value == expected["value"] or len(expected) > 1 or value != value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[model]\ndim = 3\ndim = 4\n", "x.toml:3:8: not valid TOML: the key 'dim' is given twice"),
+        ("[model]\ndim = 3\n[model]\n", "x.toml:3:7: not valid TOML: the table [model] is given twice"),
+    ],
+)
+def test_what_is_given_twice_is_named(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_file(Path("x.toml"))
+    assert str(caught.value) == message

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from workshop import heed, obeying_permissions
 
 import heedful.data.fetch
 from heedful.data.catalog import Corpus, Download
@@ -124,6 +125,24 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, monkeypatch: p
     path.symlink_to(tmp_path / "elsewhere.gz")
     with pytest.raises(DataError, match="is a symbolic link out of its folder"):
         get_corpus("small", tmp_path / "other", tmp_path / "local")
+
+
+def test_every_refused_corpus_is_an_error_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    list_one(monkeypatch, local_copy(tmp_path / "local"), {})
+    path = tmp_path / "local/small/train.en.gz"
+    command = ["data", "get", "small", "--from", str(tmp_path / "local"), "--to", str(tmp_path / "mine")]
+    path.chmod(0)
+    with obeying_permissions():
+        assert heed(*command) == 3
+    path.chmod(0o644)
+    path.write_bytes(gzip.compress(b"another text"))
+    assert heed(*command) == 3
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    assert heed(*command) == 3
+    path.unlink()
+    assert heed(*command) == 3
+    assert not (tmp_path / "mine").exists()
 
 
 def test_downloads_are_gzipped_and_can_be_copied(

@@ -11,15 +11,14 @@ from heedful.data.sources import CorpusConfig, RawPair
 from heedful.data.splits import DataConfig
 from heedful.data.unusable import LineProblem
 from heedful.errors import DataError
-from heedful.search import SearchConfig
-from heedful.tasks.translation.config import TranslationConfig
-from heedful.tasks.translation.task import TranslationTask
+from heedful.runs.config import Run
+from heedful.tasks.translation.data import TranslationData
 
 CASES: dict[str, tuple[bytes, bytes, str | None, str]] = {
     "fine": (b"a", b"b", None, ""),
     "white space stays": (b" a ", b"b\t", None, ""),
     "source bytes": (b"ab\xff", b"b", "utf8", "source"),
-    "target bytes": (b"a", b"\xed\xa0\x80", "utf8", "target"),
+    "target bytes": (b"a", b"\xed\xa0\x80", "surrogate", "target"),
     "nul in source": (b"a\0", b"b", "nul", "source"),
     "nul in target": (b"a", b"\0", "nul", "target"),
     "empty source": (b"", b"b", "empty", "source"),
@@ -68,7 +67,7 @@ def test_json_with_invalid_unicode_is_skipped_like_invalid_bytes(tmp_path: Path)
     lines = [rb'{"source": "\ud800", "target": "b"}', b'{"source": "\xff", "target": "b"}', b'{"source": "a", "target": "b"}']
     (tmp_path / "a").write_bytes(b"\n".join(lines))
     results = list(check_pairs(CorpusConfig(jsonl=f"{tmp_path}/a")))
-    assert [getattr(result, "kind", None) for result in results] == ["utf8", "utf8", None]
+    assert [getattr(result, "kind", None) for result in results] == ["surrogate", "utf8", None]
 
 
 def test_tokenizer_training_text_has_no_tags(tmp_path: Path) -> None:
@@ -99,5 +98,4 @@ def test_a_tokenizer_is_trained_on_the_usable_pairs(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path, b"one\nfive\n", b"eins\n" + b"5" * 50)
     assert list(sentences([corpus], "source", max_ratio=20.0)) == ["one", "five"]
     data = DataConfig(train=(corpus,), valid=(corpus,), max_ratio=20.0)
-    task = TranslationTask(TranslationConfig(), data, SearchConfig(), seed=1)
-    assert list(task.lines("source")) == ["one", "five"]
+    assert list(TranslationData(Run(data=data)).lines("source")) == ["one", "five"]

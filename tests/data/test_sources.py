@@ -223,13 +223,15 @@ BROKEN: dict[str, tuple[dict[str, object], dict[str, bytes], str]] = {
         {"tsv": "a"},
         {"a": b"Source\tTarget\nx\ty\n"},
         "a line 1 looks like a header: Source, Target; expected a sentence pair\n\n"
-        "hint: set header = true, next to the file in [data], to skip that line, or header = false to train on it",
+        "hint: set header = true, next to the file in [data], to skip that line (heed data check: --header), or "
+        "header = false to train on it",
     ),
     "a header of two files": (
         {"source": "a", "target": "b"},
         {"a": b"en\nx\n", "b": b"de\ny\n"},
         "a line 1 looks like a header: en, de; expected a sentence pair\n\n"
-        "hint: set header = true, next to the file in [data], to skip that line, or header = false to train on it",
+        "hint: set header = true, next to the file in [data], to skip that line (heed data check: --header), or "
+        "header = false to train on it",
     ),
     "deep nesting": (
         {"jsonl": "a"},

@@ -97,7 +97,7 @@ def test_the_formula_of_a_layer_equals_the_counted_work(causal: bool) -> None:
 def test_counting_part_of_a_recurrence_equals_counting_all_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     size = LayerSize(dim=16, heads=2, window=8)
     split = layer_costs(size, 64)
-    monkeypatch.setattr("heedful.inspection.cost_report.PARTS", 1)
+    monkeypatch.setattr("heedful.inspection.measures.cost_report.PARTS", 1)
     for part, full in zip(split, layer_costs(size, 64), strict=True):
         assert part.once.work == full.once.work and part.twice.work == full.twice.work
         assert part.once.traffic == pytest.approx(full.once.traffic, rel=0.1)

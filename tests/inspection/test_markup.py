@@ -14,7 +14,7 @@ import heedful
 from heedful.inspection.drawing.figure import TokenCell, add_caption, heatmap, lines, words
 from heedful.inspection.drawing.markup import escape
 from heedful.inspection.drawing.svg import as_svg, inline
-from heedful.inspection.report import as_script
+from heedful.inspection.page import as_script
 
 SVG = "{http://www.w3.org/2000/svg}"
 ANY = st.text(st.characters(exclude_categories=[]), max_size=12)  # including lone surrogates and unassigned characters

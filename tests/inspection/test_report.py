@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from reports import HARD, as_numbers, inspection
+from reports import HARD, OtherResult, as_numbers, attention, inspection
 
-from heedful.inspection.analyses.attention import Inspection
-from heedful.inspection.report import EXACT, SCRIPTS, Numbers, Section, asset, fill_template
+from heedful.inspection.analyses.attention import AttentionResult
+from heedful.inspection.analyses.report import ReportResult
+from heedful.inspection.page import EXACT, SCRIPTS, Numbers, asset, fill_template
 
 
 class Elements(HTMLParser):
@@ -36,11 +37,11 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def small() -> Inspection:
-    return inspection(tokens=8, layers=2, heads=2)
+def small() -> AttentionResult:
+    return attention(tokens=8, layers=2, heads=2)
 
 
-def test_small_pages_store_values_exactly(small: Inspection) -> None:
+def test_small_pages_store_values_exactly(small: AttentionResult) -> None:
     arrays = as_numbers(data_of(small.html()))
     weights = [one.weights for one in small.trace.maps]
     assert len(arrays) == 2 * len(weights) + len(small.views.rollout) + len(small.views.words)
@@ -49,7 +50,7 @@ def test_small_pages_store_values_exactly(small: Inspection) -> None:
 
 
 def test_large_pages_store_weights_to_four_decimals_in_less_than_a_megabyte() -> None:
-    large = inspection(tokens=40, layers=6, heads=8)
+    large = attention(tokens=40, layers=6, heads=8)
     page = large.html()
     assert sum(one.weights.numel() for one in large.trace.maps) > EXACT
     assert len(page.encode()) < 1_000_000
@@ -69,8 +70,8 @@ def test_packed_numbers_round_trip(count: int) -> None:
     assert (first - given[0]).abs().max() <= (0 if count == EXACT else 0.501e-4)
 
 
-def test_the_page_has_no_external_references_and_tokens_are_not_parsed_as_elements(small: Inspection) -> None:
-    page = small.html()
+def test_the_page_has_no_external_references_and_tokens_are_not_parsed_as_elements() -> None:
+    page = inspection(tokens=8, layers=2, heads=2).html()
     elements = Elements(page).elements
     assert [tag for tag, _ in elements if tag == "img"] == []
     assert [tag for tag, _ in elements].count("script") == 2
@@ -84,13 +85,13 @@ def test_the_page_has_no_external_references_and_tokens_are_not_parsed_as_elemen
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|@import|url\(", own)
 
 
-def test_page_texts_are_those_of_the_trace(small: Inspection) -> None:
+def test_page_texts_are_those_of_the_trace(small: AttentionResult) -> None:
     content = data_of(small.html())
     assert content["source"] == HARD[:8] and content["marks"] == ["<s>", "</s>"]
     assert content["title"] == [" ".join(HARD[:8]), " ".join(HARD[:8])]
 
 
-def test_a_notebook_shows_the_same_page_in_an_iframe(small: Inspection) -> None:
+def test_a_notebook_shows_the_same_page_in_an_iframe(small: AttentionResult) -> None:
     ((tag, attributes),) = Elements(small._repr_html_()).elements
     assert tag == "iframe" and attributes["srcdoc"] == small.html() and attributes["sandbox"] == "allow-scripts"
 
@@ -99,9 +100,9 @@ def test_inserted_values_are_not_searched_for_placeholders() -> None:
     assert fill_template("<@a@|@b@>", {"a": "@b@", "b": "@a@"}) == "<@b@|@a@>"
 
 
-def test_nonfinite_values_become_null(small: Inspection) -> None:
+def test_nonfinite_values_become_null(small: AttentionResult) -> None:
     data = {"losses": [1.5, math.nan], "most": math.inf, "rows": ({"share": -math.inf},)}
-    page = small._replace(sections=(Section("Odd", [], data),)).html()
+    page = ReportResult({"attention": small, "odd": OtherResult("Odd", [], data)}, "a run", "transformer").html()
     (section,) = data_of(page)["sections"]
     assert section == {"losses": [1.5, None], "most": None, "rows": [{"share": None}]}
 
@@ -113,6 +114,6 @@ def test_the_page_is_drawn_before_the_load_event() -> None:
     assert later == ["requestAnimationFrame"]
 
 
-def test_packing_is_plain_deflate(small: Inspection) -> None:
+def test_packing_is_plain_deflate(small: AttentionResult) -> None:
     packed = data_of(small.html())["numbers"]
     assert isinstance(packed, str) and len(zlib.decompress(base64.b64decode(packed))) > 1000

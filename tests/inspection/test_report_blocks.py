@@ -10,7 +10,7 @@ import torch
 
 from heedful.inspection.drawing.figure import INK, QUIET, Figure, Label, heatmap
 from heedful.inspection.drawing.svg import inline
-from heedful.inspection.report.blocks import LONG, Block, Heading, Lines, Pictures, Table, Terms, Words, as_html, is_numeric
+from heedful.inspection.page.blocks import LONG, Block, Heading, Lines, Pictures, Table, Terms, Words, as_html, is_numeric
 
 HARD = "</p><script>alert(1)</script>\"'&"
 

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 import torch
-from reports import HARD, alone, blocks, inspection
+from reports import HARD, OtherResult, alone, attention, blocks, inspection, page_of
 
-from heedful.inspection.analyses.attention import Inspection, Page
-from heedful.inspection.report import Section
-from heedful.inspection.report.blocks import Heading
+from heedful.inspection.analyses.attention import AttentionResult
+from heedful.inspection.page.blocks import Heading
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -37,13 +36,13 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def result() -> Inspection:
-    return inspection(tokens=12, layers=2, heads=3)
+def result() -> AttentionResult:
+    return attention(tokens=12, layers=2, heads=3)
 
 
 @pytest.fixture(scope="module")
-def path(result: Inspection, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return result.save(tmp_path_factory.mktemp("report") / "inspection.html")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return inspection(tokens=12, layers=2, heads=3).save(tmp_path_factory.mktemp("report") / "inspection.html")
 
 
 @contextmanager
@@ -122,7 +121,7 @@ def test_it_fits_the_screen_in_every_view(browser: Any, path: Path, size: str, s
 @pytest.mark.parametrize("size", SIZES)
 def test_a_page_without_a_sentence_has_only_its_sections(browser: Any, tmp_path: Path, size: str) -> None:
     found = {"heads": [{"layer": layer, "head": head, "ablation": 0.01 * head} for layer in range(3) for head in range(4)]}
-    model = Page("a run", ["transformer"], (Section("What each head does", blocks(), found),))
+    model = page_of(OtherResult("What each head does", blocks(), found))
     with page(browser, model.save(tmp_path / "model.html"), size) as opened:
         assert fits(opened)
         assert opened.locator("main section h2").all_inner_texts() == ["What each head does"]
@@ -135,7 +134,7 @@ def test_a_page_without_a_sentence_has_only_its_sections(browser: Any, tmp_path:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_wide_content_scrolls_in_a_labeled_and_focusable_box(browser: Any, tmp_path: Path, size: str) -> None:
-    model = Page("a run", ["transformer"], (Section("Cost", blocks(), {}),))
+    model = page_of(OtherResult("Cost", blocks(), {}))
     with page(browser, model.save(tmp_path / "model.html"), size) as opened:
         boxes = opened.locator("#more .scroll").evaluate_all(
             "all => all.map(one => [one.scrollWidth > one.clientWidth, one.tabIndex, one.getAttribute('aria-label')])"
@@ -147,7 +146,7 @@ def test_wide_content_scrolls_in_a_labeled_and_focusable_box(browser: Any, tmp_p
 
 
 def test_figures_use_the_text_colors_of_the_page_in_light_and_dark_mode(browser: Any, tmp_path: Path) -> None:
-    path = Page("a run", [], (Section("Cost", blocks(), {}),)).save(tmp_path / "model.html")
+    path = page_of(OtherResult("Cost", blocks(), {})).save(tmp_path / "model.html")
     colors = []
     for scheme in ("light", "dark"):
         with page(browser, path, "wide", scheme) as opened:
@@ -168,7 +167,7 @@ def test_a_page_with_several_sections_starts_with_links_to_them(browser: Any, pa
         for link in links.all():
             target = opened.locator(link.get_attribute("href"))
             assert target.count() == 1 and target.inner_text() == link.inner_text()
-    few = Page("a run", [], (Section("Cost", [Heading("one")], {}),)).save(tmp_path / "few.html")
+    few = page_of(OtherResult("Cost", [Heading("one")], {})).save(tmp_path / "few.html")
     with page(browser, few) as opened:
         assert opened.locator("#contents").is_hidden()
 
@@ -186,7 +185,7 @@ def test_a_long_sentence_with_many_heads_fits_too(browser: Any, tmp_path: Path) 
 @pytest.mark.parametrize(("kind", "about"), [("cross", "output → source"), ("encoder", "source → source")])
 @pytest.mark.parametrize("values_name", ["weights", "norm-weighted", "rollout"])
 def test_the_page_shows_the_values_of_the_trace(
-    browser: Any, path: Path, result: Inspection, kind: str, about: str, values_name: str
+    browser: Any, path: Path, result: AttentionResult, kind: str, about: str, values_name: str
 ) -> None:
     at, one = next((at, one) for at, one in enumerate(result.trace.maps) if (one.kind.name, one.layer) == (kind, 1))
     rolled = {other.name: other.weights for other in result.views.rollout}
@@ -212,7 +211,7 @@ def test_the_page_shows_the_values_of_the_trace(
 
 
 def test_the_tooltip_shows_the_weight_under_the_pointer_and_arrow_keys_move_the_cursor(
-    browser: Any, path: Path, result: Inspection
+    browser: Any, path: Path, result: AttentionResult
 ) -> None:
     one = next(one for one in result.trace.maps if one.kind.name == "cross")
     with page(browser, path) as opened:
@@ -230,7 +229,7 @@ def test_the_tooltip_shows_the_weight_under_the_pointer_and_arrow_keys_move_the_
 
 
 def test_pointing_at_an_output_token_highlights_the_source_tokens_it_attends_to(
-    browser: Any, path: Path, result: Inspection
+    browser: Any, path: Path, result: AttentionResult
 ) -> None:
     cross = [one.weights for one in result.trace.maps if one.kind.name == "cross"]
     mean = torch.stack(cross).mean((0, 1))  # (target, source)
@@ -271,7 +270,7 @@ def test_every_control_is_labeled_and_reachable_by_keyboard(browser: Any, path: 
 
 
 def test_the_alignment_links_every_output_word_to_the_source_word_of_largest_weight(
-    browser: Any, path: Path, result: Inspection
+    browser: Any, path: Path, result: AttentionResult
 ) -> None:
     mean = torch.stack(list(result.views.words.values())).mean((0, 1))  # (target, source)
     expected = sorted((int(row.argmax()), at) for at, row in enumerate(mean))
@@ -294,7 +293,7 @@ def test_a_text_without_a_source_has_no_alignment_and_a_model_may_have_no_attent
         assert status.endswith("0.0000") if layers else status == ""
 
 
-def test_a_notebook_frame_works_without_network(browser: Any, result: Inspection, tmp_path: Path) -> None:
+def test_a_notebook_frame_works_without_network(browser: Any, result: AttentionResult, tmp_path: Path) -> None:
     (tmp_path / "notebook.html").write_text(f"<!doctype html><meta charset=utf-8>{result._repr_html_()}", encoding="utf-8")
     context = browser.new_context(viewport={"width": 1000, "height": 900})
     opened = context.new_page()

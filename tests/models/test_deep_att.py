@@ -21,7 +21,7 @@ def make(**changes: Any) -> DeepAtt:
 def test_the_default_has_two_columns_of_nine_layers_and_seven_decoder_layers() -> None:
     with torch.device("meta"):
         model = DeepAtt(DeepAttConfig(), 100, 100)
-    assert sum(isinstance(part, Lstm) for part in model.encoder.modules()) == 2 * 9
+    assert sum(isinstance(part, Lstm) for part in model.encoder.modules()) == 2 * 9  # type: ignore[attr-defined]
     assert sum(isinstance(part, Lstm) for part in model.decoder.modules()) == 7  # type: ignore[attr-defined]
 
 

@@ -206,7 +206,7 @@ def test_all_problems_of_a_config_are_reported() -> None:
     problems = config_problems(GPTConfig, dim=15, heads=2, layers=3, reach=["local", "full"], stride=2, relative_clip=4)
     assert problems == {
         "reach": "given ['local', 'full'], expected one pattern or one for each of 3 layers",
-        "heads": "given 2, which does not divide dim 15; or set model.head_dim",
+        "heads": "given 2, which does not divide dim 15; choose a divisor or set model.head_dim",
         "relative_clip": "given 4, but has no effect because only relative positions are clipped, not 'learned'; remove it",
         "stride": "given 2, but has no effect because no layer has reach 'compressed'; remove it",
     }

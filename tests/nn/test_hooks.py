@@ -216,5 +216,5 @@ def test_a_compiled_model_calls_only_the_hooks_of_its_context(halves: Halves) ->
 
 def test_the_documented_calls_run() -> None:
     torch.manual_seed(1)
-    failed, attempted = doctest.testmod(module)
-    assert attempted and not failed
+    test = doctest.DocTestParser().get_doctest(module.__doc__ or "", dict(vars(module)), module.__name__, None, None)
+    assert test.examples and not doctest.DocTestRunner().run(test).failed

@@ -14,8 +14,8 @@ import pytest
 from workshop import heed, write_recipe
 
 from heedful.errors import CheckpointError
-from heedful.runs import build
 from heedful.storage.writing import replace_text
+from heedful.tasks.translation.predictor import Translator
 from heedful.training import checkpoint, facts, retention
 from heedful.training.facts import check_files, read_facts, replace_config
 
@@ -63,9 +63,9 @@ def swap_words(run: Path) -> None:
 
 
 def test_a_copied_folder_can_be_used(run: Path, workshop: Path) -> None:
-    assert build.load(run).translate(LINE) == build.load(workshop / "run1").translate(LINE)
+    assert Translator.load(run).translate(LINE) == Translator.load(workshop / "run1").translate(LINE)
     assert heed("average", run, "--last", "2") == 0
-    assert build.load(run, "average").translate(LINE)
+    assert Translator.load(run, "average").translate(LINE)
 
 
 CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -134,7 +134,7 @@ def test_a_checkpoint_of_another_run_is_reported_and_not_used(
 def test_a_run_without_checksums_is_loaded_with_a_warning(run: Path, workshop: Path, caplog: pytest.LogCaptureFixture) -> None:
     remove_checksums(run)
     with caplog.at_level(logging.WARNING):
-        assert build.load(run, "last").translate(LINE) == build.load(workshop / "run1", "last").translate(LINE)
+        assert Translator.load(run, "last").translate(LINE) == Translator.load(workshop / "run1", "last").translate(LINE)
     assert "without checksums" in caplog.text
     recipe: list[str | Path] = [workshop / "recipe.toml", "seed=1", "training.validate_every=4", "training.steps=5"]
     assert heed("train", *recipe, "--run", run) == 0
@@ -166,7 +166,7 @@ def test_a_model_is_compared_with_its_weights_before_memory_is_allocated(edit: t
     replace_config(run, (run / "config.toml").read_text().replace(*edit))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
     with pytest.raises(CheckpointError, match=r"step-4 do not fit the model: they have [\d,]+ parameters in \d+ tensors"):
-        build.load(run)
+        Translator.load(run)
     if edit[0] == "dim = 16":
         assert heed("train", run, "training.steps=6") in (4, 6)  # 6: more than the machine has
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
@@ -193,12 +193,12 @@ def test_a_dictionary_is_part_of_the_run_folder(
     (tmp_path / "words.tsv").unlink()
     monkeypatch.chdir(tmp_path)
     moved = (tmp_path / "run").rename(tmp_path / "moved")
-    translator = build.load(moved)
-    assert Path(translator.run.search.dictionary) == moved / "dictionary.tsv"
+    translator = Translator.load(moved)
+    assert Path(str(translator.run.search.dictionary)) == moved / "dictionary.tsv"
     assert translator.translate(LINE)
     change(moved / "dictionary.tsv", "uno", "tre")
     with pytest.raises(CheckpointError, match=r"dictionary\.tsv differs"):
-        build.load(moved)
+        Translator.load(moved)
 
 
 def test_a_dictionary_outside_the_run_folder_is_not_read(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def test_the_smaller_run_has_the_same_outputs_and_continues(
     assert (result["sentences"], result["translated"]) == (60, 4)  # the recipe's validation data, and task.validation_sentences
     assert_close(logits(model_of(small)), logits(model_of(gated)), atol=1e-5, rtol=0)
     assert not gates(model_of(small))
-    assert heedful.load(small).translate(LINES) == heedful.load(gated, "last").translate(LINES)
+    assert heedful.load(small).predict(LINES) == heedful.load(gated, "last").predict(LINES)
     state = checkpoint.load_state(small / "checkpoints" / "step-6")
     assert state["metrics"] == result["figures"] and state["train_state"]["step"] == 6
     assert heed("evaluate", small, "--bootstrap", "0", "--json") == 0
@@ -91,7 +91,7 @@ def test_a_pruned_run_without_gates_can_be_pruned_by_a_ranking(gated: Path, tmp_
     for by in ("gradient", "ablation"):
         less = prune(small.run, tmp_path / by, HeadSelection({"encoder": 1, "cross": 0}, by=by, sentences=20))
         assert sum(less.heads["encoder"]) == 1 and less.heads["cross"] == (0, 0) and less.heads["decoder"] == (2, 0)
-        assert len(heedful.load(less.run).translate(LINES)) == len(LINES)
+        assert len(heedful.load(less.run).predict(LINES)) == len(LINES)
 
 
 def test_a_run_with_only_an_average_checkpoint_can_be_pruned(tmp_path: Path) -> None:

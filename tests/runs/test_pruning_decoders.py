@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from heedful.runs.training_losses import LOSSES, training_losses
 from torch import nn
 from torch.testing import assert_close
 from workshop import heed, write_pairs
@@ -73,7 +72,7 @@ def test_removing_closed_heads_changes_no_loss(gated: Path, tmp_path: Path) -> N
     small, whole = heedful.load(result.run), heedful.load(gated, "last")
     assert parameters(small.model) == result.parameters < result.parameters_before
     assert not gates(small.model)
-    for pruned, unpruned in zip(training_losses(small, 30), training_losses(whole, 30), strict=True):
+    for pruned, unpruned in zip(small.training_losses(30), whole.training_losses(30), strict=True):
         with torch.inference_mode():
             assert_close(pruned(), unpruned(), atol=1e-5, rtol=1e-5)
     assert heed("evaluate", result.run, "--split", "valid") == 0
@@ -88,9 +87,3 @@ def test_a_ranking_keeps_the_head_with_an_effect(gated: Path, tmp_path: Path) ->
         result = prune(gated, tmp_path / by, HeadSelection({"within": 1}, by=by, sentences=30))
         assert result.heads == {"within": (1, 0)}
         assert result.figures == pytest.approx(prune(gated, tmp_path / f"all-{by}").figures, rel=1e-4)
-
-
-def test_every_task_has_a_training_loss() -> None:
-    from heedful.runs.build import PREDICTORS
-
-    assert LOSSES.keys() == PREDICTORS.keys()

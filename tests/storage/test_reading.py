@@ -92,7 +92,7 @@ def broken(folder: Path) -> dict[str, tuple[Path, str]]:
         "cut": (folder / "cut.gz", f"{folder}/cut.gz is truncated: its gzip stream ends after line 3{again}"),
         "flipped": (
             folder / "flipped.gz",
-            f"{folder}/flipped.gz is damaged: its gzip stream cannot be read past line 0 ({crc}",
+            f"{folder}/flipped.gz is damaged: its gzip stream cannot be read ({crc}",
         ),
     }
 
@@ -245,3 +245,12 @@ def test_read_bytes_requires_a_regular_file_of_bounded_size(tmp_path: Path, monk
     (tmp_path / "large").write_bytes(bytes(11))
     with pytest.raises(OSError, match="more than"):
         read_bytes(tmp_path / "large")
+
+
+def test_garbage_after_a_gzip_stream_is_reported_with_the_last_good_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"one\n" * 200) + b"garbage!")
+    with pytest.raises(
+        DataError, match=r"a\.gz is damaged: its gzip stream continues after line 200 with bytes that are not gzip"
+    ):
+        list(read_lines(path))

@@ -13,7 +13,7 @@ from workshop import heed, write_pairs
 from heedful.evaluation.metrics import METRICS
 from heedful.runs.config import read_run
 from heedful.tasks import TASKS
-from heedful.tasks.classification.task import ClassificationConfig
+from heedful.tasks.classification.config import ClassificationConfig
 from heedful.tasks.language.task import LanguageConfig
 from heedful.tasks.translation.config import TranslationConfig
 from heedful.training.train_state import TrainState, is_better
@@ -92,7 +92,7 @@ def test_every_metric_of_a_language_model_improves_in_training(
     metric: str, learned: tuple[dict[str, Any], dict[str, Any]]
 ) -> None:
     before, after = learned
-    assert is_better(after[metric], before[metric], LanguageConfig.metrics[metric])
+    assert is_better(after[metric], before[metric], LanguageConfig(name="language").metrics[metric])
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +131,6 @@ def test_progress_of_classification_is_in_examples_without_perplexity(
 ) -> None:
     train("classification", tmp_path)
     shown = capsys.readouterr().err
-    assert is_better(1.0, 0.0, ClassificationConfig.metrics["accuracy"])
+    assert is_better(1.0, 0.0, ClassificationConfig(name="classification", labels=("no", "yes")).metrics["accuracy"])
     assert "examples/s" in shown and "tokens/s" not in shown and "ppl" not in shown
     assert "4 steps on 32 examples" in (tmp_path / "run" / "README.md").read_text()

@@ -285,7 +285,9 @@ def test_impossible_options_are_errors(options: dict[str, object]) -> None:
 
 
 def test_an_option_without_effect_is_an_error_that_lists_the_others() -> None:
-    with pytest.raises(ValidationError, match=r"dropout = 0\.1 has no effect with kind = 'words'; its options are: .*vocab"):
+    with pytest.raises(
+        ValidationError, match=r"dropout: given 0\.1, but has no effect with kind = 'words'; its options are: .*vocab"
+    ):
         TokenizerConfig(kind="words", dropout=0.1)
 
 

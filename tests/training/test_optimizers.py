@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 from workshop import heed, write_recipe
 
+from heedful.config.bounds import MIN_EPSILON
 from heedful.training.optimizers import (
     OPTIMIZERS,
     OptimizerConfig,
@@ -105,6 +106,19 @@ def test_matrices_decay_and_vectors_do_not(name: str) -> None:
 def test_options_without_effect_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         OptimizerConfig.model_validate(given)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "adadelta", "rmsprop"])
+def test_the_smallest_epsilon_keeps_updates_finite(name: str) -> None:
+    """A gradient whose square is 0 in float32, and one that is 0 itself."""
+    model = nn.Linear(3, 1, bias=False)
+    optimizer = make_optimizer(OptimizerConfig.model_validate({"name": name, "epsilon": MIN_EPSILON}), model)
+    for _ in range(3):
+        model.weight.grad = torch.tensor([[0.0, 1e-30, 1.0]])
+        optimizer.step()
+    assert model.weight.isfinite().all()
+    with pytest.raises(ValidationError, match="greater than or equal to"):
+        OptimizerConfig.model_validate({"name": name, "epsilon": 1e-300})
 
 
 def test_default_epsilons_are_the_published_ones() -> None:

@@ -154,7 +154,7 @@ def test_corpora_are_mixed_by_weight_and_distinguished_by_tags(tmp_path: Path) -
     translator = load(tmp_path / "run")
     ids = translator.system.source_tokenizer.encode("<2b> w1 w2")
     assert len(ids) == 3
-    assert translator.translate(["<2b> w1 w2"])
+    assert translator.predict("<2b> w1 w2")
 
 
 def test_a_failure_of_torch_compile_is_reported_once_and_eager_mode_used() -> None:

@@ -103,7 +103,7 @@ def test_the_error_for_a_missing_checkpoint_lists_the_available_ones(tmp_path: P
             resolve(run, which)
     with pytest.raises(CheckpointError, match=f"did you mean {run}"):
         resolve(tmp_path / "translatoin")
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "checkpoints").mkdir(parents=True)
     with pytest.raises(CheckpointError, match=r"empty has no checkpoint yet"):
         resolve(tmp_path / "empty")
 

@@ -14,8 +14,8 @@ import pytest
 from workshop import heed, write_recipe
 
 from heedful.errors import Interrupted
-from heedful.runs import build
 from heedful.runs import train as training
+from heedful.tasks.translation.data import TranslationData
 from heedful.tasks.translation.task import TranslationTask
 from heedful.training import retention
 from heedful.training.signals import REQUESTS, Stop, interruptible, stop_requests
@@ -44,13 +44,13 @@ def test_a_signal_during_training_saves_and_exits_with_75(
 def test_a_signal_during_preparation_exits_with_75_and_a_message(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = build.make_corpora
+    whole = TranslationData.prepare
 
-    def make_corpora(*arguments: object) -> object:
+    def prepare(self: TranslationData, *arguments: object) -> object:
         os.kill(os.getpid(), number)
-        return whole(*arguments)  # type: ignore[arg-type]
+        return whole(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(build, "make_corpora", make_corpora)
+    monkeypatch.setattr(TranslationData, "prepare", prepare)
     assert heed("train", write_recipe(tmp_path), "--run", tmp_path / "run") == 75
     stderr = capsys.readouterr().err
     assert f"stopped: {number.name} before the first update; nothing to save\n" in stderr
@@ -102,8 +102,8 @@ def test_interruptible_returns_the_result_or_raises_the_error() -> None:
 
 DEAF = """
 import hashlib, sys
-from heedful.runs import build
 from heedful.cli import run
+from heedful.runs import build
 build.train_tokenizer = lambda *_: hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 sys.exit(run(sys.argv[1:]))
 """

@@ -249,7 +249,7 @@ def test_a_long_run_on_a_cpu_is_announced_once_with_advice(
     work = Workplace(tmp_path, monkeypatch)
     work.update_seconds = 400.0
     work.train("training.steps=25", "training.save_every=5", recipe=all_recipes()[recipe])
-    assert warnings_of(capsys) == [f"warning: this run will take about 2.2 h; {advice}"]  # after five updates
+    assert warnings_of(capsys) == [f"warning: this run will take about 2.4 h; {advice}"]  # after three updates
     work.train("training.steps=40", recipe=all_recipes()[recipe])
     assert warnings_of(capsys) == [], "a resumed run was announced when it was started"
 

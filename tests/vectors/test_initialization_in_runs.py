@@ -23,7 +23,7 @@ def test_frozen_vectors_stay_and_everything_else_is_trained(tmp_path: Path, caps
     assert heed("train", recipe, *changed, "--run", run) == 0
     assert "2 of" in capsys.readouterr().err
     model, tokenizer = load(run).model, load(run).system.source_tokenizer
-    rows = model.embedding.source.weight[[tokenizer.encode(word)[0] for word in ("w1", "w2")]]  # (2, dim)
+    rows = model.embeddings()["source"].weight[[tokenizer.encode(word)[0] for word in ("w1", "w2")]]  # (2, dim)
     given = torch.as_tensor(load_vectors(vectors).values)
     ratio = rows / given  # one constant: the scale of the model's own embeddings
     assert torch.allclose(ratio, ratio[0, 0].expand_as(ratio), rtol=1e-4)

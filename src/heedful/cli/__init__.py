@@ -102,10 +102,30 @@ def invoke(arguments: list[str]) -> int:
     except typer.Exit as done:
         return ConfigError.exit_code if done.exit_code == 1 else done.exit_code  # 1: typer's, for a shell that it does not know
     except UsageError as error:
-        message = error.format_message()  # type: ignore[attr-defined]
+        message = describe_value(error) or error.format_message()  # type: ignore[attr-defined]
         if not message:  # the help has been shown
             return ConfigError.exit_code
         raise ConfigError(message, hint=usage(error)) from error
+
+
+def describe_value(error: BaseException) -> str | None:
+    """What was given for an option and what was expected; typer's message, which is pydantic's, lacks the first."""
+    from pydantic import ValidationError
+
+    parameter = getattr(error, "param", None)
+    if parameter is None or not isinstance(error.__cause__, ValidationError):
+        return None
+    problem = error.__cause__.errors(include_url=False)[0]
+    bounds = problem.get("ctx", {})
+    expected = {
+        "greater_than_equal": f"at least {bounds.get('ge', 0):,}",
+        "less_than_equal": f"at most {bounds.get('le', 0):,}",
+        "int_parsing": "an integer",
+        "int_parsing_size": "an integer of fewer digits",
+        "float_parsing": "a number",
+    }.get(problem["type"])
+    name = max(parameter.opts, key=len) if parameter.opts else parameter.name
+    return f"{name}: given {str(problem['input'])!r:.40}, expected {expected}" if expected else None
 
 
 def usage(error: BaseException) -> str | None:

@@ -107,11 +107,11 @@ def schema(json: Json = False) -> None:
 
 
 def read_config(name: str, overrides: list[str] | None) -> Settings[Any]:
-    from heedful.runs.config import read_run
+    from heedful.runs.load import read_recipe
     from heedful.runs.recipes import find_recipe
 
     warn_if_ambiguous(name)
-    return read_run(find_recipe(name), overrides or [], origin=COMMAND_LINE)
+    return read_recipe(find_recipe(name), overrides or [], origin=COMMAND_LINE)
 
 
 def read_search(overrides: list[str] | None) -> Settings[Any]:

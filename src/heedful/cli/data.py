@@ -99,7 +99,7 @@ def check_recipe(words: list[str], given: dict[str, bool]) -> tuple[CheckReport,
     given: whether each option of data files was given, which is an error"""
     from heedful.errors import ConfigError
     from heedful.runs.build import data_of
-    from heedful.runs.config import read_run
+    from heedful.runs.load import read_recipe
     from heedful.runs.recipes import find_recipe
 
     for option, is_given in given.items():
@@ -109,7 +109,7 @@ def check_recipe(words: list[str], given: dict[str, bool]) -> tuple[CheckReport,
                 hint=f"remove --{option}; the options of the data are in [data] of the recipe",
             )
     recipe, *overrides = words
-    config = read_run(find_recipe(recipe), overrides, origin=COMMAND_LINE).config
+    config = read_recipe(find_recipe(recipe), overrides, origin=COMMAND_LINE).config
     return data_of(config).check(), config.data.max_unusable
 
 

@@ -11,15 +11,12 @@ import typer
 from heedful.cli.output import COMMAND_LINE, Device, Json, print_json, print_message, print_text
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from heedful.data.gold import SentencePair
     from heedful.tasks.translation.data import Examples
     from heedful.tasks.translation.predictor import Translator
 
 PICTURES = 2  # sentences whose attention is shown
 PICTURE_WORDS = range(4, 8)  # their length in words
-PICTURE_CANDIDATES = 50  # sentences to choose them from
+PICTURE_CANDIDATES = 50  # sentences to choose them from, at most `EXAMPLES` of the analysis
 
 
 def demo(
@@ -61,7 +58,7 @@ def demo(
     for sentence, text in zip(EXAMPLES, translate_examples(translator), strict=True):
         print_text(f"{sentence.source}  ->  {text}")
     print_text(
-        f"\nWord alignment from cross-attention, as `heed align {run}` measures it:\n"
+        f"\nWord alignment from cross-attention, as `heed inspect alignment {run}` measures it:\n"
         f"heads and thresholds chosen on validation sentences, alignment error rate {error:.1%} on the unseen ones."
     )
     for picture in pictures:
@@ -74,7 +71,7 @@ def demo(
     example = choose_example(translator, test)
     command = "heed" if which("heed") else ".venv/bin/heed"
     print_message(f"\nNext:\n  echo '{example}' | {command} translate {run}")
-    print_message(f"  {command} inspect {run} '{example}' --html report.html")
+    print_message(f"  {command} inspect report {run} '{example}' --html report.html")
 
 
 def choose_example(translator: Translator, test: Examples) -> str:
@@ -93,35 +90,24 @@ def translate_examples(translator: Translator) -> list[str]:
 
 
 def evaluate_alignment(translator: Translator) -> tuple[float, list[str]]:
-    """The alignment error rate on the test sentences, as `heed align` computes it, with heads and thresholds selected on the
-    validation sentences; and text heatmaps of test sentences whose links are all correct."""
-    from heedful.cli.align import compute_links, read_pairs
-    from heedful.evaluation.word_alignment import alignment_error_rate
-    from heedful.inspection.measures.alignment_heads import Models, maps_of
+    """The alignment error rate on the test sentences, with heads and thresholds selected on the validation sentences; and text
+    heatmaps of test sentences whose links are all correct."""
+    from heedful.inspection.analyses.alignment import alignment
 
-    _, gold, valid = read_pairs(translator, None, None, None)
-    assert gold is not None, "the built-in corpus has gold links"
-    models = Models(translator.system)
-    predicted, aligner = compute_links(models, gold.pairs, None, valid)
+    result = alignment(translator, bootstrap=0)
+    assert result.scores is not None, "the built-in corpus has gold links"
+    gold = {sample.source: sample.alignment.sure for sample in translator.sample_texts("test") if sample.alignment is not None}
     correct = [
-        (pair, line.sure)
-        for pair, links, line in zip(gold.pairs, predicted, gold.alignments, strict=True)
-        if links == line.sure and len(pair.source.split()) in PICTURE_WORDS
+        pair
+        for pair, links in zip(result.pairs, result.links, strict=True)
+        if links == gold[pair.source] and len(pair.source.split()) in PICTURE_WORDS
     ]
-    answers = translator.translate([pair.source for pair, _ in correct[:PICTURE_CANDIDATES]])
-    exact = [one for one, answer in zip(correct, answers, strict=False) if answer == one[0].target]
-    (maps,) = maps_of(models, [pair for pair, _ in exact], aligner.heads, [aligner.moment])
-    shown = [
-        format_attention(pair, weights.mean(0))
-        for (pair, links), weights in zip(exact, maps, strict=True)
-        if all((source, target) in links for target, source in enumerate(weights.mean(0).argmax(-1).tolist()))
+    answers = translator.translate([pair.source for pair in correct[:PICTURE_CANDIDATES]])
+    exact = [pair for pair, answer in zip(correct, answers, strict=False) if answer == pair.target]
+    shown = alignment(translator, exact, aligner=result.aligner)
+    pictures = [
+        shown.example_text(at)
+        for at, (pair, weights) in enumerate(zip(exact, shown.weights, strict=True))
+        if all((source, target) in gold[pair.source] for target, source in enumerate(weights.argmax(-1).tolist()))
     ]
-    return alignment_error_rate(predicted, gold.alignments).value, shown[:PICTURES]
-
-
-def format_attention(pair: SentencePair, weights: Tensor) -> str:
-    """A sentence, its translation, and the attention between their words (target words, source words) as a text heatmap."""
-    from heedful.inspection.drawing.text_heatmap import draw_text_heatmap
-
-    picture = draw_text_heatmap(weights, pair.source.split(), pair.target.split())
-    return f"{pair.source}  ->  {pair.target}\n\n{picture}"
+    return result.scores.error_rate.value, pictures[:PICTURES]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.cli.output import Checkpoint, Device, Json, Precision, Search, print_json, print_message, print_text
-from heedful.cli.predict import Run, Together, load_run, search_config
+from heedful.cli.predict import Run, Together, load_run, refuse_search_options, search_config
 from heedful.cli.task_options import refuse_options_of_others, with_options
 from heedful.tasks import TASKS, find_command
 
@@ -33,12 +33,15 @@ def evaluate(
     predictor = load_run(run, together, checkpoint, device, precision)
     name: str = predictor.run.task.name
     refuse_options_of_others(run, name, {other: type(one) for other, one in options.items()}, given)
+    refuse_search_options(search, name, "evaluate")
 
     def load(path: Path) -> Predictor:
         return load_run(path, None, checkpoint, device, precision)
 
     chosen = split if "split" in given else None
     report = predictor.report(chosen, options[name], load=load, search=lambda one: search_config(one, search))
+    for warning in report.warnings:
+        print_message(warning)
     if json:
         about = {"tokenizer": predictor.system.target_tokenizer.description, "checkpoint": str(predictor.checkpoint)}
         print_json(report.to_dict() | about | {"precision": precision})

@@ -64,6 +64,7 @@ def predict(
             hint=f"use heed {find_command(name).name} or heed predict",
         )
     refuse_options_of_others(run, name, {other: type(one) for other, one in options.items()}, given)
+    refuse_search_options(search, name, "predict")
     own = options[name]
     predictor.check_inputs(paths, own)
     config = search_config(predictor, search)
@@ -99,11 +100,14 @@ def refuse_conflicts(paths: Sequence[Path], files: Sequence[Path] | None, option
         raise ConfigError("given both --prompt and a file of prompts, expected one of them")
 
 
+def refuse_search_options(search: list[str] | None, task: str, command: str) -> None:
+    """Raise an error for search options of a command that does not search."""
+    if search and command not in find_command(task).search:
+        raise ConfigError(f"--search has no effect on heed {command} with a run of task {task!r}", hint="remove -s")
+
+
 def search_config(predictor: Predictor, search: list[str] | None) -> SearchConfig:
     """The run's search config with the options of -s; reports a method implied by an option, as sampling by temperature=2."""
-    task = predictor.run.task.name
-    if search and not find_command(task).search:
-        raise ConfigError(f"--search has no effect on a run of task {task!r}", hint="remove -s")
     config = predictor.search_config(search or [], origin=COMMAND_LINE)
     is_explicit = any(option.partition("=")[0].strip() == "method" for option in search or [])
     default = predictor.run.search.method
@@ -132,7 +136,9 @@ def mount(app: typer.Typer) -> None:
     """Add `predict` and the natural name of every task."""
     commands = {name: find_command(name) for name in TASKS}
     for task, one in commands.items():
-        app.command(one.name, help=one.help)(with_options(predict, {task: one.predict}, task=task, text=one.text))
+        extra: dict[str, Any] = {"task": task, "text": one.text}
+        extra |= ({} if "predict" in one.search else {"search": None}) | ({} if one.ensembles else {"together": None})
+        app.command(one.name, help=one.help)(with_options(predict, {task: one.predict}, {"files": one.argument}, **extra))
     general = (
         "Predict with a run of any task: translations, continued texts, labels.\n\n"
         "Reads one input per line. --json prints one object per line, with scores or probabilities."

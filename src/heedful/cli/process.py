@@ -21,9 +21,10 @@ import traceback
 from collections.abc import Callable
 from types import FrameType
 
-from heedful.errors import HeedfulError, Interrupted, OutOfMemory, WriteError
+from heedful.errors import CheckpointError, HeedfulError, Interrupted, OutOfMemory, WriteError
 from heedful.storage.terminal import printable, redirect_to_null
 from heedful.storage.writing import write_error
+from heedful.tasks import TASKS, find_command
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOGETHER = 1.0  # seconds: shells and `timeout` signal a process and its group, so that one signal arrives twice
@@ -113,6 +114,9 @@ def report(error: BaseException, arguments: list[str]) -> int:
         return 0  # the reader closed the pipe
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EBADF) and error.filename is None:
         return print_error(f"standard output cannot be written: {error.strerror}", None, WriteError.exit_code, arguments)
+    if isinstance(error, PermissionError) and error.filename is not None:
+        message = f"{os.fsdecode(error.filename)} cannot be read or written: {error.strerror}"
+        return print_error(message, "check the permissions of the file and its folders", CheckpointError.exit_code, arguments)
     if full := memory_full(error, arguments):
         return print_error(str(full.args[0]), full.hint, full.exit_code, arguments)
     print_message("".join(traceback.format_exception(error)).rstrip())
@@ -137,7 +141,7 @@ def memory_advice(arguments: list[str]) -> str:
     command = next((word for word in arguments if not word.startswith("-")), "")
     if command in ("train", "sweep", "demo"):
         return "reduce data.batch_tokens or data.batch, set training.recompute=true, or use a smaller model"
-    if command in ("translate", "evaluate", "score", "generate"):
+    if command in ("predict", "evaluate", "score", *(one.name for one in map(find_command, TASKS) if one.search)):
         return "use shorter sentences, a smaller beam (-s beam=1) or a smaller search.max_length (-s max_length=100)"
     return "use a smaller model or less data at a time"
 

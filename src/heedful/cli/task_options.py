@@ -20,8 +20,8 @@ from heedful.errors import ConfigError
 from heedful.tasks.commands import Option
 
 
-def typer_options(options: type[Any]) -> dict[str, tuple[Any, Any]]:
-    """The (annotation, default) of each field of an option class, as typer reads them."""
+def typer_options(options: type[Any], panel: str | None = None) -> dict[str, tuple[Any, Any]]:
+    """The (annotation, default) of each field of an option class, as typer reads them; panel: where the help lists them."""
     hints = get_type_hints(options, include_extras=True)
     found = {}
     for field in fields(options):
@@ -29,19 +29,25 @@ def typer_options(options: type[Any]) -> dict[str, tuple[Any, Any]]:
         assert isinstance(option, Option), f"{options.__name__}.{field.name} is declared with an Option"
         assert field.default is not MISSING, f"{options.__name__}.{field.name} has a default"
         flag = option.flag or f"--{field.name.replace('_', '-')}"
-        declared = typer.Option(flag, help=option.help, min=option.minimum, max=option.maximum)
+        declared = typer.Option(flag, help=option.help, min=option.minimum, max=option.maximum, rich_help_panel=panel)
         found[field.name] = Annotated[kind, declared], field.default
     return found
 
 
-def with_options(function: Callable[..., None], classes: Mapping[str, type[Any]], **extra: Any) -> Callable[..., None]:
-    """A command with the parameters of `function`, except options, given and those in `extra`, and with all options."""
+def with_options(
+    function: Callable[..., None], classes: Mapping[str, type[Any]], arguments: Mapping[str, str] | None = None, **extra: Any
+) -> Callable[..., None]:
+    """A command with the parameters of `function`, except options, given and those in `extra`, and with all options;
+    arguments: other help texts of its arguments."""
     hints = get_type_hints(function, include_extras=True)
+    for name, text in (arguments or {}).items():
+        hints[name] = Annotated[get_args(hints[name])[0], typer.Argument(help=text)]
     own = [p for p in signature(function).parameters.values() if p.name not in ("options", "given", *extra)]
     parameters = {p.name: p.replace(annotation=hints[p.name]) for p in own}
     added: dict[str, tuple[Any, Any]] = {}
-    for options in classes.values():
-        for name, declaration in typer_options(options).items():
+    for task, options in classes.items():
+        panel = f"Options for runs of task {task!r}" if len(classes) > 1 else None
+        for name, declaration in typer_options(options, panel).items():
             assert name not in parameters and added.get(name, declaration)[1] == declaration[1], f"{name} has one meaning"
             added.setdefault(name, declaration)
     for name, (annotation, default) in added.items():

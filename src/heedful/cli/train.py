@@ -40,7 +40,7 @@ def train(
     The same command resumes a stopped run."""
     start = time.monotonic()
     from heedful.runs.build import choose_device
-    from heedful.runs.config import read_run
+    from heedful.runs.load import read_recipe
     from heedful.runs.plan import advise
     from heedful.runs.recipes import find_recipe
     from heedful.runs.train import default_folder, plan_run, train_config
@@ -49,7 +49,7 @@ def train(
 
     warn_if_ambiguous(recipe)
     path = find_recipe(recipe)
-    config = read_run(path, overrides or [], origin=COMMAND_LINE).config
+    config = read_recipe(path, overrides or [], origin=COMMAND_LINE).config
     if plan:
         facts = plan_run(config, device=device)
         print_json(facts) if json else print_text(
@@ -59,7 +59,7 @@ def train(
         if advice and facts["training_seconds"] > LONG:
             print_message(long_run_warning(facts["training_seconds"], advice))
         return
-    folder = run or (path.parent if path.name == "config.toml" else default_folder(config, path))
+    folder = run or default_folder(config, path)
     outcome = train_config(config, folder, recipe=path, device=device, watch=Stopwatch(start))
     if json:
         print_json(
@@ -89,24 +89,27 @@ def format_value(name: str, value: Any) -> str:
 
 def average(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    last: Annotated[
-        int, typer.Option(min=0, max=MAX_COUNT, show_default=False, help="Number of newest checkpoints to average.")
-    ] = 0,
+    last: Annotated[int | None, typer.Option(min=1, max=MAX_COUNT, help="Number of newest checkpoints to average.")] = None,
     steps: Annotated[str, typer.Option(help="Steps of the checkpoints to average: 1000,2000,3000.")] = "",
     json: Json = False,
 ) -> None:
     """Average the weights of checkpoints.
 
     Writes checkpoints/average of the run, for use with --checkpoint average."""
-    from heedful.errors import ConfigError
+    from heedful.errors import CheckpointError, ConfigError
     from heedful.training import checkpoint, retention, run_folder
     from heedful.training.averaging import mean_weights
 
-    if bool(last) == bool(steps):
-        raise ConfigError("expected either --last N or --steps A,B,C", hint=f"run heed average {run} --last 5")
+    if last is not None and steps:
+        raise ConfigError("given both --last and --steps, expected one of them", hint="remove one of them")
+    if last is None and not steps:
+        raise ConfigError("expected --last N or --steps A,B,C", hint=f"run heed average {run} --last 5")
+    retention.require_run(run)
     run_folder.check_files(run)
     names = [f"step-{step.strip()}" for step in steps.split(",")] if steps else []
-    folders = [retention.resolve(run, name) for name in names] or retention.steps(run / "checkpoints")[-last:]
+    folders = [retention.resolve(run, name) for name in names] or retention.steps(run / "checkpoints")[-(last or 0) :]
+    if not folders:
+        raise CheckpointError(f"{run} has no checkpoint yet", hint="train it with heed train")
     with run_folder.lock(run):
         state: dict[str, Any] = {"step": None, "of": [folder.name for folder in folders], "metrics": {}, "signatures": {}}
         folder = checkpoint.save_named(run / "checkpoints", "average", {"model": mean_weights(folders)}, state)
@@ -129,7 +132,7 @@ def sweep(
     from itertools import product
 
     from heedful.config.given import parse_value
-    from heedful.runs.config import read_run
+    from heedful.runs.load import read_recipe
     from heedful.runs.recipes import find_recipe
     from heedful.runs.train import train_config
 
@@ -140,7 +143,7 @@ def sweep(
     axes = [(key, [values] if values[:1] in ("[", "{") else values.split(",")) for key, _, values in pairs]
     points = [dict(zip((key for key, _ in axes), chosen, strict=True)) for chosen in product(*(values for _, values in axes))]
     configs = [
-        read_run(path, [f"{key}={value}" for key, value in point.items()], origin=COMMAND_LINE).config for point in points
+        read_recipe(path, [f"{key}={value}" for key, value in point.items()], origin=COMMAND_LINE).config for point in points
     ]  # all are checked before the first is trained
     varied = [key for key, values in axes if len(values) > 1]
     rows: list[dict[str, Any]] = []

@@ -23,7 +23,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, PrivateAttr
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 
-from heedful.config.bounds import MAX_COUNT, MAX_INTEGER, MAX_NUMBER, MAX_SIZE, MAX_SMALL
+from heedful.config.bounds import MAX_COUNT, MAX_INTEGER, MAX_NUMBER, MAX_SIZE, MAX_SMALL, MIN_EPSILON
 
 # Every numeric option has one of these types, so that each has a finite range.
 NonNegativeInteger = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
@@ -35,6 +35,7 @@ ZeroOrSize = Annotated[int, Field(ge=0, le=MAX_SIZE)]
 SmallCount = Annotated[int, Field(ge=1, le=MAX_SMALL)]
 ZeroOrSmallCount = Annotated[int, Field(ge=0, le=MAX_SMALL)]
 PositiveNumber = Annotated[float, Field(gt=0.0, le=MAX_NUMBER)]
+Epsilon = Annotated[float, Field(ge=MIN_EPSILON, le=MAX_NUMBER)]
 NonNegativeNumber = Annotated[float, Field(ge=0.0, le=MAX_NUMBER)]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 

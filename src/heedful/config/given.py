@@ -16,7 +16,7 @@ from pathlib import Path
 from heedful.config.base import Problem, format_value
 from heedful.config.toml import MAX_DEPTH, TomlError, TooDeep, key_lines, parse_toml, split_key, write_key
 from heedful.errors import ConfigError, nearest
-from heedful.storage.reading import read_bytes
+from heedful.storage.reading import read_bytes, reason_of
 
 Parts = tuple[str, ...]  # a dotted path, split
 
@@ -29,10 +29,11 @@ class Place:
     path: Path | None  # None: an override
     line: int | None = None
     origin: str = OVERRIDE
+    conflict: str = ""  # of an override: the option, and what it conflicts with
 
     def __str__(self) -> str:
         if self.path is None:
-            return self.origin
+            return f"{self.origin}: {self.conflict}" if self.conflict else self.origin
         return f"{self.path}:{self.line}" if self.line else str(self.path)
 
 
@@ -96,7 +97,7 @@ def read_file(path: Path) -> Given:
         hint = f"did you mean {str(path.with_name(close))!r}?" if close else None
         raise ConfigError(f"{path}: no such file; expected settings in TOML", hint) from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); expected settings in TOML") from None
+        raise ConfigError(f"{path}: cannot be read ({reason_of(error)}); expected settings in TOML") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         byte = error.object[error.start]
@@ -191,4 +192,13 @@ def _bad_syntax(path: Path, text: str, error: TomlError) -> ConfigError:
     if error.reason == "invalid value" and re.fullmatch(r"[A-Za-z./~][^\"']*", after):
         is_flag = after.lower() in ("true", "false")
         hint = f"write {before} {after.lower()}" if is_flag else f'put strings in quotes: {before} "{after}"'
-    return ConfigError(f"{path}:{error.line}:{error.column}: not valid TOML: {error.reason}", hint)
+    return ConfigError(f"{path}:{error.line}:{error.column}: not valid TOML: {_reason(error, line)}", hint)
+
+
+def _reason(error: TomlError, line: str) -> str:
+    """Why the line is not TOML; tomllib does not name a key that is given twice."""
+    if error.reason == "cannot overwrite a value":
+        return f"the key {line.partition('=')[0].strip()!r} is given twice"
+    if re.fullmatch(r"cannot declare \(.*\) twice", error.reason):
+        return f"the table {line.partition('#')[0].strip()} is given twice"
+    return error.reason

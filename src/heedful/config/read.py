@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,14 +162,30 @@ def _check(schema: type[ConfigType], given: Given) -> tuple[ConfigType | None, l
 
 
 def _placed(schema: type[Config], given: Given, problems: Sequence[Problem]) -> list[tuple[Place, Problem]]:
-    """Add the place of each problem. A problem in a line of the file that the file alone does not have is caused by an
-    override, such as a tokenizer kind that does not have the file's options."""
-    placed = [(given.place(_parts(problem.path)), problem) for problem in problems]
-    if given.path is None or not given.overrides or all(place.path is None for place, _ in placed):
-        return placed
-    in_file = _validate(schema, read_file(given.path).tree)[1]
-    override = Place(None, origin=given.origin)
-    return [(place if problem in in_file else override, problem) for place, problem in placed]
+    """Add the place of each problem. A problem that the file alone does not have is caused by an override, which may be
+    that of another option, such as a dimension that the file's number of heads does not divide."""
+    in_file = _validate(schema, read_file(given.path).tree)[1] if given.path and given.overrides else problems
+    placed = []
+    for problem in problems:
+        parts = _parts(problem.path)
+        own = problem in in_file or any(other[: len(parts)] == parts[: len(other)] for other in given.overrides if parts)
+        placed.append((given.place(parts) if own else _place_of_conflict(schema, given, problem), problem))
+    return placed
+
+
+def _place_of_conflict(schema: type[Config], given: Given, problem: Problem) -> Place:
+    """The overrides that each alone cause the problem, and the line of the option that they conflict with."""
+    causes = []
+    for parts, text in given.overrides.items():
+        alone = read_file(given.path).tree if given.path else {}
+        with suppress(IndexError, ValueError):  # an item of a list that another override sets
+            set_key(alone, parts, parse_value(text))
+        if problem in _validate(schema, alone)[1]:
+            causes.append(f"{write_key(parts)}={text:.40}")
+    option = given.find(_parts(problem.path))
+    place = given.place(option) if option else None
+    where = f" conflicts with {place}" if place and place.path and place.line and len(causes) == 1 else ""
+    return Place(None, origin=given.origin, conflict=f"{' and '.join(causes)}{where}")
 
 
 def _drop_ineffective(

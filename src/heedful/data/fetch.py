@@ -22,7 +22,7 @@ from typing import IO, cast
 from heedful.data.catalog import CATALOG, Corpus, Download
 from heedful.errors import DataError, lookup
 from heedful.storage.folders import new_folder
-from heedful.storage.reading import content_sha256, read_bytes, sha256_of
+from heedful.storage.reading import content_sha256, read_bytes, sha256_of, unreadable
 from heedful.storage.writing import create, sync_folder, write_bytes, write_error, write_text
 
 SUMS = "SHA256SUMS"
@@ -105,7 +105,10 @@ def move_files(temporary: Path, folder: Path) -> None:
 def read_checked(source: Path, file: str, checksum: str) -> bytes:
     """Return the bytes of a file after comparing the SHA-256 of its text."""
     refuse_outside(source / file, source)
-    content = read_bytes(source / file)
+    try:
+        content = read_bytes(source / file)
+    except OSError as error:
+        raise unreadable(source / file, error) from error
     try:
         digest = content_sha256(content)
     except (OSError, EOFError, zlib.error) as error:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # configs load without numpy
 # The kinds of problem, in singular and plural.
 NAMES: dict[str, tuple[str, str]] = {
     "utf8": ("line that is not UTF-8", "lines that are not UTF-8"),
+    "surrogate": ("line with half of a surrogate pair", "lines with halves of surrogate pairs"),
     "nul": ("line with a NUL byte", "lines with NUL bytes"),
     "empty": ("line with an empty side", "lines with an empty side"),
     "blank": ("line with an empty column", "lines with an empty column"),

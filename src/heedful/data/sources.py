@@ -17,6 +17,7 @@ A first line that looks like column names is an error, because it would be used 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -169,7 +170,8 @@ def skip_header(corpus: CorpusConfig, pairs: Iterator[RawPair]) -> Iterator[RawP
             cells = ", ".join(cell.decode(errors="replace") for cell in first[1:])
             raise DataError(
                 f"{place_of(corpus, first.line)} looks like a header: {cells}; expected a sentence pair",
-                hint="set header = true, next to the file in [data], to skip that line, or header = false to train on it",
+                hint="set header = true, next to the file in [data], to skip that line (heed data check: --header), or "
+                "header = false to train on it",
             )
         yield from pairs if corpus.header else chain([first], pairs)
 
@@ -371,7 +373,8 @@ def field_of(record: Any, field: str, place: str) -> str:
     """Return record["a.b"], or else record["a"]["b"]; DataError if it is not a string."""
     if not isinstance(record, dict):
         raise DataError(
-            f"{place} is {record!r:.40}; expected a JSON object", hint='write for example {"source": "…", "target": "…"}'
+            f"{place} is {shorten_json(record)}; expected a JSON object",
+            hint='write for example {"source": "…", "target": "…"}',
         )
     value: Any = record
     for key in [field] if field in record else field.split("."):
@@ -383,8 +386,13 @@ def field_of(record: Any, field: str, place: str) -> str:
             )
         value = value[key]
     if not isinstance(value, str):
-        raise DataError(f"{place}: field {field!r} is {value!r:.40}; expected a string")
+        raise DataError(f"{place}: field {field!r} is {shorten_json(value)}; expected a string")
     return value
+
+
+def shorten_json(value: Any) -> str:
+    """The beginning of a value, as JSON."""
+    return f"{json.dumps(value, ensure_ascii=False):.40}"
 
 
 def read_table(corpus: CorpusConfig) -> Iterator[RawPair]:

@@ -1,7 +1,8 @@
 """Unusable lines of a data file: recognized, counted and reported in the same way for every form of data.
 
-    utf8     the line is not UTF-8
-    nul      it has a NUL byte
+    utf8       the line is not UTF-8
+    surrogate  it has an escape such as \\ud800, which is no character
+    nul        it has a NUL byte
 
 `pairs.py` and `labeled.py` add problems of their own. Training skips these lines; more than `data.max_unusable` are an error.
 """
@@ -38,10 +39,21 @@ def usable_text(raw: bytes, line: int, side: Side = "source") -> str | LineProbl
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
+        if (half := lone_surrogate(raw)) is not None:
+            return LineProblem("surrogate", line, side, f"the text contains {half}, half of a surrogate pair and no character")
         return LineProblem("utf8", line, side, f"byte {error.start + 1} is not UTF-8", raw[error.start : error.start + 80])
     if "\0" in text:
         return LineProblem("nul", line, side, "the text contains a NUL byte")
     return text
+
+
+def lone_surrogate(raw: bytes) -> str | None:
+    """The escape of the first half of a surrogate pair in a text that is valid apart from such halves: JSON can escape them."""
+    try:
+        text = raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+    return next((f"\\u{ord(character):04x}" for character in text if "\ud800" <= character <= "\udfff"), None)
 
 
 class UnusableLines:

@@ -11,30 +11,45 @@ result                        the page, in a notebook
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from heedful.errors import ConfigError
 from heedful.inspection.drawing.figure import Figure
 from heedful.inspection.drawing.markup import escape
+from heedful.inspection.drawing.plots import replace_missing_glyphs
 from heedful.inspection.drawing.plots import save as save_figure
 from heedful.inspection.drawing.svg import as_svg
-from heedful.inspection.report import Numbers, Section, write_page
-from heedful.inspection.report.blocks import Block
+from heedful.inspection.page import Numbers, Section, write_page
+from heedful.inspection.page.blocks import Block
 from heedful.storage.writing import output_bytes
 
 FOOTER = "Written by heedful. This file is self-contained and makes no network requests."
 EMPTY_PAGE: dict[str, Any] = {"source": None, "target": None, "marks": [], "labels": [], "kinds": [], "words": None}
+FIGURES = (".svg", ".png", ".pdf")
 
 
 class Result:
-    """Base class of results; subclasses are frozen dataclasses."""
+    """Base class of results; subclasses are frozen dataclasses.
+
+    >>> result = heedful.inspection.lens(translator, "w1 w2")
+    >>> [result.save(f"lens{suffix}").name for suffix in (".json", ".txt", ".svg", ".html")]
+    ['lens.json', 'lens.txt', 'lens.svg', 'lens.html']
+    """
 
     @property
     def title(self) -> str:
         """Title of the figure, of the page and of its section in a report."""
         raise NotImplementedError
+
+    @property
+    def subject(self) -> Sequence[str]:
+        """What was analyzed, at the top of the page: a text and its translation, or the model."""
+        return [self.title]
 
     def to_dict(self) -> dict[str, Any]:
         """Numbers, texts, lists and dictionaries."""
@@ -59,21 +74,26 @@ class Result:
         return as_svg(self.figure())
 
     def html(self) -> str:
-        content = EMPTY_PAGE | {"title": [self.title], "facts": []}
+        content = EMPTY_PAGE | {"title": list(self.subject), "facts": []}
         return write_page(f"Model inspection: {self.title}", FOOTER, content, Numbers(0), (self.section(),))
+
+    def contents(self) -> dict[str, Callable[[], str | bytes]]:
+        """The content of a file by its suffix, besides figures."""
+        return {".json": lambda: to_json(self.to_dict()), ".txt": self.text, ".html": self.html}
 
     def save(self, path: str | Path) -> Path:
         """Write the result in the format of the file's suffix."""
-        path = Path(path)
-        if path.suffix in (".svg", ".png", ".pdf"):
-            save_figure(self.figure(), path)
+        path, contents = Path(path), self.contents()
+        if path.suffix in FIGURES:
+            shown = self if path.suffix == ".svg" else map_texts(self, replace_missing_glyphs)
+            save_figure(shown.figure(), path)
             return path
-        formats = {".json": lambda: json.dumps(self.to_dict(), ensure_ascii=False), ".txt": self.text, ".html": self.html}
-        if path.suffix not in formats:
-            expected = ", ".join([*formats, ".svg", ".png", ".pdf"])
+        if path.suffix not in contents:
+            expected = ", ".join([*contents, *FIGURES])
             raise ConfigError(f"given {path.name!r}, expected a file name that ends in one of: {expected}")
+        content = contents[path.suffix]()
         with output_bytes(path) as file:
-            file.write(formats[path.suffix]().encode())
+            file.write(content if isinstance(content, bytes) else content.encode())
         return path
 
     def _repr_html_(self) -> str:
@@ -82,3 +102,31 @@ class Result:
             f'<iframe srcdoc="{escape(self.html())}" title="{escape(self.title)}" '
             'style="width:100%;height:900px;border:0" sandbox="allow-scripts"></iframe>'
         )
+
+
+def to_json(value: Any) -> str:
+    """One line of JSON; non-finite numbers become null, because JSON does not have them."""
+    return json.dumps(replace_non_finite(value), ensure_ascii=False, allow_nan=False)
+
+
+def replace_non_finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: replace_non_finite(item) for key, item in value.items()}
+    return [replace_non_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def map_texts(value: Any, function: Callable[[str], str]) -> Any:
+    """A copy with the function applied to every text in fields, lists and values of dictionaries."""
+    if isinstance(value, str):
+        return function(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        mapped = {field.name: map_texts(getattr(value, field.name), function) for field in dataclasses.fields(value)}
+        return dataclasses.replace(value, **mapped)
+    if isinstance(value, dict):
+        return {key: map_texts(item, function) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [map_texts(item, function) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value

@@ -129,7 +129,9 @@ class GPTConfig(FamilyConfig):
         elif self.head_dim is None and not max(self.head_counts):
             problems.append(Problem("head_dim", "missing; expected a size, since no layer has heads to derive it from"))
         elif self.head_dim is None and self.dim % max(self.head_counts):
-            sentence = f"given {max(self.head_counts)}, which does not divide dim {self.dim}; or set model.head_dim"
+            sentence = (
+                f"given {max(self.head_counts)}, which does not divide dim {self.dim}; choose a divisor or set model.head_dim"
+            )
             problems.append(Problem("heads", sentence))
         elif self.position == "rotary" and self.resolved_head_dim % 2:
             sentence = f"given 'rotary', which requires an even head_dim, but it is {self.resolved_head_dim}"

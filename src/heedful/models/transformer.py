@@ -138,7 +138,11 @@ class TransformerConfig(FamilyConfig):
             if not most:
                 problems.append(Problem("head_dim", "missing; expected a size, since no layer has heads to derive it from"))
             elif self.dim % most:
-                problems.append(Problem("heads", f"given {most}, which does not divide dim {self.dim}; or set model.head_dim"))
+                problems.append(
+                    Problem(
+                        "heads", f"given {most}, which does not divide dim {self.dim}; choose a divisor or set model.head_dim"
+                    )
+                )
         if not problems and self.position == "rotary" and self.resolved_head_dim % 2:
             problems.append(
                 Problem("position", f"given 'rotary', which requires an even head_dim, but it is {self.resolved_head_dim}")

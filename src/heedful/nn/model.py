@@ -93,6 +93,11 @@ class Model(nn.Module):
         """The embedding of each side's tokens; a shared one is listed for both."""
         return {}
 
+    def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
+        """Logits of all predictions of a training step: source (rows, source time), target (rows, target time), without
+        padding -> (…, classes)."""
+        raise NotImplementedError
+
     def blocks(self) -> Sequence[nn.Module]:
         """The layers, as units of activation checkpointing, sharding and compilation."""
         raise NotImplementedError
@@ -150,6 +155,9 @@ class SequenceModel(Model):
     def forced_logits(self, source: Tensor | None, source_mask: Tensor | None, target_in: Tensor) -> Tensor:
         """Logits of a teacher-forced pass: (rows, target time, vocabulary)."""
         return self.project(self.forced(source, source_mask, target_in).hidden)
+
+    def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
+        return self.forced_logits(source, None, target)
 
 
 class EncoderModel(Model):

@@ -21,7 +21,7 @@ from heedful.tasks.base import TaskData, Tokenizers
 from heedful.tasks.system import System
 from heedful.text.tokenizer import Tokenizer
 from heedful.text.train import train_tokenizer
-from heedful.training.facts import check_files
+from heedful.training.facts import check_files, damage_as_checkpoint_error
 from heedful.training.loop import Task
 from heedful.training.signals import interruptible
 
@@ -47,10 +47,11 @@ def make_tokenizers(run: Run, folder: Path, data: TaskData) -> Tokenizers:
     shared, source, target = (folder / f"{side}tokenizer.json" for side in ("", "source.", "target."))
     if run.training.init:
         check_files(Path(run.training.init))
-        for path in (shared, source, target):
-            given = Path(run.training.init) / path.name
-            if given.exists() and not path.exists():
-                Tokenizer.load(given).save(path)
+        with damage_as_checkpoint_error(Path(run.training.init)):
+            for path in (shared, source, target):
+                given = Path(run.training.init) / path.name
+                if given.exists() and not path.exists():
+                    Tokenizer.load(given).save(path)
         return load_tokenizers(folder)
 
     def load_or_train(path: Path, lines: Callable[[], Iterable[str]], tags: Sequence[str]) -> Tokenizer:

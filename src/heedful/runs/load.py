@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from heedful.errors import CheckpointError, ConfigError, DataError
+from heedful.config.given import OVERRIDE
+from heedful.config.read import Settings
+from heedful.errors import CheckpointError
 from heedful.runs.build import choose_device, load_tokenizers, make_model, make_system
 from heedful.runs.config import Run, read_run
 from heedful.runs.core_sharing import share_cores
@@ -15,7 +18,9 @@ from heedful.tasks.predictor import Predictor
 from heedful.training import retention
 from heedful.training.averaging import inference_stem, inference_weights
 from heedful.training.checkpoint import shapes
-from heedful.training.facts import CONFIG, DICTIONARY, check_files
+from heedful.training.facts import CHECKPOINTS, CONFIG, DICTIONARY, check_files, damage_as_checkpoint_error
+from heedful.training.facts import NAME as FACTS
+from heedful.training.readable import exists
 from heedful.training.weights import load_into, parameter_limit
 
 
@@ -47,12 +52,18 @@ def load(
 def read_folder(path: Path) -> tuple[Run, Tokenizers]:
     """The config and the tokenizers of a run folder."""
     check_files(path)
-    try:
+    with damage_as_checkpoint_error(path):
         return with_local_dictionary(read_run(path / CONFIG).config, path), load_tokenizers(path)
-    except (ConfigError, DataError) as error:
-        raise CheckpointError(
-            f"run folder {path} is damaged: {error.args[0]}", hint="restore the file from a copy, or train the run again"
-        ) from error
+
+
+def read_recipe(path: Path, overrides: Sequence[str] = (), *, origin: str = OVERRIDE) -> Settings[Run]:
+    """Read a recipe, or the config of a run folder, with overrides; a damaged run folder is a CheckpointError."""
+    if path.name == CONFIG and exists(path.with_name(FACTS)):
+        if retention.steps(path.with_name(CHECKPOINTS)):  # before its first checkpoint, a run has no checksums
+            check_files(path.parent)
+        with damage_as_checkpoint_error(path.parent):
+            read_run(path)
+    return read_run(path, overrides, origin=origin)
 
 
 def with_local_dictionary(run: Run, folder: Path) -> Run:

@@ -15,15 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.config.base import plain
 from heedful.errors import ConfigError, lookup
-from heedful.inspection.measures.head_importance import add_by_name
-from heedful.inspection.measures.head_pruning import Kept, best_heads, heads_left, open_heads, shrink
-from heedful.inspection.measures.importance import LossFunction, ablations, gate_gradients, within_layer
-from heedful.nn.gates import gates, prunable_attentions
+from heedful.inspection.measures.head_pruning import Kept, best_heads, head_scores, heads_left, open_heads, shrink
+from heedful.inspection.measures.importance import LossFunction, ablations, gate_gradients
+from heedful.nn.gates import gates
 from heedful.nn.model import Model
 from heedful.runs import build
 from heedful.runs.card import model_card
@@ -156,16 +154,8 @@ def select_heads(predictor: Predictor, selection: HeadSelection) -> Kept:
     for kind in selection.keep:
         lookup(kind, predictor.run.model.heads_by_kind, "kind of heads")
     score = lookup(selection.by, RANKINGS, "ranking")
-    scores: dict[str, Tensor] = {}
-    for loss in predictor.training_losses(selection.sentences):
-        scores = add_by_name(scores, score(model, loss))
-    by_module: dict[nn.Module, Tensor] = {}  # a decoder-only model reads the source with the heads of its self-attention
-    for attention in model.attentions():
-        if attention.weights in scores:
-            of_heads = scores[attention.weights]
-            by_module[attention.module] = by_module.get(attention.module, torch.zeros_like(of_heads)) + of_heads
-    prunable = prunable_attentions(model)
-    return best_heads(model, {name: within_layer(by_module[one.module]) for name, one in prunable.items()}, selection.keep)
+    scores = head_scores(model, predictor.training_losses(selection.sentences), score)
+    return best_heads(model, scores, selection.keep)
 
 
 def shrink_config(config: Run, left: Mapping[str, tuple[int, ...]]) -> Run:

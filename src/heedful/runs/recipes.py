@@ -12,8 +12,10 @@ import json
 from pathlib import Path
 
 from heedful.config.toml import parse_toml
-from heedful.errors import ConfigError, nearest
+from heedful.errors import CheckpointError, ConfigError, nearest
 from heedful.storage.reading import read_bytes
+from heedful.training.facts import CONFIG, RESTORE
+from heedful.training.facts import NAME as FACTS
 
 MEASURED = ("result", "machine", "minutes", "date", "signature")
 FIELDS = ("purpose", *MEASURED)
@@ -54,7 +56,10 @@ def find_file(name: str) -> Path | None:
     """The recipe file at this path, or the config of the run folder there."""
     if Path(name).exists() and not Path(name).is_file() and not Path(name).is_dir():
         raise ConfigError(f"{name} is a pipe or a device; expected a recipe file", hint="save the recipe to a file first")
-    return next((path for path in (Path(name), Path(name) / "config.toml") if path.is_file()), None)
+    file = next((path for path in (Path(name), Path(name) / CONFIG) if path.is_file()), None)
+    if file is None and (Path(name) / FACTS).is_file():
+        raise CheckpointError(f"run folder {name} is damaged: {CONFIG} is missing", hint=RESTORE)
+    return file
 
 
 def shadows_recipe(name: str) -> bool:

@@ -28,7 +28,7 @@ from heedful.runs import auto, build
 from heedful.runs.card import model_card
 from heedful.runs.config import Run, differences, read_run, run_as_toml
 from heedful.runs.core_sharing import share_cores
-from heedful.runs.load import with_dictionary, with_local_dictionary
+from heedful.runs.load import read_folder, read_recipe, with_dictionary
 from heedful.runs.memory_check import require_memory
 from heedful.runs.plan import advise, measure
 from heedful.runs.recipes import all_recipes, find_recipe
@@ -45,7 +45,8 @@ from heedful.training.checkpoint import shapes, verifies
 from heedful.training.compiling import compile_task, recompute_blocks
 from heedful.training.loop import Outcome, Trainer, read_outcome
 from heedful.training.loop import train as run_training
-from heedful.training.progress import Progress, lenient
+from heedful.training.progress import Progress, lenient, print_line
+from heedful.training.readable import list_folder
 from heedful.training.saved_state import load_saved, load_train_state
 from heedful.training.signals import Stop, stop_requests
 from heedful.training.time_limit import Stopwatch
@@ -84,9 +85,10 @@ def train(
     changes = override_strings(overrides, parts)
     splits = {"train": train, "valid": valid, "test": test}
     objects = {split: list(examples) for split, examples in splits.items() if examples is not None}
-    config = read_run(path, changes).config
+    config = read_recipe(path, changes).config
     folder = Path(run) if run is not None else default_folder(config, path)
     if objects:
+        require_run_folder(folder)
         entries = store_examples(find_task(config.task.name), objects, folder)
         config = read_run(path, [*changes, *(f"data.{split}={write_value(entry)}" for split, entry in entries.items())]).config
     return train_config(config, folder, recipe=path, device=device, console=console, watch=watch)
@@ -125,6 +127,9 @@ def store_examples(task: TaskDefinition, objects: Mapping[str, list[Any]], folde
 
 
 def default_folder(config: Run, recipe: Path) -> Path:
+    """The folder of a recipe's run; the config of a run folder belongs to that folder."""
+    if recipe.name == facts.CONFIG:
+        return recipe.parent
     return Path("runs") / f"{config.task.name}-{recipe.stem}"
 
 
@@ -155,8 +160,7 @@ def train_locked(
     """Prepare and train in a folder whose lock is held."""
     resumes = bool(retention.steps(folder / "checkpoints"))
     if resumes:
-        facts.check_files(folder)
-        stored = with_local_dictionary(read_run(folder / facts.CONFIG).config, folder)
+        stored, _ = read_folder(folder)
         config, choices = auto.resolve_as_stored(config, stored), ""
         refuse_changes(stored, with_dictionary(config, str(folder / facts.DICTIONARY)), folder)
         done = outcome_if_finished(config, folder)
@@ -165,7 +169,7 @@ def train_locked(
             if done.step < config.training.steps:
                 over = f"training.minutes={config.training.minutes:g} have passed" if config.training.minutes else ""
                 why = f"; {over or f'no improvement in training.patience={config.training.patience} validations'}"
-            console.print(f"{folder} is finished: {done.step} steps{why}", markup=False, soft_wrap=True)
+            print_line(console, f"{folder} is finished: {done.step} steps{why}")
             return done
     else:
         require_initial_weights(config)
@@ -218,11 +222,15 @@ def require_initial_weights(config: Run) -> None:
 
 
 def require_run_folder(folder: Path) -> None:
-    """Raise an error if the folder has files but is not a run folder; run.json is the first file of a run, apart from examples
-    given as Python objects."""
-    files = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    others = [name for name in files if name not in (".lock", "data") and not name.startswith(TEMPORARY)]
-    if "run.json" not in files and others:
+    """Raise an error if the folder has files but is not a run folder, or if files of the run cannot be read; run.json is the
+    first file of a run, apart from examples given as Python objects."""
+    if folder.is_file():
+        raise CheckpointError(f"{folder} is a file; expected a run folder", hint="choose another folder with --run")
+    names = {path.name for path in list_folder(folder)}
+    if facts.NAME in names:
+        facts.require_readable_files(folder)
+        list_folder(folder / facts.CHECKPOINTS)
+    elif any(name not in (".lock", "data") and not name.startswith(TEMPORARY) for name in names):
         raise CheckpointError(
             f"{folder} exists and is not a run folder: it has no run.json",
             hint="choose another folder with --run",

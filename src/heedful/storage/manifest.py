@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from heedful.storage.reading import read_bytes, sha256_of
+from heedful.storage.reading import read_bytes, reason_of, sha256_of
 from heedful.storage.writing import write_text
 
 FORMAT = 1
@@ -93,5 +93,5 @@ def _compare(path: Path, expected: str, digest: str) -> None:
 
 def _unreadable(path: Path, error: OSError) -> Damaged:
     return Damaged(
-        f"{path.name} is missing" if isinstance(error, FileNotFoundError) else f"{path.name} cannot be read: {error.strerror}"
+        f"{path.name} is missing" if isinstance(error, FileNotFoundError) else f"{path.name} cannot be read: {reason_of(error)}"
     )

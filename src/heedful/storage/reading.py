@@ -138,10 +138,11 @@ def read_lines(path: Path, *, may_be_empty: bool = False) -> Iterator[bytes]:
         where = f"after line {count_complete_lines(path)}" if path.is_file() else f"near line {number}"
         raise DataError(f"{name} is truncated: its gzip stream ends {where}", hint="copy or download it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(
-            f"{name} is damaged: its gzip stream cannot be read past line {number} ({error})",
-            hint="copy or download it again",
-        ) from error
+        reason = f"cannot be read ({error})"
+        if str(error).startswith("Not a gzipped file"):  # the first bytes were gzip
+            where = f"after line {count_complete_lines(path)}" if path.is_file() else f"near line {number}"
+            reason = f"continues {where} with bytes that are not gzip"
+        raise DataError(f"{name} is damaged: its gzip stream {reason}", hint="copy or download it again") from error
     except OSError as error:
         raise unreadable(path, error) from error
     if number == 0 and not may_be_empty:
@@ -276,9 +277,14 @@ def count_complete_lines(path: Path) -> int:
         return sum(decompressor.decompress(block).count(b"\n") for block in iter(lambda: stream.read(BUFFER) or b"", b""))
 
 
+def reason_of(error: OSError) -> str:
+    """Why a file cannot be read or written; libraries raise an OSError without number and reason, only with a text."""
+    return error.strerror or str(error) or type(error).__name__
+
+
 def unreadable(path: Path, error: OSError) -> DataError:
     if not isinstance(error, FileNotFoundError):
-        return DataError(f"{name_of(path)} cannot be read: {error.strerror or error}")
+        return DataError(f"{name_of(path)} cannot be read: {reason_of(error)}")
     folder = path.parent
     names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     neighbors = [name for name in names if not name.startswith(".")]  # hidden folders hold no corpus

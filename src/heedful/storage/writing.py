@@ -50,6 +50,8 @@ def sync_folder(path: Path) -> None:
 def write_error(path: Path | str, error: OSError) -> WriteError:
     """The WriteError for a failed write."""
     hint = "check the permissions of the folder" if error.errno != errno.EBADF else None
+    if error.errno == errno.EISDIR:
+        hint = "move the folder of that name away"
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         hint = "free some disk space or raise the limit, then run the command again"
     return WriteError(f"{path} cannot be written: {error.strerror or error}", hint=hint)

@@ -11,7 +11,7 @@ of the run does not have.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 
 class Option(NamedTuple):
@@ -34,5 +34,6 @@ class Command(NamedTuple):
     argument: str  # help of the input files
     predict: type[Any] = NoOptions  # options of `heed predict` and of the natural name
     evaluate: type[Any] = NoOptions  # options of `heed evaluate`
-    search: bool = True  # whether it takes search options
+    search: tuple[Literal["predict", "evaluate"], ...] = ("predict", "evaluate")  # commands that take search options
+    ensembles: bool = False  # whether several runs can predict together
     text: str | None = None  # input of the natural name where no file is given; None: standard input

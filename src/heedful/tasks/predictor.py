@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, overload
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from heedful.config.base import plain
 from heedful.config.given import ARGUMENT, OVERRIDE, refuse_repeats
 from heedful.config.read import read_settings
 from heedful.config.toml import write_value
+from heedful.data.conllu import Arc
+from heedful.data.input_lines import MAX_CHARACTERS
+from heedful.data.samples import Sample
 from heedful.data.sources import find_path
 from heedful.data.splits import SPLITS
 from heedful.errors import ConfigError, DataError, lookup
@@ -23,6 +26,9 @@ from heedful.nn.model import SequenceModel
 from heedful.nn.precision import with_precision
 from heedful.search import SearchConfig
 from heedful.search.hypothesis import OPTIONS_OF
+from heedful.tasks import find_task
+from heedful.tasks.encoded_example import Decoded, EncodedExample, TokenLoss
+from heedful.tasks.forced import ForcedBatch
 from heedful.tasks.system import System
 from heedful.text.tokenizer import Tokenizer
 
@@ -56,6 +62,10 @@ class Prediction(Protocol):
 class Report(Protocol):
     """The result of `heed evaluate`."""
 
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What a reader of the result should know; shown beside it."""
+
     def text(self) -> str: ...
 
     def to_dict(self) -> dict[str, Any]: ...
@@ -73,6 +83,7 @@ class Figures(NamedTuple):
 
     split: str
     figures: dict[str, float]
+    warnings: Sequence[str] = ()
 
     def text(self) -> str:
         rows = [(name.replace("_", " "), f"{value:.4g}") for name, value in self.figures.items()]
@@ -94,6 +105,10 @@ class Predictor:
     >>> len(predictor.predict(["w1 w2", "w3"]))
     2
     """
+
+    phases: ClassVar[tuple[str, ...]] = ("training step",)  # computations whose cost is counted, by name
+    has_source: ClassVar[bool] = False  # whether its model encodes a source
+    predicts_input: ClassVar[bool] = False  # whether its outputs are the tokens of the input itself, as of a language model
 
     def __init__(self, run: RunConfig, system: System, checkpoint: Path) -> None:
         self.run, self.checkpoint = run, checkpoint
@@ -160,16 +175,64 @@ class Predictor:
         """Yield for each batch of the first `count` training examples a function that computes -log p of each, (rows,)."""
         raise NotImplementedError
 
+    def sample_texts(self, split: str) -> Iterator[Sample]:
+        """The sentences of a split of the run's data, with what is known of them; none if the run has no such split."""
+        raise NotImplementedError
+
+    def read_samples(self, path: Path) -> Iterator[Sample]:
+        """The sentences of a file in the format of the task."""
+        raise NotImplementedError
+
+    def sample_of(self, text: str, arcs: Sequence[Arc] | None = None) -> Sample:
+        """The sample of an input text; arcs: its dependency tree."""
+        return Sample(None, text, target_arcs=arcs)
+
+    def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
+        """Teacher-forced batches of samples. Missing targets are predicted by the model; samples that do not fit are left
+        out."""
+        raise NotImplementedError
+
+    def training_lines(self, side: Literal["source", "target"]) -> Iterator[str]:
+        """The training text of a side."""
+        return find_task(self.run.task.name).data(self.run).lines(side)
+
+    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
+        """Encode a text for an analysis. target: the output to analyze, default: the model's own; config: search options,
+        default: those of the run. What the task does not have is an error."""
+        raise NotImplementedError
+
+    def decode_example(
+        self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
+    ) -> Decoded | None:
+        """Decode the output of an example again, with a forced prefix; None: the task decodes none, its target is the text."""
+        return None
+
+    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
+        """The example with another input text and the same outputs, to compare their probabilities."""
+        raise ConfigError(
+            f"a run of task {self.run.task.name!r} predicts its own text, so another text has other outputs; expected a run "
+            "that translates or classifies"
+        )
+
+    def token_loss(self) -> TokenLoss:
+        """The cross-entropy that the run was trained with."""
+        return TokenLoss()
+
+    @property
+    def input_tokenizer(self) -> Tokenizer:
+        """The tokenizer of input texts."""
+        return self.system.target_tokenizer
+
     @classmethod
     def of(cls, predictor: Predictor) -> Self:
         """The predictor itself; an error if it is of another class."""
         if isinstance(predictor, cls):
             return predictor
-        raise ConfigError(
-            f"{predictor.checkpoint.parent.parent} is a run of task {predictor.run.task.name!r}; expected one that "
-            f"{cls.__name__} loads",
-            hint=f"use heedful.load, or heedful.{type(predictor).__name__}.load",
-        )
+        from heedful.tasks import TASKS, find_task
+
+        tasks = " or ".join(repr(name) for name in TASKS if issubclass(find_task(name).predictor, cls))
+        folder, task = predictor.checkpoint.parent.parent, predictor.run.task.name
+        raise ConfigError(f"{folder} is a run of task {task!r}, expected a run of task {tasks}")
 
     def join(self, others: Sequence[Predictor]) -> Self:
         """An ensemble of this predictor and others with the same vocabularies."""
@@ -215,6 +278,16 @@ class Predictor:
         return self.search_config([f"{name}={value_as_toml(name, value)}" for name, value in options.items()], origin=ARGUMENT)
 
 
+def refuse_empty(text: str, target: str | None = None) -> None:
+    """Raise an error for texts without a word."""
+    if not text.strip():
+        raise ConfigError("given an empty text, expected at least one word")
+    if target is not None and not target.strip():
+        raise ConfigError(
+            "given an empty target, expected at least one word", hint="omit the target to use the model's own output"
+        )
+
+
 def value_as_toml(name: str, value: object) -> str:
     """The value of a keyword argument as TOML, the syntax of overrides."""
     try:
@@ -242,7 +315,7 @@ def missing_split_error(split: str) -> ConfigError:
 def note_unknown(lines: Iterable[str], tokenizer: Tokenizer, unknown: dict[str, int]) -> Iterator[str]:
     """Yield the lines; their words outside the vocabulary are added to `unknown`, with the number of the line, from 1."""
     for number, line in enumerate(lines, start=1):
-        for word in tokenizer.unknown_words(line):
+        for word in tokenizer.unknown_words(line) if len(line) <= MAX_CHARACTERS else ():  # a longer line is refused later
             unknown.setdefault(word, number)
         yield line
 

@@ -16,7 +16,7 @@ from typing import Any
 from sentencepiece import SentencePieceProcessor
 
 from heedful.errors import ConfigError, DataError
-from heedful.storage.reading import read_bytes
+from heedful.storage.reading import read_bytes, reason_of
 from heedful.text.bpe_dropout import BpeDropout
 from heedful.text.pipelines import BAR
 from heedful.text.specials import Specials, find_special
@@ -115,7 +115,7 @@ def read_model(file: str) -> bytes:
     try:
         model = read_bytes(path)
     except OSError as error:
-        raise DataError(f"cannot read the SentencePiece model {file!r}: {error.strerror}", hint) from error
+        raise DataError(f"cannot read the SentencePiece model {file!r}: {reason_of(error)}", hint) from error
     try:
         if len(SentencePieceCodec(model)) <= len(Specials._fields):
             raise DataError(f"the SentencePiece model {file!r} has no pieces")

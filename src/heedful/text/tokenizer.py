@@ -17,10 +17,10 @@ from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
-from heedful.config.base import Config, Count, Probability
+from heedful.config.base import Config, Count, Probability, Problem, format_value, refuse
 from heedful.config.bounds import MAX_VOCAB
-from heedful.errors import DataError
-from heedful.storage.reading import read_bytes
+from heedful.errors import DataError, HeedfulError
+from heedful.storage.reading import read_bytes, reason_of
 from heedful.storage.writing import replace_text
 from heedful.text.bpe_dropout import BpeDropout
 from heedful.text.library import LibraryCodec
@@ -77,15 +77,15 @@ class TokenizerConfig(Config):
     @model_validator(mode="after")
     def options_fit_the_kind(self) -> Self:
         fields = type(self).model_fields
-        unused = [
-            f"{name} = {getattr(self, name)!r} has no effect with kind = {self.kind!r}"
+        known = ", ".join(sorted(OPTIONS[self.kind]))
+        problems = [
+            Problem(name, f"given {format_value(value)}, but has no effect with kind = {self.kind!r}; its options are: {known}")
             for name in sorted(self.model_fields_set - OPTIONS[self.kind] - {"kind", "shared"})
-            if getattr(self, name) != fields[name].default
+            if (value := getattr(self, name)) != fields[name].default
         ]
-        if unused:
-            raise ValueError(f"{'; '.join(unused)}; its options are: {', '.join(sorted(OPTIONS[self.kind]))}")
         if self.kind == "sentencepiece" and self.file is None:
-            raise ValueError("kind = 'sentencepiece' requires file, the path of a SentencePiece model")
+            problems.append(Problem("file", "missing, expected the path of a SentencePiece model for kind = 'sentencepiece'"))
+        refuse(problems)
         return self
 
 
@@ -231,17 +231,26 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
-        hint = "copy tokenizer.json again from the run folder that `heed train` wrote, or train again"
+        hint = "restore the file from a backup, or train again"
         try:
             return cls.from_json(read_bytes(Path(path)).decode())
         except OSError as error:
-            raise DataError(f"cannot read the tokenizer {str(path)!r}: {error.strerror}", hint) from error
+            raise DataError(f"cannot read the tokenizer {str(path)!r}: {reason_of(error)}", hint) from error
         except Exception as error:  # the library's own errors are bare Exceptions
-            problem = f"{type(error).__name__}: {str(error).splitlines()[0]}" if str(error) else type(error).__name__
-            raise DataError(f"{str(path)!r} is not a tokenizer of heedful ({problem})", hint) from error
+            raise DataError(f"{str(path)!r} is not a tokenizer of heedful: {describe_error(error)}", hint) from error
 
     def __reduce__(self) -> tuple[Callable[[str], Tokenizer], tuple[str]]:
         return Tokenizer.from_json, (self.to_json(),)
+
+
+def describe_error(error: Exception) -> str:
+    """Why the content is not a tokenizer, in one line."""
+    if isinstance(error, KeyError):
+        return f"its key {error.args[0]!r} is missing"
+    if isinstance(error, RecursionError):
+        return "it is too deeply nested"
+    text = str(error).splitlines()[0] if str(error) else ""
+    return text if isinstance(error, HeedfulError) else ": ".join(filter(None, (type(error).__name__, text)))
 
 
 def refuse_surrogates(texts: Sequence[str]) -> None:
@@ -249,6 +258,12 @@ def refuse_surrogates(texts: Sequence[str]) -> None:
         try:
             text.encode()
         except UnicodeEncodeError as error:
+            byte = ord(text[error.start]) - 0xDC00
+            if 0x80 <= byte <= 0xFF:  # Python's stand-in for a byte of the command line that it cannot decode
+                raise DataError(
+                    f"text {number} contains the byte 0x{byte:02x}, which is not UTF-8; expected text in UTF-8",
+                    hint="convert the text to UTF-8, for example with iconv",
+                ) from error
             raise DataError(
                 f"text {number} contains {text[error.start]!r}, half of a surrogate pair; expected complete characters",
                 hint="check where the text was truncated: probably in the middle of a character",

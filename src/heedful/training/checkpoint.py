@@ -29,11 +29,13 @@ from safetensors.torch import save_file
 from heedful.errors import CheckpointError, DivergedError, WriteError
 from heedful.storage.folders import clear_temporary, new_folder, remove
 from heedful.storage.manifest import NAME, Damaged, check_file, check_size, read_checked
+from heedful.storage.reading import open_plain, reason_of
 from heedful.storage.writing import sync_folder, write_text
 from heedful.training import manifest as manifests
 from heedful.training.facts import NAME as FACTS
 from heedful.training.facts import fingerprint_of
-from heedful.training.manifest import STATE, FileRecord, Manifest, read_manifest, read_state
+from heedful.training.manifest import STATE, FileRecord, Manifest, damaged, read_manifest, read_state
+from heedful.training.readable import exists, list_folder
 from heedful.training.weights import all_finite
 
 Tensors = dict[str, torch.Tensor]
@@ -70,7 +72,7 @@ def save_named(
         cause = error.__cause__ if isinstance(error, WriteError) else error
         raise CheckpointError(
             f"cannot write checkpoint {folder}: {getattr(cause, 'strerror', None) or cause}; {_last_checkpoint(checkpoints)}",
-            hint="free disk space or repair the disk, then run the same command again to continue from that checkpoint",
+            hint="free disk space, or check the permissions of the folder, then run the same command again",
         ) from error
     return folder
 
@@ -121,13 +123,14 @@ def shapes(folder: Path, stem: str) -> dict[str, tuple[int, ...]]:
     with _named(folder):
         check_size(path, record.size)
     try:
+        open_plain(path).close()  # safetensors does not report why it cannot open a file
         with safe_open(path, "pt") as file:
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         return stored | {alias: stored[name] for alias, name in record.aliases.items()}
     except OSError as error:
-        raise CheckpointError(f"checkpoint {folder}: {path.name} cannot be read: {error.strerror}") from error
+        raise damaged(folder, f"{path.name} cannot be read: {reason_of(error)}") from error
     except (SafetensorError, KeyError) as error:
-        raise CheckpointError(f"checkpoint {folder}: {path.name} is not a safetensors file: {error}") from error
+        raise damaged(folder, f"{path.name} is not a safetensors file: {error}") from error
 
 
 def stems(folder: Path) -> list[str]:
@@ -168,10 +171,9 @@ def belongs_to_run(folder: Path) -> bool:
 
 def clear_leftovers(checkpoints: Path) -> None:
     """Remove temporary folders of killed processes and complete interrupted replacements; the caller holds the run's lock."""
-    if not checkpoints.is_dir():
-        return
+    entries = list_folder(checkpoints)
     clear_temporary(checkpoints)
-    for path in sorted(checkpoints.glob(f"*{REPLACED}")):
+    for path in (entry for entry in entries if entry.name.endswith(REPLACED)):
         current = path.with_name(path.name.removesuffix(REPLACED))
         if not current.exists():
             path.rename(current)
@@ -242,12 +244,16 @@ def _check_space(folder: Path, size: int) -> None:
         raise CheckpointError(
             f"not enough disk space for checkpoint {folder}: it needs {needed:,} bytes ({SPARE} times its size), but "
             f"{free:,} are free; {_last_checkpoint(folder.parent)}",
-            hint="free disk space, then run the same command again to continue from that checkpoint",
+            hint="free disk space, then run the same command again",
         )
 
 
 def _last_checkpoint(checkpoints: Path) -> str:
-    steps = [int(match[1]) for path in checkpoints.glob("step-*") if (match := manifests.STEP.fullmatch(path.name))]
+    """What is left after a failed write; the folder itself may have become unreadable."""
+    try:
+        steps = [int(match[1]) for path in list_folder(checkpoints) if (match := manifests.STEP.fullmatch(path.name))]
+    except CheckpointError:
+        return "its other checkpoints cannot be listed"
     return f"the last checkpoint, step-{max(steps)}, is unchanged" if steps else "there is no earlier checkpoint"
 
 
@@ -276,14 +282,15 @@ def _finite(folder: Path, weights: Tensors) -> Tensors:
 
 def _refuse_foreign(folder: Path, manifest: Manifest) -> None:
     run = folder.parent.parent
-    if not (run / FACTS).exists():
+    if not exists(run / FACTS):
         return
     expected, fingerprint = fingerprint_of(run), read_state(folder, manifest).get(RUN)
     if fingerprint != expected:
         reason = "belongs to another run: it" if fingerprint else "has no fingerprint of the run: it"
         raise CheckpointError(
             f"checkpoint {folder} {reason} was not trained with the config, tokenizer and data of {run}",
-            hint="remove it, or load it from the folder of its own run",
+            hint="keep it: move it to the folder of its own run; if that is this folder, restore run.json, config.toml and the "
+            "tokenizers of the run from a backup",
         )
 
 
@@ -302,7 +309,7 @@ def _tensors(folder: Path, stem: str, manifest: Manifest) -> Tensors:
         tensors = parse_tensors(data)
         return tensors | {alias: tensors[name] for alias, name in record.aliases.items()}
     except (SafetensorError, KeyError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"checkpoint {folder}: {stem + SUFFIX} is not a safetensors file: {error}") from error
+        raise damaged(folder, f"{stem + SUFFIX} is not a safetensors file: {error}") from error
 
 
 def _check(path: Path, record: FileRecord) -> None:
@@ -321,4 +328,4 @@ def _named(folder: Path) -> Iterator[None]:
     try:
         yield
     except Damaged as damage:
-        raise CheckpointError(f"checkpoint {folder}: {damage}") from damage
+        raise damaged(folder, str(damage)) from damage

@@ -20,22 +20,25 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from heedful.errors import CheckpointError
+from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.storage.manifest import seal
 from heedful.storage.reading import read_bytes, sha256_of
 from heedful.storage.writing import replace_text
 from heedful.training.manifest import refuse_newer
+from heedful.training.readable import exists, refuse_broken_link, require_readable, unreadable
 
 NAME = "run.json"
 FORMAT = 2
 UNVERIFIED = 1  # the format of runs without checksums
 CONFIG = "config.toml"
+CHECKPOINTS = "checkpoints"
 TOKENIZERS = ("tokenizer.json", "source.tokenizer.json", "target.tokenizer.json")
 DICTIONARY = "dictionary.tsv"
 BOUND = (CONFIG, *TOKENIZERS, DICTIONARY)
@@ -86,11 +89,12 @@ def read_facts(run: Path) -> dict[str, Any]:
         text = read_bytes(path).decode()
         facts = json.loads(text)
     except FileNotFoundError as error:
-        raise CheckpointError(f"{run} is not a run folder: {NAME} is missing") from error
+        refuse_broken_link(path, error)
+        raise not_a_run(run) from error
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+        raise unreadable(path, error) from error
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"it is not JSON ({error})") from error
+        raise _damaged(path, f"it is not JSON ({describe_json_error(error)})") from error
     if not isinstance(facts, dict) or type(facts.get("format")) is not int:
         raise _damaged(path, "it has no format")
     refuse_newer(facts, f"run folder {run}", FORMAT)
@@ -139,14 +143,15 @@ def check_files(run: Path) -> None:
     recorded = facts.get("files", {})
     for name in BOUND:
         path = run / name
-        if name not in recorded and not path.exists():
+        if name not in recorded and not exists(path):
             continue
         try:
             digest = sha256_of(path)
         except FileNotFoundError as error:
+            refuse_broken_link(path, error)
             raise CheckpointError(f"run folder {run} is damaged: {name} is missing", hint=RESTORE) from error
         except OSError as error:
-            raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+            raise unreadable(path, error) from error
         accepted = {recorded.get(name), facts.get("next_config") if name == CONFIG else None}
         if digest not in accepted:
             raise CheckpointError(
@@ -154,9 +159,38 @@ def check_files(run: Path) -> None:
             )
 
 
+@contextmanager
+def damage_as_checkpoint_error(run: Path) -> Iterator[None]:
+    """A file of a run folder that is invalid is an error of the run, whether it is a config or a tokenizer."""
+    try:
+        yield
+    except (ConfigError, DataError) as error:
+        raise CheckpointError(f"run folder {run} is damaged: {error.args[0]}", hint=RESTORE) from error
+
+
 def fingerprint_of(run: Path) -> str | None:
     """The fingerprint that every checkpoint of the run stores; None without run.json."""
-    return read_facts(run).get("fingerprint") if (run / NAME).exists() else None
+    return read_facts(run).get("fingerprint") if exists(run / NAME) else None
+
+
+def not_a_run(run: Path) -> CheckpointError:
+    """The error for a folder without run.json, which may be a part of a run folder."""
+    place = run.resolve()
+    owner = next((folder.parent for folder in (place, place.parent) if folder.name == CHECKPOINTS), None)
+    if owner is None or not (owner / NAME).is_file():
+        return CheckpointError(f"{run} is not a run folder: {NAME} is missing")
+    if place.name == CHECKPOINTS:
+        return CheckpointError(f"{run} has the checkpoints of the run {owner}; expected the run folder", hint=f"give {owner}")
+    return CheckpointError(
+        f"{run} is a checkpoint of the run {owner}; expected the run folder",
+        hint=f"give the run folder; --checkpoint {place.name} selects the checkpoint",
+    )
+
+
+def require_readable_files(run: Path) -> None:
+    """Raise CheckpointError if run.json, the config or a tokenizer exists but cannot be opened."""
+    for name in (NAME, *BOUND):
+        require_readable(run / name)
 
 
 def _fingerprint(facts: Mapping[str, Any]) -> str:
@@ -167,10 +201,14 @@ def _fingerprint(facts: Mapping[str, Any]) -> str:
 
 def _how_to_restore(name: str, recorded: bool) -> str:
     if not recorded:
-        return f"remove it: the run was trained without {name}"
+        return f"move it out of the folder: the run was trained without {name}"
     if name == CONFIG:
         return f"{RESTORE}; use `-s` to change search options, and a new run for other options"
     return RESTORE
+
+
+def describe_json_error(error: Exception) -> str:
+    return "too deeply nested" if isinstance(error, RecursionError) else str(error)
 
 
 def _damaged(path: Path, why: str) -> CheckpointError:

@@ -15,10 +15,11 @@ from pydantic import Field, ValidationError
 from heedful.config.base import Config, NonNegativeInteger, ZeroOrCount
 from heedful.errors import CheckpointError
 from heedful.storage.manifest import NAME, Damaged, measure, read_checked, seal
-from heedful.storage.reading import read_bytes
+from heedful.storage.reading import read_bytes, reason_of
 
 FORMAT = 1
 STATE = "state.json"
+CHANGED = f"{NAME} is damaged: its content does not match its hash"
 STEP = re.compile(r"step-(0|[1-9][0-9]*)")
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")  # a file directly in the folder: no separator, no leading dot
 
@@ -52,21 +53,21 @@ def read_manifest(folder: Path) -> Manifest:
         text = read_bytes(folder / NAME).decode()
         content = json.loads(text)
     except FileNotFoundError as error:
-        raise CheckpointError(f"checkpoint {folder}: {NAME} is missing, so the checkpoint is incomplete") from error
+        raise damaged(folder, f"{NAME} is missing, so the checkpoint is incomplete") from error
     except OSError as error:
-        raise CheckpointError(f"checkpoint {folder}: {NAME} cannot be read: {error.strerror}") from error
+        raise damaged(folder, f"{NAME} cannot be read: {reason_of(error)}") from error
     except (ValueError, RecursionError) as error:
-        raise _damaged(folder) from error
+        raise damaged(folder, CHANGED) from error
     if not isinstance(content, dict):
-        raise _damaged(folder)
+        raise damaged(folder, CHANGED)
     refuse_newer(content, f"checkpoint {folder}")
     content.pop("sha256", None)
     try:
         manifest = Manifest.model_validate(content)
     except ValidationError as error:
-        raise _damaged(folder) from error
+        raise damaged(folder, CHANGED) from error
     if manifest.render() != text:
-        raise _damaged(folder)
+        raise damaged(folder, CHANGED)
     _check_names(folder, manifest)
     return manifest
 
@@ -79,11 +80,11 @@ def read_state(folder: Path, manifest: Manifest) -> dict[str, Any]:
     try:
         state = json.loads(read_checked(folder / STATE, record.size, record.sha256))
     except Damaged as damage:
-        raise CheckpointError(f"checkpoint {folder}: {damage}") from damage
+        raise damaged(folder, str(damage)) from damage
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"checkpoint {folder}: {STATE} is not JSON: {error}") from error
+        raise damaged(folder, f"{STATE} is not JSON: {error}") from error
     if not isinstance(state, dict):
-        raise CheckpointError(f"checkpoint {folder}: {STATE} holds a {type(state).__name__}, expected an object")
+        raise damaged(folder, f"{STATE} holds a {type(state).__name__}, expected an object")
     return state
 
 
@@ -100,10 +101,13 @@ def refuse_newer(content: dict[str, Any], what: str, newest: int = FORMAT) -> No
 def _check_names(folder: Path, manifest: Manifest) -> None:
     for name in manifest.files:
         if not PLAIN.fullmatch(name):
-            raise CheckpointError(f"checkpoint {folder}: {NAME} lists {name!r}; expected names of files in the folder")
+            raise damaged(folder, f"{NAME} lists {name!r}; expected names of files in the folder")
     if STEP.fullmatch(folder.name) and folder.name != manifest.name:
-        raise CheckpointError(f"checkpoint {folder}: {NAME} belongs to {manifest.name}; the folder was renamed")
+        raise damaged(folder, f"{NAME} belongs to {manifest.name}; the folder was renamed")
 
 
-def _damaged(folder: Path) -> CheckpointError:
-    return CheckpointError(f"checkpoint {folder}: {NAME} is damaged: its content does not match its hash")
+def damaged(folder: Path, why: str) -> CheckpointError:
+    """The error for a checkpoint that cannot be used."""
+    return CheckpointError(
+        f"checkpoint {folder}: {why}", hint="restore it from a backup, or use another one with --checkpoint, as in step-N"
+    )

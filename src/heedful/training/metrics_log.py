@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.errors import CheckpointError
-from heedful.storage.reading import read_bytes
+from heedful.storage.reading import read_bytes, reason_of
 from heedful.storage.writing import append_line, replace_text
 
 
@@ -58,4 +58,4 @@ def read_log(path: Path) -> bytes:
     try:
         return read_bytes(path)
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}", hint="move it out of the run folder") from error
+        raise CheckpointError(f"{path} cannot be read: {reason_of(error)}", hint="move it out of the run folder") from error

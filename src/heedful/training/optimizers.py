@@ -17,7 +17,7 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from heedful.config.base import Config, NonNegativeNumber, PositiveNumber, Probability, Problem, refuse, unused
+from heedful.config.base import Config, Epsilon, NonNegativeNumber, Probability, Problem, refuse, unused
 from heedful.errors import CheckpointError
 
 SMALL = {"adadelta": 1e-6, "rmsprop": 1e-8}  # published epsilons that differ from that of the Transformer's Adam
@@ -30,7 +30,7 @@ class OptimizerConfig(Config):
     """Optimizer."""
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     """Decay rates of the two moments of adam and adamw."""
-    epsilon: PositiveNumber = 1e-9
+    epsilon: Epsilon = 1e-9
     """Added to the denominator; default for adadelta: 1e-6, for rmsprop: 1e-8."""
     decay: NonNegativeNumber = 0.0
     """Weight decay of matrices; biases and norms are not decayed."""
@@ -143,8 +143,11 @@ def check_state(
         parameter = parameters.get(name)
         if parameter is None or what not in expected:
             raise mismatch_error(where, f"{key!r} is unknown")
-        if value.shape != (parameter.shape if expected[what] else ()) or not value.is_floating_point():
-            raise mismatch_error(where, f"{key!r} has type {value.dtype} and shape {tuple(value.shape)}")
+        shape = tuple(parameter.shape) if expected[what] else ()
+        if value.shape != shape:
+            raise mismatch_error(where, f"{key!r} has shape {tuple(value.shape)}, expected {shape}")
+        if not value.is_floating_point():
+            raise mismatch_error(where, f"{key!r} has type {value.dtype}, expected a floating-point type")
         given.setdefault(name, set()).add(what)
     for name, states in given.items():
         if states != expected.keys():
@@ -162,4 +165,7 @@ def state_names(optimizer: torch.optim.Optimizer) -> dict[str, bool]:
 
 
 def mismatch_error(where: Path | str, why: str) -> CheckpointError:
-    return CheckpointError(f"the optimizer state of {where} does not fit the model: {why}")
+    return CheckpointError(
+        f"the optimizer state of {where} does not fit the model: {why}",
+        hint="restore the checkpoint from a backup, or move it out of its folder to continue from the previous one",
+    )

@@ -120,7 +120,7 @@ class Progress:
 
     def print(self, text: str) -> None:
         """Print a line on the console, with control characters escaped."""
-        self.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
+        print_line(self.console, text)
         self.last_line = self.watch.clock()
 
     def write(self, step: int, kind: str, values: dict[str, float]) -> None:
@@ -164,6 +164,11 @@ class LenientStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
+
+
+def print_line(console: Console, text: str) -> None:
+    """Print a line on a console as it is, without rich's markup, and with control characters escaped."""
+    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def lenient(console: Console) -> Console:

@@ -15,7 +15,10 @@ from heedful.errors import CheckpointError, ConfigError, nearest
 from heedful.storage.folders import remove
 from heedful.storage.writing import replace_link
 from heedful.training.checkpoint import REPLACED, belongs_to_run, is_complete, verifies, verify_usable
+from heedful.training.facts import CHECKPOINTS, not_a_run
+from heedful.training.facts import NAME as FACTS
 from heedful.training.manifest import STEP
+from heedful.training.readable import exists, list_folder
 
 BEST = "best"
 LAST = "last"
@@ -25,9 +28,13 @@ logger = logging.getLogger(__name__)
 
 
 def steps(checkpoints: Path) -> list[Path]:
-    """The folders of all steps, oldest first, damaged ones included."""
-    folders = checkpoints.glob("step-*") if checkpoints.is_dir() else ()
-    return sorted((path for path in folders if STEP.fullmatch(path.name) and path.is_dir()), key=number)
+    """The folders of all steps, oldest first, damaged ones included; CheckpointError if they cannot be listed."""
+    return sorted((path for path in list_folder(checkpoints) if STEP.fullmatch(path.name) and may_be_folder(path)), key=number)
+
+
+def may_be_folder(path: Path) -> bool:
+    """Whether this is a folder, or a link to one that may be out of reach."""
+    return path.is_symlink() or path.is_dir()
 
 
 def newest(checkpoints: Path) -> tuple[Path | None, list[str]]:
@@ -55,16 +62,9 @@ def newest_unverified(checkpoints: Path) -> Path | None:
 
 def resolve(run: Path, which: str | None = None) -> Path:
     """Return the folder of "best", "last", "average" or "step-N"; None: the best, else the newest that verifies."""
-    if run.is_file():
-        raise CheckpointError(f"{run} is a file; expected a run folder")
-    if not run.is_dir():
-        close = nearest(run.name, (path.name for path in run.parent.iterdir())) if run.parent.is_dir() else None
-        hint = f"did you mean {run.parent / close}?" if close else None
-        raise CheckpointError(f"run folder {run} does not exist", hint=hint)
-    checkpoints = run / "checkpoints"
+    require_run(run)
+    checkpoints = run / CHECKPOINTS
     best = best_folder(checkpoints)
-    if best is None and (checkpoints / BEST).is_symlink():
-        logger.warning("the best checkpoint of %s, %s, is missing", run, (checkpoints / BEST).readlink())
     if which in (None, BEST) and best is not None:
         return best
     if which in (None, LAST):
@@ -73,11 +73,27 @@ def resolve(run: Path, which: str | None = None) -> Path:
             logger.warning("%s; using an older checkpoint", error)
         if folder is None:
             raise CheckpointError(f"{run} has no checkpoint yet", hint="train it with heed train")
+        if which is None and (checkpoints / BEST).is_symlink():
+            missing = (checkpoints / BEST).readlink()
+            logger.warning("the best checkpoint of %s, %s, is missing; using %s", run, missing, folder.name)
         return folder
     named = _existing(checkpoints, which) if which == AVERAGE or STEP.fullmatch(which) else None
     if named is None:
         raise _missing(run, which)
     return named
+
+
+def require_run(run: Path) -> None:
+    """Raise CheckpointError unless this is a run folder whose checkpoints can be listed."""
+    if run.is_file():
+        raise CheckpointError(f"{run} is a file; expected a run folder")
+    if not exists(run):
+        close = nearest(run.name, (path.name for path in list_folder(run.parent)))
+        hint = f"did you mean {run.parent / close}?" if close else None
+        raise CheckpointError(f"run folder {run} does not exist", hint=hint)
+    list_folder(run / CHECKPOINTS)
+    if not exists(run / FACTS) and not exists(run / CHECKPOINTS):
+        raise not_a_run(run)
 
 
 def best_folder(checkpoints: Path) -> Path | None:
@@ -115,7 +131,8 @@ def prune(checkpoints: Path, *, keep_last: int, best_steps: Collection[int] = ()
 def _candidates(checkpoints: Path) -> list[Path]:
     """Newest first: the folder of each step, then the one that it was replacing when a process was killed."""
     current = steps(checkpoints)
-    aside = [path for path in checkpoints.glob(f"step-*{REPLACED}") if STEP.fullmatch(path.name.removesuffix(REPLACED))]
+    ends = [path for path in list_folder(checkpoints) if path.name.endswith(REPLACED)]
+    aside = [path for path in ends if STEP.fullmatch(path.name.removesuffix(REPLACED))]
     return sorted([*current, *aside], key=number, reverse=True)
 
 
@@ -131,7 +148,7 @@ def number(folder: Path) -> int:
 
 
 def _missing(run: Path, which: str) -> CheckpointError | ConfigError:
-    names = [folder.name for folder in steps(run / "checkpoints")]
+    names = [folder.name for folder in steps(run / CHECKPOINTS)]
     available = ", ".join(names) or "none"
     if which not in (BEST, AVERAGE) and not STEP.fullmatch(which):
         close = nearest(which, (BEST, LAST, AVERAGE, *names))

@@ -18,6 +18,7 @@ from pathlib import Path
 from heedful.errors import CheckpointError, ConfigError
 from heedful.storage.folders import clear_temporary
 from heedful.storage.locks import LockHeld, locked
+from heedful.storage.reading import reason_of
 from heedful.training.checkpoint import clear_leftovers
 from heedful.training.facts import check_files, read_facts, write_facts
 
@@ -72,11 +73,11 @@ def lock(run: Path) -> Iterator[RunFolder]:
                 hint="wait for it, stop it, or choose another folder with --run",
             ) from error
         except OSError as error:
-            raise CheckpointError(f"cannot use {run} as a run folder: {error.strerror}") from error
+            raise CheckpointError(f"cannot use {run} as a run folder: {reason_of(error)}") from error
         folder = RunFolder(run)
         try:
-            clear_temporary(run)
             clear_leftovers(folder.checkpoints)
+            clear_temporary(run)
             yield folder
         except BaseException:
             if new and run.is_dir() and [path.name for path in run.iterdir()] == [LOCK]:

@@ -80,4 +80,4 @@ def _check(folder: Path, train_state: TrainState) -> None:
 
 def _unusable(folder: Path, why: str) -> CheckpointError:
     sentence = f"training cannot continue from checkpoint {folder}: {why}"
-    return CheckpointError(sentence, hint="remove this checkpoint to continue from the previous one")
+    return CheckpointError(sentence, hint="move this checkpoint out of its folder to continue from the previous one")

@@ -21,7 +21,7 @@ from heedful.training.config import TrainingConfig
 RECENT = 9  # laps in the median
 LAPS = 200  # a lap takes at least the time limit / LAPS
 LAP_SECONDS = 0.5  # the length of a lap without a time limit
-RELIABLE = 5  # laps before the length of a run is announced
+RELIABLE_LAPS, RELIABLE_SECONDS = 3, 5.0  # before the length of a run is announced
 GUESSED_VALIDATION, GUESSED_SAVE = 0.05, 0.01  # fractions of the limit, until measured
 MEASURE_AFTER = 1 / 3  # of the limit: if no validation was measured by then, validate
 LARGEST_AVERAGE = 0.2  # of the limit: no time is reserved for an average of checkpoints that takes longer
@@ -51,7 +51,7 @@ class Pace:
         self.lap_seconds = self.limit / LAPS or LAP_SECONDS
         self.laps: deque[float] = deque(maxlen=RECENT)  # seconds of an update
         self.seconds, self.updates = 0.0, 0  # of the current lap
-        self.total = 0  # laps so far
+        self.total, self.measured = 0, 0.0  # laps so far, and their seconds
         self.validation = self.save = 0.0  # seconds of the last one; 0: not measured yet
 
     def record_update(self, began: float, synchronize: Callable[[], None]) -> None:
@@ -64,6 +64,7 @@ class Pace:
             if self.total == 1:
                 self.laps.clear()  # the first lap, which is slow
             self.laps.append(self.seconds / self.updates)
+            self.measured += self.seconds
             self.total, self.seconds, self.updates = self.total + 1, 0.0, 0
 
     @property
@@ -73,8 +74,8 @@ class Pace:
 
     @property
     def reliable(self) -> bool:
-        """Whether enough laps were measured to announce how long the run will take."""
-        return self.total >= RELIABLE
+        """Whether enough was measured to announce how long the run will take: a few updates, or some seconds of fast ones."""
+        return self.total >= RELIABLE_LAPS and self.measured >= RELIABLE_SECONDS
 
     def update_seconds(self) -> float | None:
         """Seconds of one update with its share of validations and saves; None until measured."""

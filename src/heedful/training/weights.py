@@ -59,7 +59,11 @@ def check_shapes(own: Shapes, given: Shapes, where: Path) -> None:
 
 
 def mismatch(where: Path, wrong: list[str]) -> CheckpointError:
-    return CheckpointError(f"the weights of {where} do not fit the model: {'; '.join(sorted(wrong)[:SHOWN])}")
+    more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+    return CheckpointError(
+        f"the weights of {where} do not fit the model: {'; '.join(sorted(wrong)[:SHOWN])}{more}",
+        hint="restore the run folder from a backup, or use another checkpoint with --checkpoint",
+    )
 
 
 @contextmanager

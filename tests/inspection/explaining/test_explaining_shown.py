@@ -17,7 +17,7 @@ import torch
 from heedful.inspection.explaining import html, text
 from heedful.inspection.explaining.drawing import draw_tree
 from heedful.inspection.explaining.formulas import as_mathml, as_text
-from heedful.inspection.explaining.stages import Check, Explanation, Matrix, Mistake, Stage, as_json, check, check_softmax
+from heedful.inspection.explaining.stages import Check, Explanation, Matrix, Mistake, Stage, check, check_softmax
 from heedful.inspection.explaining.trained import TOPICS
 from heedful.inspection.explaining.tree import Node, Tree, grow_tree
 from heedful.search import SearchConfig
@@ -93,7 +93,7 @@ def test_text_page_and_json_have_the_same_numbers(topic: str) -> None:
     written = text.render(explanation)
     for cell in expected:
         assert cell in page_cells and cell in written
-    loaded = json.loads(json.dumps(as_json(explanation), allow_nan=False))
+    loaded = json.loads(json.dumps(explanation.to_dict(), allow_nan=False))
     stages = [cell for stage in loaded["stages"] for one in stage["matrices"] for row in one["cells"] for cell in row]
     ours = [cell for stage in explanation.stages for one in stage.matrices for row in one.cells for cell in row]
     assert len(stages) == len(ours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +13,26 @@ from heedful.cli.output import print_json, print_message, print_text
 if TYPE_CHECKING:
     from heedful.inspection.result import Result
 
+
+def require_suffix(*suffixes: str) -> Callable[[Path | None], Path | None]:
+    """A callback of an option that takes file names with one of these suffixes, so that a wrong one is an error at once."""
+
+    def check(path: Path | None) -> Path | None:
+        if path is not None and path.suffix not in suffixes:
+            raise typer.BadParameter(f"given {str(path)!r}, expected a file name in {' or '.join(suffixes)}")
+        return path
+
+    return check
+
+
 Run = Annotated[Path, typer.Argument(help="A run folder.")]
-Picture = Annotated[Path | None, typer.Option(help="Draw the result to this .svg, .png or .pdf file.")]
-Html = Annotated[Path | None, typer.Option(help="Write the result as one self-contained HTML file.")]
+Picture = Annotated[
+    Path | None,
+    typer.Option(help="Draw the result to this .svg, .png or .pdf file.", callback=require_suffix(".svg", ".png", ".pdf")),
+]
+Html = Annotated[
+    Path | None, typer.Option(help="Write the result as one self-contained HTML file.", callback=require_suffix(".html"))
+]
 
 
 def present(result: Result, *, json: bool, picture: Path | None = None, html: Path | None = None) -> None:

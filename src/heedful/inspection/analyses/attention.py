@@ -1,187 +1,316 @@
-"""An inspection: a trace with its views, to show in a notebook or to save as a report or as tensors.
+"""Attention of every head: weights, norms of the weighted values, and rollout; the soft alignment of words.
 
-result = heedful.load("runs/demo").inspect("I am trendy")
-result                                     displays the report in a notebook
-result.save("inspection.html")             the report as one self-contained file
-result.save("inspection.safetensors")      all attention weights as float32, the tokens in the header
+kind   layer  head  entropy  largest  attends most to
+cross  0      0     0.91     0.77     cats 0.26
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
+import torch
 from torch import Tensor
 
 from heedful.errors import ConfigError
-from heedful.inspection.drawing.markup import escape
+from heedful.evaluation.tables import table
+from heedful.inspection.analyses.attention_figures import attention_figure
+from heedful.inspection.analyses.example_text import ExampleText, example_text
+from heedful.inspection.analyses.matrix import full_matrix
+from heedful.inspection.drawing.figure import Figure
+from heedful.inspection.drawing.text_heatmap import draw_text_heatmap
+from heedful.inspection.measures.alignment_links import links
 from heedful.inspection.measures.attention_maps import AttentionMap
 from heedful.inspection.measures.attention_norms import entropy
-from heedful.inspection.measures.trace import Trace, Views, trace_text, trace_translation, views_of
-from heedful.inspection.report import Numbers, Section, write_page
+from heedful.inspection.measures.trace import Trace, Views, trace_example, views_of
+from heedful.inspection.page import Section, write_page
+from heedful.inspection.page.blocks import Block, Lines, Pictures, Table, Words
+from heedful.inspection.page.trace_content import trace_content, words_of
+from heedful.inspection.result import FOOTER, Result
 from heedful.search import SearchConfig
-from heedful.storage.writing import output_bytes
-from heedful.tasks.system import System
+from heedful.tasks.predictor import Predictor
 
-ABOUT = {
-    "cross": "output → source",
-    "encoder": "source → source",
-    "decoder": "output → output",
-    "within": "output → source and output",
-    "reading": "source → source",
+By = Literal["weights", "norms", "rollout"]
+TOP_KEY = {"weights": "attends most to", "norms": "receives most from", "rollout": "depends most on"}
+VALUES = {
+    "weights": "weight",
+    "norms": "share, each norm divided by the sum of its row",
+    "rollout": "share of the input, all heads and all lower layers combined",
 }
-FOOTER_ALONE = "Written by heedful. This file is self-contained and makes no network requests."
-FOOTER = FOOTER_ALONE.replace(
+NOTE = "Attention weights are not an explanation."
+TRACE_FOOTER = FOOTER.replace(
     "heedful. ", "heedful. The row of an output token is the attention from the step that predicts it. "
 )
 
 
-class Inspection(NamedTuple):
-    trace: Trace
-    views: Views
-    facts: list[str]  # short facts about the model
-    sections: tuple[Section, ...] = ()
+class Selection(NamedTuple):
+    """The attention to show: all, or that of a kind, of a layer, or of one head."""
 
-    def __str__(self) -> str:
-        source = "" if self.trace.source is None else f"{self.trace.source.text} → "
-        return f"{source}{self.trace.target.text}"
+    kind: str | None = None
+    layer: int | None = None
+    head: int | None = None
+    by: By = "weights"
+    lines: bool = False  # draw lines between tokens instead of a heatmap
+
+    @property
+    def is_one_map(self) -> bool:
+        return self.head is not None or (self.by == "rollout" and self.layer is not None)
+
+
+ALL = Selection()
+
+
+class HeadSummary(NamedTuple):
+    """The attention of one head, averaged over the queries."""
+
+    kind: str
+    layer: int
+    head: int | None  # None: rollout, which merges the heads of a layer
+    entropy: float  # in bits
+    largest: float  # mean over queries of the largest weight
+    most: str  # the key with the largest mean weight
+    share: float  # that weight
+
+
+@dataclass(frozen=True)
+class AttentionResult(Result):
+    """The attention weights of an example, and what is derived from them.
+
+    >>> result = heedful.inspection.attention(translator, "w1 w2", target="w2 w1")
+    >>> result.alignment.shape  # target words, source words
+    torch.Size([2, 2])
+    >>> result.heads()[0].kind, len(result.views.rollout)
+    ('cross', 4)
+    """
+
+    trace: Trace  # attention weights of every layer, with the tokens of queries and keys
+    views: Views  # norms, rollout and weights between words
+    selection: Selection = ALL
+    facts: Sequence[str] = ()  # short facts about the model
+
+    @property
+    def title(self) -> str:
+        return "Attention"
+
+    @property
+    def subject(self) -> Sequence[str]:
+        return self.example.subject
+
+    @property
+    def example(self) -> ExampleText:
+        return example_text(self.trace.example)
+
+    @property
+    def alignment(self) -> Tensor | None:
+        """Soft alignment, (target words, source words): the mean of all heads that attend to the source."""
+        return torch.cat(list(self.views.words.values())).mean(0) if self.views.words else None
+
+    def to_dict(self) -> dict[str, Any]:
+        shown = self.example
+        result: dict[str, Any] = {
+            "source": shown.source,
+            "target": shown.target,
+            "source_tokens": shown.source_tokens,
+            "target_tokens": shown.target_tokens,
+        }
+        if self.selection.is_one_map:
+            attention_map, values = self.select_map()
+            queries, keys = self.trace.queries(attention_map), self.trace.keys(attention_map)
+            return result | {"map": {"queries": queries, "keys": keys, "values": values[0].tolist()}}
+        words = self.alignment_words()
+        if words is not None and self.alignment is not None and self.selection.kind is None:
+            source, target = words
+            aligned = {"source": source, "target": target, "weights": self.alignment.tolist()}
+            result["alignment"] = aligned | {"links": sorted(map(list, links(self.alignment)))}
+        return result | {"by": self.selection.by, "heads": [one._asdict() for one in self.heads()]}
+
+    def text(self) -> str:
+        shown = self.example
+        parts = ["\n".join(shown.subject)]
+        if self.selection.is_one_map:
+            attention_map, values = self.select_map()
+            parts.append(full_matrix(self.trace.queries(attention_map), self.trace.keys(attention_map), values[0].tolist()))
+            return "\n\n".join(parts)
+        words = self.alignment_words()
+        if words is not None and self.alignment is not None and self.selection.kind is None:
+            parts.append(draw_text_heatmap(self.alignment, *words))
+            parts.append("links " + " ".join(f"{source}-{target}" for source, target in sorted(links(self.alignment))))
+        return "\n\n".join([*parts, table(self.head_rows()), self.legend()])
+
+    def blocks(self) -> list[Block]:
+        if self.selection.is_one_map:
+            attention_map, values = self.select_map()
+            names = self.trace.queries(attention_map), self.trace.keys(attention_map)
+            return [Pictures([self.figure()]), Lines(full_matrix(*names, values[0].tolist()))]
+        return [Pictures([self.figure()]), Table(self.head_rows(), "attention of every head"), Words(self.legend(), "hint")]
+
+    def figure(self) -> Figure:
+        """The alignment of words; with a kind the grid of its heads; with a head, or rollout of a layer, one matrix."""
+        return attention_figure(self)
 
     def html(self) -> str:
-        return write_page(f"Model inspection: {self}", FOOTER, *page_of(self), self.sections)
+        return self.page(())
 
-    def save(self, path: str | Path) -> Path:
-        """Save as .html or .safetensors."""
-        path = Path(path)
-        if path.suffix not in (".html", ".safetensors"):
-            raise ConfigError(f"given {path.name!r}, expected a file name in .html or .safetensors")
-        return write_file(path, self.html().encode() if path.suffix == ".html" else as_safetensors(self))
+    def page(self, sections: Sequence[Section]) -> str:
+        """The interactive page, with sections of other results below."""
+        content, numbers = trace_content(self.trace, self.views, list(self.facts))
+        return write_page(f"Model inspection: {' → '.join(self.subject)}", TRACE_FOOTER, content, numbers, sections)
 
-    def _repr_html_(self) -> str:
-        """Return the report in an iframe, which separates its styles from those of the notebook."""
-        return (
-            f'<iframe srcdoc="{escape(self.html())}" title="{escape(str(self))}" '
-            'style="width:100%;height:900px;border:0" sandbox="allow-scripts"></iframe>'
-        )
+    def contents(self) -> dict[str, Callable[[], str | bytes]]:
+        return super().contents() | {".safetensors": self.as_safetensors}
+
+    def as_safetensors(self) -> bytes:
+        """Weights, norms ("lengths") and rollout by hook point as float32; the header holds the tokens of rows and columns."""
+        from safetensors.torch import save
+
+        trace, views, example = self.trace, self.views, self.trace.example
+        tensors = {one.name: one.weights for one in trace.maps}
+        tensors |= {
+            f"{one.name.removesuffix('.weights')}.lengths": norms for one, norms in zip(trace.maps, views.norms, strict=True)
+        }
+        tensors |= {f"{one.name.removesuffix('.weights')}.rollout": one.weights for one in views.rollout}
+        tensors |= {f"words.{layer}": maps for layer, maps in views.words.items()}
+        maps = {
+            one.name: {"kind": one.kind.name, "layer": one.layer, "queries": trace.queries(one), "keys": trace.keys(one)}
+            for one in trace.maps
+        }
+        sides = {"source": None if example.source is None else example.source._asdict(), "target": example.target._asdict()}
+        header = {name: json.dumps(value, ensure_ascii=False) for name, value in (sides | {"maps": maps}).items()}
+        return save({name: tensor.float().cpu().contiguous() for name, tensor in tensors.items()}, metadata=header)
+
+    def alignment_words(self) -> tuple[list[str], list[str]] | None:
+        """The words of source and target; None: the model does not attend to a source."""
+        source, target = self.trace.example.source, self.trace.example.target
+        return None if source is None or not self.views.words else (words_of(source), words_of(target))
+
+    def heads(self) -> list[HeadSummary]:
+        """A summary of every selected head."""
+        ordered = sorted(self.displayable_maps(), key=lambda one: one.kind.name)  # cross, decoder, encoder
+        return [row for attention_map in ordered for row in self.summarize(attention_map)]
+
+    def summarize(self, attention_map: AttentionMap) -> list[HeadSummary]:
+        """A row for each head; a rollout merges all heads, so it has one row. Norms are divided by their sum."""
+        by, values = self.selection.by, self.values_of(attention_map)  # (heads, query, key)
+        shares = values / values.sum(-1, keepdim=True).clamp(min=1e-12) if by == "norms" else values
+        entropies, largest, top = entropy(shares).mean(-1), shares.amax(-1).mean(-1), shares.mean(1).max(-1)
+        keys = self.trace.keys(attention_map)
+        return [
+            HeadSummary(
+                attention_map.kind.name,
+                attention_map.layer,
+                None if by == "rollout" else head,
+                float(entropies[head]),
+                float(largest[head]),
+                keys[int(top.indices[head])],
+                float(top.values[head]),
+            )
+            for head in range(len(values))
+        ]
+
+    def head_rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("kind", "layer", "head", "entropy", "largest", TOP_KEY[self.selection.by])]
+        for one in self.heads():
+            name = one.kind, str(one.layer), "all" if one.head is None else str(one.head)
+            rows.append((*name, f"{one.entropy:.2f}", f"{one.largest:.2f}", f"{one.most} {one.share:.2f}"))
+        return rows
+
+    def legend(self) -> str:
+        by = self.selection.by
+        largest = f"largest: mean over queries of the largest {VALUES[by]}, start and end tokens included"
+        return f"entropy: in bits; {largest}; {TOP_KEY[by]}: mean over all queries. {NOTE}"
+
+    def select_maps(self) -> list[AttentionMap]:
+        """The maps of the selected kind and layer; an unknown one is an error that lists those of the model."""
+        maps, (kind, layer, *_) = self.trace.maps, self.selection
+        kinds = list(dict.fromkeys(one.kind.name for one in maps))
+        if kind is not None and kind not in kinds:
+            raise ConfigError(f"kind: given {kind!r}, expected one of: {', '.join(kinds)}")
+        of_kind = [one for one in maps if kind in (None, one.kind.name)]
+        layers = [one.layer for one in of_kind]
+        if layer is not None and layer not in layers:
+            expected = f"expected one of: {', '.join(map(str, layers))} (the layers of kind {kind!r} that have heads)"
+            by_kind = {name: ", ".join(str(one.layer) for one in maps if one.kind.name == name) for name in kinds}
+            hint = f"choose a layer that has heads: {'; '.join(f'{name} {numbers}' for name, numbers in by_kind.items())}"
+            raise ConfigError(f"layer: given {layer}, {expected}", hint=hint)
+        return [one for one in of_kind if layer in (None, one.layer)]
+
+    def displayable_maps(self) -> list[AttentionMap]:
+        """The selected maps for which `by` is defined: not every layer has a rollout."""
+        maps, with_rollout = self.select_maps(), {one.name for one in self.views.rollout}
+        return [one for one in maps if self.selection.by != "rollout" or one.name in with_rollout] or maps
+
+    def select_map(self) -> tuple[AttentionMap, Tensor]:
+        """The selected layer's map and its values (heads, query, key), of all heads or of the selected one."""
+        (attention_map, *_) = self.select_maps()
+        values, head = self.values_of(attention_map), self.selection.head
+        if head is None:
+            return attention_map, values
+        if head >= len(values):
+            raise ConfigError(f"head: given {head}, expected 0 to {len(values) - 1}")
+        return attention_map, values[head : head + 1]
+
+    def values_of(self, attention_map: AttentionMap) -> Tensor:
+        """Weights, norms or rollout of a map, (heads, query, key)."""
+        by = self.selection.by
+        if by == "norms":
+            index = next(index for index, other in enumerate(self.trace.maps) if other.name == attention_map.name)
+            return attention_map.weights * self.views.norms[index]
+        if by == "rollout":
+            rollout = {other.name: other.weights for other in self.views.rollout}
+            if attention_map.name not in rollout:
+                kinds = ", ".join(dict.fromkeys(other.kind.name for other in self.views.rollout))
+                expected = f"expected one of: {kinds}" if kinds else "nor has any other kind of this model"
+                given = f"rollout is defined for self-attention only; {attention_map.kind.name} has no rollout"
+                raise ConfigError(f"{given}, {expected}", hint="use weights or norms, which are defined for every kind")
+            return rollout[attention_map.name]
+        return attention_map.weights
 
 
-class Page(NamedTuple):
-    """Sections about a model, without a sentence."""
+def attention(
+    predictor: Predictor,
+    text: str,
+    target: str | None = None,
+    *,
+    config: SearchConfig | None = None,
+    kind: str | None = None,
+    layer: int | None = None,
+    head: int | None = None,
+    by: By = "weights",
+    lines: bool = False,
+) -> AttentionResult:
+    """Attention weights of every head in a teacher-forced pass over a text and its translation, or over `target`.
 
-    title: str
-    facts: list[str]
-    sections: tuple[Section, ...]
+    kind, layer, head: show only these; by: weights, norms of the weighted value vectors (Kobayashi et al., 2020) or attention
+    rollout (Abnar and Zuidema, 2020); lines: draw lines between tokens instead of a heatmap.
 
-    def html(self) -> str:
-        empty: dict[str, Any] = {"source": None, "target": None, "marks": [], "labels": [], "kinds": [], "words": None}
-        content = {"title": [self.title], "facts": self.facts}
-        return write_page(f"Model inspection: {self.title}", FOOTER_ALONE, empty | content, Numbers(0), self.sections)
-
-    def save(self, path: str | Path) -> Path:
-        return write_file(Path(path), self.html().encode())
-
-
-def write_file(path: Path, content: bytes) -> Path:
-    with output_bytes(path) as file:
-        file.write(content)
-    return path
-
-
-def inspect(system: System, text: str, config: SearchConfig | None, target: str | None, facts: list[str]) -> Inspection:
-    """Inspect a text with its translation by the system, or with the given target; config None: a text of a language model."""
-    if not text.strip() or (target is not None and not target.strip()):
-        raise ConfigError("given an empty sentence, expected at least one word")
-    trace = trace_text(system, text) if config is None else trace_translation(system, text, config, target)
+    >>> result = heedful.inspection.attention(translator, "w1 w2", target="w2 w1")
+    >>> result.trace.maps[0].weights.shape  # heads, queries, keys
+    torch.Size([2, 3, 3])
+    """
+    selection = Selection(kind, layer, head, by, lines)
+    check_selection(selection)
+    trace = trace_example(predictor, predictor.encode_example(text, target, config))
     if not trace.maps:
         raise ConfigError(
             "this model has no attention to inspect",
-            hint="use --lens, --saliency, --alternatives or --patch-from, or `heed explain` with --step or --tree",
+            hint="use lens, saliency, alternatives or patch, or `heed explain` with --step or --tree",
         )
-    return Inspection(trace, views_of(system, trace), facts)
+    facts = predictor.run.model.family, predictor.checkpoint.parent.parent.name
+    result = AttentionResult(trace, views_of(predictor, trace), selection, facts)
+    result.select_map() if selection.is_one_map else result.heads()  # an unknown layer or head is an error now
+    return result
 
 
-def page_of(result: Inspection) -> tuple[dict[str, Any], Numbers]:
-    """Return the content and the arrays of the report."""
-    trace, views = result.trace, result.views
-    numbers = Numbers(sum(one.weights.numel() for one in trace.maps))
-    labels: list[list[str]] = []
-
-    def label(names: list[str]) -> int:
-        if names not in labels:
-            labels.append(names)
-        return labels.index(names)
-
-    rolled = {one.name: one for one in views.rollout}
-    kinds = [
-        {
-            "name": name,
-            "about": ABOUT.get(name, name) if trace.source is not None else "text → previous tokens",
-            "queries": maps[0][0].kind.queries,
-            "keys": maps[0][0].kind.keys,
-            "layers": [
-                {
-                    "layer": one.layer,
-                    "heads": len(one.weights),
-                    "queries": label(trace.queries(one)),
-                    "keys": label(trace.keys(one)),
-                    "weights": numbers.add(one.weights),
-                    "norms": numbers.add(norms, exact=True),
-                    "rollout": numbers.add(rolled[one.name].weights) if one.name in rolled else None,
-                    "entropy": entropy(one.weights).mean(-1).tolist(),
-                    "largest": one.weights.amax(-1).mean(-1).tolist(),
-                }
-                for one, norms in maps
-            ],
-        }
-        for name, maps in by_kind(zip(trace.maps, views.norms, strict=True)).items()
-    ]
-    words = None
-    if views.words and trace.source is not None:
-        layers = [{"layer": layer, "weights": numbers.add(maps.mean(0)[None])} for layer, maps in views.words.items()]
-        words = {"source": words_of(trace.source), "target": words_of(trace.target), "layers": layers}
-    content = {
-        "title": [side.text for side in (trace.source, trace.target) if side is not None],
-        "facts": result.facts,
-        "source": None if trace.source is None else trace.spell(trace.source),
-        "target": trace.target_tokens,
-        "marks": [trace.start, trace.end],
-        "labels": labels,
-        "kinds": kinds,
-        "words": words,
-    }
-    return content, numbers
-
-
-def by_kind(maps: Iterable[tuple[AttentionMap, Tensor]]) -> dict[str, list[tuple[AttentionMap, Tensor]]]:
-    """Group by kind of attention, cross-attention first."""
-    groups: dict[str, list[tuple[AttentionMap, Tensor]]] = {}
-    for pair in sorted(maps, key=lambda pair: (pair[0].kind.queries == pair[0].kind.keys, pair[0].layer)):
-        groups.setdefault(pair[0].kind.name, []).append(pair)
-    return groups
-
-
-def words_of(tokens: Any) -> list[str]:
-    """Return the words of the text; numbers if the tokens do not match its whitespace-separated words."""
-    words, count = tokens.text.split(), max(tokens.words) + 1
-    return words if len(words) == count else [f"#{index}" for index in range(count)]
-
-
-def as_safetensors(result: Inspection) -> bytes:
-    """Return weights, norms ("lengths") and rollout by hook point; the header holds the tokens of rows and columns."""
-    from safetensors.torch import save
-
-    trace, views = result.trace, result.views
-    tensors = {one.name: one.weights for one in trace.maps}
-    tensors |= {
-        f"{one.name.removesuffix('.weights')}.lengths": norms for one, norms in zip(trace.maps, views.norms, strict=True)
-    }
-    tensors |= {f"{one.name.removesuffix('.weights')}.rollout": one.weights for one in views.rollout}
-    tensors |= {f"words.{layer}": maps for layer, maps in views.words.items()}
-    maps = {
-        one.name: {"kind": one.kind.name, "layer": one.layer, "queries": trace.queries(one), "keys": trace.keys(one)}
-        for one in trace.maps
-    }
-    sides = {"source": None if trace.source is None else trace.source._asdict(), "target": trace.target._asdict()}
-    header = {name: json.dumps(value, ensure_ascii=False) for name, value in (sides | {"maps": maps}).items()}
-    return save({name: tensor.float().cpu().contiguous() for name, tensor in tensors.items()}, metadata=header)
+def check_selection(selection: Selection) -> None:
+    """Raise an error for the first option that would have no effect."""
+    kind, layer, head, by, lines = selection
+    if kind is None and (layer is not None or by != "weights"):
+        raise ConfigError(f"{'by' if layer is None else 'layer'} has no effect without a kind of attention", hint="add a kind")
+    if layer is None and (head is not None or lines):
+        raise ConfigError(f"{'lines' if head is None else 'head'} has no effect without a layer", hint="add a layer")
+    if by == "rollout" and head is not None:
+        raise ConfigError("rollout merges all heads of a layer, so a head has no effect", hint="remove the head")
+    if lines and by != "rollout" and head is None:
+        raise ConfigError("lines are drawn for one head, but no head is given", hint="add a head")

@@ -1,30 +1,50 @@
-"""heed inspect RUN --positions: the run's positional encodings, and the loss beyond the training lengths.
+"""The positional encodings of a model, and the loss beyond the training lengths.
 
-scheme            kind     toeplitz  symmetry  distance corr.  beyond   index  order
-encoder_position  vectors  0.0000    0.0000    -0.86           64% new  0.0    0.0%
+scheme            kind                 toeplitz  symmetry  distance corr.  beyond   index probe  order probe
+encoder_position  Sinusoidal: vectors  0.0000    0.0000    -0.86           64% new  0.0          0.0%
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from heedful.cli.output import table
+import torch
 
-if TYPE_CHECKING:
-    from heedful.inspection.drawing.position_figures import SchemeResult
-    from heedful.inspection.report.blocks import Block
-    from heedful.nn.positions import Position
-    from heedful.tasks.predictor import Predictor
+from heedful.errors import ConfigError, HeedfulError
+from heedful.evaluation.tables import table
+from heedful.inspection.drawing.figure import Figure
+from heedful.inspection.drawing.position_figures import SchemeResult, position_figure, scheme_figures
+from heedful.inspection.measures.lengths import Bucket, by_length, by_position, join_neighbors, score_examples
+from heedful.inspection.measures.position_shifts import PairRotation, recover_rotations, shift_error
+from heedful.inspection.measures.positions import (
+    Encoding,
+    Extrapolation,
+    Shape,
+    by_distance,
+    cosines,
+    encoding,
+    extrapolation,
+    schemes,
+    scores,
+    shape_of,
+    vectors,
+)
+from heedful.inspection.measures.probes import Probes, probe
+from heedful.inspection.page.blocks import Block, Heading, Pictures, Table, Terms, Words, sentence
+from heedful.inspection.result import Result
+from heedful.nn.positions import Learned, Position, Sinusoidal
+from heedful.tasks.predictor import Predictor
+from heedful.tasks.translation.data import Examples
 
 DISTANCES = 8  # columns of the table of similarities
 SHIFTS = (1, 2, 5, 10)
 PAIRS = 6  # pairs of dimensions whose rotation is shown, highest frequency first
 MAX_POSITIONS = 64  # positions analyzed if the encoding has no limit
 MIN_POSITIONS = 24  # to fit probes on
-SENTENCES = 200  # of the validation data, by default
 MAX_JOINED = 3  # sentences concatenated, at most
 NO_SCHEME = "this model has no positional encoding"
 ROTATION_LEGEND = "in parentheses: share of a pair's variance that the rotation does not explain, 0% for sinusoids."
@@ -34,134 +54,254 @@ DIAL_LEGEND = (
 )
 
 
-def compute(worker: Predictor, *, sentences: int = SENTENCES) -> dict[str, Any]:
+@dataclass(frozen=True)
+class VectorProbes:
+    """Probes and shifts of position vectors."""
 
-    from heedful.errors import ConfigError
-    from heedful.inspection.measures.positions import schemes
+    positions: int  # that they are fitted on
+    probes: Probes
+    shift_errors: dict[int, float]  # shift -> share of the variance that the best linear map leaves unexplained
+    rotations: dict[int, list[PairRotation]]  # shift -> rotation of the first pairs of dimensions
 
-    model, task = worker.model, worker.run.task.name
-    lengths = compute_lengths(worker, sentences) if task == "translation" else None
-    reached = worker.run.data.block if task == "language" else lengths["longest"] if lengths is not None else MAX_POSITIONS
-    own = {name: analyze_scheme(scheme, reached) for name, scheme in add_sinusoidal(schemes(model)).items()}
+
+@dataclass(frozen=True, eq=False)
+class PositionScheme:
+    """One positional encoding of a model."""
+
+    scheme: str  # name of its class
+    positions: int  # analyzed
+    limit: int | None  # positions that it has; None: unlimited
+    encoding: Encoding
+    similarity: list[float]  # by distance
+    cosine: list[float] | None  # the same; None: no vectors are added
+    shape: Shape
+    beyond: Extrapolation
+    vectors: VectorProbes | None  # None: no vectors are added, or too few
+
+    def to_dict(self) -> dict[str, Any]:
+        values = [[round(value, 5) for value in row] for row in self.encoding.values.tolist()]
+        result: dict[str, Any] = {
+            "class": self.scheme,
+            "kind": self.encoding.kind,
+            "positions": self.positions,
+            "limit": self.limit,
+            "first": self.encoding.first,
+            "columns": self.encoding.columns,
+            "encoding": values,
+            "similarity": self.similarity,
+            "cosine": self.cosine,
+            "shape": self.shape._asdict(),
+            "beyond": self.beyond._asdict(),
+            "probes": None,
+            "shift_error": None,
+            "rotations": None,
+        }
+        if self.vectors is not None:
+            result["probes"] = self.vectors.probes._asdict() | {"positions": self.vectors.positions}
+            result["shift_error"] = {str(shift): error for shift, error in self.vectors.shift_errors.items()}
+            rotations = self.vectors.rotations.items()
+            result["rotations"] = {str(shift): [one._asdict() for one in pairs] for shift, pairs in rotations}
+        return result
+
+    @property
+    def drawing(self) -> SchemeResult:
+        rotations = {} if self.vectors is None else {str(shift): pairs for shift, pairs in self.vectors.rotations.items()}
+        return SchemeResult(self.encoding, torch.tensor(self.similarity), self.scheme.lower(), rotations)
+
+
+@dataclass(frozen=True)
+class LengthLosses:
+    """Loss by length and by position, of validation sentences alone and concatenated."""
+
+    sentences: int
+    longest: int  # target tokens
+    refused: str | None  # the error for longer inputs, where the model does not support them
+    alone: list[Bucket]
+    joined: list[Bucket]
+    joined_by_position: list[Bucket]
+
+    def to_dict(self) -> dict[str, Any]:
+        buckets = {"alone": self.alone, "joined": self.joined, "joined_by_position": self.joined_by_position}
+        numbers = {"sentences": self.sentences, "longest": self.longest, "refused": self.refused}
+        return numbers | {name: [one._asdict() for one in several] for name, several in buckets.items()}
+
+    def rows(self) -> list[tuple[str, ...]]:
+        columns = {"alone, sentences": self.alone, "joined, sentences": self.joined}
+        columns["joined by position, tokens"] = self.joined_by_position
+        spans = {one.first: f"{one.first}-{one.last}" for several in columns.values() for one in several}
+        rows: list[tuple[str, ...]] = [
+            ("target tokens", *(cell for name in columns for cell in (name, "loss", "accuracy"))),
+        ]
+        for first in sorted(spans):
+            cells: list[str] = []
+            for name, several in columns.items():
+                found = next((one for one in several if one.first == first), None)
+                cells += format_bucket(found, "tokens" if name.endswith("tokens") else "sentences")
+            rows.append((spans[first], *cells))
+        return rows
+
+    @property
+    def header(self) -> str:
+        return (
+            f"{self.sentences} sentences of the validation data, the longest of {self.longest} target tokens; joined: "
+            f"2 to {MAX_JOINED} of them concatenated"
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        note = (
+            "the model was not trained on concatenated sentences: compare alone and joined at the same length, then joined "
+            f"below and above {self.longest} tokens."
+        )
+        return [note, *([f"longer inputs are not supported: {self.refused}"] if self.refused else [])]
+
+
+@dataclass(frozen=True, eq=False)
+class PositionsResult(Result):
+    """The result of `positions`.
+
+    >>> result = heedful.inspection.positions(translator, sentences=5)
+    >>> list(result.schemes)
+    ['encoder_position', 'decoder_position']
+    """
+
+    reached: int  # positions seen in training
+    schemes: dict[str, PositionScheme]  # by path in the model; (sinusoidal): for comparison with a learned table
+    lengths: LengthLosses | None  # None: the task has no sentence pairs
+
+    @property
+    def title(self) -> str:
+        return "Positional encodings"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "reached": self.reached,
+            "schemes": {name: scheme.to_dict() for name, scheme in self.schemes.items()},
+            "lengths": None if self.lengths is None else self.lengths.to_dict(),
+        }
+
+    def text(self) -> str:
+        parts = [schemes_text(self.schemes, self.reached)] if self.schemes else [NO_SCHEME]
+        if self.lengths is not None:
+            notes = "\n".join(self.lengths.notes)
+            parts.append(f"{self.lengths.header}\n{table(self.lengths.rows())}\n{notes}")
+        return "\n\n".join(parts)
+
+    def blocks(self) -> list[Block]:
+        merged = merge_equal(self.schemes)
+        blocks: list[Block] = [] if merged else [Words(f"{sentence(NO_SCHEME)}.")]
+        for name, scheme in merged.items():
+            blocks += scheme_blocks(name, scheme)
+        if merged:
+            blocks += [Heading("Properties"), Table(scheme_rows(merged), "positional encodings")]
+            blocks.append(Terms(explain_columns(merged, self.reached)))
+            blocks += [Words(sentence(text)) for text in (*explain_missing_probes(merged), *list_errors(merged))]
+        if self.lengths is not None:
+            loss = Table(self.lengths.rows(), "loss by length")
+            blocks += [Heading("Loss by length"), Words(f"{self.lengths.header}."), loss]
+            blocks += [Words(sentence(text), "hint") for text in self.lengths.notes]
+        return blocks
+
+    def figure(self) -> Figure:
+        """Every scheme's encoding, similarity by distance and rotations."""
+        if not self.schemes:
+            raise ConfigError(f"{NO_SCHEME} to draw")
+        return position_figure({name: scheme.drawing for name, scheme in self.schemes.items()})
+
+
+def positions(predictor: Predictor, sentences: int = 200) -> PositionsResult:
+    """The positional encodings of the model: values, similarity by distance, probes, shifts, extrapolation; for translation
+    also the loss by length, of validation sentences alone and concatenated.
+
+    >>> result = heedful.inspection.positions(translator, sentences=5)
+    >>> [scheme.scheme for scheme in result.schemes.values()]
+    ['Sinusoidal', 'Sinusoidal']
+    """
+    source_limit, target_limit = predictor.run.data.sides  # tokens
+    lengths = length_losses(predictor, sentences) if source_limit else None
+    reached = target_limit if lengths is None else lengths.longest
+    own = {name: analyze_scheme(scheme, reached) for name, scheme in add_sinusoidal(schemes(predictor.model)).items()}
     if not own and lengths is None:
-        raise ConfigError(f"--positions: a model of family {worker.run.model.family!r} has no positional encoding")
-    return {"reached": reached, "schemes": own, "lengths": lengths}
+        raise ConfigError(f"a model of family {predictor.run.model.family!r} has no positional encoding")
+    return PositionsResult(reached, own, lengths)
 
 
 def add_sinusoidal(schemes: dict[str, Position]) -> dict[str, Position]:
     """Add sinusoidal vectors of the same size, for comparison with a learned table."""
-    from heedful.nn.positions import Learned, Sinusoidal
-
     learned = [position for position in schemes.values() if isinstance(position, Learned) and not position.size.dim % 2]
     return schemes | {"(sinusoidal)": Sinusoidal(learned[-1].size)} if learned else schemes
 
 
-def analyze_scheme(position: Position, reached: int) -> dict[str, Any]:
+def analyze_scheme(position: Position, reached: int) -> PositionScheme:
     """reached: the number of positions seen in training; learned positions beyond them are not analyzed."""
-    from heedful.inspection.measures.position_shifts import recover_rotations, shift_error
-    from heedful.inspection.measures.positions import by_distance, cosines, encoding, extrapolation, scores, shape_of, vectors
-    from heedful.inspection.measures.probes import probe
-
     count = MAX_POSITIONS if position.limit is None else min(reached, position.limit)
     encoded, similarity = encoding(position, count), scores(position, count)
-    result: dict[str, Any] = {
-        "class": type(position).__name__,
-        "kind": encoded.kind,
-        "positions": count,
-        "limit": position.limit,
-        "first": encoded.first,
-        "columns": encoded.columns,
-        "encoding": [[round(value, 5) for value in row] for row in encoded.values.tolist()],
-        "similarity": by_distance(similarity).tolist(),
-        "shape": shape_of(similarity)._asdict(),
-        "beyond": extrapolation(position, reached)._asdict() | {"asked": 2 * reached},
-    }
-    if encoded.kind == "vectors":
-        import torch
-
-        result["cosine"] = by_distance(cosines(similarity)).tolist()
-        added = vectors(position, torch.arange(4 * MAX_POSITIONS if position.limit is None else count)).detach()
-        if len(added) >= MIN_POSITIONS:
-            result["probes"] = probe(added)._asdict() | {"positions": len(added)}
-            result["shift_error"] = {str(shift): shift_error(added, shift) for shift in SHIFTS}
-            result["turns"] = {
-                str(shift): [one._asdict() for one in recover_rotations(added, shift)[:PAIRS]] for shift in SHIFTS
-            }
-    return result
+    has_vectors = encoded.kind == "vectors"
+    return PositionScheme(
+        scheme=type(position).__name__,
+        positions=count,
+        limit=position.limit,
+        encoding=encoded._replace(values=encoded.values.detach().cpu()),
+        similarity=by_distance(similarity).tolist(),
+        cosine=by_distance(cosines(similarity)).tolist() if has_vectors else None,
+        shape=shape_of(similarity),
+        beyond=extrapolation(position, reached),
+        vectors=probe_vectors(position, count) if has_vectors else None,
+    )
 
 
-def compute_lengths(worker: Predictor, sentences: int) -> dict[str, Any]:
-    """Loss by length and by position, of validation sentences alone and concatenated."""
-    from heedful.data.splits import splits_of
-    from heedful.errors import HeedfulError
-    from heedful.inspection.measures.lengths import by_length, by_position, join_neighbors, score_examples
-    from heedful.tasks.translation.data import Examples, examples_of
+def probe_vectors(position: Position, count: int) -> VectorProbes | None:
+    """Probes and shifts of the first `count` positions, or of more where the scheme has no limit; None: too few."""
+    added = vectors(position, torch.arange(4 * MAX_POSITIONS if position.limit is None else count)).detach()
+    if len(added) < MIN_POSITIONS:
+        return None
+    errors = {shift: shift_error(added, shift) for shift in SHIFTS}
+    return VectorProbes(len(added), probe(added), errors, {shift: recover_rotations(added, shift)[:PAIRS] for shift in SHIFTS})
 
-    data = worker.run.data
-    every = examples_of(splits_of(data).valid, data.max_ratio)
-    examples = Examples(list(islice(every.sources, sentences)), list(islice(every.references, sentences)))
-    alone = score_examples(worker.system, examples)
+
+def length_losses(predictor: Predictor, sentences: int) -> LengthLosses:
+    samples = list(islice(predictor.sample_texts("valid"), sentences))
+    examples = Examples([sample.source or "" for sample in samples], [sample.target or "" for sample in samples])
+    alone = score_examples(predictor.system, examples)
     longest = max(len(one.losses) for one in alone)
-    result: dict[str, Any] = {"sentences": len(examples.sources), "longest": longest, "refused": None}
-    concatenated = []
+    concatenated, refused = [], None
     for times in range(2, MAX_JOINED + 1):
         try:
-            concatenated += score_examples(worker.system, join_neighbors(examples, times))
+            concatenated += score_examples(predictor.system, join_neighbors(examples, times))
         except HeedfulError as error:
-            result["refused"] = str(error.args[0])
+            refused = str(error.args[0])
             break
     width = -(-longest // 2)  # so that a bucket ends at the longest single sentence
-    result["alone"] = [one._asdict() for one in by_length(alone, width)]
-    result["joined"] = [one._asdict() for one in by_length(concatenated, width)]
-    result["joined_by_position"] = [one._asdict() for one in by_position(concatenated, width)]
-    return result
+    joined = by_length(concatenated, width), by_position(concatenated, width)
+    return LengthLosses(len(samples), longest, refused, by_length(alone, width), *joined)
 
 
-def format_text(result: dict[str, Any]) -> str:
-    parts = [schemes_text(result["schemes"], result["reached"])] if result["schemes"] else [NO_SCHEME]
-    if result["lengths"] is not None:
-        parts.append(lengths_text(result["lengths"]))
-    return "\n\n".join(parts)
+def merge_equal(schemes: Mapping[str, PositionScheme]) -> dict[str, PositionScheme]:
+    """Merge schemes with equal results under their joined names."""
+    merged: list[tuple[list[str], PositionScheme, dict[str, Any]]] = []
+    for name, one in schemes.items():
+        numbers = one.to_dict()
+        names = next((names for names, _, other in merged if numbers == other), None)
+        if names is None:
+            merged.append(([name], one, numbers))
+        else:
+            names.append(name)
+    return {" and ".join(names): one for names, one, _ in merged}
 
 
-def format_blocks(result: dict[str, Any]) -> list[Block]:
-    from heedful.inspection.drawing.position_figures import scheme_figures
-    from heedful.inspection.report.blocks import Heading, Pictures, Table, Terms, Words, sentence
-
-    schemes, lengths = merge_equal(result["schemes"]), result["lengths"]
-    blocks: list[Block] = [] if schemes else [Words(f"{sentence(NO_SCHEME)}.")]
-    if schemes:
-        for name, data in figure_data(schemes).items():
-            one = schemes[name]
-            blocks += [Heading(f"{name}: {data.scheme}"), Pictures(scheme_figures(data))]
-            blocks.append(Table(similarity_rows({"": one}), "similarity by distance"))
-            rotations = [row[1:] for row in rotation_rows({"": one})]
-            if rotations:
-                legend = Words(sentence(ROTATION_LEGEND), "hint")
-                blocks += [Words(DIAL_LEGEND, "hint"), Table(rotations, "rotation by shift"), legend]
-        blocks += [Heading("Properties"), Table(scheme_rows(schemes), "positional encodings")]
-        blocks.append(Terms(explain_columns(schemes, result["reached"])))
-        blocks += [Words(sentence(text)) for text in (*explain_missing_probes(schemes), *list_errors(schemes))]
-    if lengths is not None:
-        header, notes = describe_lengths(lengths)
-        blocks += [Heading("Loss by length"), Words(f"{header}."), Table(length_rows(lengths), "loss by length")]
-        blocks += [Words(sentence(text), "hint") for text in notes]
+def scheme_blocks(name: str, scheme: PositionScheme) -> list[Block]:
+    """The pictures and tables of one scheme."""
+    drawing = scheme.drawing
+    blocks: list[Block] = [Heading(f"{name}: {drawing.scheme}"), Pictures(scheme_figures(drawing))]
+    blocks.append(Table(similarity_rows({"": scheme}), "similarity by distance"))
+    rotations = [row[1:] for row in rotation_rows({"": scheme})]
+    if rotations:
+        legend = Words(sentence(ROTATION_LEGEND), "hint")
+        blocks += [Words(DIAL_LEGEND, "hint"), Table(rotations, "rotation by shift"), legend]
     return blocks
 
 
-def merge_equal(schemes: dict[str, Any]) -> dict[str, Any]:
-    """Merge schemes with equal results under their joined names."""
-    merged: list[tuple[list[str], dict[str, Any]]] = []
-    for name, one in schemes.items():
-        names = next((names for names, other in merged if one == other), None)
-        if names is None:
-            merged.append(([name], one))
-        else:
-            names.append(name)
-    return {" and ".join(names): one for names, one in merged}
-
-
-def schemes_text(schemes: dict[str, Any], reached: int) -> str:
+def schemes_text(schemes: Mapping[str, PositionScheme], reached: int) -> str:
     rotations = rotation_rows(schemes)
     rotation_text = f"\n{table(rotations)}\n{ROTATION_LEGEND}\n\n" if rotations else ""
     columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in explain_columns(schemes, reached).items()), 120)
@@ -169,51 +309,49 @@ def schemes_text(schemes: dict[str, Any], reached: int) -> str:
     return f"{table(scheme_rows(schemes))}\n\n{table(similarity_rows(schemes))}\n{rotation_text}" + "\n".join(notes)
 
 
-def scheme_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
+def scheme_rows(schemes: Mapping[str, PositionScheme]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
         ("scheme", "kind", "toeplitz", "symmetry", "distance corr.", "beyond", "index probe", "order probe")
     ]
     for name, one in schemes.items():
-        shape, probes = one["shape"], one.get("probes")
-        correlation = "-" if shape["distance_correlation"] is None else f"{shape['distance_correlation']:+.2f}"
-        beyond = "error" if one["beyond"]["refused"] else f"{one['beyond']['unseen']:.0%} new"
+        correlation = "-" if one.shape.distance_correlation is None else f"{one.shape.distance_correlation:+.2f}"
+        beyond = "error" if one.beyond.refused else f"{one.beyond.unseen:.0%} new"
         probe_errors = ("-", "-")
-        if probes is not None:
-            index = f"{probes['index_error']:.2f} of {probes['index_chance']:.0f}"
-            probe_errors = index, f"{probes['order_error']:.1%}"
-        errors = f"{shape['toeplitz_error']:.4f}", f"{shape['symmetry_error']:.4f}"
-        rows.append((name, f"{one['class']}: {one['kind']}", *errors, correlation, beyond, *probe_errors))
+        if one.vectors is not None:
+            probes = one.vectors.probes
+            probe_errors = f"{probes.index_error:.2f} of {probes.index_chance:.0f}", f"{probes.order_error:.1%}"
+        errors = f"{one.shape.toeplitz_error:.4f}", f"{one.shape.symmetry_error:.4f}"
+        rows.append((name, f"{one.scheme}: {one.encoding.kind}", *errors, correlation, beyond, *probe_errors))
     return rows
 
 
-def similarity_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
-    def label(name: str, measure: str) -> str:
-        return f"{name}, {measure}" if name else measure
+def similarity_rows(schemes: Mapping[str, PositionScheme]) -> list[tuple[str, ...]]:
+    def row(name: str, measure: str, values: Sequence[float], decimals: str) -> tuple[str, ...]:
+        near = [f"{value:{decimals}}" for value in values[:DISTANCES]]
+        return (f"{name}, {measure}" if name else measure, *near, *[""] * (DISTANCES - len(near)))
 
     rows: list[tuple[str, ...]] = [("similarity by distance", *map(str, range(DISTANCES)))]
     for name, one in schemes.items():
-        near = [f"{value:.4g}" for value in one["similarity"][:DISTANCES]]
-        rows.append((label(name, "dot" if "cosine" in one else "score"), *near, *[""] * (DISTANCES - len(near))))
-        if "cosine" in one:
-            near = [f"{value:.4f}" for value in one["cosine"][:DISTANCES]]
-            rows.append((label(name, "cosine"), *near, *[""] * (DISTANCES - len(near))))
+        rows.append(row(name, "score" if one.cosine is None else "dot", one.similarity, ".4g"))
+        if one.cosine is not None:
+            rows.append(row(name, "cosine", one.cosine, ".4f"))
     return rows
 
 
-def rotation_rows(schemes: dict[str, Any]) -> list[tuple[str, ...]]:
+def rotation_rows(schemes: Mapping[str, PositionScheme]) -> list[tuple[str, ...]]:
     """The effect of a shift by k positions on the vectors, for schemes that add vectors to embeddings."""
-    with_vectors = {name: one for name, one in schemes.items() if "turns" in one}
     rows: list[tuple[str, ...]] = [("scheme", "shift k", "unexplained", *(f"pair {pair} rotation" for pair in range(PAIRS)))]
-    for name, one in with_vectors.items():
-        for shift, pairs in one["turns"].items():
-            degrees = [f"{turn['degrees']:.1f}° ({turn['missed']:.0%})" for turn in pairs]
-            rows.append((name, shift, f"{one['shift_error'][shift]:.2g}", *degrees, *[""] * (PAIRS - len(degrees))))
-    return rows if with_vectors else []
+    for name, one in schemes.items():
+        for shift, pairs in {} if one.vectors is None else one.vectors.rotations.items():
+            degrees = [f"{pair.degrees:.1f}° ({pair.missed:.0%})" for pair in pairs]
+            error = f"{one.vectors.shift_errors[shift]:.2g}" if one.vectors is not None else ""
+            rows.append((name, str(shift), error, *degrees, *[""] * (PAIRS - len(degrees))))
+    return rows if len(rows) > 1 else []
 
 
-def explain_columns(schemes: dict[str, Any], reached: int) -> dict[str, str]:
+def explain_columns(schemes: Mapping[str, PositionScheme], reached: int) -> dict[str, str]:
     """The meaning of each column that has values."""
-    has_probes = any("probes" in one for one in schemes.values())
+    has_probes = any(one.vectors is not None for one in schemes.values())
     meanings = {
         "toeplitz, symmetry": "0 if similarity depends on the distance only",
         "distance corr.": "correlation of similarity with |i - j|",
@@ -227,79 +365,21 @@ def explain_columns(schemes: dict[str, Any], reached: int) -> dict[str, str]:
     return {name: meaning for name, meaning in meanings.items() if name not in of_probes}
 
 
-def explain_missing_probes(schemes: dict[str, Any]) -> list[str]:
+def explain_missing_probes(schemes: Mapping[str, PositionScheme]) -> list[str]:
     """The reason for each scheme without probes and shifts."""
-    without = [name for name, one in schemes.items() if one["kind"] != "vectors"]
-    few = [f"{name} has {one['positions']}" for name, one in schemes.items() if name not in without and "probes" not in one]
+    without = [name for name, one in schemes.items() if one.encoding.kind != "vectors"]
+    few = [f"{name} has {one.positions}" for name, one in schemes.items() if name not in without and one.vectors is None]
     reasons = [f"probes and shifts require vectors added to embeddings; there are none in: {', '.join(without)}."]
     return reasons * bool(without) + [f"probes and shifts require {MIN_POSITIONS} positions; {', '.join(few)}."] * bool(few)
 
 
-def list_errors(schemes: dict[str, Any]) -> list[str]:
-    return sorted({one["beyond"]["refused"] for one in schemes.values()} - {None})
+def list_errors(schemes: Mapping[str, PositionScheme]) -> list[str]:
+    return sorted({one.beyond.refused for one in schemes.values() if one.beyond.refused is not None})
 
 
-def lengths_text(lengths: dict[str, Any]) -> str:
-    header, notes = describe_lengths(lengths)
-    return f"{header}\n{table(length_rows(lengths))}\n" + "\n".join(notes)
-
-
-def describe_lengths(lengths: dict[str, Any]) -> tuple[str, list[str]]:
-    """The header of the table, and the notes below it."""
-    header = (
-        f"{lengths['sentences']} sentences of the validation data, the longest of {lengths['longest']} target tokens; joined: "
-        f"2 to {MAX_JOINED} of them concatenated"
-    )
-    note = (
-        "the model was not trained on concatenated sentences: compare alone and joined at the same length, then joined below "
-        f"and above {lengths['longest']} tokens."
-    )
-    return header, [note, *([f"longer inputs are not supported: {lengths['refused']}"] if lengths["refused"] else [])]
-
-
-def length_rows(lengths: dict[str, Any]) -> list[tuple[str, ...]]:
-    columns = [("alone", "sentences"), ("joined", "sentences"), ("joined_by_position", "tokens")]
-    spans = {one["first"]: f"{one['first']}-{one['last']}" for name, _ in columns for one in lengths[name]}
-    heads = [(f"{name}, {count}".replace("_", " "), "loss", "accuracy") for name, count in columns]
-    rows: list[tuple[str, ...]] = [("target tokens", *(cell for head in heads for cell in head))]
-    for first in sorted(spans):
-        parts = [next((one for one in lengths[name] if one["first"] == first), None) for name, _ in columns]
-        cells = [format_cells(one, count) for one, (_, count) in zip(parts, columns, strict=True)]
-        rows.append((spans[first], *(cell for part in cells for cell in part)))
-    return rows
-
-
-def format_cells(one: dict[str, Any] | None, count: str) -> tuple[str, str, str]:
-    return ("", "", "") if one is None else (f"{one[count]:,}", f"{one['loss']:.3f}", f"{one['accuracy']:.1%}")
-
-
-def draw(result: dict[str, Any], path: Path) -> None:
-    """Save every scheme's encoding, similarity and rotations as SVG, PNG or PDF."""
-    from heedful.errors import ConfigError
-    from heedful.inspection.drawing.plots import save
-    from heedful.inspection.drawing.position_figures import position_figure
-
-    if not result["schemes"]:
-        raise ConfigError(f"--picture: {NO_SCHEME} to draw")
-    save(position_figure(figure_data(result["schemes"])), path)
-
-
-def figure_data(schemes: dict[str, Any]) -> dict[str, SchemeResult]:
-    import torch
-
-    from heedful.inspection.drawing.position_figures import SchemeResult
-    from heedful.inspection.measures.position_shifts import PairRotation
-    from heedful.inspection.measures.positions import Encoding
-
-    return {
-        name: SchemeResult(
-            Encoding(one["kind"], torch.tensor(one["encoding"]), one["first"], one["columns"]),
-            torch.tensor(one["similarity"]),
-            one["class"].lower(),
-            {
-                shift: [PairRotation(**turn) for turn in recover_rotations]
-                for shift, recover_rotations in one.get("turns", {}).items()
-            },
-        )
-        for name, one in schemes.items()
-    }
+def format_bucket(bucket: Bucket | None, counted: str) -> tuple[str, str, str]:
+    """counted: tokens or sentences."""
+    if bucket is None:
+        return "", "", ""
+    count = bucket.tokens if counted == "tokens" else bucket.sentences
+    return f"{count:,}", f"{bucket.loss:.3f}", f"{bucket.accuracy:.1%}"

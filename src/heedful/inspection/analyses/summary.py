@@ -1,4 +1,4 @@
-"""heed inspect RUN: the model's parts and parameters, its attention layers, and the views of this run.
+"""A model's parts and parameters, its attention layers, and the analyses that apply to it.
 
 part     parameters        kind     layers  heads
 encoder     265,728        encoder  2       4 4
@@ -7,53 +7,95 @@ decoder     398,848        cross    2       4 4
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-from heedful.cli.output import table
+from torch import nn
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from heedful.evaluation.tables import table
+from heedful.inspection.measures.positions import schemes
+from heedful.inspection.page.blocks import Block, Heading, Table, Words
+from heedful.inspection.result import Result
+from heedful.nn.experts import Experts
+from heedful.nn.model import AttentionLayer
+from heedful.tasks.predictor import Predictor
+from heedful.text.tokenizer import Tokenizer
 
-    from torch import nn
-
-    from heedful.inspection.measures.attention_maps import AttentionMap
-    from heedful.tasks.predictor import Predictor
-    from heedful.text.tokenizer import Tokenizer
-
-# Arguments of heed inspect RUN, what they show, and what the run must have (see list_views)
-VIEWS = (
-    ('"a sentence"', "translation, word alignment, attention of every head", "cross-attention"),
-    ('"a sentence"', "translation, attention of every head", "translation without cross-attention"),
-    ('"a sentence"', "attention of every head", "language model with attention"),
-    ('"a sentence" --kind {kind} --layer {layer} --head {head}', "all attention weights of one head", "attention"),
-    ('"a sentence" --html report.html', "interactive report, one HTML file", "attention"),
-    (
-        '"a sentence" --picture attention.svg',
-        "picture of the word alignment; with --kind a grid of heads, with --head one head",
-        "cross-attention",
-    ),
-    (
-        '"a sentence" --kind {kind} --picture attention.svg',
-        "picture of a grid of heads; with --head one head",
-        "attention but no cross-attention",
-    ),
-    ('"a sentence" --lens', "logit lens: next-token predictions of each layer", "generation"),
-    ('"a sentence" --saliency', "gradient x input, compared with attention", "cross-attention"),
-    ('"a sentence" --saliency', "gradient x input of the source tokens", "no cross-attention"),
-    ('"a sentence" --saliency', "gradient x input of the previous tokens", "language model"),
-    ('"a sentence" --alternatives 0', "alternative tokens at a target position", "generation"),
-    ("--heads", "role and importance of each head", "attention"),
-    ("--positions", "positional encodings, and loss beyond the training lengths", "positions"),
-    ("--experts", "expert utilization", "experts"),
-    ("--cost", "parameters, FLOP and memory of every part", "generation"),
+# (arguments of `heed inspect`, what they show, what the run must have: see `conditions`)
+ANALYSES = (
+    ('attention RUN "a text"', "translation, word alignment, attention of every head", "attention to a source"),
+    ('attention RUN "a text"', "attention of every head", "attention, but none to a source"),
+    ('attention RUN "a text" --kind {kind} --layer {layer} --head {head}', "all attention weights of one head", "attention"),
+    ('attention RUN "a text" --html attention.html', "interactive page of all heads", "attention"),
+    ('attention RUN "a text" --picture alignment.svg', "picture of the word alignment", "attention to a source"),
+    ('attention RUN "a text" --kind {kind} --picture heads.svg', "picture of a grid of heads", "attention"),
+    ('lens RUN "a text"', "logit lens: predictions of each layer", "layers"),
+    ('saliency RUN "a text"', "gradient x input, compared with attention", "attention to a source"),
+    ('saliency RUN "a text"', "gradient x input of the source tokens", "a source, but no attention to it"),
+    ('saliency RUN "a text"', "gradient x input of the tokens of the text", "no source"),
+    ('alternatives RUN "a text" --position 0', "alternative outputs at a target position", "any"),
+    ('ablate RUN "a text" --head {kind}.{layer}.{head}', "output without a head", "attention"),
+    ('patch RUN "a text" --from "another text"', "activation patching between two inputs", "outputs besides the input"),
+    ('report RUN "a text" --html report.html', "several analyses in one page", "any"),
+    ("heads RUN", "role and importance of each head", "attention"),
+    ("positions RUN", "positional encodings, and loss beyond the training lengths", "positions"),
+    ("experts RUN", "expert utilization", "experts"),
+    ("cost RUN", "parameters, FLOP and memory of every part", "any"),
 )
 
 
-def compute(worker: Predictor) -> dict[str, Any]:
+@dataclass(frozen=True)
+class SummaryResult(Result):
+    """What a run consists of.
 
-    from heedful.inspection.measures.positions import schemes
+    >>> result = heedful.inspection.summary(translator)
+    >>> result.parameters == sum(result.parts.values())
+    True
+    """
 
-    model = worker.model
+    family: str
+    task: str
+    checkpoint: str
+    parameters: int
+    parts: dict[str, int]  # parameters of each part; those shared with an earlier part are counted there
+    attention: dict[str, list[int]]  # kind -> number of heads in each layer
+    vocabulary: dict[str, Any]  # sizes of source and target, and a description of the tokenizers
+    analyses: dict[str, str]  # arguments of `heed inspect` -> what they show
+
+    @property
+    def title(self) -> str:
+        return "Model"
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def text(self) -> str:
+        parts = table([("part", f"{'parameters':>12}"), *((name, f"{count:>12,}") for name, count in self.parts.items())])
+        attention = table(self.attention_rows()) if self.attention else "no attention over a sequence"
+        analyses = table([(f"  {arguments}", shows) for arguments, shows in self.analyses.items()])
+        return f"{self.describe()}\n\n{parts}\n\n{attention}\n\nanalyses, as arguments of heed inspect:\n{analyses}"
+
+    def blocks(self) -> list[Block]:
+        parts = [("part", "parameters"), *((name, f"{count:,}") for name, count in self.parts.items())]
+        blocks: list[Block] = [*map(Words, self.describe().splitlines()), Heading("Parts"), Table(parts, "parts")]
+        return [*blocks, Heading("Attention"), Table(self.attention_rows(), "attention")] if self.attention else blocks
+
+    def describe(self) -> str:
+        model = f"{self.family} for {self.task}, {self.parameters:,} parameters, {self.checkpoint}"
+        return f"{model}\nvocabulary: {self.vocabulary['tokenizer']}"
+
+    def attention_rows(self) -> list[tuple[str, ...]]:
+        rows = [(kind, str(len(heads)), " ".join(map(str, heads))) for kind, heads in self.attention.items()]
+        return [("attention", "layers", "heads per layer"), *rows]
+
+
+def summary(predictor: Predictor) -> SummaryResult:
+    """Parts, parameters and attention layers of a model, and the analyses that apply to it.
+
+    >>> heedful.inspection.summary(translator).attention
+    {'encoder': [2, 2], 'decoder': [2, 2], 'cross': [2, 2]}
+    """
+    model = predictor.model
     counted: set[int] = set()
 
     def count_new(part: nn.Module) -> int:
@@ -63,21 +105,20 @@ def compute(worker: Predictor) -> dict[str, Any]:
         return sum(new.values())
 
     parts = {name: count_new(part) for name, part in model.named_children()}
-    source, target = worker.system.source_tokenizer, worker.system.target_tokenizer
-    maps = attention_maps_of(worker)
+    source, target = predictor.system.source_tokenizer, predictor.system.target_tokenizer
     attention: dict[str, list[int]] = {}
-    for one in maps:
-        attention.setdefault(one.kind.name, []).append(len(one.weights))
-    return {
-        "family": worker.run.model.family,
-        "task": worker.run.task.name,
-        "checkpoint": str(worker.checkpoint),
-        "parameters": sum(one.numel() for one in model.parameters()),
-        "parts": {name: count for name, count in parts.items() if count},
-        "attention": attention,
-        "views": list_views(worker.run.task.name, maps, has_positions=bool(schemes(model)), has_experts=has_experts(model)),
-        "vocabulary": {"source": len(source), "target": len(target), "tokenizer": describe_tokenizers(source, target)},
-    }
+    for one in attentions_of(predictor):
+        attention.setdefault(one.kind.name, []).append(one.heads)
+    return SummaryResult(
+        predictor.run.model.family,
+        predictor.run.task.name,
+        str(predictor.checkpoint),
+        sum(one.numel() for one in model.parameters()),
+        {name: count for name, count in parts.items() if count},
+        attention,
+        {"source": len(source), "target": len(target), "tokenizer": describe_tokenizers(source, target)},
+        list_analyses(predictor),
+    )
 
 
 def describe_tokenizers(source: Tokenizer, target: Tokenizer) -> str:
@@ -86,59 +127,35 @@ def describe_tokenizers(source: Tokenizer, target: Tokenizer) -> str:
     return f"{source.description} (source); {target.description} (target)"
 
 
-def attention_maps_of(worker: Predictor) -> list[AttentionMap]:
-    """The attention maps of the model, recorded on an empty sentence."""
-    from heedful.inspection.measures.attention_maps import attention_maps
-    from heedful.tasks.system import collate_one
-
-    if worker.run.task.name not in ("translation", "language"):
-        return []
-    source, target = collate_one(worker.system, [], [])
-    return attention_maps(worker.model, source if worker.run.task.name == "translation" else source[:, :0], target)
+def attentions_of(predictor: Predictor) -> list[AttentionLayer]:
+    """The attention layers that the task uses: without a source, none is computed over it."""
+    return [one for one in predictor.model.attentions() if one.kind.queries != "source" or predictor.has_source]
 
 
-def has_experts(model: nn.Module) -> bool:
-    from heedful.nn.experts import Experts
-
-    return any(isinstance(part, Experts) for part in model.modules())
-
-
-def list_views(task: str, maps: Sequence[AttentionMap], *, has_positions: bool, has_experts: bool) -> dict[str, str]:
-    """The views of such a run: arguments of heed inspect RUN -> what they show."""
-    translates = task == "translation"
-    with_heads = [one for one in maps if len(one.weights)]  # all heads of a layer may have been pruned
-    attends_to_source = translates and any(one.kind.queries == "target" and one.kind.keys != "target" for one in with_heads)
-    conditions = {
-        "attention": bool(with_heads),
-        "cross-attention": attends_to_source,
-        "no cross-attention": translates and not attends_to_source,
-        "attention but no cross-attention": bool(with_heads) and not attends_to_source,
-        "translation without cross-attention": bool(with_heads) and translates and not attends_to_source,
-        "language model": task == "language",
-        "language model with attention": bool(with_heads) and task == "language",
-        "generation": task in ("translation", "language"),
-        "positions": has_positions,
-        "experts": has_experts and translates,
+def conditions(predictor: Predictor) -> dict[str, bool]:
+    """What a run has, by the names of the last column of ANALYSES."""
+    attentions, has_source = attentions_of(predictor), predictor.has_source
+    to_source = has_source and any(one.kind.queries == "target" and one.kind.keys != "target" for one in attentions)
+    return {
+        "any": True,
+        "attention": bool(attentions),
+        "attention to a source": to_source,
+        "attention, but none to a source": bool(attentions) and not to_source,
+        "a source, but no attention to it": has_source and not to_source,
+        "no source": not has_source,
+        "outputs besides the input": not predictor.predicts_input,
+        "layers": any(output.side == "target" for output in predictor.model.layer_outputs()),
+        "positions": bool(schemes(predictor.model)),
+        "experts": any(isinstance(part, Experts) for part in predictor.model.modules()),
     }
-    views = [(arguments, shows) for arguments, shows, condition in VIEWS if conditions[condition]]
-    if not with_heads:
-        return dict(views)
-    one = next(one for one in with_heads if one.kind.name == with_heads[-1].kind.name)  # the first layer of the last kind
-    example = {"kind": one.kind.name, "layer": one.layer, "head": min(1, len(one.weights) - 1)}
-    return {arguments.format(**example): shows for arguments, shows in views}
 
 
-def format_text(result: dict[str, Any]) -> str:
-    parts = table([("part", f"{'parameters':>12}"), *((name, f"{count:>12,}") for name, count in result["parts"].items())])
-    attention = table([("attention", "layers", "heads per layer"), *attention_rows(result["attention"])])
-    views = [(f"  {arguments}", shows) for arguments, shows in result["views"].items()]
-    return (
-        f"{result['family']} for {result['task']}, {result['parameters']:,} parameters, {result['checkpoint']}\n"
-        f"vocabulary: {result['vocabulary']['tokenizer']}\n\n"
-        f"{parts}\n\n{attention if result['attention'] else 'no attention over a sequence'}\n\n"
-        f"views, as arguments of heed inspect RUN:\n{table(views)}"
-    )
-
-
-def attention_rows(attention: dict[str, list[int]]) -> list[tuple[str, str, str]]:
-    return [(kind, str(len(heads)), " ".join(map(str, heads))) for kind, heads in attention.items()]
+def list_analyses(predictor: Predictor) -> dict[str, str]:
+    """The analyses of a run: arguments of `heed inspect` -> what they show."""
+    has, attentions = conditions(predictor), attentions_of(predictor)
+    listed = {arguments: shows for arguments, shows, condition in ANALYSES if has[condition]}
+    if not attentions:
+        return listed
+    one = next(one for one in attentions if one.kind.name == attentions[-1].kind.name)  # the first layer of the last kind
+    example = {"kind": one.kind.name, "layer": one.layer, "head": min(1, one.heads - 1)}
+    return {arguments.format(**example): shows for arguments, shows in listed.items()}

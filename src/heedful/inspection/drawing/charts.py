@@ -1,6 +1,6 @@
 """Figures with axes.
 
-line_chart       values at 0, 1, 2, …
+line_chart       values at 0, 1, 2, …, or at given places
 heatmap_chart    a matrix with numbered axes, one pixel per value
 dials            angles as hands of circular dials, counterclockwise from the right
 """
@@ -33,27 +33,29 @@ BESIDE, ABOVE, BELOW = 58.0, 54.0, 44.0  # space for labels around the axes
 PALE_FROM = 0.25  # residual variance from which a hand is drawn pale
 
 
-def line_chart(values: Sequence[float], title: str, across: str, up: str, size: tuple[float, float] = (260.0, 192.0)) -> Figure:
-    """Return a line chart of values at 0, 1, 2, …"""
-    width, height = size
+def line_chart(values: Sequence[float], title: str, across: str, up: str, places: Sequence[float] | None = None) -> Figure:
+    """Return a line chart of values at 0, 1, 2, …, or at these places, in ascending order."""
+    width, height = 260.0, 192.0
+    at_places = places or range(len(values))
+    first, last = at_places[0], at_places[-1]
     left, low, high = EDGE + BESIDE, min(values), max(values)
     margin = 0.08 * (high - low) or 1.0
     low, high = low - margin, high + margin
 
     def x(at: float) -> float:
-        return left + width * at / max(len(values) - 1, 1)
+        return left + width * (at - first) / ((last - first) or 1)
 
     def y(value: float) -> float:
         return ABOVE + height * (high - value) / (high - low)
 
     marks: list[Mark] = [Label(EDGE, EDGE, title, TITLE)]
-    for at in ticks(0, len(values) - 1, integers=True):
+    for at in ticks(first, last, integers=True):
         marks.append(Polyline([(x(at), ABOVE), (x(at), ABOVE + height)], FAINT, 1.0))
         marks.append(Label(x(at), ABOVE + height + 12, f"{at:g}", SMALL, "middle", color=QUIET))
     for value in ticks(low, high):
         marks.append(Polyline([(left, y(value)), (left + width, y(value))], FAINT, 1.0))
         marks.append(Label(left - 8, y(value), f"{value:g}", SMALL, "end", color=QUIET))
-    marks.append(Polyline([(x(at), y(value)) for at, value in enumerate(values)]))
+    marks.append(Polyline([(x(at), y(value)) for at, value in zip(at_places, values, strict=True)]))
     marks += axis_labels((left, ABOVE, width, height), across, up)
     return Figure(title, max(left + width, EDGE + 0.9 * text_width(title, TITLE)) + EDGE, ABOVE + height + BELOW, marks)
 

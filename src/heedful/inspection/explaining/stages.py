@@ -2,18 +2,21 @@
 
     Stage("Scores", "S = Q K^T", [Matrix("S", queries, keys, cells)], "The dot product of …")
 
-Stages are independent of the output format; `text`, `html` and `as_json` render the same numbers.
+Stages are independent of the output format; `text()`, `html()` and `to_dict()` render the same numbers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from heedful.inspection.explaining.tree import Tree
+from heedful.inspection.page.blocks import Block, Lines
+from heedful.inspection.result import Result
 
 Cell = float | int | bool | str | None  # None: an empty cell
 TOLERANCE = 1e-6  # of recomputed numbers, relative to the largest of the model's numbers if that exceeds 1
@@ -63,10 +66,37 @@ class Stage(NamedTuple):
     tree: Tree | None = None
 
 
-class Explanation(NamedTuple):
-    title: str
+@dataclass(frozen=True)
+class Explanation(Result):
+    """A worked example, or a computation of a trained model, stage by stage.
+
+    >>> [stage.title for stage in heedful.inspection.explain("masked").stages][-1]
+    'Weighted sum'
+    """
+
+    heading: str
     opening: str
     stages: Sequence[Stage]
+
+    @property
+    def title(self) -> str:
+        return self.heading
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"title": self.heading, "opening": self.opening, "stages": to_plain(self.stages)}
+
+    def text(self) -> str:
+        from heedful.inspection.explaining.text import render
+
+        return render(self)
+
+    def html(self) -> str:
+        from heedful.inspection.explaining.html import render
+
+        return render(self)
+
+    def blocks(self) -> list[Block]:
+        return [Lines(self.text())]
 
 
 def matrix(name: str, rows: Sequence[str], columns: Sequence[str], values: Tensor, *, shaded: bool = False) -> Matrix:
@@ -90,11 +120,6 @@ def check_softmax(what: str, ours: Tensor, models: Tensor, logits: Tensor) -> Ch
     """As `check`, for the output of a softmax, whose error is proportional to the size of its logits."""
     size = float(logits[logits.isfinite()].abs().max())
     return check(what, ours, models)._replace(size=size, size_of="logit")
-
-
-def as_json(explanation: Explanation) -> dict[str, Any]:
-    fields: dict[str, Any] = to_plain(explanation)
-    return fields
 
 
 def to_plain(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Explanations of a trained model with its own numbers (a head, a search, a batch), and topics that need no model.
 
-explain_head(system, "the cat sees the dog", HeadChoice("cross", layer=1, head=2), SearchConfig()) -> Explanation
+explain_head(predictor, predictor.encode_example("the cat sees the dog"), HeadChoice("cross", layer=1, head=2)) -> Explanation
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from heedful.inspection.explaining.source_attention import trace_source_attentio
 from heedful.inspection.explaining.stages import Cell, Check, Explanation, Matrix, Stage
 from heedful.inspection.explaining.tree import NextTokenFn, Tree, grow_tree, make_hypothesis
 from heedful.inspection.measures.attention_maps import AttentionMap
-from heedful.inspection.measures.trace import NEXT_TOKEN, Trace, sequences, tokens_of, trace_text, trace_translation
+from heedful.inspection.measures.trace import trace_example
 from heedful.nn.scores import SourceAttention
 from heedful.search import SearchConfig, length_limits
 from heedful.tasks.batches import collate, source_tensors
+from heedful.tasks.encoded_example import EncodedExample, base_model
+from heedful.tasks.predictor import Predictor, refuse_empty
 from heedful.tasks.system import System
+from heedful.tasks.translation.predictor import Translator
 from heedful.tasks.translation.translate import Piece, search_pieces, translate
 from heedful.text.specials import Specials
 
@@ -40,24 +43,15 @@ class HeadChoice(NamedTuple):
     token: str | None = None  # the query token or its index from 0; default: see `choose_query`
 
 
-def explain_head(
-    system: System, source: str, choice: HeadChoice, config: SearchConfig, target: str | None = None
-) -> Explanation:
-    return explain_trace(system, trace_translation(system, source, config, target), choice)
-
-
-def explain_head_alone(system: System, text: str, choice: HeadChoice) -> Explanation:
-    """Explain a head of a language model on one text."""
-    return explain_trace(system, trace_text(system, text), choice)
-
-
-def explain_trace(system: System, trace: Trace, choice: HeadChoice) -> Explanation:
+def explain_head(predictor: Predictor, example: EncodedExample, choice: HeadChoice) -> Explanation:
+    """Explain one head in the pass over an example."""
+    trace = trace_example(predictor, example)
     attention = select_map(trace.maps, choice)
-    recorded = record_attention(system.models[0], TokenPair(*sequences(system, trace.source, trace.target)), attention.name)
+    pair = TokenPair(example.source_ids, example.target_in)
+    recorded = record_attention(base_model(predictor.model), pair, attention.name)
     queries, keys = trace.queries(attention), trace.keys(attention)
     if choice.token is None:
-        specials = {trace.start, trace.end, NEXT_TOKEN}
-        index = choose_query(queries, keys, attention.weights[choice.head], specials)
+        index = choose_query(queries, keys, attention.weights[choice.head], {example.start, example.end})
     else:
         index = find_token(queries, choice.token)
     view = QueryView(queries, keys, index, trace.input_tokens(attention))
@@ -65,8 +59,8 @@ def explain_trace(system: System, trace: Trace, choice: HeadChoice) -> Explanati
         stages = source_attention_stages(trace_source_attention(recorded), view)
     else:
         stages = head_stages(trace_head(recorded, choice.head), view, choice.head)
-    source = "" if trace.source is None else f"'{trace.source.text}' -> "
-    opening = f"{source}'{trace.target.text}'. The query is '{view.query[0]}'; choose another one with --token."
+    source = "" if example.source is None else f"'{example.source.text}' -> "
+    opening = f"{source}'{example.target.text}'. The query is '{view.query[0]}'; choose another one with --token."
     return Explanation(f"{KIND_NAMES[attention.kind.name]}, layer {attention.layer}, head {choice.head}", opening, stages)
 
 
@@ -90,14 +84,14 @@ def select_map(maps: Sequence[AttentionMap], choice: HeadChoice) -> AttentionMap
     lookup(kind, dict.fromkeys(kinds), "kind of attention")
     layers = {attention.layer: attention for attention in maps if attention.kind.name == kind}
     if choice.layer not in layers:
-        raise ConfigError(f"--layer: given {choice.layer}, expected one of: {', '.join(map(str, layers))} ({kind} attention)")
+        raise ConfigError(f"layer: given {choice.layer}, expected one of: {', '.join(map(str, layers))} ({kind} attention)")
     attention = layers[choice.layer]
     heads = attention.weights.shape[0]
     if not heads:
         raise ConfigError(f"layer {attention.layer} of {kind} attention has no heads left; expected a layer with heads")
     if not 0 <= choice.head < heads:
         expected = "0" if heads == 1 else f"0 to {heads - 1}"
-        raise ConfigError(f"--head: given {choice.head}, expected {expected} ({kind} attention, layer {attention.layer})")
+        raise ConfigError(f"head: given {choice.head}, expected {expected} ({kind} attention, layer {attention.layer})")
     return attention
 
 
@@ -118,14 +112,12 @@ def find_token(tokens: Sequence[str], given: str) -> int:
         return plain.index(given) if given in plain else list(tokens).index(given)
     if given.isdecimal() and int(given) < len(tokens):
         return int(given)
-    raise ConfigError(f"--token: given {given!r}, expected one of: {' '.join(tokens)}; or its index, 0 to {len(tokens) - 1}")
+    raise ConfigError(f"token: given {given!r}, expected one of: {' '.join(tokens)}; or its index, 0 to {len(tokens) - 1}")
 
 
-def explain_search(system: System, source: str, config: SearchConfig) -> Explanation:
+def explain_search(translator: Translator, source: str, config: SearchConfig) -> Explanation:
     """The search tree, recomputed without caches and compared with the result of the actual search."""
-    tokens = tokens_of(system, source, "source")
-    if not tokens.ids:
-        raise ConfigError("an empty sentence was given; expected at least one word to translate")
+    system, tokens = translator.system, translator.encode_source(source)
     specials = system.target_tokenizer.specials
     limits = length_limits(config, torch.tensor([len(tokens.ids)]), torch.tensor([0]))
     limit = min([int(limits[0]), *(model.max_length for model in system.models if model.max_length is not None)])
@@ -180,11 +172,14 @@ def next_token_function(system: System, ids: list[int]) -> NextTokenFn:
     return next_token
 
 
-def explain_batch(system: System, sources: Sequence[str], config: SearchConfig, targets: Sequence[str] | None) -> Explanation:
+def explain_batch(
+    translator: Translator, sources: Sequence[str], config: SearchConfig, targets: Sequence[str] | None
+) -> Explanation:
     """targets: the reference translations; default: the model's own translations."""
+    system = translator.system
+    for text in (*sources, *(targets or ())):
+        refuse_empty(text)
     translations = [one.text for one in translate(system, sources, config)] if targets is None else list(targets)
-    if not all(source.strip() for source in sources):
-        raise ConfigError("an empty sentence was given; expected at least one word in each sentence")
     if len(translations) != len(sources):
         raise ConfigError(f"{len(translations)} targets were given for {len(sources)} sentences; expected one for each")
     reader, writer = system.source_tokenizer, system.target_tokenizer

@@ -1,6 +1,7 @@
-"""Alignment error rate of every layer, with default settings and with settings chosen on validation sentences.
+"""Alignment error rate of every layer and head, with default settings and with settings chosen on validation sentences.
 
 layer    the mean of its heads with the default rule, at the step that predicts the target word and at the step that consumes it
+head     one head with the default rule, likewise
 chosen   the same layer with the moment and the rule of lowest error rate on the validation sentences
 """
 
@@ -33,6 +34,17 @@ class LayerScore(NamedTuple):
     consume: Score
     chosen: Aligner | None  # on the validation sentences
     score: Score | None  # of the chosen aligner
+
+
+class HeadScore(NamedTuple):
+    head: AlignmentHead
+    predict: Score
+    consume: Score
+
+
+def by_head(test: GoldSet) -> list[HeadScore]:
+    """Return the scores of every head with attention to the source."""
+    return [HeadScore(head, *(test.score(Aligner((head,), moment)) for moment in MOMENTS)) for head in test.weights.heads]
 
 
 def by_layer(test: GoldSet, valid: GoldSet | None) -> list[LayerScore]:

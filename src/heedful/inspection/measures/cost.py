@@ -74,6 +74,13 @@ def part_of(path: str) -> str:
     return ".".join(names[:2]) or "between"
 
 
+def paths_in_base(model: nn.Module) -> dict[nn.Module, str]:
+    """The path of every module in the model without the head of a task."""
+    base = getattr(model, "base_model", model)
+    own = {module: name for name, module in model.named_modules()}
+    return own | {module: name for name, module in base.named_modules()}
+
+
 def on_meta_device(model: AnyModule) -> AnyModule:
     """Return a copy of the model on the meta device."""
     copied: AnyModule = copy.deepcopy(model).to("meta")
@@ -100,7 +107,7 @@ def count_costs(model: nn.Module) -> Iterator[CostRecord]:
             record.kept.setdefault(storage_id(storage), (part_of(record.path[-1]), storage.nbytes()))
         return tensor
 
-    hooks = [module.register_forward_pre_hook(enter(name)) for name, module in model.named_modules()]
+    hooks = [module.register_forward_pre_hook(enter(name)) for module, name in paths_in_base(model).items()]
     hooks += [module.register_forward_hook(leave, always_call=True) for module in model.modules()]
     try:
         kept = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)

@@ -1,4 +1,4 @@
-"""The cost of a model in three phases: a training step, encoding, and decoding one token.
+"""The cost of a model in its phases: a training step, encoding, decoding one token, prediction of labels.
 
 Memory: the weights, gradients, Adam's two moment estimates, activations, and the key/value cache, which grows with every
 generated token: 2 N n dim values for the N layers of a Transformer and n tokens.
@@ -6,7 +6,7 @@ generated token: 2 N n dim values for the N layers of a Transformer and n tokens
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -14,9 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from heedful.inspection.measures.cost import Cost, CostRecord, count_costs, on_meta_device, part_of, tensors, total
+from heedful.inspection.measures.cost import (
+    Cost,
+    CostRecord,
+    count_costs,
+    on_meta_device,
+    part_of,
+    paths_in_base,
+    tensors,
+    total,
+)
 from heedful.nn.decoder_state import State
-from heedful.nn.model import SequenceModel
+from heedful.nn.linear import Readout
+from heedful.nn.model import Model
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
 from heedful.nn.torch_private import storage_id
 
@@ -26,7 +36,7 @@ UPDATE = 7  # Adam reads a weight, its gradient and two moments, and writes all 
 
 class Size(NamedTuple):
     rows: int  # sentences in a batch
-    source: int  # tokens per sentence
+    source: int  # tokens per sentence; 0: no source
     target: int
 
 
@@ -37,7 +47,7 @@ class Memory(NamedTuple):
     gradients: int
     optimizer: int
     activations: int  # saved for the backward pass of a training step
-    cache: int  # decoder state after the last token
+    cache: int  # decoder state after the last token; 0: nothing is decoded
 
 
 def training_step(model: nn.Module, size: Size) -> CostRecord:
@@ -45,10 +55,9 @@ def training_step(model: nn.Module, size: Size) -> CostRecord:
     model_on_meta: Any = on_meta_device(model).train()
     source, target = tokens(size.rows, size.source), tokens(size.rows, size.target)
     with count_costs(model_on_meta) as record:
-        step = model_on_meta.forced(source, None, target)
-        logits = model_on_meta.project(step.hidden)
+        logits = model_on_meta.batch_logits(source, target).flatten(0, -2)  # (predictions, classes)
         with record.at("loss"):
-            loss = functional.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
+            loss = functional.cross_entropy(logits.float(), target.flatten()[: len(logits)])
         with record.at("backward"):
             loss.backward()  # type: ignore[no-untyped-call]
     with record.at("update"):
@@ -69,6 +78,8 @@ def encoding(model: nn.Module, size: Size) -> CostRecord:
 def decoding(model: nn.Module, size: Size) -> CostRecord:
     """Count decoding the last token of the target."""
     model_on_meta: Any = on_meta_device(model).eval()
+    with count_costs(model_on_meta):  # masks that are computed once per process
+        model_on_meta.step(tokens(size.rows, 1), last_decoding_step(model_on_meta, size))
     state = last_decoding_step(model_on_meta, size)
     with count_costs(model_on_meta) as record:
         model_on_meta.project(model_on_meta.step(tokens(size.rows, 1), state).hidden)
@@ -82,25 +93,46 @@ def last_decoding_step(model_on_meta: Any, size: Size) -> State:
         return state if size.target == 1 else model_on_meta.step(tokens(size.rows, size.target - 1), state).state
 
 
-PHASES = {"training step": training_step, "encoding": encoding, "decoding one token": decoding}
+@torch.no_grad()
+def prediction(model: nn.Module, size: Size) -> CostRecord:
+    """Count the prediction of labels."""
+    model_on_meta: Any = on_meta_device(model).eval()
+    with count_costs(model_on_meta) as record:
+        model_on_meta.batch_logits(tokens(size.rows, size.source), tokens(size.rows, size.target))
+    return record
 
 
-def memory(model: nn.Module, size: Size) -> Memory:
+PHASES: dict[str, Callable[[nn.Module, Size], CostRecord]] = {
+    "training step": training_step,
+    "encoding": encoding,
+    "decoding one token": decoding,
+    "prediction": prediction,
+}
+
+
+def memory(model: nn.Module, size: Size, *, decodes: bool = True) -> Memory:
+    """decodes: whether the model has a decoder state."""
     weights = size_of(model.parameters())
     activations = sum(size for _, size in training_step(model, size).kept.values())
-    with torch.no_grad():
-        state = last_decoding_step(on_meta_device(model).eval(), size)
-    return Memory(weights, weights, 2 * weights, activations, size_of(tensors((state.memory, state.row_state, state.kv_cache))))
+    cache = 0
+    if decodes:
+        with torch.no_grad():
+            state = last_decoding_step(on_meta_device(model).eval(), size)
+        cache = size_of(tensors((state.memory, state.row_state, state.kv_cache)))
+    return Memory(weights, weights, 2 * weights, activations, cache)
 
 
-def parameters_by_part(model: SequenceModel, parts: Collection[str]) -> dict[str, int]:
+def parameters_by_part(model: Model, parts: Collection[str]) -> dict[str, int]:
     """Return the number of parameters of each part. Shared parameters belong to the first part that runs."""
+    paths = paths_in_base(model)
     names: dict[nn.Parameter, list[str]] = {}
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        names.setdefault(parameter, []).append(part_of(name.rpartition(".")[0]))
-    readout = model.embedding.readout
-    if readout is not None:  # its weight is that of an embedding
-        names[model.get_parameter(f"{model.path_of(readout.tables[0])}.weight")].append(part_of(model.path_of(readout)))
+    for module, path in paths.items():
+        for parameter in module.parameters(recurse=False):
+            names.setdefault(parameter, []).append(part_of(path))
+    for module, path in paths.items():
+        if isinstance(module, Readout):  # its weight is that of an embedding
+            for parameter in module.tables[0].parameters():
+                names[parameter].append(part_of(path))
     counts: dict[str, int] = {}
     for parameter, owners in names.items():
         owner = next((name for name in owners if name in parts), owners[0])

@@ -1,6 +1,7 @@
 """Analysis of attention heads over a corpus: confidence, roles and importance.
 
-    for head in study(system, pairs, frequencies).heads:
+    batches = list(predictor.forced_batches(predictor.sample_texts("valid")))
+    for head in study(predictor.model, batches, frequencies).heads:
         head.kind, head.layer, head.head, head.confidence, head.roles, head.gradient, head.ablation
 
 One forward pass records all weights; one pass with gradients and one ablation pass per head measure importance.
@@ -9,24 +10,19 @@ One forward pass records all weights; one pass with gradients and one ablation p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor
-from torch.nn import functional
 
 from heedful.errors import ConfigError, DataError
 from heedful.inspection.measures.head_statistics import Frequencies, HeadStatistics
-from heedful.inspection.measures.head_views import AnnotatedPair
 from heedful.inspection.measures.importance import LossFunction, ablations, gate_gradients, within_layer
 from heedful.inspection.measures.relevance import NoRule, relevances
 from heedful.inspection.measures.roles import Measure
 from heedful.nn.hooks import record
-from heedful.nn.model import ATTENTION_KINDS, AttentionLayer, Model, SequenceModel, inference_context
-from heedful.tasks.batches import Batch, collate, pad
-from heedful.tasks.system import System, batches_of
+from heedful.nn.model import ATTENTION_KINDS, AttentionLayer, Model, inference_context
+from heedful.tasks.forced import ForcedBatch
 
-BATCH = 2**11  # tokens
 Progress = Callable[[float], None]
 
 
@@ -37,9 +33,9 @@ class HeadResult(NamedTuple):
     confidence: float | None  # None for block-local and compressed attention
     measures: list[Measure]
     alignment_error: float | None
-    gradient: float  # nats per token
+    gradient: float  # nats per prediction
     share: float  # of the gradient within its layer; squares sum to 1
-    ablation: float  # nats per token
+    ablation: float  # nats per prediction
     relevance: float | None  # share within its layer; None: not defined for this family
 
     @property
@@ -52,7 +48,7 @@ class HeadResult(NamedTuple):
 
 
 class HeadImportance(NamedTuple):
-    """Importance per token of the heads of a layer: (heads,) each."""
+    """Importance per prediction of the heads of a layer: (heads,) each."""
 
     gradient: Tensor
     ablation: Tensor
@@ -61,19 +57,18 @@ class HeadImportance(NamedTuple):
 
 class HeadStudy(NamedTuple):
     heads: list[HeadResult]
-    loss: float  # nats per target token
+    loss: float  # nats per prediction: a target token, or a label
 
 
 def study(
-    system: System, pairs: Sequence[AnnotatedPair], frequencies: Frequencies, report: Progress = lambda share: None
+    model: Model, batches: Sequence[ForcedBatch], frequencies: Frequencies, report: Progress = lambda share: None
 ) -> HeadStudy:
     """Analyze all heads. frequencies: token counts of each side, required to detect rare-token heads. report: called with the
     share of the work done since the last call."""
-    model = system.models[0]
     attentions = sorted(model.attentions(), key=lambda one: ATTENTION_KINDS.index(one.kind))
     if not attentions:
         raise ConfigError("this model has no attention heads")
-    if not pairs:
+    if not batches:
         raise DataError(
             "all sentences were skipped, because they are empty or too long for the model; expected at least one",
             hint="give non-empty sentences within the model's maximum length",
@@ -82,25 +77,24 @@ def study(
     gradients: dict[str, Tensor] = {}
     increases: dict[str, Tensor] = {}
     relevance: dict[str, Tensor] = {}
-    loss = 0.0
-    for batch, batch_pairs in batches(system, pairs):
-        loss_function = partial(losses_of, system, batch)
-        loss += collect(statistics, model, batch_pairs, loss_function, frequencies)
-        gradients = add_by_name(gradients, gate_gradients(model, loss_function))
+    loss, examples = 0.0, sum(len(batch.targets) for batch in batches)
+    for batch in batches:
+        loss += collect(statistics, model, batch, frequencies)
+        gradients = add_by_name(gradients, gate_gradients(model, batch.losses))
         passes = 1 + sum(map(len, gradients.values()))  # most of the work
         increases = add_by_name(
-            increases, ablations(model, with_progress(loss_function, report, len(batch_pairs) / len(pairs) / passes))
+            increases, ablations(model, with_progress(batch.losses, report, len(batch.targets) / examples / passes))
         )
-        relevance = add_by_name(relevance, relevances_of(system, batch))
-    tokens = sum(len(pair.target.ids) + 1 for pair in pairs)
+        relevance = add_by_name(relevance, relevances_of(model, batch))
+    count = sum(int(batch.mask.sum()) for batch in batches)
     heads: list[HeadResult] = []
     for attention in attentions:
         name = attention.weights
         if name in gradients:  # an empty source is not encoded
-            share = relevance[name] / tokens if name in relevance else None
-            importance = HeadImportance(gradients[name] / tokens, increases[name] / tokens, share)
+            share = relevance[name] / count if name in relevance else None
+            importance = HeadImportance(gradients[name] / count, increases[name] / count, share)
             heads += heads_of(attention, statistics.get(name), importance)
-    return HeadStudy(heads, loss / tokens)
+    return HeadStudy(heads, loss / count)
 
 
 def with_progress(loss_function: LossFunction, report: Progress, share: float) -> LossFunction:
@@ -114,30 +108,22 @@ def with_progress(loss_function: LossFunction, report: Progress, share: float) -
     return computed
 
 
-def collect(
-    statistics: dict[str, HeadStatistics | None],
-    model: Model,
-    pairs: Sequence[AnnotatedPair],
-    loss_function: LossFunction,
-    frequencies: Frequencies,
-) -> float:
+def collect(statistics: dict[str, HeadStatistics | None], model: Model, batch: ForcedBatch, frequencies: Frequencies) -> float:
     """Add the statistics of one batch for every layer and return its loss. None: the keys of the layer are not tokens."""
     attentions = model.attentions()
     with inference_context(model), record(model, *(one.weights for one in attentions)) as recorded:
-        loss = float(loss_function().sum())
-    width = max(pair.source_length for pair in pairs) + (pairs[0].source is not None)
-    lengths = {"source": width, "target": max(len(pair.target.ids) for pair in pairs) + 1}
-    lengths["both"] = sum(lengths.values())
+        loss = float(batch.losses().sum())
+    lengths = {"source": batch.source_time, "target": batch.target_time, "both": batch.source_time + batch.target_time}
     for attention in attentions:
         name, kind = attention.weights, attention.kind
         if name not in recorded:
             continue
         weights, layer = recorded[name].cpu(), statistics.setdefault(name, HeadStatistics())
-        if weights.shape[::2] != (len(pairs), lengths[kind.queries]) or weights.shape[3] != lengths[kind.keys]:
+        if weights.shape[::2] != (len(batch.samples), lengths[kind.queries]) or weights.shape[3] != lengths[kind.keys]:
             statistics[name] = None
         elif layer is not None:
-            for row, pair in zip(weights, pairs, strict=True):
-                layer.add(kind, row, pair, width, frequencies)
+            for row, sample in zip(weights, batch.samples, strict=True):
+                layer.add(kind, row, sample, batch.source_time, frequencies)
     return loss
 
 
@@ -163,41 +149,9 @@ def add_by_name(totals: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dic
     return {name: totals[name] + one if name in totals else one for name, one in more.items()}
 
 
-def batches(system: System, pairs: Sequence[AnnotatedPair]) -> Iterator[tuple[Batch, list[AnnotatedPair]]]:
-    """Yield batches with their pairs, the longest first."""
-    lengths = [max(pair.source_length, len(pair.target.ids)) + 1 for pair in pairs]
-    order = sorted(range(len(pairs)), key=lambda i: lengths[i], reverse=True)
-    for chosen in batches_of(order, lambda i: lengths[i], BATCH):
-        batch_pairs = [pairs[i] for i in chosen]
-        yield batch_of(system, batch_pairs).to(system.device), batch_pairs
-
-
-def batch_of(system: System, pairs: Sequence[AnnotatedPair]) -> Batch:
-    """Collate pairs. Without a source a text starts after an end token, as in the training of language models."""
-    marks, targets = system.target_tokenizer.specials, [pair.target.ids for pair in pairs]
-    sources = [pair.source.ids for pair in pairs if pair.source is not None]
-    if sources:
-        return collate(sources, targets, system.source_tokenizer.specials, marks)
-    inputs, outputs = (pad([[*b, *ids, *e] for ids in targets], marks.pad) for b, e in (([marks.end], []), ([], [marks.end])))
-    return Batch(inputs[:, :0], None, inputs, outputs, sum(len(ids) + 1 for ids in targets))
-
-
-def losses_of(system: System, batch: Batch) -> Tensor:
-    """Return -log p of each target: (rows,)."""
-    logits = logits_of(system.models[0], batch).float().transpose(1, 2)  # (rows, vocab, time)
-    padding = system.target_tokenizer.specials.pad
-    return functional.cross_entropy(logits, batch.target_out, ignore_index=padding, reduction="none").sum(-1)
-
-
-def relevances_of(system: System, batch: Batch) -> dict[str, Tensor]:
+def relevances_of(model: Model, batch: ForcedBatch) -> dict[str, Tensor]:
     """Return relevances; empty for models with operations without a relevance rule."""
-    model = system.models[0]
     try:
-        return relevances(model, partial(logits_of, model, batch), batch.target_out != system.target_tokenizer.specials.pad)
+        return relevances(model, batch.logits, batch.mask)
     except NoRule:
         return {}
-
-
-def logits_of(model: SequenceModel, batch: Batch) -> Tensor:
-    """Return logits (rows, time, vocab)."""
-    return model.forced_logits(batch.source, batch.source_mask, batch.target_in)

@@ -8,14 +8,18 @@ a layer are removed, b remains, since it does not depend on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.errors import ConfigError
+from heedful.inspection.measures.importance import LossFunction, within_layer
 from heedful.nn.gates import gates, inference_gate, prunable_attentions
+from heedful.nn.hooks import hook
 from heedful.nn.model import Model
 
 Kept = dict[str, list[int]]  # name of an attention -> heads to keep
@@ -37,6 +41,50 @@ def open_heads(model: Model) -> Kept:
         name: [head for head in range(one.heads) if name not in closed or not closed[name][head]]
         for name, one in prunable_attentions(model).items()
     }
+
+
+def head_scores(
+    model: Model, losses: Iterable[LossFunction], score: Callable[[Model, LossFunction], dict[str, Tensor]]
+) -> dict[str, Tensor]:
+    """Return by name of an attention that can be pruned the scores of its heads, normalized within the layer, (heads,).
+
+    losses: of batches; score: `gate_gradients` or `ablations`."""
+    by_module: dict[nn.Module, Tensor] = {}  # a decoder-only model reads the source with the heads of its self-attention
+    for loss in losses:
+        scores = score(model, loss)
+        for attention in model.attentions():
+            if (of_heads := scores.get(attention.weights)) is not None:
+                by_module[attention.module] = by_module.get(attention.module, torch.zeros_like(of_heads)) + of_heads
+    return {name: within_layer(by_module[one.module]) for name, one in prunable_attentions(model).items()}
+
+
+def rank_heads(model: Model, scores: Mapping[str, Tensor], kind: str | None = None) -> list[RankedHead]:
+    """Return the heads of a kind that can be pruned, default: of all kinds, the most important first."""
+    names = [name for name, one in prunable_attentions(model).items() if kind in (None, one.kind.name)]
+    ranked = [RankedHead(name, head, value) for name in names for head, value in enumerate(scores[name].tolist())]
+    return sorted(ranked, key=lambda head: -head.score)
+
+
+@contextmanager
+def ablated(model: Model, heads: Iterable[RankedHead]) -> Iterator[None]:
+    """Set the context vectors of these heads to zero, in every kind of attention that their module computes: the output is that
+    of the pruned model."""
+    removed: dict[nn.Module, list[int]] = {}
+    prunable = prunable_attentions(model)
+    for head in heads:
+        removed.setdefault(prunable[head.attention].module, []).append(head.head)
+    with ExitStack() as hooks:
+        for attention in model.attentions():
+            if attention.module in removed:
+                hooks.enter_context(hook(model, attention.context, partial(remove_heads, removed[attention.module])))
+        yield
+
+
+def remove_heads(heads: Sequence[int], name: str, context: Tensor) -> Tensor:
+    """context (rows, heads, query, head_dim)."""
+    keep = torch.ones(context.shape[1], device=context.device, dtype=context.dtype)
+    keep[list(heads)] = 0.0
+    return context * keep[:, None, None]
 
 
 def best_heads(model: Model, scores: Mapping[str, Tensor], counts: Mapping[str, int]) -> Kept:

@@ -13,7 +13,6 @@ from heedful.data.conllu import Arc
 from heedful.evaluation.word_alignment import Alignment, Link, alignment_error_rate
 from heedful.inspection.measures.confidence import summed_confidence
 from heedful.inspection.measures.head_views import (
-    AnnotatedPair,
     View,
     is_self_attention,
     query_side,
@@ -31,6 +30,8 @@ from heedful.inspection.measures.roles import (
     trials,
 )
 from heedful.nn.model import AttentionKind
+from heedful.tasks.forced import EncodedSample
+from heedful.text.tokenizer import Tokenizer
 
 Frequencies = Mapping[str, Tensor]  # side -> token counts by id, (vocab,)
 RELATIONS = {
@@ -53,19 +54,19 @@ class HeadStatistics:
     links: list[list[set[Link]]] = field(default_factory=list)  # for each sentence and head
     gold: list[Alignment] = field(default_factory=list)
 
-    def add(self, kind: AttentionKind, weights: Tensor, pair: AnnotatedPair, width: int, frequencies: Frequencies) -> None:
+    def add(self, kind: AttentionKind, weights: Tensor, sample: EncodedSample, width: int, frequencies: Frequencies) -> None:
         """Add weights (heads, query, key) of one sentence, with special tokens and padding; width: of the padded source."""
         is_self = is_self_attention(kind)
-        view = self_attention_view(kind, weights, pair, width) if is_self else source_view(weights, pair)
+        view = self_attention_view(kind, weights, sample, width) if is_self else source_view(weights, sample)
         self.summed_confidence.append(summed_confidence(view.weights))
         self.tokens += view.weights.shape[1]
         if is_self:
-            self.add_roles(kind, view, pair, frequencies)
-        if pair.alignment is not None and kind.queries == "target" and kind.keys != "target":
-            self.add_alignment(source_view(weights, pair), pair.alignment)
+            self.add_roles(kind, view, sample, frequencies)
+        if sample.alignment is not None and kind.queries == "target" and kind.keys != "target":
+            self.add_alignment(source_view(weights, sample), sample.alignment)
 
-    def add_roles(self, kind: AttentionKind, view: View, pair: AnnotatedPair, frequencies: Frequencies) -> None:
-        side, targets = query_side(kind, pair), attention_targets(view.weights, view.shift)
+    def add_roles(self, kind: AttentionKind, view: View, sample: EncodedSample, frequencies: Frequencies) -> None:
+        side, targets = query_side(kind, sample), attention_targets(view.weights, view.shift)
         self.attention_targets.append(targets)
         if kind.queries in frequencies:
             expected = rarest(torch.tensor(side.ids), frequencies[kind.queries])  # (query,)
@@ -103,6 +104,14 @@ class HeadStatistics:
         if not self.gold:
             return [None for _ in self.summed_confidence[0]]
         return [alignment_error_rate(links, self.gold).value for links in zip(*self.links, strict=True)]
+
+
+def count_tokens(tokenizer: Tokenizer, lines: Sequence[str]) -> Tensor:
+    """The number of occurrences of each id: (vocab,)."""
+    counts = torch.zeros(len(tokenizer), dtype=torch.long)
+    for ids in tokenizer.encode_many(lines):
+        counts += torch.bincount(torch.tensor(ids, dtype=torch.long), minlength=len(tokenizer))
+    return counts
 
 
 def rarest(ids: Tensor, frequency: Tensor) -> Tensor:

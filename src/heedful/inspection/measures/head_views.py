@@ -7,34 +7,14 @@ target, output     q_1 … q_n end      cross-attention: the row of a token is t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from heedful.data.conllu import Arc
-from heedful.evaluation.word_alignment import Alignment
 from heedful.inspection.measures.merge_words import merge_into_words
 from heedful.nn.model import AttentionKind
-
-
-class Pieces(NamedTuple):
-    """One tokenized side of a pair."""
-
-    ids: list[int]  # without special tokens
-    words: list[int]  # word index of each token
-    arcs: Sequence[Arc] | None = None  # dependency arcs between these words, if known
-
-
-class AnnotatedPair(NamedTuple):
-    source: Pieces | None  # None: language model
-    target: Pieces
-    alignment: Alignment | None = None
-
-    @property
-    def source_length(self) -> int:
-        return 0 if self.source is None else len(self.source.ids)
+from heedful.tasks.forced import EncodedSample, Pieces
 
 
 class View(NamedTuple):
@@ -60,31 +40,31 @@ def is_self_attention(kind: AttentionKind) -> bool:
     return kind.keys in ("both", kind.queries)
 
 
-def query_side(kind: AttentionKind, pair: AnnotatedPair) -> Pieces:
+def query_side(kind: AttentionKind, sample: EncodedSample) -> Pieces:
     """Return the tokens of the queries."""
-    pieces = pair.source if kind.queries == "source" else pair.target
+    pieces = sample.source if kind.queries == "source" else sample.target
     assert pieces is not None, "attention from the source needs a source"
     return pieces
 
 
-def self_attention_view(kind: AttentionKind, weights: Tensor, pair: AnnotatedPair, width: int) -> View:
+def self_attention_view(kind: AttentionKind, weights: Tensor, sample: EncodedSample, width: int) -> View:
     """weights (heads, query, key) with special tokens and padding; width: of the padded source. Target rows: the steps that
     consume the tokens."""
-    side = query_side(kind, pair)
-    before, count = pair.source_length, len(side.ids)
+    side = query_side(kind, sample)
+    before, count = sample.source_length, len(side.ids)
     if kind.queries == "source":
         return View(weights[:, :count, :count], side.words, side.words, 0, 0)
-    if kind.keys == "target" or pair.source is None:
+    if kind.keys == "target" or sample.source is None:
         return View(weights[:, 1 : count + 1, 1 : count + 1], side.words, side.words, 0, 0)
     rows = torch.arange(1, count + 1)
     columns = torch.cat((torch.arange(before), rows + width))  # the source, then the target
-    words = max(pair.source.words) + 1
-    all_words = [*pair.source.words, *(word + words for word in side.words)]
+    words = max(sample.source.words) + 1
+    all_words = [*sample.source.words, *(word + words for word in side.words)]
     return View(weights[:, rows][..., columns], side.words, all_words, before, words)
 
 
-def source_view(weights: Tensor, pair: AnnotatedPair) -> View:
+def source_view(weights: Tensor, sample: EncodedSample) -> View:
     """weights (heads, query, key) with source columns first. Rows: the steps that predict the target tokens."""
-    assert pair.source is not None, "cross-attention needs a source"
-    cut = weights[:, : len(pair.target.ids), : len(pair.source.ids)]
-    return View(cut, pair.target.words, pair.source.words, 0, 0)
+    assert sample.source is not None, "cross-attention needs a source"
+    cut = weights[:, : len(sample.target.ids), : len(sample.source.ids)]
+    return View(cut, sample.target.words, sample.source.words, 0, 0)

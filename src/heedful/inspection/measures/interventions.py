@@ -1,12 +1,10 @@
-"""Interventions: how the output changes with another token, without a head, or with another source.
+"""Interventions on an example: how the output changes with another token, without a head, or with another input.
 
-    alternatives    alternative tokens at a target position, with probabilities
-    continue_from   the best translation with a given prefix
-    without_heads   a system with some heads ablated
-    saliency_of     saliency of source and target tokens by gradient x input
-    patch_source    activation patching from one source into another
-
-Continuations are decoded by the usual search with a forced prefix, as in `heed translate --prefixes`.
+alternatives    the most probable choices of an output, with probabilities
+without_heads   a predictor with some heads ablated
+lens_of         the logit lens
+saliency_of     saliency of source and target tokens by gradient x input
+patch_input     activation patching from one input into another
 """
 
 from __future__ import annotations
@@ -14,29 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from heedful.data.corpus_text import encode_text
-from heedful.errors import ConfigError, DataError
+from heedful.errors import ConfigError
 from heedful.inspection.measures.lens import Lens, lens
-from heedful.inspection.measures.patching import PatchingResult, trace
-from heedful.inspection.measures.saliency import Saliency, saliency
-from heedful.inspection.measures.trace import Tokens, sequences, tokens_from_ids, tokens_of
+from heedful.inspection.measures.patching import Pass, PatchingResult, patch_passes
+from heedful.inspection.measures.saliency import Saliency, output_saliency
 from heedful.nn.hooks import hook
 from heedful.nn.model import inference_context
-from heedful.search import SearchConfig
-from heedful.tasks.system import System
-from heedful.tasks.translation.translate import Candidate, Piece, decode_pieces
-
-
-class EncodedPair(NamedTuple):
-    """A tokenized source and target."""
-
-    source: Tokens | None  # None: language model
-    target: Tokens
+from heedful.tasks.encoded_example import EncodedExample, base_model
+from heedful.tasks.predictor import Predictor
 
 
 class Alternative(NamedTuple):
@@ -47,7 +36,7 @@ class Alternative(NamedTuple):
 
 
 class HeadName(NamedTuple):
-    kind: str  # encoder, decoder, cross, …, as in inspection/attention_maps.py
+    kind: str  # encoder, decoder, cross, …, as in nn/model.py
     layer: int
     head: int
 
@@ -60,81 +49,57 @@ class HeadName(NamedTuple):
         return HeadName(kind, int(numbers[0]), int(numbers[1]))
 
 
-def pair_of(system: System, source: str, config: SearchConfig, target: str | None = None) -> EncodedPair:
-    """Return the source with its translation by the system, or with the given target."""
-    encoded = source_of(system, source)
-    if target is not None:
-        return EncodedPair(encoded, tokens_of(system, target, "target"))
-    output = continue_from(system, encoded, config, []).tokens
-    return EncodedPair(encoded, tokens_from_ids(system, system.target_tokenizer.decode(output), output, "target"))
-
-
-def source_of(system: System, text: str) -> Tokens:
-    """Tokenize a source and check its length."""
-    tokens = tokens_of(system, text, "source")
-    if not 0 < len(tokens.ids) <= system.max_length:
-        raise DataError(f"the source has {len(tokens.ids)} tokens; expected 1 to {system.max_length}", hint="give one sentence")
-    return tokens
-
-
-def text_of(system: System, text: str) -> EncodedPair:
-    """Tokenize the text of a language model and check its length."""
-    ids = encode_text(system.target_tokenizer, text)
-    if not 0 < len(ids) < system.max_length:
-        raise DataError(f"the text has {len(ids)} tokens; expected 1 to {system.max_length - 1}", hint="give a shorter text")
-    return EncodedPair(None, tokens_from_ids(system, text, ids, "target"))
-
-
-def alternatives(system: System, pair: EncodedPair, at: int, count: int = 20) -> list[Alternative]:
-    """Return the most likely tokens at target position `at` given the tokens before it; the last position is the end token."""
-    targets = [*pair.target.ids, system.target_tokenizer.specials.end]
-    if not 0 <= at < len(targets):
-        raise ConfigError(f"given target position {at}, expected 0 to {len(targets) - 1} (the last is the end token)")
-    probabilities = log_probabilities(system, pair)[at].exp()
+def alternatives(predictor: Predictor, example: EncodedExample, at: int, count: int = 20) -> list[Alternative]:
+    """The most probable choices of output `at`, given the tokens before it; the last output of a target is the end token."""
+    outputs = example.outputs
+    if not 0 <= at < len(outputs.ids):
+        last = "" if example.reads_end else " (the last is the end token)"
+        raise ConfigError(f"given target position {at}, expected 0 to {len(outputs.ids) - 1}{last}")
+    probabilities = log_probabilities(predictor, example)[at].exp()
     best = probabilities.topk(min(count, len(probabilities)))
-    tokens = best.indices.tolist()
-    pieces = system.target_tokenizer.pieces(tokens)
+    tokens, given = best.indices.tolist(), int(outputs.ids[at])
     return [
-        Alternative(token, piece, probability, token == targets[at])
-        for token, piece, probability in zip(tokens, pieces, best.values.tolist(), strict=True)
+        Alternative(token, piece, probability, token == given)
+        for token, piece, probability in zip(tokens, outputs.spell(tokens), best.values.tolist(), strict=True)
     ]
 
 
-def log_probabilities(system: System, pair: EncodedPair) -> Tensor:
-    """Return log-probabilities after every prefix of the target, averaged over an ensemble: (target time, vocab)."""
-    source, target_in = sequences(system, *pair)
+def log_probabilities(predictor: Predictor, example: EncodedExample) -> Tensor:
+    """Log-probabilities of the choices of every output, averaged over an ensemble: (outputs, choices)."""
     logs = []
-    for model in system.models:
+    for model in predictor.system.models:
         with inference_context(model):
-            logs.append(model.forced_logits(source, None, target_in)[0].float().log_softmax(-1))
+            hidden = base_model(model).forced(example.source_ids, None, example.target_in).hidden
+            logs.append(example.logits(model, hidden)[0].float().log_softmax(-1))
     if not all(bool(one.logsumexp(-1).isfinite().all()) for one in logs):
-        raise system.nonfinite_error("a target token")
+        raise predictor.system.nonfinite_error("a target token")
     return torch.stack(logs).logsumexp(0) - math.log(len(logs))
 
 
-def continue_from(system: System, source: Tokens, config: SearchConfig, prefix: list[int]) -> Candidate:
-    """Return the best translation with this prefix."""
-    return decode_pieces(system, [Piece(0, source.ids, prefix, source.text)], config)[0][0]
+def target_log_probabilities(predictor: Predictor, example: EncodedExample) -> Tensor:
+    """Log-probabilities of the outputs of the example, (outputs,)."""
+    return log_probabilities(predictor, example).gather(-1, example.outputs.ids[:, None])[:, 0]
 
 
-def find_token(system: System, piece: str, candidates: Iterable[Alternative] = ()) -> int:
-    """Return the token of a piece: the candidate of this spelling, else the token that the piece is encoded as."""
+def find_token(predictor: Predictor, piece: str, candidates: Iterable[Alternative] = ()) -> int:
+    """The token of a piece: the candidate of this spelling, else the token that the piece is encoded as."""
     for candidate in candidates:
         if piece in (candidate.piece, candidate.piece.lstrip("▁")):
             return candidate.token
-    ids = system.target_tokenizer.encode(piece)
-    if len(ids) != 1 or ids[0] == system.target_tokenizer.specials.unk:
-        pieces = " ".join(system.target_tokenizer.pieces(ids))
+    tokenizer = predictor.system.target_tokenizer
+    ids = tokenizer.encode(piece)
+    if len(ids) != 1 or ids[0] == tokenizer.specials.unk:
+        pieces = " ".join(tokenizer.pieces(ids))
         message = f"given {piece!r}, which is encoded as: {pieces}; expected one token of the target vocabulary"
         raise ConfigError(message, hint="give one of the alternatives")
     return ids[0]
 
 
 @contextmanager
-def without_heads(system: System, heads: Iterable[HeadName]) -> Iterator[System]:
+def without_heads(predictor: Predictor, heads: Iterable[HeadName]) -> Iterator[None]:
     """Ablate these heads: set their context vectors to zero."""
     ablated: dict[str, set[int]] = {}
-    attentions = {(one.kind.name, one.layer): one for one in system.models[0].attentions()}
+    attentions = {(one.kind.name, one.layer): one for one in predictor.model.attentions()}
     for head in heads:
         attention = attentions.get((head.kind, head.layer))
         if attention is None:
@@ -151,28 +116,41 @@ def without_heads(system: System, heads: Iterable[HeadName]) -> Iterator[System]
         return x * keep[:, None, None]
 
     with ExitStack() as hooks:
-        for model in system.models:
+        for model in predictor.system.models:
             for name in ablated:
                 hooks.enter_context(hook(model, name, ablate))
-        yield system
+        yield
 
 
-def lens_of(system: System, pair: EncodedPair) -> Lens:
-    return lens(system.models[0], *sequences(system, *pair))
+def lens_of(predictor: Predictor, example: EncodedExample) -> Lens:
+    """The logit lens: logits of the outputs from each layer."""
+    model = predictor.model
+    return lens(base_model(model), example.source_ids, example.target_in, lambda hidden: example.logits(model, hidden)[0])
 
 
-def saliency_of(system: System, pair: EncodedPair, scales: Sequence[float] = (1.0,)) -> Saliency:
-    source, target_in = sequences(system, *pair)
-    return saliency(system.models[0], source, target_in, target_tokens(system, pair)[None], scales)
+def saliency_of(predictor: Predictor, example: EncodedExample, scales: Sequence[float] = (1.0,)) -> Saliency:
+    """scales: see `saliency`."""
+    model, outputs = predictor.model, example.outputs
+
+    def log_probabilities(hidden: Tensor) -> Tensor:
+        """hidden (outputs, target time, dim): row i for output i."""
+        rows = torch.arange(len(outputs.ids), device=hidden.device)
+        logits = outputs.project(model, hidden[rows, outputs.steps.clone()])  # (outputs, choices)
+        return logits.log_softmax(-1)[rows, outputs.ids.clone()]
+
+    passed = example.source_ids, example.target_in
+    return output_saliency(base_model(model), *passed, log_probabilities, len(outputs.ids), scales)
 
 
-def patch_source(system: System, pair: EncodedPair, other: str) -> PatchingResult:
-    """Patch run A with the source of the pair into run B with the other source; both decode the target of the pair."""
-    source, target_in = sequences(system, *pair)
-    second, _ = sequences(system, source_of(system, other), pair.target)
-    return trace(system.models[0], (source, second), target_in, target_tokens(system, pair)[None])
+def patch_input(predictor: Predictor, example: EncodedExample, other: str) -> PatchingResult:
+    """Patch activations of run A, on the example, into run B, on another input with the same outputs."""
+    second = predictor.replace_input(example, other)
+    model = predictor.model
 
+    def log_probabilities(one: EncodedExample, hidden: Tensor) -> Tensor:
+        """hidden (rows, target time, dim) -> (rows, outputs)."""
+        logs = one.logits(model, hidden).float().log_softmax(-1)
+        return logs.gather(-1, one.outputs.ids.expand(len(logs), -1)[..., None])[..., 0]
 
-def target_tokens(system: System, pair: EncodedPair) -> Tensor:
-    """Return the target with its end token, (target time,)."""
-    return torch.tensor([*pair.target.ids, system.target_tokenizer.specials.end], device=system.device)
+    first, other_pass = (Pass(one.source_ids, one.target_in, partial(log_probabilities, one)) for one in (example, second))
+    return patch_passes(base_model(model), first, other_pass)

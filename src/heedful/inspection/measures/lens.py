@@ -8,6 +8,7 @@ family does after its last layer. The prediction of the last layer is that of th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -20,15 +21,15 @@ from heedful.nn.model import SequenceModel, inference_context
 
 class Lens(NamedTuple):
     names: list[str]  # of the hook points, the last layer at the end
-    logits: Tensor  # (layers, target time, vocab)
+    logits: Tensor  # (layers, outputs, choices): next tokens at each position, or labels
 
     def ranks(self, tokens: Tensor) -> Tensor:
-        """Return the rank of these tokens in every layer: (target time,) -> (layers, target time); 1 is the most likely."""
+        """Return the rank of these tokens in every layer: (outputs,) -> (layers, outputs); 1 is the most likely."""
         logits = self.logits.gather(-1, tokens.expand(len(self.names), -1)[..., None])
         return (self.logits > logits).sum(-1) + 1
 
     def probabilities(self, tokens: Tensor) -> Tensor:
-        """Return the probabilities of these tokens in every layer: (target time,) -> (layers, target time)."""
+        """Return the probabilities of these tokens in every layer: (outputs,) -> (layers, outputs)."""
         probabilities = self.logits.float().softmax(-1)
         return probabilities.gather(-1, tokens.expand(len(self.names), -1)[..., None])[..., 0]
 
@@ -41,13 +42,15 @@ def decoder_outputs(model: SequenceModel) -> list[str]:
     return names
 
 
-def lens(model: SequenceModel, source: Tensor, target_in: Tensor) -> Lens:
-    """Compute the logit lens. source (1, source time), target_in (1, target time). Layers of another width than the last are
-    skipped."""
+def lens(model: SequenceModel, source: Tensor, target_in: Tensor, project: Callable[[Tensor], Tensor] | None = None) -> Lens:
+    """Compute the logit lens. source (1, source time), target_in (1, target time); project: final hidden states
+    (1, target time, dim) -> logits of the outputs, default: of the next token at each position. Layers of another width than
+    the last are skipped."""
     names = decoder_outputs(model)
 
     def logits() -> Tensor:
-        return model.forced_logits(source, None, target_in)[0]  # (target time, vocab)
+        hidden = model.forced(source, None, target_in).hidden
+        return model.project(hidden)[0] if project is None else project(hidden)  # (outputs, choices)
 
     with inference_context(model):
         with record(model, *names) as recorded:

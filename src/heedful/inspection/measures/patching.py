@@ -9,6 +9,7 @@ difference between A and B passes through this activation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -20,38 +21,57 @@ from heedful.nn.model import LayerOutput, SequenceModel, inference_context
 
 class PatchEffect(NamedTuple):
     output: LayerOutput
-    change: Tensor  # (positions, target time)
+    change: Tensor  # (positions, outputs)
 
 
 class PatchingResult(NamedTuple):
-    first: Tensor  # (target time,): log p of the target given A
-    second: Tensor  # (target time,): given B
+    first: Tensor  # (outputs,): log p of the target given A
+    second: Tensor  # (outputs,): given B
     effects: list[PatchEffect]
     left_out: list[LayerOutput]  # where A and B have different numbers of positions
+
+
+class Pass(NamedTuple):
+    """The inputs of a teacher-forced pass, and what it predicts."""
+
+    source: Tensor  # (1, source time)
+    target_in: Tensor  # (1, target time)
+    log_probabilities: Callable[[Tensor], Tensor]  # hidden states (rows, target time, dim) -> log p, (rows, outputs)
+
+    def run(self, model: SequenceModel, rows: int = 1) -> Tensor:
+        """log p of the outputs, (rows, outputs)."""
+        step = model.forced(self.source.expand(rows, -1), None, self.target_in.expand(rows, -1))
+        return self.log_probabilities(step.hidden)
 
 
 def trace(model: SequenceModel, sources: tuple[Tensor, Tensor], target_in: Tensor, target_out: Tensor) -> PatchingResult:
     """Patch every layer output of run A into run B. sources: A and B, each (1, source time); target_in and target_out
     (1, target time)."""
 
-    def log_probabilities(source: Tensor, rows: int = 1) -> Tensor:
-        logs = model.forced_logits(source.expand(rows, -1), None, target_in.expand(rows, -1)).float().log_softmax(-1)
-        return logs.gather(-1, target_out.expand(rows, -1)[..., None])[..., 0]  # (rows, target time)
+    def log_probabilities(hidden: Tensor) -> Tensor:
+        logs = model.project(hidden).float().log_softmax(-1)
+        return logs.gather(-1, target_out.expand(len(logs), -1)[..., None])[..., 0]  # (rows, target time)
 
+    first, second = (Pass(source, target_in, log_probabilities) for source in sources)
+    return patch_passes(model, first, second)
+
+
+def patch_passes(model: SequenceModel, a: Pass, b: Pass) -> PatchingResult:
+    """Patch every layer output of run A into run B, which predict the same outputs."""
     outputs = model.layer_outputs()
     names = [output.name for output in outputs]
     with inference_context(model):
         with record(model, *names) as recorded:
-            first = log_probabilities(sources[0])[0]
+            first = a.run(model)[0]
         with record(model, *names) as recorded_b:
-            second = log_probabilities(sources[1])[0]
+            second = b.run(model)[0]
         both = {name for name in recorded.keys() & recorded_b.keys() if recorded[name].shape == recorded_b[name].shape}
         effects = []
         for output in outputs:
             if output.name in both:
                 value = recorded[output.name][0]  # (positions, dim)
                 with hook(model, output.name, lambda name, x, value=value: patch_diagonal(x, value)):  # type: ignore[misc]
-                    effects.append(PatchEffect(output, log_probabilities(sources[1], len(value)) - second))
+                    effects.append(PatchEffect(output, b.run(model, len(value)) - second))
     return PatchingResult(first, second, effects, [output for output in outputs if output.name not in both])
 
 

@@ -12,7 +12,7 @@ and Pinter, 2019).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -28,8 +28,8 @@ NOTE = (
 
 
 class Saliency(NamedTuple):
-    source: Tensor  # (target time, source time)
-    target: Tensor  # (target time, target time): previous target tokens, including the start token
+    source: Tensor  # (outputs, source time)
+    target: Tensor  # (outputs, target time): previous target tokens, including the start token
     source_bound: Tensor  # same shape as source
     target_bound: Tensor  # same shape as target
 
@@ -44,18 +44,34 @@ def saliency(
 ) -> Saliency:
     """source (1, source time), target_in and target_out (1, target time); scales: factors of the embeddings at which
     gradients are computed. (1.0,) is gradient x input, `midpoints(n)` integrated gradients."""
-    model = copy_with_shared_weights(model)
     time = target_in.shape[1]
+
+    def log_probabilities(hidden: Tensor) -> Tensor:
+        index = torch.arange(time, device=hidden.device)
+        return model.project(hidden[index, index]).log_softmax(-1)[index, target_out[0].clone()]
+
+    return output_saliency(model, source, target_in, log_probabilities, time, scales)
+
+
+def output_saliency(
+    model: SequenceModel,
+    source: Tensor,
+    target_in: Tensor,
+    log_probabilities: Callable[[Tensor], Tensor],
+    outputs: int,
+    scales: Sequence[float] = (1.0,),
+) -> Saliency:
+    """`saliency` of any outputs. log_probabilities: hidden states (outputs, target time, dim) -> log p of output i, computed
+    from row i, (outputs,)."""
+    model = copy_with_shared_weights(model)
     with gradient_context(model):
-        zeros = [torch.zeros(time, tokens.shape[1], device=source.device) for tokens in (source, target_in)]
-        totals, bounds = zeros, [torch.zeros_like(total) for total in zeros]
-        rows = source.repeat(time, 1), target_in.repeat(time, 1)  # row t computes gradients of token t: one pass for all
-        index = torch.arange(time, device=source.device)
+        totals = [torch.zeros(outputs, tokens.shape[1], device=source.device) for tokens in (source, target_in)]
+        bounds = [torch.zeros_like(total) for total in totals]
+        rows = source.repeat(outputs, 1), target_in.repeat(outputs, 1)  # row i computes gradients of output i: one pass for all
         for scale in scales:
             with scaled_embeddings(model, scale) as embeddings:
-                hidden = model.forced(rows[0], None, rows[1]).hidden[index, index]  # (target time, dim)
-            logs = model.project(hidden).log_softmax(-1)[index, target_out[0].clone()]
-            gradients = torch.autograd.grad(logs.sum(), embeddings)
+                hidden = model.forced(rows[0], None, rows[1]).hidden  # (outputs, target time, dim)
+            gradients = torch.autograd.grad(log_probabilities(hidden).sum(), embeddings)
             for at, (x, gradient) in enumerate(zip(embeddings, gradients, strict=True), start=2 - len(embeddings)):
                 x = x.detach() / scale  # index 0: the source, absent if it has no tokens
                 totals[at] += (x * gradient).sum(-1) / len(scales)

@@ -9,5 +9,5 @@ COMMAND = Command(
     "Predict the label of each line of text.\n\n"
     "A run trained on several texts per example expects them separated by tabs. --json adds the probability of every label.",
     "Text files, plain or .gz; - for standard input. Default: -.",
-    search=False,
+    search=(),
 )

@@ -33,6 +33,10 @@ class ClassificationModel(Model):
             return self.head(features).squeeze(-1), hidden  # a score for each answer
         return self.head(features.sum(1)), hidden
 
+    def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
+        """One sequence for each example: (rows, choices)."""
+        return self(target, target.new_full(target.shape[:1], target.shape[1] - 1), 1)[0]
+
     @property
     def base_model(self) -> Model:
         return self.body

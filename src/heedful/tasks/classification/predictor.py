@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, islice
-from typing import Any, NamedTuple, cast, overload
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, cast, overload
 
 import torch
 from torch import Tensor
@@ -13,11 +14,15 @@ from torch.nn import functional
 
 from heedful.data.input_lines import refuse_too_long
 from heedful.data.labeled import Example, find_split_file
-from heedful.errors import ConfigError
+from heedful.data.samples import Sample
+from heedful.errors import ConfigError, lookup
+from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
-from heedful.tasks.classification.data import LabeledBatch, LabeledData
+from heedful.tasks.classification.data import LAYOUTS, LabeledBatch, LabeledData
 from heedful.tasks.classification.evaluate import evaluate
 from heedful.tasks.classification.model import ClassificationModel
+from heedful.tasks.encoded_example import Decoded, EncodedExample, Outputs, TokenLoss, tokens_from_ids
+from heedful.tasks.forced import EncodedSample, ForcedBatch, Pieces, pieces_of
 from heedful.tasks.predictor import (
     Figures,
     Loader,
@@ -27,6 +32,7 @@ from heedful.tasks.predictor import (
     check_split,
     missing_split_error,
     note_unknown_in_chunks,
+    refuse_empty,
 )
 
 Input = str | Sequence[str]  # one text, or as many as the run was trained on (`data.texts`)
@@ -57,6 +63,8 @@ class Classifier(Predictor):
     >>> classifier.predict("the cat sees") == max(probabilities, key=probabilities.get)
     True
     """
+
+    phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
 
     @property
     def classifier(self) -> ClassificationModel:
@@ -103,9 +111,12 @@ class Classifier(Predictor):
     def predict_chunks(
         self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
     ) -> Iterator[LabelPrediction]:
-        several = len(self.run.data.texts) > 1
         lines = chain.from_iterable(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown))
-        return self.predictions(line.split("\t") if several else line for line in lines)
+        return self.predictions(map(self.split_line, lines))
+
+    def split_line(self, line: str) -> Input:
+        """The texts of an example in one line, separated by tabs."""
+        return line.split("\t") if len(self.run.data.texts) > 1 else line
 
     def example_from(self, given: Input, number: int) -> tuple[str, ...]:
         """An example as a tuple of texts; an error if it has not as many texts as the run's data."""
@@ -133,6 +144,55 @@ class Classifier(Predictor):
     def validate(self) -> ValidationResult:
         return ValidationResult(self.evaluate("valid"), None, None, {})
 
+    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
+        """The text between start and extract token, with its label; target: a label, default: the most probable one."""
+        refuse_empty(text)
+        if config is not None:
+            raise ConfigError("search options have no effect on a classifier, which decodes no text", hint="remove them")
+        labels, tokenizer, device = self.run.task.labels, self.system.target_tokenizer, self.system.device
+        given = self.example_from(self.split_line(text), 1)
+        sequences = self.labeled.encode([Example(labels[0], given)], tokenizer).groups[0]
+        if len(sequences) != 1:
+            raise ConfigError(
+                f"layout {self.run.task.layout!r} encodes an example as {len(sequences)} sequences; expected a layout with one"
+            )
+        label = self.predict([given])[0] if target is None else target
+        lookup(label, dict.fromkeys(labels), "label")
+        start, *ids, extract = sequences[0]
+        first, last = tokenizer.pieces([start, extract])
+        target_in = torch.tensor([sequences[0]], device=device)
+        steps = torch.tensor([len(sequences[0]) - 1], device=device)
+        outputs = Outputs(
+            torch.tensor([labels.index(label)], device=device),
+            [label],
+            steps,
+            classify,
+            lambda chosen: [labels[i] for i in chosen],
+        )
+        tokens = tokens_from_ids(tokenizer, " ".join(given), ids)
+        return EncodedExample(None, tokens, first, last, target_in[:, :0], target_in, outputs, reads_end=True)
+
+    def decode_example(
+        self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
+    ) -> Decoded:
+        """The most probable label."""
+        if prefix:
+            raise ConfigError(
+                "a classifier decodes no text, so no token can be forced", hint="compare the labels' probabilities"
+            )
+        with inference_context(self.classifier):
+            hidden = self.classifier.body.forced(None, None, example.target_in).hidden
+            logs = example.logits(self.classifier, hidden)[0, 0].float().log_softmax(-1)
+        best = int(logs.argmax())
+        return Decoded(self.run.task.labels[best], [best], float(logs[best]), float(logs[best]))
+
+    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
+        return self.encode_example(text, example.outputs.pieces[0])
+
+    def token_loss(self) -> TokenLoss:
+        weight = self.run.task.auxiliary
+        return TokenLoss(omitted=[f"adds {weight:g} x the language modeling loss"] if weight else [])
+
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Of the first `count` examples of the training data."""
         labeled, path = self.labeled, find_split_file(self.run.data, "train")
@@ -142,6 +202,56 @@ class Classifier(Predictor):
         for at in range(0, len(encoded.labels), size):
             chosen = range(at, min(at + size, len(encoded.labels)))
             yield partial(label_losses, self.classifier, labeled.collate(encoded, chosen, pad).to(self.system.device))
+
+    def sample_texts(self, split: str) -> Iterator[Sample]:
+        path = find_split_file(self.run.data, split)
+        return iter(()) if path is None else self.read_samples(path)
+
+    def read_samples(self, path: Path) -> Iterator[Sample]:
+        """Examples in the columns of the run's data; several texts of an example are joined by tabs."""
+        return (Sample(None, "\t".join(example.texts), label=example.label) for example in self.labeled.examples(path))
+
+    def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
+        """Examples that are truncated are left out; a missing label is predicted."""
+        labeled, tokenizer, size = self.labeled, self.system.target_tokenizer, self.run.data.batch
+        fitting = [(sample, rows) for sample in samples if (rows := self.encode_rows(sample)) is not None]
+        for at in range(0, len(fitting), size):
+            chosen = fitting[at : at + size]
+            examples = [self.example_of(sample) for sample, _ in chosen]
+            batch = labeled.collate(labeled.encode(examples, tokenizer), range(len(chosen)), tokenizer.specials.pad)
+            batch = batch.to(self.system.device)
+            rows = [row for _, several in chosen for row in several]
+            yield ForcedBatch(
+                rows, partial(label_logits, self.classifier, batch), batch.labels[:, None], 0, batch.tokens.shape[1]
+            )
+
+    def example_of(self, sample: Sample) -> Example:
+        texts = tuple((sample.target or "").split("\t"))
+        return Example(sample.label or next(iter(self.predictions([texts]))).text, texts)
+
+    def encode_rows(self, sample: Sample) -> list[EncodedSample] | None:
+        """The tokens of each sequence of an example, without the first and the last, which are special; None if a text is
+        empty, or the example too long."""
+        texts, tokenizer, longest = (sample.target or "").split("\t"), self.system.target_tokenizer, self.run.data.max_length
+        if len(texts) == 1:
+            pieces = pieces_of(tokenizer, texts[0], sample.target_arcs, longest - 1)
+            return None if pieces is None else [EncodedSample(None, pieces)]
+        layout = LAYOUTS[self.run.task.layout]
+        rows = layout(tokenizer.encode_many(texts), tokenizer.specials)
+        if len(texts) != len(self.run.data.texts) or max(map(len, rows)) > longest:
+            return None
+        return [EncodedSample(None, Pieces(row[1:-1], list(range(len(row) - 2)))) for row in rows]
+
+
+def label_logits(model: ClassificationModel, batch: LabeledBatch) -> Tensor:
+    """The logits of the labels, (examples, 1, labels)."""
+    return model(batch.tokens, batch.last, len(batch.tokens) // len(batch.labels))[0][:, None]
+
+
+def classify(model: ClassificationModel, hidden: Tensor) -> Tensor:
+    """Hidden states of the extract token (…, dim) -> logits of the labels."""
+    logits: Tensor = model.head(hidden)
+    return logits
 
 
 def label_losses(model: ClassificationModel, batch: LabeledBatch) -> Tensor:

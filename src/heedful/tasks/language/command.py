@@ -21,5 +21,6 @@ COMMAND = Command(
     "The search method is that of the run; change it with -s, as in -s method=greedy.",
     "Files of prompts, one per line; - for standard input. Default: --prompt, or no prompt.",
     PredictOptions,
+    search=("predict",),
     text="",
 )

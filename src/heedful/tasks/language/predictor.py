@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.config.given import OVERRIDE
-from heedful.data.corpus_text import open_text, passages
-from heedful.errors import ConfigError
+from heedful.config.given import ARGUMENT, OVERRIDE
+from heedful.data.corpus_text import encode_text, open_text, passages, read_passage
+from heedful.data.input_lines import read_texts
+from heedful.data.samples import Sample
+from heedful.errors import ConfigError, DataError
 from heedful.search import SearchConfig
 from heedful.tasks.batches import Batch
+from heedful.tasks.encoded_example import NEXT_TOKEN, EncodedExample, token_outputs, tokens_from_ids
+from heedful.tasks.forced import EncodedSample, ForcedBatch, pieces_of, sequence_batches
 from heedful.tasks.language.command import PredictOptions
 from heedful.tasks.language.evaluate import evaluate_text
 from heedful.tasks.language.generate import generate, score_endings
@@ -30,10 +35,19 @@ from heedful.tasks.predictor import (
     check_split,
     missing_split_error,
     note_unknown_in_chunks,
+    refuse_empty,
 )
+from heedful.tasks.system import System
 
 # Search options without effect on generation: every text has exactly `length` new tokens, and there is no source.
 UNUSED = ("penalty", "length_penalty", "coverage", "min_length", "max_length", "max_extra", "replace_unknown", "dictionary")
+
+
+def check_length(length: object) -> int:
+    """The number of tokens to generate; an error unless it is a positive integer."""
+    if not isinstance(length, int) or length < 1:
+        raise ConfigError(f"{ARGUMENT}: length: given {length!r}, expected an integer from 1")
+    return length
 
 
 class Continuation(NamedTuple):
@@ -62,12 +76,15 @@ class TextGenerator(Predictor):
     True
     """
 
+    phases: ClassVar[tuple[str, ...]] = ("training step", "decoding one token")
+    predicts_input = True
+
     def generate(self, prompt: str = "", length: int = 200, **search: Any) -> list[str]:
         """The prompt and `length` more tokens; options of `SearchConfig` may be given by name. n_best: number of samples."""
-        return generate(self.system, prompt, length, self.search_config_from(search))
+        return generate(self.system, prompt, check_length(length), self.search_config_from(search))
 
     def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[Continuation]:
-        length = options.pop("length", PredictOptions.length)
+        length = check_length(options.pop("length", PredictOptions.length))
         config = self.search_config_from(options)
         return (Continuation(text, generate(self.system, text, length, config)) for text in texts)
 
@@ -110,6 +127,25 @@ class TextGenerator(Predictor):
     def validate(self) -> ValidationResult:
         return ValidationResult(self.evaluate("valid"), None, None, {})
 
+    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
+        """The text itself, which starts after the end of a line, as every text in training."""
+        refuse_empty(text)
+        if target is not None:
+            raise ConfigError("a target has no effect for a language model, which has only one text", hint="remove the target")
+        if config is not None:
+            raise ConfigError("search options have no effect on the analysis of a given text", hint="remove them")
+        system, tokenizer = self.system, self.system.target_tokenizer
+        ids, end = encode_text(tokenizer, text), tokenizer.specials.end
+        if not 0 < len(ids) < system.max_length:
+            raise DataError(
+                f"the text has {len(ids)} tokens; expected 1 to {system.max_length - 1}", hint="give a shorter text"
+            )
+        target_in = torch.tensor([[end, *ids]], device=system.device)
+        target_out = torch.tensor([*ids, end], device=system.device)
+        outputs = token_outputs(tokenizer, target_out, torch.arange(len(target_out), device=system.device))
+        tokens = tokens_from_ids(tokenizer, text, ids)
+        return EncodedExample(None, tokens, tokenizer.pieces([end])[0], NEXT_TOKEN, target_in[:, :0], target_in, outputs)
+
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Of the first `count` blocks of the training text."""
         system, block = self.system, self.run.data.block
@@ -120,3 +156,22 @@ class TextGenerator(Predictor):
         for target_in, target_out in zip(torch.split(inputs, size), torch.split(targets, size), strict=True):
             batch = Batch(target_in[:, :0], None, target_in, target_out, target_out.numel()).to(system.device)
             yield partial(sequence_losses, system.models[0], batch, pad)
+
+    def sample_texts(self, split: str) -> Iterator[Sample]:
+        """The lines that are not empty."""
+        lines = chain.from_iterable(map(read_passage, passages(self.run.data, split)))
+        return (self.sample_of(line) for line in lines if line.strip())
+
+    def read_samples(self, path: Path) -> Iterator[Sample]:
+        """One text per line."""
+        return map(self.sample_of, read_texts(path))
+
+    def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
+        return sequence_batches(self.system, encode_texts(self.system, samples))
+
+
+def encode_texts(system: System, samples: Iterable[Sample]) -> list[EncodedSample]:
+    """Tokenized texts; those that are empty, too long, or have tokens across word boundaries are left out."""
+    tokenizer, longest = system.target_tokenizer, system.max_length
+    texts = (pieces_of(tokenizer, sample.target or "", sample.target_arcs, longest) for sample in samples)
+    return [EncodedSample(None, pieces) for pieces in texts if pieces is not None]

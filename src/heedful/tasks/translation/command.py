@@ -35,4 +35,5 @@ COMMAND = Command(
     "Text files, plain or .gz; - for standard input. Default: -.",
     PredictOptions,
     EvaluateOptions,
+    ensembles=True,
 )

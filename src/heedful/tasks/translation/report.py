@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,7 +34,7 @@ class TranslationReport(NamedTuple):
     checkpoint: Path
     against: Path | None  # checkpoint of the baseline
     comparison: dict[str, Comparison]  # with the baseline, by metric
-    warnings: list[str]
+    warnings: Sequence[str]
 
     def to_dict(self) -> dict[str, Any]:
         figures = self.evaluation.figures
@@ -63,7 +64,7 @@ class TranslationReport(NamedTuple):
         verdicts = [f"{name} {one.verdict}" for name, one in self.comparison.items()]
         if verdicts:
             lines.append(f"verdict by approximate randomization: {'; '.join(verdicts)}")
-        return "\n".join([*lines, *self.warnings])
+        return "\n".join(lines)
 
 
 def report(
@@ -71,7 +72,7 @@ def report(
 ) -> TranslationReport:
     names = parse_metrics(options)
     metric_options = MetricOptions(options.lowercase or None, options.tokenize, options.bootstrap)
-    baseline = None if options.against is None else load(options.against)
+    baseline = None if options.against is None else type(translator).of(load(options.against))
     config = search(translator)
     if options.source is not None and split is not None:
         raise ConfigError("--split selects from the run's data and has no effect with --source", hint="remove one of them")
@@ -80,7 +81,7 @@ def report(
     with output_file(options.output or Path(os.devnull)) as file:  # opened before the work, so that errors come early
         evaluation = evaluate(translator.system, examples, config, names, options=metric_options)
         file.writelines(f"{line}\n" for line in evaluation.translations)
-    comparison, warnings = {}, []
+    comparison, warnings = {}, list[str]()
     if baseline is not None:
         warnings = differing_languages(translator.run.data, baseline.run.data)
         other = evaluate(baseline.system, examples, search(baseline), names, options=metric_options)

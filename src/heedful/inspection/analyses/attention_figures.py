@@ -1,0 +1,74 @@
+"""Figures of attention: the word alignment, the grid of the heads of a kind, one head as heatmap or as lines. Captions name the
+texts, the rows and the columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heedful.inspection.analyses.example_text import MAX_CAPTION
+from heedful.inspection.drawing import figure
+from heedful.inspection.drawing.figure import Figure
+from heedful.inspection.drawing.text_heatmap import printable_token
+from heedful.inspection.measures.attention_maps import AttentionMap
+
+if TYPE_CHECKING:
+    from heedful.inspection.analyses.attention import AttentionResult
+
+
+def attention_figure(result: AttentionResult) -> Figure:
+    if result.selection.is_one_map:
+        return draw_map(result)
+    if result.selection.kind is None and result.alignment is not None:
+        return draw_alignment(result)
+    maps = result.displayable_maps()
+    kinds = list(dict.fromkeys(one.kind.name for one in maps))
+    return figure.stack(*(draw_grid(result, [one for one in maps if one.kind.name == kind]) for kind in kinds))
+
+
+def draw_grid(result: AttentionResult, maps: list[AttentionMap]) -> Figure:
+    """All heads of one kind."""
+    by, trace = result.selection.by, result.trace
+    layers = [(one.layer, result.values_of(one)) for one in maps]
+    is_rollout = by == "rollout"
+    title = f"{maps[0].kind.name}: {'rollout, heads of a layer merged' if is_rollout else f'all heads, {by}'}"
+    grid = figure.head_grid(layers, title, relative=by != "weights", merged=is_rollout)
+    tokens = [printable_token(" ".join(names), MAX_CAPTION) for names in (trace.queries(maps[0]), trace.keys(maps[0]))]
+    axes = [f"{axis}: {names}" for axis, names in zip(axis_captions(result, maps[0]), tokens, strict=True)]
+    return figure.add_caption(grid, [*result.example.captions(), *axes])
+
+
+def draw_map(result: AttentionResult) -> Figure:
+    """One head, or the rollout of one layer."""
+    selection, trace = result.selection, result.trace
+    attention_map, (values, *_) = result.select_map()
+    shown = f"head {selection.head}, {selection.by}" if selection.head is not None else "rollout, heads merged"
+    limit = max(float(values.max()), 1e-12) if selection.by != "weights" else 1.0
+    title = f"{selection.kind} · layer {attention_map.layer} · {shown}"
+    draw = figure.lines if selection.lines else figure.heatmap
+    picture = draw(values, trace.queries(attention_map), trace.keys(attention_map), title, limit)
+    axes = [] if selection.lines else axis_captions(result, attention_map)
+    return figure.add_caption(picture, [*result.example.captions(), *axes])
+
+
+def draw_alignment(result: AttentionResult) -> Figure:
+    words = result.alignment_words()
+    assert words is not None and result.alignment is not None, "there is attention to a source"
+    picture = figure.heatmap(result.alignment, words[1], words[0], "soft alignment, mean of all heads", palette="gray")
+    axes = ["rows: words of the translation", "columns: words of the source"]
+    return figure.add_caption(picture, [*result.example.captions(), *axes])
+
+
+def axis_captions(result: AttentionResult, attention_map: AttentionMap) -> list[str]:
+    """What the rows and the columns of an attention map are."""
+    trace, example = result.trace, result.trace.example
+    target = "the text" if example.source is None else "the translation"
+    tokens = {"source": "tokens of the source", "target": f"previous tokens of {target}, from {example.start}"}
+    tokens["both"] = tokens["target"] if example.source is None else f"{tokens['source']}, then {tokens['target']}"
+    steps = f"tokens of {target}, from {example.start} to {example.end}"
+    queries = steps if example.reads_end else f"tokens of {target}, at the step that predicts them"
+    if attention_map.kind.queries == "source":
+        queries = tokens["source"]
+    blocks = [
+        " (in blocks, by number)" * (names[:1] == ["#0"]) for names in (trace.queries(attention_map), trace.keys(attention_map))
+    ]
+    return [f"rows, queries: {queries}{blocks[0]}", f"columns, keys: {tokens[attention_map.kind.keys]}{blocks[1]}"]

@@ -1,0 +1,202 @@
+"""Every analysis of every task that supports it: the command prints and writes what the Python call returns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from workshop import heed
+
+import heedful
+from heedful import inspection
+from heedful.cli.output import replace_non_finite
+from heedful.inspection.result import Result
+
+TEXTS = {"translation": "w1 w2 w3", "language": "the cat sees a dog", "classification": "a dog sees"}
+OTHERS = {"translation": "w1 w9 w3", "classification": "the cat runs"}
+TRANSLATION, LANGUAGE, CLASSIFICATION = "translation", "language", "classification"
+ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION)
+
+
+class Analysis(NamedTuple):
+    """Arguments of `heed inspect NAME RUN …` and the Python call; {text} and {other} are texts of the task."""
+
+    name: str
+    options: tuple[str, ...]
+    call: Callable[..., Result]  # of a predictor, a text and another text
+    tasks: tuple[str, ...] = ALL
+    picture: bool = True
+
+
+ANALYSES = [
+    Analysis("summary", (), lambda one, text, other: inspection.summary(one), picture=False),
+    Analysis("attention", ("{text}",), lambda one, text, other: inspection.attention(one, text)),
+    Analysis(
+        "attention",
+        ("{text}", "--target", "w3 w4", "--kind", "cross", "--layer", "1", "--head", "1", "--by", "norms"),
+        lambda one, text, other: inspection.attention(one, text, "w3 w4", kind="cross", layer=1, head=1, by="norms"),
+        (TRANSLATION,),
+    ),
+    Analysis(
+        "attention",
+        ("{text}", "--kind", "within", "--by", "rollout"),
+        lambda one, text, other: inspection.attention(one, text, kind="within", by="rollout"),
+        (LANGUAGE, CLASSIFICATION),
+    ),
+    Analysis("lens", ("{text}",), lambda one, text, other: inspection.lens(one, text)),
+    Analysis(
+        "lens",
+        ("{text}", "-s", "beam=2"),
+        lambda one, text, other: inspection.lens(one, text, config=one.search_config(["beam=2"])),
+        (TRANSLATION,),
+    ),
+    Analysis("alternatives", ("{text}",), lambda one, text, other: inspection.alternatives(one, text), picture=False),
+    Analysis(
+        "alternatives",
+        ("{text}", "--target", "w3 w4", "--position", "1", "--instead", "w7"),
+        lambda one, text, other: inspection.alternatives(one, text, 1, target="w3 w4", instead="w7"),
+        (TRANSLATION,),
+        picture=False,
+    ),
+    Analysis(
+        "ablate",
+        ("{text}", "--head", "cross.0.1", "--head", "encoder.1.0"),
+        lambda one, text, other: inspection.ablate(one, text, ["cross.0.1", "encoder.1.0"]),
+        (TRANSLATION,),
+        picture=False,
+    ),
+    Analysis(
+        "ablate",
+        ("{text}", "--head", "within.0.1"),
+        lambda one, text, other: inspection.ablate(one, text, "within.0.1"),
+        (LANGUAGE, CLASSIFICATION),
+        picture=False,
+    ),
+    Analysis(
+        "patch",
+        ("{text}", "--from", "{other}"),
+        lambda one, text, other: inspection.patch(one, text, other),
+        (TRANSLATION, CLASSIFICATION),
+    ),
+    Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text)),
+    Analysis("saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4)),
+    Analysis("report", ("{text}",), lambda one, text, other: inspection.report(one, text), picture=False),
+]
+CASES = [(one, task) for one in ANALYSES for task in one.tasks]
+
+
+@pytest.fixture(scope="module")
+def predictors(tiny_runs: dict[str, Path]) -> dict[str, heedful.Predictor]:
+    return {task: heedful.load(run) for task, run in tiny_runs.items()}
+
+
+@pytest.mark.parametrize(("analysis", "task"), CASES, ids=[f"{one.name} {' '.join(one.options)}-{task}" for one, task in CASES])
+def test_the_command_prints_and_writes_what_the_python_call_returns(
+    analysis: Analysis,
+    task: str,
+    tiny_runs: dict[str, Path],
+    predictors: dict[str, heedful.Predictor],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text, other = TEXTS[task], OTHERS.get(task, "")
+    result = analysis.call(predictors[task], text, other)
+    arguments = [analysis.name, tiny_runs[task], *(one.format(text=text, other=other) for one in analysis.options)]
+    files = ["--html", tmp_path / "page.html", *(["--picture", tmp_path / "picture.svg"] if analysis.picture else [])]
+    capsys.readouterr()
+    assert heed("inspect", *arguments, *files, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == plain(result.to_dict())
+    assert (tmp_path / "page.html").read_text() == result.html()
+    if analysis.picture:
+        assert (tmp_path / "picture.svg").read_text() == result.svg()
+    else:
+        with pytest.raises(heedful.HeedfulError, match="has no figure"):
+            result.svg()
+    assert heed("inspect", *arguments) == 0
+    assert capsys.readouterr().out == f"{result.text()}\n"
+    assert result.title in result._repr_html_()
+
+
+def plain(value: dict[str, Any]) -> Any:
+    """As JSON has it."""
+    return json.loads(json.dumps(replace_non_finite(value)))
+
+
+def test_the_table_has_every_analysis() -> None:
+    functions = {name for name in inspection.__all__ if name[0].islower()}
+    assert functions - {"explain"} <= {one.name for one in ANALYSES} | {
+        "alignment",
+        "cost",
+        "experts",
+        "heads",
+        "positions",
+        "pruning_curve",
+    }
+
+
+@pytest.mark.parametrize("task", ALL)
+def test_heed_explain_prints_and_writes_the_explanation(
+    task: str,
+    tiny_runs: dict[str, Path],
+    predictors: dict[str, heedful.Predictor],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    abouts = ("head", "step", "tree", "batch") if task == TRANSLATION else ("head", "step")
+    for about in abouts:
+        result = inspection.explain(predictors[task], TEXTS[task], about=about)  # type: ignore[arg-type]
+        checks = [check for stage in result.stages for check in stage.checks]
+        assert all(check.holds for check in checks) and (checks or about == "batch")
+        arguments = [tiny_runs[task], TEXTS[task], *([] if about == "head" else [f"--{about}"])]
+        capsys.readouterr()
+        assert heed("explain", *arguments, "--json", "--html", tmp_path / "page.html") == 0
+        assert json.loads(capsys.readouterr().out) == plain(result.to_dict())
+        assert (tmp_path / "page.html").read_text() == result.html()
+        assert heed("explain", *arguments) == 0
+        assert capsys.readouterr().out == f"{result.text()}\n"
+
+
+@pytest.mark.parametrize("topic", ["attention", "search"])
+def test_a_topic_is_explained_alike(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert heed("explain", topic, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == plain(inspection.explain(topic).to_dict())
+
+
+REFUSED = [
+    (LANGUAGE, ("lens", "{text}", "--target", "a dog"), "a target has no effect for a language model"),
+    (LANGUAGE, ("attention", "{text}", "-s", "top_k=3"), "search options have no effect"),
+    (LANGUAGE, ("patch", "{text}", "--from", "a dog"), "predicts its own text"),
+    (LANGUAGE, ("alternatives", "{text}", "--instead", "dog"), "instead: given 'dog', which has no effect in a run of task"),
+    (CLASSIFICATION, ("saliency", "{text}", "--target", "maybe"), "unknown label 'maybe'; expected one of: no, yes"),
+    (CLASSIFICATION, ("lens", "{text}", "-s", "beam=3"), "search options have no effect on a classifier"),
+    (CLASSIFICATION, ("alternatives", "{text}", "--instead", "dog"), "a classifier decodes no text"),
+    (TRANSLATION, ("lens", "{text}", "--target", "w1", "-s", "beam=3"), "search options have no effect with a given target"),
+    (TRANSLATION, ("lens", " "), "given an empty text, expected at least one word"),
+    (TRANSLATION, ("lens", "{text}", "--target", " "), "given an empty target, expected at least one word"),
+    (TRANSLATION, ("report", "{text}", "--include", "lense"), "unknown analysis in a report 'lense'"),
+    (TRANSLATION, ("report", "--include", "lens"), "a text is missing; expected one for: lens"),
+    (TRANSLATION, ("report", "{text}", "--include", "summary"), "a text has no effect on: summary"),
+]
+
+
+@pytest.mark.parametrize(("task", "arguments", "message"), REFUSED, ids=[" ".join(one[1]) for one in REFUSED])
+def test_what_a_task_does_not_have_is_an_error(
+    task: str, arguments: tuple[str, ...], message: str, tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *rest = (one.format(text=TEXTS[task]) for one in arguments)
+    capsys.readouterr()
+    assert heed("inspect", name, tiny_runs[task], *rest) == 2
+    output = capsys.readouterr()
+    assert output.out == "" and message in output.err
+
+
+@pytest.mark.parametrize("about", ["tree", "batch"])
+def test_a_search_is_explained_for_translation_only(
+    about: str, tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert heed("explain", tiny_runs[LANGUAGE], TEXTS[LANGUAGE], f"--{about}") == 2
+    assert "is explained for translation only; given a run of task 'language'" in capsys.readouterr().err

@@ -1,0 +1,158 @@
+"""A tiny recipe for every task in `TASKS`: data, a model and a few steps.
+
+A new task is covered once it is registered. EXAMPLES has tiny data for every form of data; options of a task that have no
+default, or make it slow, are in OPTIONS, for all tasks that have them."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+
+from workshop import heed, reversed_pairs
+
+from heedful.config.toml import write_toml
+from heedful.tasks import TASKS, find_command, find_task
+from heedful.tasks.commands import Option
+
+
+class DataExample(NamedTuple):
+    """Tiny data of one form."""
+
+    files: dict[str, str]  # name -> content; the first has the training data
+    data: dict[str, Any]  # [data]; {folder} is the folder of the files
+    model: dict[str, Any]
+    search: dict[str, Any]
+    inputs: tuple[str, ...]  # lines of input
+
+
+SIZES = {"dim": 16, "heads": 2, "feed_forward": 32, "norm": "pre"}
+GPT = {"family": "gpt", "dim": 16, "layers": 1, "heads": 2}
+LABELED = "yes\tthe cat sees\nno\ta dog runs\n"
+EXAMPLES = {
+    "pairs": DataExample(
+        {"pairs.tsv": reversed_pairs(60, 1), "test-pairs.tsv": reversed_pairs(12, 2)},
+        {
+            "train": {"tsv": "{folder}/pairs.tsv"},
+            "valid": {"tsv": "{folder}/pairs.tsv"},
+            "test": {"tsv": "{folder}/test-pairs.tsv"},
+            "batch_tokens": 128,
+        },
+        {"layers": 2, **SIZES},
+        {"max_extra": 3},
+        ("w1 w2 w3", "w4", "w5 w6"),
+    ),
+    "text": DataExample(
+        {"book.txt": "the cat sees the dog\na dog runs\n" * 20, "valid.txt": "the dog sees a cat\n" * 8},
+        {
+            "form": "text",
+            "train": {"file": "{folder}/book.txt"},
+            "valid": {"file": "{folder}/valid.txt"},
+            "test": {"file": "{folder}/book.txt"},
+            "block": 16,
+            "batch": 4,
+        },
+        GPT,
+        {"method": "sample"},
+        ("the cat", "a", "the dog"),
+    ),
+    "labeled": DataExample(
+        {"train.tsv": LABELED * 20, "valid.tsv": LABELED * 10, "test.tsv": LABELED * 6},
+        {"form": "labeled", "folder": "{folder}", "batch": 8},
+        GPT,
+        {},
+        ("the cat sees", "a dog", "the cat runs"),
+    ),
+}
+OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "samples": 0}
+TRAINING = {"steps": 6, "save_every": 2, "validate_every": 3, "report_every": 1}
+QUICK = {"length": 8}  # options of `heed predict` that make it fast
+# Values of options that tasks declare, where `option_arguments` finds none by their type; several arguments where one option
+# needs another.
+OPTION_VALUES = {
+    "length": ["5"],
+    "prefixes": ["{folder}/inputs.txt"],
+    "prompt": ["the dog"],
+    "source": ["{folder}/inputs.txt", "--reference", "{folder}/inputs.txt"],
+    "reference": ["{folder}/inputs.txt", "--source", "{folder}/inputs.txt"],
+    "metrics": ["gleu"],
+    "tokenize": ["char"],
+    "against": ["{run}"],
+    "output": ["{folder}/output.txt"],
+}
+
+
+def example_of(task: str) -> DataExample:
+    """Tiny data of the form that the task reads."""
+    form = get_args(find_task(task).data_config.model_fields["form"].annotation)[0]
+    assert form in EXAMPLES, f"task {task!r} reads data of the form {form!r}; add an example of it to tests/tiny_tasks.py"
+    return EXAMPLES[form]
+
+
+def fill(value: Any, folder: Path) -> Any:
+    """The value with {folder} replaced in every text."""
+    if isinstance(value, dict):
+        return {name: fill(part, folder) for name, part in value.items()}
+    return value.replace("{folder}", str(folder)) if isinstance(value, str) else value
+
+
+def write_tiny_recipe(task: str, folder: Path) -> Path:
+    """Write the data and the recipe of a tiny run, and a file of inputs."""
+    example = example_of(task)
+    for name, content in example.files.items():
+        (folder / name).write_text(content)
+    (folder / "inputs.txt").write_text("".join(f"{line}\n" for line in example.inputs))
+    known = find_task(task).config.model_fields
+    config = {
+        "data": fill(example.data, folder),
+        "task": {"name": task, **{name: value for name, value in OPTIONS.items() if name in known}},
+        "tokenizer": {"kind": "words", "min_frequency": 1},
+        "model": example.model,
+        "training": TRAINING,
+        "search": example.search,
+    }
+    recipe = folder / f"{task}.toml"
+    recipe.write_text(write_toml(config))
+    return recipe
+
+
+def train_tiny_runs(folder: Path) -> dict[str, Path]:
+    """Train a run of each task for two steps; a second one of translation, `other`, for three."""
+    runs = {}
+    for task in TASKS:
+        recipe, runs[task] = write_tiny_recipe(task, folder), folder / task
+        assert heed("train", recipe, "training.steps=2", "--run", runs[task]) == 0
+    assert heed("train", folder / "translation.toml", "training.steps=3", "--run", folder / "other") == 0
+    return runs
+
+
+def option_arguments(task: str, command: Literal["predict", "evaluate"]) -> dict[str, list[str]]:
+    """The options that a task declares for a command, each as its arguments on the command line."""
+    declared: dict[str, list[str]] = {}
+    options = getattr(find_command(task), command)
+    for field in fields(options):
+        option = get_option(options, field.name)
+        flag = option.flag or f"--{field.name.replace('_', '-')}"
+        if isinstance(field.default, bool):
+            declared[field.name] = [flag]
+        elif field.name in OPTION_VALUES:
+            declared[field.name] = [flag, *OPTION_VALUES[field.name]]
+        else:
+            assert isinstance(field.default, int), f"add a value of {flag} of task {task!r} to tests/tiny_tasks.py"
+            declared[field.name] = [flag, str(max(option.minimum or 0, field.default // 2))]
+    return declared
+
+
+def get_option(options: type[Any], name: str) -> Option:
+    option: Option = get_args(get_type_hints(options, include_extras=True)[name])[1]
+    return option
+
+
+def quick_options(task: str) -> dict[str, Any]:
+    """The options of a task that make its predictions fast, for Python."""
+    return {name: value for name, value in QUICK.items() if name in option_arguments(task, "predict")}
+
+
+def quick_arguments(task: str) -> list[str]:
+    """`quick_options` on the command line."""
+    return [part for name, value in quick_options(task).items() for part in (f"--{name}", str(value))]

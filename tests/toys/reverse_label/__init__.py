@@ -1,0 +1,1 @@
+"""A toy task: the reversed label of a text, "sey" for one that is labeled "yes"."""

@@ -1,0 +1,226 @@
+"""A toy task: predict the label of a text as the token after it, and print it reversed.
+
+tests/test_extending.py adds this folder to a copy of the package as `tasks/reverse_label`, with one line in `TASKS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from heedful.data.labeled import Example, LabeledConfig, check_examples, find_split_file, read_examples
+from heedful.data.report import CheckReport
+from heedful.errors import ConfigError
+from heedful.nn.losses import Loss
+from heedful.nn.model import SequenceModel
+from heedful.search import SearchConfig
+from heedful.tasks.base import RunConfig, TaskConfig, TaskDefinition, Tokenizers
+from heedful.tasks.batch_stream import StreamPosition, stream_batches
+from heedful.tasks.predictor import (
+    Figures,
+    Loader,
+    Predictor,
+    Searcher,
+    ValidationResult,
+    check_split,
+    missing_split_error,
+    note_unknown_in_chunks,
+)
+from heedful.tasks.system import System
+from heedful.text.tokenizer import Tokenizer
+from heedful.training.loop import StreamedBatch, Validation
+from heedful.training.train_state import Direction
+from heedful.training.update import Objective
+
+
+class ReverseLabelConfig(TaskConfig):
+    name: Literal["reverse_label"]
+    """Task."""
+    labels: tuple[str, ...]
+    """The labels as in the data, each one word."""
+
+    @property
+    def metrics(self) -> Mapping[str, Direction]:
+        return {"loss": "lower", "accuracy": "higher"}
+
+
+class LastTokens(NamedTuple):
+    """Texts, and the label that follows each."""
+
+    tokens: Tensor  # (rows, time), padded at the left
+    labels: Tensor  # (rows,)
+
+    def pin(self) -> LastTokens:
+        return LastTokens(*(tensor.pin_memory() for tensor in self))
+
+
+class Splits(NamedTuple):
+    train: list[Example]
+    valid: list[Example]
+
+
+class ReverseLabelData:
+    def __init__(self, run: RunConfig) -> None:
+        self.data: LabeledConfig = run.data
+        self.labels: tuple[str, ...] = run.task.labels
+
+    def check(self) -> CheckReport:
+        files = ((split, find_split_file(self.data, split)) for split in ("train", "valid", "test"))
+        return CheckReport(tuple(check_examples(self.data, split, path, self.labels) for split, path in files if path))
+
+    def files(self) -> list[Path]:
+        return [path for split in ("train", "valid", "test") if (path := find_split_file(self.data, split)) is not None]
+
+    def examples(self, split: str) -> list[Example]:
+        path = find_split_file(self.data, split)
+        if path is None:
+            raise missing_split_error(split)
+        return read_examples(self.data, path, self.labels)
+
+    def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
+        for example in self.examples("train") if side == "target" else ():
+            yield from (*example.texts, example.label)
+
+    @property
+    def tags(self) -> list[str]:
+        return []
+
+    def prepare(self, tokenizers: Tokenizers, report: CheckReport) -> Splits:
+        return Splits(self.examples("train"), self.examples("valid"))
+
+    def usage_and_limits(self, folder: str) -> tuple[str, str]:
+        return f'heedful.load("{folder}").predict("…")', "It is a toy."
+
+
+def collate(examples: Sequence[Example], labels: Sequence[str], tokenizer: Tokenizer) -> LastTokens:
+    ids = [[tokenizer.specials.start, *tokenizer.encode(example.texts[0])] for example in examples]
+    longest = max(map(len, ids))
+    rows = [[tokenizer.specials.start] * (longest - len(row)) + row for row in ids]
+    return LastTokens(torch.tensor(rows), torch.tensor([labels.index(example.label) for example in examples]))
+
+
+def label_logits(model: SequenceModel, tokens: Tensor, system: System, labels: Sequence[str]) -> Tensor:
+    """tokens (rows, time) -> (rows, labels)."""
+    columns = [system.target_tokenizer.encode(label)[0] for label in labels]
+    return model.forced_logits(None, None, tokens.to(system.device))[:, -1, columns].float()
+
+
+def label_losses(model: SequenceModel, batch: LastTokens, system: System, labels: Sequence[str]) -> Tensor:
+    """-log p of each label, (rows,)."""
+    return functional.cross_entropy(
+        label_logits(model, batch.tokens, system, labels), batch.labels.to(system.device), reduction="none"
+    )
+
+
+@torch.inference_mode()
+def evaluate(model: SequenceModel, system: System, examples: Sequence[Example], labels: Sequence[str]) -> dict[str, float]:
+    batch = collate(examples, labels, system.target_tokenizer)
+    logits = label_logits(model, batch.tokens, system, labels).cpu()
+    loss, correct = functional.cross_entropy(logits, batch.labels), (logits.argmax(-1) == batch.labels).float().mean()
+    return {"loss": float(loss), "accuracy": float(correct)}
+
+
+class ReverseLabelTask:
+    def __init__(self, run: RunConfig, corpora: Splits, system: System) -> None:
+        self.config: ReverseLabelConfig = run.task
+        self.data: LabeledConfig = run.data
+        self.seed, self.corpora, self.system = run.seed, corpora, system
+
+    def statistics(self) -> dict[str, float]:
+        return {"examples": len(self.corpora.train), "batches_per_epoch": len(self.plan(0)), "tokens_per_epoch": 0}
+
+    def describe(self) -> str:
+        return f"{len(self.corpora.train):,} examples"
+
+    def plan(self, epoch: int) -> list[NDArray[np.int64]]:
+        order = np.random.Generator(np.random.Philox(key=[self.seed, epoch])).permutation(len(self.corpora.train))
+        return [order[at : at + self.data.batch] for at in range(0, len(order), self.data.batch)]
+
+    def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
+        def batch(chosen: NDArray[np.int64], epoch: int) -> LastTokens:
+            examples = [self.corpora.train[i] for i in chosen]
+            return collate(examples, self.config.labels, self.system.target_tokenizer)
+
+        position = StreamPosition(epoch, cursor)
+        return stream_batches(self.plan, batch, position, device=self.system.device, ahead=self.data.prefetch)
+
+    def count(self, batch: LastTokens) -> int:
+        return len(batch.labels)
+
+    def split(self, batch: LastTokens, parts: int) -> Sequence[LastTokens]:
+        return [LastTokens(*part) for part in zip(batch.tokens.chunk(parts), batch.labels.chunk(parts), strict=True)]
+
+    def loss(self, model: SequenceModel, batch: LastTokens) -> Objective:
+        total = label_losses(model, batch, self.system, self.config.labels).sum()
+        count = torch.tensor(len(batch.labels), device=total.device)
+        return Objective(Loss(total, count), {"loss": Loss(total.detach(), count)})
+
+    def validate(self, model: SequenceModel) -> Validation:
+        return Validation(evaluate(model, self.system, self.corpora.valid, self.config.labels), {}, [])
+
+
+class ReversedLabel(NamedTuple):
+    source: str
+    text: str
+
+    def rows(self) -> list[str]:
+        return [self.text]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"text": self.source, "reversed_label": self.text}
+
+
+class LabelReverser(Predictor):
+    """A trained model of the toy task."""
+
+    def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[ReversedLabel]:
+        upper = options.pop("upper", False)
+        if options:
+            raise ConfigError(f"given {next(iter(options))!r}, expected no option but 'upper'")
+        for text in texts:
+            yield self.reverse(text, upper)
+
+    def predict_chunks(
+        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
+    ) -> Iterator[ReversedLabel]:
+        lines = chain.from_iterable(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown))
+        return self.predictions(lines, upper=options.upper)
+
+    @torch.inference_mode()
+    def reverse(self, text: str, upper: bool) -> ReversedLabel:
+        labels = self.run.task.labels
+        batch = collate([Example(labels[0], (text,))], labels, self.system.target_tokenizer)
+        best = labels[int(label_logits(self.model, batch.tokens, self.system, labels).argmax())][::-1]
+        return ReversedLabel(text, best.upper() if upper else best)
+
+    def report(self, split: str | None, options: Any, *, load: Loader, search: Searcher) -> Figures:
+        return Figures(split or "test", self.figures(split or "test", options.first))
+
+    def figures(self, split: str, count: int | None) -> dict[str, float]:
+        check_split(self.run.data, split)
+        examples = ReverseLabelData(self.run).examples(split)[:count]
+        return evaluate(self.model, self.system, examples, self.run.task.labels)
+
+    def validate(self) -> ValidationResult:
+        return ValidationResult(self.figures("valid", None), None, None, {})
+
+    def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
+        labels, examples = self.run.task.labels, ReverseLabelData(self.run).examples("train")[:count]
+        batch = collate(examples, labels, self.system.target_tokenizer)
+        yield partial(label_losses, self.model, batch, self.system, labels)
+
+
+def write_examples(path: Path, examples: Iterable[Any]) -> dict[str, Any]:
+    raise NotImplementedError
+
+
+TASK = TaskDefinition(ReverseLabelConfig, LabeledConfig, ReverseLabelData, ReverseLabelTask, LabelReverser, write_examples)
