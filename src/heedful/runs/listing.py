@@ -30,6 +30,7 @@ from heedful.storage.reading import read_bytes
 from heedful.training import facts
 from heedful.training.manifest import STEP
 from heedful.training.metrics_log import read_metrics
+from heedful.training.readable import list_folder
 from heedful.training.saved_state import load_saved, load_train_state
 
 
@@ -204,7 +205,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def find_checkpoints(checkpoints: Path) -> tuple[Path | None, Path | None]:
     """The newest checkpoint of a step, and the one that is loaded by default: the best, else the newest."""
-    steps = {int(match[1]): path for path in checkpoints.glob("step-*") if (match := STEP.fullmatch(path.name))}
+    steps = {int(match[1]): path for path in list_folder(checkpoints) if (match := STEP.fullmatch(path.name))}
     newest = steps[max(steps)] if steps else None
     best = checkpoints / "best"
     return newest, best.resolve() if best.is_dir() else newest
