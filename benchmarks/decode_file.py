@@ -23,7 +23,6 @@ from heedful.data.splits import splits_of
 from heedful.evaluation.metrics import METRICS
 from heedful.models.transformer import Transformer
 from heedful.nn.precision import with_precision
-from heedful.runs.load import load
 from heedful.search import SearchConfig
 from heedful.tasks.translation.data import examples_of
 from heedful.tasks.translation.predictor import Translator
@@ -46,7 +45,7 @@ class Task(NamedTuple):
 
 
 def task_of(run: Path, device: str) -> Task:
-    translator = load(run, device=device)
+    translator = Translator.load(run, device=device)
     sources, references = examples_of(splits_of(translator.run.data).test, translator.run.data.max_ratio)
     return Task(
         translator, sources, references, translator.search_config(["method=beam", "beam=5", "penalty=power", "n_best=1"])

@@ -21,12 +21,11 @@ from peers.translation import SCHEDULES, WARMUP, Options, Peer, Trained, batches
 from quality_rows import quality_rows
 from workshop import WORDS, write_recipe
 
-from heedful.data.check import check_data
 from heedful.runs import auto
-from heedful.runs.build import make_corpora, make_tokenizers
+from heedful.runs.build import make_tokenizers
 from heedful.runs.config import read_run
 from heedful.runs.recipes import MEASURED, all_recipes, recipe_folder, settings_digest
-from heedful.tasks.translation.data import Examples
+from heedful.tasks.translation.data import Examples, TranslationData
 from heedful.text.tokenizer import Tokenizer, TokenizerConfig
 from heedful.text.train import train_tokenizer
 
@@ -94,8 +93,9 @@ def test_a_learning_rate_peaks_at_the_end_of_warm_up_and_then_decays(name: str) 
 
 def test_a_peer_trains_until_its_time_limit(tmp_path: Path) -> None:
     config = read_run(write_recipe(tmp_path)).config
-    tokenizers = make_tokenizers(config, tmp_path)
-    corpora = make_corpora(config, tokenizers, check_data(config.data))
+    data = TranslationData(config)
+    tokenizers = make_tokenizers(config, tmp_path, data)
+    corpora = data.prepare(tokenizers, data.check())
     options = Options(seconds=2.0, rate=3e-3, schedule="linear", dropout=0.0, batch_tokens=256, beam=2, seed=1)
     peer = Peer(tiny(tokenizers[0]), tokenizers[0].specials.pad, CPU)
     valid = list(encoded(corpora.valid, tokenizers[0], 256))

@@ -13,7 +13,6 @@ from claims.learning import MODELS, evaluate, learn, percent, sources_of, target
 from claims.toys import Pair, dictionary
 from claims.translating import PAIRS, SHORT, TRIED, dictionary_pairs
 from heedful.evaluation.gleu import gleu
-from heedful.runs.build import load_ensemble
 from heedful.tasks.batches import collate
 from heedful.tasks.translation.predictor import Translator
 
@@ -70,8 +69,8 @@ def ensemble(folder: Path) -> Evidence:
     train, test = dictionary_pairs()
     steps, runs = 200, [folder / f"seed-{seed}" for seed in (1, 2)]
     alone = [learn(run, train, MODELS["bahdanau"], steps=steps, seed=seed) for seed, run in enumerate(runs, start=1)]
-    first, second, both = (likelihood(one, test) for one in (*alone, load_ensemble([run / "run" for run in runs])))
-    copies = load_ensemble([runs[0] / "run"] * 2)
+    first, second, both = (likelihood(one, test) for one in (*alone, alone[0].join(alone[1:])))
+    copies = alone[0].join(alone[:1])
     again, lines = likelihood(copies, test), sources_of(test)
     same = sum(one == other for one, other in zip(copies.translate(lines), alone[0].translate(lines), strict=True))
     figures = {

@@ -33,11 +33,11 @@ from heedful.data.splits import splits_of
 from heedful.data.store import JoinedStore
 from heedful.evaluation.metrics import METRICS
 from heedful.models.transformer import TransformerConfig
-from heedful.runs.build import make_corpora, make_tokenizers
+from heedful.runs.build import make_tokenizers
 from heedful.runs.config import Run, read_run
 from heedful.runs.recipes import find_recipe
 from heedful.tasks.batches import Batch, collate
-from heedful.tasks.translation.data import Examples, examples_of
+from heedful.tasks.translation.data import Examples, TranslationData, examples_of
 from heedful.text.tokenizer import Tokenizer
 from peers.decoding import decode
 from peers.machine import machine_info
@@ -228,8 +228,8 @@ def measure(run: Run, options: Options) -> dict[str, Any]:
     torch.manual_seed(options.seed)
     torch.set_float32_matmul_precision("high")
     with tempfile.TemporaryDirectory() as folder:
-        tokenizer, _ = make_tokenizers(run, Path(folder))
-    corpora = make_corpora(run, (tokenizer, tokenizer), check_data(run.data))
+        tokenizer, _ = make_tokenizers(run, Path(folder), TranslationData(run))
+    corpora = TranslationData(run).prepare((tokenizer, tokenizer), check_data(run.data))
     specials = tokenizer.specials
     model = marian_model(size_of(run, len(tokenizer), options.dropout), specials.pad, specials.start, specials.end)
     peer = Peer(model, specials.pad, device)

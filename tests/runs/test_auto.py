@@ -11,9 +11,11 @@ from typing import Any
 import freeze
 import pytest
 import torch
-from workshop import heed, train_tiny_runs, write_recipe
+from tiny_tasks import train_tiny_runs
+from workshop import heed, write_recipe
 
-from heedful.runs import auto, build
+import heedful
+from heedful.runs import auto
 from heedful.runs.auto import describe_choices, resolve, resolve_as_stored
 from heedful.runs.config import Run, read_run, run_as_toml
 from heedful.runs.recipes import all_recipes
@@ -197,4 +199,4 @@ def test_every_task_trains_on_a_gpu_without_an_option(tmp_path: Path, capsys: py
     assert capsys.readouterr().err.count("chosen for this GPU: training.precision=") == 4
     for run in runs.values():
         assert stored(run)["training"]["cuda_graphs"] is True
-        assert build.load(run, device="cuda").run.training.precision != "auto"
+        assert heedful.load(run, device="cuda").run.training.precision != "auto"

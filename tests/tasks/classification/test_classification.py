@@ -81,7 +81,7 @@ def batch_of(task: ClassificationTask, chosen: Sequence[int]) -> LabeledBatch:
 def test_sequences_are_not_padded_beyond_the_maximum_length(tmp_path: Path) -> None:
     """A model with learned positions may have no more of them."""
     task, _ = task_of(tmp_path, max_length=9, pad_to_multiple_of=16)
-    assert task.collate(task.corpora.train, range(6)).tokens.shape == (6, 9)
+    assert batch_of(task, range(6)).tokens.shape == (6, 9)
 
 
 SHAPES = [("classification", 1), ("entailment", 2), ("similarity", 2), ("choice", 3)]

@@ -19,11 +19,11 @@ from torch.nn import functional
 
 from heedful.data.labeled import Example, LabeledConfig, check_examples, find_split_file, read_examples
 from heedful.data.report import CheckReport
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, DataError
 from heedful.nn.losses import Loss
 from heedful.nn.model import SequenceModel
 from heedful.search import SearchConfig
-from heedful.tasks.base import RunConfig, TaskConfig, TaskDefinition, Tokenizers
+from heedful.tasks.base import ExampleFile, RunConfig, TaskConfig, TaskDefinition, Tokenizers
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.predictor import (
     Figures,
@@ -219,8 +219,14 @@ class LabelReverser(Predictor):
         yield partial(label_losses, self.model, batch, self.system, labels)
 
 
-def write_examples(path: Path, examples: Iterable[Any]) -> dict[str, Any]:
-    raise NotImplementedError
+def format_examples(examples: Iterable[Any]) -> ExampleFile:
+    """(label, text) pairs as lines of a table."""
+    rows = []
+    for number, example in enumerate(examples, start=1):
+        if not isinstance(example, tuple) or not all(isinstance(cell, str) for cell in example):
+            raise DataError(f"example {number} is {example!r:.60}; expected a pair of texts, (label, text)")
+        rows.append("\t".join(example) + "\n")
+    return ExampleFile(".tsv", "".join(rows), None)
 
 
-TASK = TaskDefinition(ReverseLabelConfig, LabeledConfig, ReverseLabelData, ReverseLabelTask, LabelReverser, write_examples)
+TASK = TaskDefinition(ReverseLabelConfig, LabeledConfig, ReverseLabelData, ReverseLabelTask, LabelReverser, format_examples)
