@@ -275,7 +275,6 @@ MAY_PARSE_NAMES: dict[str, str] = {
     # To be removed: these cut the last part off a name to show it; a declared attention and layer output should have the path.
     "heedful.inspection.analyses.attention": "names tensors of a safetensors file after the attention",
     "heedful.inspection.analyses.lens": "labels of the rows of a table",
-    "heedful.inspection.analyses.sentence_figures": "labels of the rows of a figure",
 }
 
 
@@ -337,16 +336,7 @@ def test_every_module_opens_with_its_idea() -> None:
 
 
 # Modules that still compare names of tasks; the analyses and `heed explain` are being rewritten.
-MAY_COMPARE_TASKS = {
-    "heedful.cli.explain",
-    "heedful.cli.inspect.old",
-    "heedful.inspection.analyses.cost",
-    "heedful.inspection.analyses.experts",
-    "heedful.inspection.analyses.heads",
-    "heedful.inspection.analyses.interventions",
-    "heedful.inspection.analyses.positions",
-    "heedful.inspection.analyses.summary",
-}
+MAY_COMPARE_TASKS: set[str] = set()
 
 
 def listed_texts(node: ast.AST) -> Iterator[str]:

@@ -24,6 +24,7 @@ class DataExample(NamedTuple):
     model: dict[str, Any]
     search: dict[str, Any]
     inputs: tuple[str, ...]  # lines of input
+    objects: list[Any]  # examples as Python objects
 
 
 SIZES = {"dim": 16, "heads": 2, "feed_forward": 32, "norm": "pre"}
@@ -41,6 +42,7 @@ EXAMPLES = {
         {"layers": 2, **SIZES},
         {"max_extra": 3},
         ("w1 w2 w3", "w4", "w5 w6"),
+        [("w1 w2", "w2 w1"), ("w3", "w3")] * 20,
     ),
     "text": DataExample(
         {"book.txt": "the cat sees the dog\na dog runs\n" * 20, "valid.txt": "the dog sees a cat\n" * 8},
@@ -55,6 +57,7 @@ EXAMPLES = {
         GPT,
         {"method": "sample"},
         ("the cat", "a", "the dog"),
+        ["the cat sees the dog"] * 20,
     ),
     "labeled": DataExample(
         {"train.tsv": LABELED * 20, "valid.tsv": LABELED * 10, "test.tsv": LABELED * 6},
@@ -62,6 +65,7 @@ EXAMPLES = {
         GPT,
         {},
         ("the cat sees", "a dog", "the cat runs"),
+        [("yes", "the cat sees"), ("no", "a dog runs")] * 20,
     ),
 }
 OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "samples": 0}

@@ -69,8 +69,8 @@ def ensemble(folder: Path) -> Evidence:
     train, test = dictionary_pairs()
     steps, runs = 200, [folder / f"seed-{seed}" for seed in (1, 2)]
     alone = [learn(run, train, MODELS["bahdanau"], steps=steps, seed=seed) for seed, run in enumerate(runs, start=1)]
-    first, second, both = (likelihood(one, test) for one in (*alone, alone[0].join([alone[1]])))
-    copies = alone[0].join([alone[0]])
+    first, second, both = (likelihood(one, test) for one in (*alone, alone[0].join(alone[1:])))
+    copies = alone[0].join(alone[:1])
     again, lines = likelihood(copies, test), sources_of(test)
     same = sum(one == other for one, other in zip(copies.translate(lines), alone[0].translate(lines), strict=True))
     figures = {

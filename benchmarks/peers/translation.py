@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.data.batching import plan_epoch
+from heedful.data.check import check_data
 from heedful.data.prefetch import prefetch
 from heedful.data.splits import splits_of
 from heedful.data.store import JoinedStore
@@ -226,10 +227,9 @@ def measure(run: Run, options: Options) -> dict[str, Any]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(options.seed)
     torch.set_float32_matmul_precision("high")
-    data = TranslationData(run)
     with tempfile.TemporaryDirectory() as folder:
-        tokenizer, _ = make_tokenizers(run, Path(folder), data)
-    corpora = data.prepare((tokenizer, tokenizer), data.check())
+        tokenizer, _ = make_tokenizers(run, Path(folder), TranslationData(run))
+    corpora = TranslationData(run).prepare((tokenizer, tokenizer), check_data(run.data))
     specials = tokenizer.specials
     model = marian_model(size_of(run, len(tokenizer), options.dropout), specials.pad, specials.start, specials.end)
     peer = Peer(model, specials.pad, device)

@@ -98,6 +98,17 @@ def test_a_missing_file_is_a_data_error_with_its_name(task: str, tmp_path: Path)
         data_of(config).check()
 
 
+def test_a_run_is_trained_on_python_objects(task: str, tmp_path: Path) -> None:
+    recipe, objects = write_tiny_recipe(task, tmp_path), example_of(task).objects
+    data: dict[str, Any] = {"run": tmp_path / "run", "train": objects, "valid": objects}
+    assert heedful.train(recipe, {"training.steps": 1}, **data).step == 1
+    assert {file.parent for file in data_of(read_run(tmp_path / "run" / "config.toml").config).files()} >= {
+        tmp_path / "run" / "data"
+    }
+    with pytest.raises(DataError, match=r"example 2 is 17; expected"):
+        heedful.train(recipe, run=tmp_path / "other", train=[objects[0], 17], valid=objects)
+
+
 def test_a_small_set_is_learned(run: Path) -> None:
     losses = [record["loss"] for record in log_of(run, "train")]
     assert len(losses) == STEPS

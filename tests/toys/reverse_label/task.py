@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from heedful.data.labeled import Example, LabeledConfig, check_examples, find_split_file, read_examples
 from heedful.data.report import CheckReport
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, DataError
 from heedful.nn.losses import Loss
 from heedful.nn.model import SequenceModel
 from heedful.search import SearchConfig
@@ -220,7 +220,13 @@ class LabelReverser(Predictor):
 
 
 def format_examples(examples: Iterable[Any]) -> ExampleFile:
-    return ExampleFile(".tsv", "".join(f"{label}\t{text}\n" for label, text in examples), None)
+    """(label, text) pairs as lines of a table."""
+    rows = []
+    for number, example in enumerate(examples, start=1):
+        if not isinstance(example, tuple) or not all(isinstance(cell, str) for cell in example):
+            raise DataError(f"example {number} is {example!r:.60}; expected a pair of texts, (label, text)")
+        rows.append("\t".join(example) + "\n")
+    return ExampleFile(".tsv", "".join(rows), None)
 
 
 TASK = TaskDefinition(ReverseLabelConfig, LabeledConfig, ReverseLabelData, ReverseLabelTask, LabelReverser, format_examples)

@@ -25,7 +25,7 @@ DEFAULT = ("attention", "lens", "saliency"), ("summary", "heads", "positions", "
 class ReportResult(Result):
     """Several results, by the names of their analyses.
 
-    >>> result = heedful.inspection.page(translator, "w1 w2", ["lens"])
+    >>> result = heedful.inspection.report(translator, "w1 w2", ["lens"])
     >>> result.results["lens"].title
     'Logit lens'
     """
@@ -73,7 +73,7 @@ def report(
     """Several analyses in one page. include: names of analyses; default: those that apply to the run and, if a text is
     given, describe it: attention, logit lens and saliency; otherwise those of the model.
 
-    >>> list(heedful.inspection.page(translator, "w1 w2", ["attention", "lens"]).results)
+    >>> list(heedful.inspection.report(translator, "w1 w2", ["attention", "lens"]).results)
     ['attention', 'lens']
     """
     has, known = conditions(predictor), OF_TEXT | OF_MODEL
