@@ -53,7 +53,8 @@ def page_of(*others: OtherResult, family: str = "transformer") -> ReportResult:
 
 def example(source: Tokens | None, target: Tokens, start: str, end: str) -> EncodedExample:
     none = torch.zeros(1, 0, dtype=torch.long)
-    return EncodedExample(source, target, start, end, none, none, Outputs(none[0], [], none[0], lambda *_: none, list))
+    outputs = Outputs(none[0], [], none[0], lambda *_: none, lambda ids: [])
+    return EncodedExample(source, target, start, end, none, none, outputs)
 
 
 def inspection(tokens: int, layers: int, heads: int) -> ReportResult:

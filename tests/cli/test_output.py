@@ -49,8 +49,8 @@ def test_the_hint_on_full_memory_fits_the_command() -> None:
 
 
 def test_the_help_explains_where_search_options_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("translate", "evaluate", "generate", "inspect", "explain"):
-        assert heed(command, "--help") == 0
+    for command in ("translate", "evaluate", "generate", "inspect lens", "explain"):
+        assert heed(*command.split(), "--help") == 0
         words = " ".join(capsys.readouterr().out.replace("│", " ").split())
         assert "--search -s NAME=VALUE" in words
         assert "`heed config show search`" in words

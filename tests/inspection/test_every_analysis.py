@@ -104,8 +104,10 @@ def test_the_command_prints_and_writes_what_the_python_call_returns(
 ) -> None:
     text, other = TEXTS[task], OTHERS.get(task, "")
     result = analysis.call(predictors[task], text, other)
-    arguments = [analysis.name, tiny_runs[task], *(one.format(text=text, other=other) for one in analysis.options)]
-    files = ["--html", tmp_path / "page.html", *(["--picture", tmp_path / "picture.svg"] if analysis.picture else [])]
+    options = [one.format(text=text, other=other) for one in analysis.options]
+    arguments: list[str | Path] = [analysis.name, tiny_runs[task], *options]
+    files: list[str | Path] = ["--html", tmp_path / "page.html"]
+    files += ["--picture", tmp_path / "picture.svg"] if analysis.picture else []
     capsys.readouterr()
     assert heed("inspect", *arguments, *files, "--json") == 0
     assert json.loads(capsys.readouterr().out) == plain(result.to_dict())
@@ -150,7 +152,7 @@ def test_heed_explain_prints_and_writes_the_explanation(
         result = inspection.explain(predictors[task], TEXTS[task], about=about)  # type: ignore[arg-type]
         checks = [check for stage in result.stages for check in stage.checks]
         assert all(check.holds for check in checks) and (checks or about == "batch")
-        arguments = [tiny_runs[task], TEXTS[task], *([] if about == "head" else [f"--{about}"])]
+        arguments: list[str | Path] = [tiny_runs[task], TEXTS[task], *([] if about == "head" else [f"--{about}"])]
         capsys.readouterr()
         assert heed("explain", *arguments, "--json", "--html", tmp_path / "page.html") == 0
         assert json.loads(capsys.readouterr().out) == plain(result.to_dict())

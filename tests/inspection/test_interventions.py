@@ -126,7 +126,7 @@ def test_ablation_equals_zeroing_the_output_projection_of_the_head(translator: T
     pruned = copy.deepcopy(translator.model)
     projection = pruned.decoder[1].cross_attention.out  # type: ignore[index, union-attr]
     with torch.no_grad():
-        projection.weight[:, 8:] = 0.0  # type: ignore[union-attr, index, operator]  # head 1 of two, with head_dim 8
+        projection.weight[:, 8:] = 0.0  # head 1 of two, with head_dim 8
     expected = with_system(translator, replace(translator.system, models=[pruned], engines={}))
     before = log_probabilities(translator, example)
     with without_heads(translator, [HeadName.parse("cross.1.1")]):
@@ -162,7 +162,7 @@ def test_lens_saliency_and_patching_have_the_shape_of_the_tokens(translator: Tra
 def test_an_ensemble_averages_probabilities(translator: Translator, example: EncodedExample) -> None:
     other = copy.deepcopy(translator.model)
     with torch.no_grad():
-        other.decoder[0].cross_attention.out.weight.neg_()  # type: ignore[index, union-attr, operator]
+        other.decoder[0].cross_attention.out.weight.neg_()  # type: ignore[index, union-attr]
     models = [translator.model, other]
     alone = [with_system(translator, replace(translator.system, models=[model], engines={})) for model in models]
     both = with_system(translator, replace(translator.system, models=models, engines={}))

@@ -93,7 +93,8 @@ def test_an_empty_translation_has_weights_but_no_word_weights(translator: Transl
 
 
 def example_of(source: Tokens | None, target: Tokens) -> EncodedExample:
-    none, outputs = torch.zeros(1, 0, dtype=torch.long), Outputs(torch.zeros(0), [], torch.zeros(0), lambda *_: none, list)
+    none = torch.zeros(1, 0, dtype=torch.long)
+    outputs = Outputs(none[0], [], none[0], lambda *_: none, lambda ids: [])
     return EncodedExample(source, target, "<s>", "</s>", none, none, outputs)
 
 

@@ -18,14 +18,14 @@ import torch
 from torch import nn
 from workshop import WORDS, heed, write_recipe
 
+from heedful import inspection
 from heedful.errors import ConfigError
 from heedful.inspection.explaining.recording import TokenPair, record_attention
 from heedful.inspection.measures.importance import gate_gradients
-from heedful.inspection.measures.interventions import HeadName, pair_of, saliency_of, without_heads
+from heedful.inspection.measures.interventions import HeadName, without_heads
 from heedful.nn.hooks import ablate, any_hooks, hook, hook_points, record
 from heedful.tasks.system import collate_one
 from heedful.tasks.translation.predictor import Translator, examples_from
-from heedful.tasks.translation.translate import translate
 
 LINES = [" ".join(WORDS[at : at + 2 + at % 5]) for at in range(8)]
 CROSS = "decoder.*.cross_attention.weights"
@@ -83,12 +83,11 @@ def ablated(translator: Translator, line: str) -> object:
 
 
 def inspected(translator: Translator, line: str) -> object:
-    return translator.inspect(line).html()
+    return inspection.attention(translator, line).html()
 
 
 def salient(translator: Translator, line: str) -> object:
-    saliency = saliency_of(translator.system, pair_of(translator.system, line, translator.search_config()))
-    return [part.tolist() for part in saliency]
+    return [part.tolist() for part in inspection.saliency(translator, line).saliency]
 
 
 def explained(translator: Translator, line: str) -> object:
@@ -111,8 +110,8 @@ def weighed(translator: Translator, line: str) -> object:
 
 
 def silenced(translator: Translator, line: str) -> object:
-    with without_heads(translator.system, [HeadName("cross", 1, 0)]) as system:
-        return [translation.candidates for translation in translate(system, [line], translator.search_config())]
+    with without_heads(translator, [HeadName("cross", 1, 0)]):
+        return [translation.candidates for translation in translator.translations([line])]
 
 
 USES: list[Callable[[Translator, str], object]] = [

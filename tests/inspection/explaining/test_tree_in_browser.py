@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def test_texts_of_a_tree_do_not_overlap(browser: Any, tmp_path: Path) -> None:
     tree = explanation.stages[0].tree
     assert tree is not None
     long = explanation.stages[0]._replace(tree=tree._replace(words=["<s>", *LONG]))
-    (tmp_path / "page.html").write_text(render(explanation._replace(stages=[long])), encoding="utf-8")
+    (tmp_path / "page.html").write_text(render(replace(explanation, stages=[long])), encoding="utf-8")
     opened = browser.new_page(viewport={"width": 1280, "height": 900})
     opened.goto((tmp_path / "page.html").as_uri())
     count, overprinted = opened.locator("svg text").count(), opened.evaluate(OVERPRINTED)
