@@ -16,6 +16,9 @@ from workshop import every_command, heed
 
 from heedful.tasks import TASKS
 
+TEXT = {"translation": "w1 w2 w3", "language": "the cat", "classification": "the cat sees"}
+HEADS = {"translation": "cross.0.0", "language": "within.0.0", "classification": "within.0.0"}
+ANY_TEXT = {task: f"{{run}} '{text}'" for task, text in TEXT.items()}
 # Arguments with which a command works, for the tasks that it works for; the words of a subcommand are separated by a space.
 # {run}, {other}, {folder} and {out} are paths. Options that a task declares are tested in contracts/test_tasks.py.
 COMMANDS: dict[str, dict[str, str]] = {
@@ -30,7 +33,14 @@ COMMANDS: dict[str, dict[str, str]] = {
     "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "align": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "generate": {"language": "{run} --length 5"},
-    "explain": {"translation": "{run} 'w1 w2 w3'", "language": "{run} 'the cat'"},
+    "explain": ANY_TEXT,
+    **{f"inspect {name}": ANY_TEXT for name in ("attention", "lens", "alternatives", "saliency", "report")},
+    "inspect ablate": {task: f"{text} --head {HEADS[task]}" for task, text in ANY_TEXT.items()},
+    "inspect patch": {
+        "translation": "{run} 'w1 w2 w3' --from 'w1 w9 w3'",
+        "classification": "{run} 'the cat sees' --from 'a dog runs'",
+    },
+    "inspect summary": dict.fromkeys(TASKS, "{run}"),
     "average": dict.fromkeys(TASKS, "{run} --steps 2"),
     "prune": {
         "translation": "{run} --out {out}/small --keep encoder=2",
@@ -41,7 +51,6 @@ COMMANDS: dict[str, dict[str, str]] = {
 # What an option is tried with; a value for one command is named command.option. None: a flag.
 VALUES: dict[str, str | None] = {
     "against": "{other}",
-    "alternatives": "1",
     "average.last": "1",  # not beside --steps
     "average.steps": "1",  # not there
     "batch": None,
@@ -50,31 +59,29 @@ VALUES: dict[str, str | None] = {
     "choose_on": "{folder}/sources.txt,{folder}/targets.txt,{folder}/gold.txt",
     "column": "1.0",
     "conllu": "{folder}/trees.conllu",
-    "cost": None,
     "cover": "both",
     "data": "{folder}/heads.tsv",
-    "experts": None,
     "files": "{folder}/targets.txt",
     "gold": "{folder}/gold.txt",
     "head": "1",
-    "heads": None,
+    "inspect ablate.heads": "encoder.1.1",
     "align.heads": "0.1",
     "html": "{out}/page.html",
+    "include": "lens",
     "instead": "w5",
     "keep": "cross=1",
     "kind": "encoder",
     "layer": "1",
     "length": "3",
-    "lens": None,
     "lines": None,
     "lowercase": None,
     "metrics": "gleu",
     "moment": "consume",
     "out": "{out}/result",
     "output": "{out}/output.txt",
-    "patch_from": "w4 w5 w6",
+    "other": "w4 w5 w6",
     "picture": "{out}/picture.svg",
-    "positions": None,
+    "position": "1",
     "precision": "bf16",
     "prefixes": "{folder}/prefixes.txt",
     "prompt": "the dog",
@@ -82,7 +89,6 @@ VALUES: dict[str, str | None] = {
     "reverse": "{other}",
     "row": "0.2",
     "rows": "4",
-    "saliency": None,
     "save": "{out}/maps.safetensors",
     "search": "max_length=2",
     "generate.search": "seed=5",
@@ -91,6 +97,7 @@ VALUES: dict[str, str | None] = {
     "source": "{folder}/targets.txt",
     "split": "valid",
     "step": None,
+    "steps": "3",
     "symmetrize": "union",
     "target": "w7",
     "align.target": "{folder}/sources.txt",
@@ -100,7 +107,6 @@ VALUES: dict[str, str | None] = {
     "tokenize": "char",
     "tokens": "4",
     "tree": None,
-    "without": "cross.0.1",
 }
 # Options whose effect cannot be seen here: the runs have one checkpoint, every machine has a CPU, and in a model of two heads
 # both rankings keep the same one, and a generated text is rarely another in bf16. A wrong value must be refused all the same.

@@ -17,11 +17,11 @@ import pytest
 import torch
 from workshop import WORDS, heed, write_recipe
 
+from heedful import inspection
 from heedful.errors import ConfigError
 from heedful.inspection.explaining.recording import TokenPair, record_attention
 from heedful.inspection.measures.importance import gate_gradients
-from heedful.inspection.measures.interventions import HeadName, saliency_of, without_heads
-from heedful.inspection.measures.trace import trace_example
+from heedful.inspection.measures.interventions import HeadName, without_heads
 from heedful.nn.hooks import ablate, any_hooks, hook, hook_points, record
 from heedful.tasks.system import collate_one
 from heedful.tasks.translation.predictor import Translator, examples_from
@@ -77,13 +77,11 @@ def ablated(translator: Translator, line: str) -> object:
 
 
 def inspected(translator: Translator, line: str) -> object:
-    trace = trace_example(translator, translator.encode_example(line))
-    return trace.example.target, [one.weights.tolist() for one in trace.maps]
+    return inspection.attention(translator, line).html()
 
 
 def salient(translator: Translator, line: str) -> object:
-    saliency = saliency_of(translator, translator.encode_example(line))
-    return [part.tolist() for part in saliency]
+    return [part.tolist() for part in inspection.saliency(translator, line).saliency]
 
 
 def explained(translator: Translator, line: str) -> object:

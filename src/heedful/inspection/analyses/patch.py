@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.errors import ConfigError
 from heedful.inspection.analyses.example_text import ExampleText, example_text
 from heedful.inspection.analyses.matrix import rounded_matrix
 from heedful.inspection.drawing.figure import Figure, add_caption, heatmap, side_by_side
@@ -136,6 +137,11 @@ def patch(
     """
     example = predictor.encode_example(text, target, config)
     found = patch_input(predictor, example, other)
+    if not found.effects:
+        raise ConfigError(
+            f"{text!r} and {other!r} have different numbers of tokens, so they share no position to patch; expected texts of "
+            "equal length"
+        )
     places = [PatchedOutput(*effect.output, effect.change) for effect in found.effects]
     positions = {"source": example.source_tokens, "target": example.queries}
     left_out = [output.name for output in found.left_out]
