@@ -53,7 +53,9 @@ def heads(
 
 def positions(
     run: Run,
-    sentences: Sentences = 200,
+    sentences: Annotated[
+        int | None, typer.Option(min=1, max=MAX_COUNT, help="Translation: sentences of the validation data. Default: 200.")
+    ] = None,
     picture: Picture = None,
     html: Html = None,
     checkpoint: Checkpoint = None,

@@ -45,6 +45,7 @@ SHIFTS = (1, 2, 5, 10)
 PAIRS = 6  # pairs of dimensions whose rotation is shown, highest frequency first
 MAX_POSITIONS = 64  # positions analyzed if the encoding has no limit
 MIN_POSITIONS = 24  # to fit probes on
+SENTENCES = 200  # of the validation data
 MAX_JOINED = 3  # sentences concatenated, at most
 NO_SCHEME = "this model has no positional encoding"
 ROTATION_LEGEND = "in parentheses: share of a pair's variance that the rotation does not explain, 0% for sinusoids."
@@ -209,16 +210,19 @@ class PositionsResult(Result):
         return position_figure({name: scheme.drawing for name, scheme in self.schemes.items()})
 
 
-def positions(predictor: Predictor, sentences: int = 200) -> PositionsResult:
+def positions(predictor: Predictor, sentences: int | None = None) -> PositionsResult:
     """The positional encodings of the model: values, similarity by distance, probes, shifts, extrapolation; for translation
-    also the loss by length, of validation sentences alone and concatenated.
+    also the loss by length, of validation sentences alone and concatenated. sentences: of the validation data, default: 200.
 
     >>> result = heedful.inspection.positions(translator, sentences=5)
     >>> [scheme.scheme for scheme in result.schemes.values()]
     ['Sinusoidal', 'Sinusoidal']
     """
     source_limit, target_limit = predictor.run.data.sides  # tokens
-    lengths = length_losses(predictor, sentences) if source_limit else None
+    if sentences is not None and not source_limit:
+        task = predictor.run.task.name
+        raise ConfigError(f"sentences has no effect in a run of task {task!r}, whose loss is not measured by length")
+    lengths = length_losses(predictor, sentences or SENTENCES) if source_limit else None
     reached = target_limit if lengths is None else lengths.longest
     own = {name: analyze_scheme(scheme, reached) for name, scheme in add_sinusoidal(schemes(predictor.model)).items()}
     if not own and lengths is None:
