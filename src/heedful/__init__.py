@@ -36,6 +36,7 @@ MODULES = {  # name -> module that defines it
     "ablate": "heedful.nn.hooks",
     "bleu": "heedful.evaluation.metrics",
     "chrf": "heedful.evaluation.metrics",
+    "inspection": "heedful.inspection",
     "load": "heedful.runs.load",
     "patch": "heedful.nn.hooks",
     "record": "heedful.nn.hooks",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,18 @@ def test_a_page_shows_the_figures_that_are_drawn(translator: heedful.Translator)
         drawn, page = tips_of(result.svg()), tips_of(result.html())
         assert drawn and page == drawn
     assert NOTE.replace("&", "&amp;") in inspection.saliency(translator, LINE, TARGET).html()
+
+
+def test_pages_and_svg_figures_require_no_matplotlib(
+    translator: heedful.Translator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for result in results(translator):
+        assert result.html() and result.save(tmp_path / "figure.svg").exists()
+        main = result.html().split("<main>")[1].split("</main>")[0]
+        assert "<pre" not in main and ("<svg" in main or "<table" in main)  # not the text of a terminal
+        with pytest.raises(ConfigError, match="require matplotlib"):
+            result.save(tmp_path / "figure.png")
 
 
 def tips_of(markup: str) -> list[str]:
