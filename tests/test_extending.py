@@ -16,7 +16,7 @@ import pytest
 import heedful
 
 TESTS = Path(__file__).parent
-CONTRACTS = ["tasks", "stepping", "masking", "searching", "recording", "training_signal", "flat"]
+CONTRACTS = ["tasks", "structure", "stepping", "masking", "searching", "recording", "training_signal", "flat"]
 
 
 @pytest.fixture(scope="module")

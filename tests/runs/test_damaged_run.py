@@ -77,7 +77,7 @@ def test_every_command_has_the_same_message(
     break_it, message = DAMAGE[damage]
     break_it(run)
     lines = (run / "config.toml").read_text().splitlines() if (run / "config.toml").exists() else []
-    assert heed(*COMMANDS[command](run, tiny_runs["translation"].parent / "recipe.toml")) == 4
+    assert heed(*COMMANDS[command](run, tiny_runs["translation"].parent / "translation.toml")) == 4
     shown = capsys.readouterr().err
     assert shown.startswith(f"error: {message.format(run=run, line=len(lines))}")
     assert shown.endswith(f"\n\nhint: {RESTORE}\n")

@@ -130,4 +130,8 @@ def describe_value(error: BaseException) -> str | None:
 
 def usage(error: BaseException) -> str | None:
     context = getattr(error, "ctx", None)
-    return f"see {context.command_path} --help" if context is not None else None
+    if context is None:
+        return None
+    if context.command is not None and context.command.name == "inspect":
+        return "see heed inspect --help; heed inspect summary RUN describes a model and lists its analyses"
+    return f"see {context.command_path} --help"

@@ -175,13 +175,17 @@ class Predictor:
         """Yield for each batch of the first `count` training examples a function that computes -log p of each, (rows,)."""
         raise NotImplementedError
 
+    def no_analysis(self) -> ConfigError:
+        """The error of an analysis that the task does not support."""
+        return ConfigError(f"a run of task {self.run.task.name!r} does not support this analysis")
+
     def sample_texts(self, split: str) -> Iterator[Sample]:
         """The sentences of a split of the run's data, with what is known of them; none if the run has no such split."""
-        raise NotImplementedError
+        raise self.no_analysis()
 
     def read_samples(self, path: Path) -> Iterator[Sample]:
         """The sentences of a file in the format of the task."""
-        raise NotImplementedError
+        raise self.no_analysis()
 
     def sample_of(self, text: str, arcs: Sequence[Arc] | None = None) -> Sample:
         """The sample of an input text; arcs: its dependency tree."""
@@ -190,7 +194,7 @@ class Predictor:
     def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
         """Teacher-forced batches of samples. Missing targets are predicted by the model; samples that do not fit are left
         out."""
-        raise NotImplementedError
+        raise self.no_analysis()
 
     def training_lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         """The training text of a side."""
@@ -199,7 +203,7 @@ class Predictor:
     def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
         """Encode a text for an analysis. target: the output to analyze, default: the model's own; config: search options,
         default: those of the run. What the task does not have is an error."""
-        raise NotImplementedError
+        raise self.no_analysis()
 
     def decode_example(
         self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
