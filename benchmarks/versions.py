@@ -57,15 +57,14 @@ def training(options: argparse.Namespace) -> Callable[[], object]:
     torch.manual_seed(0)
     config = TransformerConfig(dim=options.dim, layers=options.layers, heads=8, feed_forward=4 * options.dim, dropout=0.1)
     model = Transformer(config, vocab, vocab).to(options.device).train()
+    weight = next(parameter for parameter in model.parameters() if len(parameter) == vocab)  # tied, in either version
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def block() -> None:
         for _ in range(options.updates):
             source, target = torch.randint(4, vocab, (2, rows, length), device=options.device)
             step = model.step(target, model.start(source, None, room=0))
-            loss, _ = projected_cross_entropy(
-                step.hidden.flatten(0, 1), model.embedding.target.weight, target.flatten(), padding=0, smoothing=0.1
-            )
+            loss, _ = projected_cross_entropy(step.hidden.flatten(0, 1), weight, target.flatten(), padding=0, smoothing=0.1)
             (loss.total / loss.count).backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
