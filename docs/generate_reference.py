@@ -6,6 +6,7 @@ python docs/generate_reference.py          writes docs/reference/{api,commands,c
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -54,9 +55,10 @@ def describe(name: str, thing: Any) -> Iterator[str]:
 
 def signature(thing: Any) -> str:
     try:
-        return str(inspect.signature(thing))
+        text = str(inspect.signature(thing))
     except (TypeError, ValueError):
         return ""
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)  # annotations are stored as text
 
 
 def prose(docstring: str) -> str:
