@@ -15,7 +15,7 @@ class PredictOptions:
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    first: Annotated[int, Option("Number of examples.", minimum=1)] = 10
+    first: Annotated[int, Option("Number of examples.", minimum=1, maximum=10**9)] = 10
 
 
 COMMAND = Command(

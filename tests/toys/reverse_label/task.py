@@ -56,7 +56,8 @@ class ReverseLabelConfig(TaskConfig):
 class LastTokens(NamedTuple):
     """Texts, and the label that follows each."""
 
-    tokens: Tensor  # (rows, time), padded at the left
+    tokens: Tensor  # (rows, time), padded at the end
+    last: Tensor  # (rows,): position of the last token of each text
     labels: Tensor  # (rows,)
 
     def pin(self) -> LastTokens:
@@ -102,29 +103,32 @@ class ReverseLabelData:
 
 
 def collate(examples: Sequence[Example], labels: Sequence[str], tokenizer: Tokenizer) -> LastTokens:
-    ids = [[tokenizer.specials.start, *tokenizer.encode(example.texts[0])] for example in examples]
+    start = tokenizer.specials.start
+    ids = [[start, *tokenizer.encode(example.texts[0])] for example in examples]
     longest = max(map(len, ids))
-    rows = [[tokenizer.specials.start] * (longest - len(row)) + row for row in ids]
-    return LastTokens(torch.tensor(rows), torch.tensor([labels.index(example.label) for example in examples]))
+    rows = torch.tensor([[*row, *[start] * (longest - len(row))] for row in ids])
+    last = torch.tensor([len(row) - 1 for row in ids])
+    return LastTokens(rows, last, torch.tensor([labels.index(example.label) for example in examples]))
 
 
-def label_logits(model: SequenceModel, tokens: Tensor, system: System, labels: Sequence[str]) -> Tensor:
-    """tokens (rows, time) -> (rows, labels)."""
+def label_logits(model: SequenceModel, batch: LastTokens, system: System, labels: Sequence[str]) -> Tensor:
+    """(rows, labels). The model is causal, so padding after a text does not change it."""
     columns = [system.target_tokenizer.encode(label)[0] for label in labels]
-    return model.forced_logits(None, None, tokens.to(system.device))[:, -1, columns].float()
+    logits = model.forced_logits(None, None, batch.tokens.to(system.device))  # (rows, time, vocab)
+    return logits[torch.arange(len(batch.last)), batch.last.to(system.device)][:, columns].float()
 
 
 def label_losses(model: SequenceModel, batch: LastTokens, system: System, labels: Sequence[str]) -> Tensor:
     """-log p of each label, (rows,)."""
     return functional.cross_entropy(
-        label_logits(model, batch.tokens, system, labels), batch.labels.to(system.device), reduction="none"
+        label_logits(model, batch, system, labels), batch.labels.to(system.device), reduction="none"
     )
 
 
 @torch.inference_mode()
 def evaluate(model: SequenceModel, system: System, examples: Sequence[Example], labels: Sequence[str]) -> dict[str, float]:
     batch = collate(examples, labels, system.target_tokenizer)
-    logits = label_logits(model, batch.tokens, system, labels).cpu()
+    logits = label_logits(model, batch, system, labels).cpu()
     loss, correct = functional.cross_entropy(logits, batch.labels), (logits.argmax(-1) == batch.labels).float().mean()
     return {"loss": float(loss), "accuracy": float(correct)}
 
@@ -157,7 +161,7 @@ class ReverseLabelTask:
         return len(batch.labels)
 
     def split(self, batch: LastTokens, parts: int) -> Sequence[LastTokens]:
-        return [LastTokens(*part) for part in zip(batch.tokens.chunk(parts), batch.labels.chunk(parts), strict=True)]
+        return [LastTokens(*part) for part in zip(*(tensor.chunk(parts) for tensor in batch), strict=True)]
 
     def loss(self, model: SequenceModel, batch: LastTokens) -> Objective:
         total = label_losses(model, batch, self.system, self.config.labels).sum()
@@ -199,7 +203,7 @@ class LabelReverser(Predictor):
     def reverse(self, text: str, upper: bool) -> ReversedLabel:
         labels = self.run.task.labels
         batch = collate([Example(labels[0], (text,))], labels, self.system.target_tokenizer)
-        best = labels[int(label_logits(self.model, batch.tokens, self.system, labels).argmax())][::-1]
+        best = labels[int(label_logits(self.model, batch, self.system, labels).argmax())][::-1]
         return ReversedLabel(text, best.upper() if upper else best)
 
     def report(self, split: str | None, options: Any, *, load: Loader, search: Searcher) -> Figures:
