@@ -12,7 +12,6 @@ from workshop import heed, write_pairs
 
 from heedful.evaluation.metrics import METRICS
 from heedful.runs.config import read_run
-from heedful.tasks import TASKS
 from heedful.tasks.classification.config import ClassificationConfig
 from heedful.tasks.language.task import LanguageConfig
 from heedful.tasks.translation.config import TranslationConfig
@@ -67,7 +66,7 @@ def train(task: str, folder: Path, *overrides: str, steps: int = 4, every: int =
     return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", RECIPES)  # of every task: contracts/test_tasks.py
 def test_every_metric_of_a_validation_is_declared(name: str, tmp_path: Path) -> None:
     records = train(name, tmp_path)
     config = read_run(tmp_path / "run" / "config.toml").config
