@@ -335,7 +335,7 @@ def test_every_module_opens_with_its_idea() -> None:
     assert [module for module in MODULES if tree_of(module).body and not ast.get_docstring(tree_of(module))] == []
 
 
-# Modules that still compare names of tasks; the analyses and `heed explain` are being rewritten.
+# Modules outside the folders of tasks that may compare names of tasks.
 MAY_COMPARE_TASKS: set[str] = set()
 
 
