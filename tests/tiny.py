@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import combinations, cycle, product
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, get_origin
 
 import pytest
 import torch
@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from heedful.config.base import Config
-from heedful.models import MODELS, config_of
+from heedful.models import ENCODERS, MODELS, config_of
 from heedful.nn.blocks import NORMS
-from heedful.nn.model import SequenceModel
+from heedful.nn.model import EncoderModel, SequenceModel
 from heedful.nn.positions import EMBEDDED, POSITIONS
 from heedful.nn.scores import SCOPES, SCORES
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS
@@ -89,6 +89,9 @@ OTHER_CHOICES: list[dict[str, Any]] = [
     {"encoder": ("dilated",), "decoder": ("dilated", "lstm"), "kernel": 2, "dilation": 3, "tie": "none"},
     {"residual": True, "layers": 3, "experts": 4, "experts_size": 24},
     {"residual": False, "layers": 2, "experts": 5, "experts_used": 3, "experts_size": 16},
+    {"segments": 0, "activation": "swiglu"},
+    *({"layers": (kind,)} for kind in SEQUENCE_LAYERS),
+    {"layers": ("lstm", "self-attention"), "feed_forward": 24, "position": "learned", "max_positions": 16},
 ]
 
 
@@ -101,7 +104,7 @@ class Variant(NamedTuple):
 
 
 def config_class(family: str) -> type[Config]:
-    return config_of(MODELS[family])
+    return config_of((MODELS | ENCODERS)[family])
 
 
 def fits(family: str, changes: Mapping[str, Any]) -> bool:
@@ -169,6 +172,8 @@ def variants(family: str) -> list[Variant]:
 def tiny_config(family: str, changes: Mapping[str, Any]) -> Config:
     config = config_class(family)
     small = {name: value for name, value in SMALL.items() if name in config.model_fields}
+    if family in ENCODERS and get_origin(config.model_fields["layers"].annotation) is tuple:  # kinds, not a number
+        small = {"dim": small["dim"]}
     return config(**(small | POSITION_OPTIONS.get(changes.get("position", ""), {}) | dict(changes)))
 
 
@@ -188,6 +193,17 @@ def tiny_model(variant: Variant) -> SequenceModel:
     torch.manual_seed(1)
     with torch.inference_mode(False):  # later tests of the same model may need gradients
         model: SequenceModel = MODELS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB, VOCAB)
+        return perturb(model).eval()
+
+
+ENCODER_VARIANTS = [variant for family in ENCODERS for variant in variants(family)]
+
+
+@cache
+def tiny_encoder(variant: Variant) -> EncoderModel:
+    torch.manual_seed(1)
+    with torch.inference_mode(False):
+        model: EncoderModel = ENCODERS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB)
         return perturb(model).eval()
 
 

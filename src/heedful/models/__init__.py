@@ -1,7 +1,7 @@
 """Model families, one per file. A model is two functions: `start` encodes the source, `step` predicts the next token.
 
 The forward pass in training is `step(target, start(source))`; search calls `step` with one token at a time. A contract test
-verifies for every family that both give the same result.
+verifies for every family that both give the same result. Encoder-only models have one function, `encode`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_type_hints
 from pydantic import Field
 
 from heedful.config.base import Untagged
+from heedful.errors import lookup
 from heedful.models.bahdanau import Bahdanau
+from heedful.models.bert import Bert
 from heedful.models.bytenet import ByteNet
 from heedful.models.convs2s import ConvS2S
 from heedful.models.deep_att import DeepAtt
+from heedful.models.encoder import Encoder
 from heedful.models.family import FamilyConfig
 from heedful.models.gnmt import GNMT
 from heedful.models.gpt import GPT
@@ -22,6 +25,7 @@ from heedful.models.luong import Luong
 from heedful.models.mixed import Mixed
 from heedful.models.sutskever import Sutskever
 from heedful.models.transformer import Transformer
+from heedful.nn.model import Model
 
 MODELS: dict[str, Any] = {  # family -> class, called with its config, the source and the target vocabulary size
     "transformer": Transformer,
@@ -36,6 +40,11 @@ MODELS: dict[str, Any] = {  # family -> class, called with its config, the sourc
     "gpt": GPT,
 }
 
+ENCODERS: dict[str, Any] = {  # encoder-only family -> class, called with its config and the vocabulary size
+    "bert": Bert,
+    "encoder": Encoder,
+}
+
 
 def config_of(model: type) -> type[FamilyConfig]:
     """The config class of a family: the type of `config` in its constructor."""
@@ -46,7 +55,17 @@ def config_of(model: type) -> type[FamilyConfig]:
 if TYPE_CHECKING:
     ModelConfig = FamilyConfig
 else:
-    configs = tuple(config_of(model) for model in MODELS.values())
+    configs = tuple(config_of(model) for model in (*MODELS.values(), *ENCODERS.values()))
     ModelConfig = Annotated[Union[configs], Field(discriminator="family"), Untagged("family", "transformer")]  # noqa: UP007
 
-__all__ = ["MODELS", "ModelConfig", "config_of"]
+
+def make_family(config: FamilyConfig, source_vocab: int, target_vocab: int) -> Model:
+    """The model of a config with initial weights; an encoder-only model has the target's vocabulary."""
+    if config.architecture == "encoder":
+        encoder: Model = lookup(config.family, ENCODERS, "model family")(config, target_vocab)
+        return encoder
+    model: Model = lookup(config.family, MODELS, "model family")(config, source_vocab, target_vocab)
+    return model
+
+
+__all__ = ["ENCODERS", "MODELS", "ModelConfig", "config_of", "make_family"]

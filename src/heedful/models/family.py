@@ -32,8 +32,11 @@ def tying_problems(tie: str, *, shared: bool) -> list[Problem]:
     return [Problem("tie", f"given 'all', but the vocabularies are separate; {expected}")]
 
 
+Architecture = Literal["encoder-decoder", "decoder", "encoder"]
+
+
 class FamilyConfig(Config):
-    reads: ClassVar[bool] = True  # whether a source is required
+    architecture: ClassVar[Architecture] = "encoder-decoder"  # a decoder has no source, an encoder no output tokens
     family: str
     """Model family."""
     dim: Size

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from heedful.config.base import NonNegativeNumber, Probability, Problem, Size, SmallCount, refuse, unused
 from heedful.errors import ConfigError
-from heedful.models.family import FamilyConfig, PerLayer, PositionName, per_layer, refuse_pruned_positions
+from heedful.models.family import Architecture, FamilyConfig, PerLayer, PositionName, per_layer, refuse_pruned_positions
 from heedful.nn.attention import AttentionCore, NoHeads, join_heads, self_attention
 from heedful.nn.attention_pattern import PATTERNS, History, PatternCache, QueryKeyValue
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
@@ -46,7 +46,7 @@ INITIAL_STD = 0.02  # of all weights
 class GPTConfig(FamilyConfig):
     """Sizes default to GPT-2's smallest. GPT-1 is norm "post" with 512 positions."""
 
-    reads: ClassVar[bool] = False
+    architecture: ClassVar[Architecture] = "decoder"
     family: Literal["gpt"] = "gpt"
     """Model family."""
     dim: Size = 768

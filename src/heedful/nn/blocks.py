@@ -19,16 +19,16 @@ from heedful.nn.linear import linear
 
 
 class PostNorm(nn.Module):
-    def __init__(self, dim: int, dropout: float) -> None:
+    def __init__(self, dim: int, dropout: float, eps: float = 1e-5) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(dim)
+        self.norm = nn.LayerNorm(dim, eps)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         return add_norm(x, self.dropout(function(x)), self.norm.weight, self.norm.bias, self.norm.eps)
 
     @staticmethod
-    def last(dim: int) -> nn.Module:
+    def last(dim: int, eps: float = 1e-5) -> nn.Module:
         """The module after the last layer of a stack."""
         return nn.Identity()
 
@@ -37,17 +37,17 @@ class PostNorm(nn.Module):
 
 
 class PreNorm(nn.Module):
-    def __init__(self, dim: int, dropout: float) -> None:
+    def __init__(self, dim: int, dropout: float, eps: float = 1e-5) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(dim)
+        self.norm = nn.LayerNorm(dim, eps)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         return x + self.dropout(function(self.norm(x)))
 
     @staticmethod
-    def last(dim: int) -> nn.Module:
-        return nn.LayerNorm(dim)
+    def last(dim: int, eps: float = 1e-5) -> nn.Module:
+        return nn.LayerNorm(dim, eps)
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -4,6 +4,7 @@
                      of them parses the names of hook points or asks for the family
     SequenceModel    `start` encodes the source, `step` predicts the next token: encoder-decoders and decoder-only models
     EncoderModel     `encode` turns inputs into hidden states: encoder-only models
+    ModelWithHead    a model, `body`, and what a task predicts from its hidden states
 
 A family lists its attention with `self.attention(kind, layer, module)`, and its layer outputs with
 `self.layer_output(side, layer, hook_point)`; names of hook points are found by identity.
@@ -12,7 +13,7 @@ A family lists its attention with `self.attention(kind, layer, module)`, and its
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -24,6 +25,7 @@ from heedful.nn.embeddings import Embeddings
 from heedful.nn.hooks import HookPoint, hook_points
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
+BODY = "body."  # prefix of the names of weights and hook points of a model with a head
 Side = Literal["source", "target", "both"]  # both: the source, then the target, in one sequence
 
 
@@ -40,7 +42,8 @@ DECODER = AttentionKind("decoder", "target", "target")
 CROSS = AttentionKind("cross", "target", "source")
 READING = AttentionKind("reading", "source", "source")  # a decoder-only model over its source
 WITHIN = AttentionKind("within", "target", "both")  # a decoder-only model over source and target
-ATTENTION_KINDS = (ENCODER, DECODER, CROSS, READING, WITHIN)  # in the order of tables
+SELF = AttentionKind("self", "target", "target")  # an encoder-only model, in both directions; its text is the target
+ATTENTION_KINDS = (ENCODER, DECODER, CROSS, READING, WITHIN, SELF)  # in the order of tables
 
 
 class AttentionLayer(NamedTuple):
@@ -92,6 +95,10 @@ class Model(nn.Module):
     def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
         """The embedding of each side's tokens; a shared one is listed for both."""
         return {}
+
+    def forced(self, source: Tensor | None, source_mask: Tensor | None, target_in: Tensor) -> Step:
+        """Hidden states of a whole text: target_in (rows, time) -> (rows, time, dim); source None: the model has no source."""
+        raise NotImplementedError
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
         """Logits of all predictions of a training step: source (rows, source time), target (rows, target time), without
@@ -161,11 +168,60 @@ class SequenceModel(Model):
 
 
 class EncoderModel(Model):
-    """A model of hidden states of a sequence, without a decoder."""
+    """A model of the hidden states of a text, without a decoder. The head of a task predicts from them."""
 
-    def encode(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """tokens (rows, time), mask (rows, time): True for real tokens -> hidden states (rows, time, dim)."""
+    embedding: nn.Embedding
+
+    def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
+        return {"target": self.embedding}
+
+    @property
+    def max_length(self) -> int | None:
+        """Maximum number of tokens; None: unlimited."""
+        return None
+
+    def encode(self, tokens: Tensor, mask: Tensor | None = None, *, segments: Tensor | None = None) -> Tensor:
+        """tokens (rows, time); mask (rows, time): True for real tokens, None: no padding; segments (rows, time): the text that
+        each token belongs to, from 0, None: all belong to one text -> hidden states (rows, time, dim)."""
         raise NotImplementedError
+
+    def first_state(self, hidden: Tensor) -> Tensor:
+        """Hidden states (rows, time, dim) -> the state of the first token, which stands for the text: (rows, dim)."""
+        return hidden[:, 0]
+
+    def forced(self, source: Tensor | None, source_mask: Tensor | None, target_in: Tensor) -> Step:
+        return Step(self.encode(target_in), State(None, None), {})
+
+
+class ModelWithHead(Model):
+    """A model with the head of a task. The weights of `body` are those that another task can start from."""
+
+    body: Model
+
+    @property
+    def base_model(self) -> Model:
+        return self.body
+
+    def attentions(self) -> list[AttentionLayer]:
+        return [attention._replace(name=f"{BODY}{attention.name}") for attention in self.body.attentions()]
+
+    def layer_outputs(self) -> list[LayerOutput]:
+        return [output._replace(name=f"{BODY}{output.name}") for output in self.body.layer_outputs()]
+
+    def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
+        return self.body.embeddings()
+
+    def forced(self, source: Tensor | None, source_mask: Tensor | None, target_in: Tensor) -> Step:
+        return self.body.forced(source, source_mask, target_in)
+
+    def blocks(self) -> Sequence[nn.Module]:
+        return self.body.blocks()
+
+
+def body_weights(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a model without the head of a task, by their names in that model."""
+    body = {name.removeprefix(BODY): weight for name, weight in weights.items() if name.startswith(BODY)}
+    return body or dict(weights)
 
 
 @contextmanager

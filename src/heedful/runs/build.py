@@ -12,9 +12,9 @@ from heedful.data.encode import content_hash
 from heedful.data.report import CheckReport
 from heedful.data.sources import find_path
 from heedful.errors import ConfigError, lookup
-from heedful.models import MODELS
+from heedful.models import make_family
 from heedful.nn.gates import add_gates
-from heedful.nn.model import Model, SequenceModel
+from heedful.nn.model import Model
 from heedful.runs.config import Run
 from heedful.tasks import find_task
 from heedful.tasks.base import TaskData, Tokenizers
@@ -90,8 +90,7 @@ def data_of(run: Run) -> TaskData:
 def make_model(run: Run, source_vocab: int, target_vocab: int) -> Model:
     """A model with initial weights drawn by the run's seed."""
     torch.manual_seed(run.seed)
-    plain: SequenceModel = lookup(run.model.family, MODELS, "model family")(run.model, source_vocab, target_vocab)
-    model = run.task.add_head(plain, run.model.dim)
+    model = run.task.add_head(make_family(run.model, source_vocab, target_vocab), run.model.dim)
     if run.training.gates.penalty:
         add_gates(model, run.training.gates.kinds)
     return model

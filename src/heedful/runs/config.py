@@ -15,7 +15,8 @@ from heedful.config.base import Config, Problem, Seed, Untagged, describe_defaul
 from heedful.config.given import OVERRIDE, refuse_repeats
 from heedful.config.read import MISSING, Settings, difference, read_settings
 from heedful.config.toml import write_toml
-from heedful.models import ModelConfig
+from heedful.models import ENCODERS, MODELS, ModelConfig, config_of
+from heedful.models.family import FamilyConfig
 from heedful.models.transformer import TransformerConfig
 from heedful.search import SearchConfig
 from heedful.tasks import TASKS, find_task
@@ -58,9 +59,7 @@ class Run(Config):
         source, target = self.data.sides
         fits = self.model.problems_with(shared=self.tokenizer.shared, source=source, target=target)
         problems = [describe_default(self.model, problem)._replace(path=f"model.{problem.path}") for problem in fits]
-        if self.model.reads and not source:
-            sentence = f"given {self.model.family!r}, which needs a source; task {self.task.name!r} has none; expected 'gpt'"
-            problems.append(Problem("model.family", sentence))
+        problems += architecture_problems(self.model, self.task)
         if not source and not self.tokenizer.shared:
             problems.append(Problem("tokenizer.shared", f"given false, but task {self.task.name!r} has one side only"))
         problems += self.task.problems_with(self)
@@ -69,6 +68,16 @@ class Run(Config):
             problems.append(Problem("training.metric", f"given {self.training.metric!r}, expected one of: {', '.join(known)}"))
         refuse(problems)
         return self
+
+
+def architecture_problems(model: FamilyConfig, task: TaskConfig) -> list[Problem]:
+    """The problem of a model that the task cannot train."""
+    if model.architecture in task.architectures:
+        return []
+    families = {name: config_of(family).architecture for name, family in (MODELS | ENCODERS).items()}
+    fitting = ", ".join(name for name, architecture in families.items() if architecture in task.architectures)
+    kind = {"encoder-decoder": "an encoder-decoder", "decoder": "a decoder", "encoder": "an encoder"}[model.architecture]
+    return [Problem("model.family", f"given {model.family!r}, {kind}; task {task.name!r} expects one of: {fitting}")]
 
 
 def read_run(path: Path | None, overrides: Sequence[str] = (), *, origin: str = OVERRIDE) -> Settings[Run]:

@@ -23,7 +23,7 @@ from heedful.data.sources import find_path
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.nn.gates import gates
 from heedful.nn.memory import keep_freed_memory
-from heedful.nn.model import Model
+from heedful.nn.model import Model, body_weights
 from heedful.runs import auto, build
 from heedful.runs.card import model_card
 from heedful.runs.config import Run, differences, read_run, run_as_toml
@@ -372,10 +372,11 @@ def place_vectors(
 
 
 def warm_start(model: Model, run: Path) -> None:
-    """Load the weights of another run; a head or gates that it does not have keep their initial values."""
+    """Load the weights of another run without the head of its task; a head or gates that it does not have keep their initial
+    values."""
     chosen, body = retention.resolve(run), model.base_model
     initial = {f"{name}.out.log_a": log_a.detach() for name, log_a in gates(body).items()}
-    load_into(body, initial | inference_weights(chosen), chosen)
+    load_into(body, initial | body_weights(inference_weights(chosen)), chosen)
 
 
 def plan_run(config: Run, *, device: str | None = None, console: Console | None = None, updates: int = 6) -> dict[str, Any]:

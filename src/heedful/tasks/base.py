@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from heedful.config.base import Config, Problem
 from heedful.data.report import CheckReport
-from heedful.models.family import FamilyConfig
-from heedful.nn.model import Model, SequenceModel
+from heedful.models.family import Architecture, FamilyConfig
+from heedful.nn.model import Model
 from heedful.search import SearchConfig
 from heedful.tasks.predictor import Predictor
 from heedful.tasks.system import System
@@ -52,6 +52,7 @@ class TaskConfig(Config):
     """Base class of [task]."""
 
     unit: ClassVar[str] = "tokens"  # what a batch is counted in: tokens or examples
+    architectures: ClassVar[tuple[Architecture, ...]]  # of the models that it trains
     name: str
     """Task."""
 
@@ -65,9 +66,10 @@ class TaskConfig(Config):
         """Whether every update runs a search, which can be neither compiled nor captured in a CUDA graph."""
         return False
 
-    def add_head(self, model: SequenceModel, dim: int) -> Model:
+    def add_head(self, model: Any, dim: int) -> Model:
         """The model to train: the given one, whose hidden states have size dim, with the head of the task."""
-        return model
+        plain: Model = model
+        return plain
 
     def problems_with(self, run: Any) -> list[Problem]:
         """Problems of this config with the rest of a run's config; paths are relative to the run."""

@@ -289,7 +289,7 @@ def test_a_run_is_trained_continued_evaluated_and_used(book: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (["model.family=transformer"], "which needs a source; task 'language' has none; expected 'gpt'"),
+        (["model.family=transformer"], "given 'transformer', an encoder-decoder; task 'language' expects one of: gpt"),
         (["tokenizer.shared=false"], "tokenizer.shared: given false, but task 'language' has one side only"),
         (["model.position=learned", "model.max_positions=8"], "model.max_positions: given 8, expected at least 16"),
         (["training.metric=bleu"], "expected one of: loss, perplexity, word_perplexity"),

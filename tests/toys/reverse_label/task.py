@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch.nn import functional
 from heedful.data.labeled import Example, LabeledConfig, check_examples, find_split_file, read_examples
 from heedful.data.report import CheckReport
 from heedful.errors import ConfigError, DataError
+from heedful.models.family import Architecture
 from heedful.nn.losses import Loss
 from heedful.nn.model import SequenceModel
 from heedful.search import SearchConfig
@@ -43,6 +44,7 @@ from heedful.training.update import Objective
 
 
 class ReverseLabelConfig(TaskConfig):
+    architectures: ClassVar[tuple[Architecture, ...]] = ("decoder",)
     name: Literal["reverse_label"]
     """Task."""
     labels: tuple[str, ...]

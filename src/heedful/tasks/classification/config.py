@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from heedful.config.base import NonNegativeNumber, Probability, Problem, refuse
+from heedful.models.family import Architecture
 from heedful.nn.model import SequenceModel
 from heedful.tasks.base import TaskConfig
 from heedful.tasks.classification.model import ClassificationModel
@@ -14,6 +15,7 @@ from heedful.training.train_state import Direction
 
 class ClassificationConfig(TaskConfig):
     unit: ClassVar[str] = "examples"
+    architectures: ClassVar[tuple[Architecture, ...]] = ("decoder",)
     name: Literal["classification"]
     """Task."""
     layout: Literal["classification", "entailment", "similarity", "choice"] = "classification"

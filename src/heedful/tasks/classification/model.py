@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from heedful.nn.dropout import Dropout
-from heedful.nn.model import AttentionLayer, LayerOutput, Model, SequenceModel
+from heedful.nn.model import ModelWithHead, SequenceModel
 
 
-class ClassificationModel(Model):
+class ClassificationModel(ModelWithHead):
     """A language model with a classification head."""
+
+    body: SequenceModel
 
     def __init__(self, body: SequenceModel, dim: int, choices: int, dropout: float) -> None:
         super().__init__()
@@ -36,22 +37,6 @@ class ClassificationModel(Model):
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
         """One sequence for each example: (rows, choices)."""
         return self(target, target.new_full(target.shape[:1], target.shape[1] - 1), 1)[0]
-
-    @property
-    def base_model(self) -> Model:
-        return self.body
-
-    def attentions(self) -> list[AttentionLayer]:
-        return [attention._replace(name=f"body.{attention.name}") for attention in self.body.attentions()]
-
-    def layer_outputs(self) -> list[LayerOutput]:
-        return [output._replace(name=f"body.{output.name}") for output in self.body.layer_outputs()]
-
-    def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
-        return self.body.embeddings()
-
-    def blocks(self) -> Sequence[nn.Module]:
-        return self.body.blocks()
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -6,7 +6,7 @@ Every epoch cuts the text into blocks at another offset and shuffles them; evalu
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from heedful.config.base import Size, ZeroOrCount, ZeroOrSize
 from heedful.data.corpus_text import TextConfig
+from heedful.models.family import Architecture
 from heedful.nn.model import SequenceModel
 from heedful.tasks.base import RunConfig, TaskConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
@@ -30,6 +31,7 @@ from heedful.training.update import Objective
 
 
 class LanguageConfig(TaskConfig):
+    architectures: ClassVar[tuple[Architecture, ...]] = ("decoder",)
     name: Literal["language"]
     """Task."""
     stride: ZeroOrSize = 0

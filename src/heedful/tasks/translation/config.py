@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from heedful.config.base import NonNegativeNumber, Probability, Problem, ZeroOrCount, ZeroOrSmallCount, plain, refuse, unused
 from heedful.evaluation.metrics import METRICS
+from heedful.models.family import Architecture
 from heedful.tasks.base import RunConfig, TaskConfig
 from heedful.tasks.translation.guided_alignment import guided_alignment_problems
 from heedful.tasks.translation.sequence_level import SequenceConfig
@@ -18,6 +19,7 @@ GuidedHeads = Annotated[tuple[ZeroOrSmallCount, ...], Field(min_length=1)]
 
 
 class TranslationConfig(TaskConfig):
+    architectures: ClassVar[tuple[Architecture, ...]] = ("encoder-decoder", "decoder")
     name: Literal["translation"] = "translation"
     """Task."""
     label_smoothing: Probability = 0.1

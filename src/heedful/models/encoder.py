@@ -1,0 +1,187 @@
+"""Encoder: any sequence layers in any order, without a decoder: recurrent, convolutional, attention.
+
+    layer      x <- x + mix(x)                  mix: attention, recurrence or convolution, chosen for each layer
+               x <- x + feed_forward(x)         unless feed_forward is 0
+
+The encoder of family `mixed`, for tasks that label a text or its tokens. With "lstm" layers it is a bidirectional LSTM. With
+`characters`, the spelling of each word is part of its embedding (Ma and Hovy, 2016): a convolution over its UTF-8 bytes, and
+the maximum over time; so words outside the vocabulary differ as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from heedful.config.base import Probability, Problem, Size, SmallCount, ZeroOrSize, refuse, unused
+from heedful.models.family import Architecture, FamilyConfig
+from heedful.nn.blocks import NORMS, FeedForward
+from heedful.nn.dropout import Dropout
+from heedful.nn.hooks import HookPoint
+from heedful.nn.layers import Layers
+from heedful.nn.linear import linear
+from heedful.nn.model import SELF, AttentionLayer, EncoderModel, LayerOutput
+from heedful.nn.positions import POSITIONS, PositionSize
+from heedful.nn.sequence_layers import SEQUENCE_LAYERS, KindName, LayerSize
+
+Kinds = Annotated[tuple[KindName, ...], Field(min_length=1)]
+BYTES = 257  # padding, and every byte + 1
+BYTE_DIM = 32  # size of the embedding of a byte
+UNUSED_REASONS = {  # why an option has no effect
+    "heads": "no layer is attention with heads",
+    "window": "no layer is 'restricted'",
+    "kernel": "no layer is 'convolution' or 'dilated'",
+    "dilation": "no layer is 'dilated'",
+}
+
+
+class EncoderConfig(FamilyConfig):
+    architecture: ClassVar[Architecture] = "encoder"
+    family: Literal["encoder"] = "encoder"
+    """Model family."""
+    dim: Size = 256
+    """Size of embeddings and hidden states."""
+    layers: Kinds = ("lstm", "lstm")
+    """The kind of each layer, lowest first."""
+    heads: SmallCount = 4
+    """Attention heads."""
+    window: Size = 128
+    """Restricted attention: number of tokens attended to."""
+    kernel: SmallCount = 3
+    """Width of the convolutions, in tokens."""
+    dilation: Size = 2
+    """Dilated convolution: distance between the tokens it reads."""
+    feed_forward: ZeroOrSize = 0
+    """Hidden size of feed-forward layers; 0: none."""
+    norm: Literal["post", "pre"] = "pre"
+    """Layer normalization after or before each sub-layer."""
+    position: Literal["none", "sinusoidal", "learned"] = "none"
+    """Positional encoding."""
+    max_positions: Size = 1024
+    """Number of learned positions."""
+    characters: ZeroOrSize = 0
+    """Size of the features of a word's spelling, for tasks whose tokens are words; 0: none."""
+    dropout: Probability = 0.1
+    """Dropout of embeddings and of every sub-layer's output."""
+    word_dropout: Probability = 0.0
+    """Dropout of whole tokens: their embedding is zero, and only their spelling and context are left."""
+
+    @property
+    def size(self) -> LayerSize:
+        used = {name for kind in self.layers for name in SEQUENCE_LAYERS[kind].options}
+        heads = self.heads if "heads" in used else 1
+        return LayerSize(dim=self.dim, heads=heads, window=self.window, kernel=self.kernel, dilation=self.dilation)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> EncoderConfig:
+        problems, used = [], {name for kind in self.layers for name in SEQUENCE_LAYERS[kind].options}
+        if self.dim % 2:
+            problems.append(Problem("dim", f"given {self.dim}, expected an even number: one half per direction"))
+        if "heads" in used and self.dim % self.heads:
+            problems.append(Problem("heads", f"given {self.heads}, which does not divide dim {self.dim}"))
+        reasons = {name: why for name, why in UNUSED_REASONS.items() if name not in used}
+        if self.position != "learned":
+            reasons["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
+        refuse([*problems, *unused(self, reasons)])
+        return self
+
+    def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
+        if self.position == "learned" and self.max_positions < target:
+            return [Problem("max_positions", f"given {self.max_positions}, expected at least {target}: the sequence length")]
+        return []
+
+
+class Spelling(nn.Module):
+    """Features of words: a convolution over three bytes, and the maximum over the word."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(BYTES, BYTE_DIM, padding_idx=0)
+        self.convolution = nn.Conv1d(BYTE_DIM, dim, kernel_size=3, padding=1)
+
+    def forward(self, spelling: Tensor) -> Tensor:
+        """spelling (rows, time, bytes), 0 is padding -> (rows, time, dim)."""
+        rows, time, width = spelling.shape
+        x = self.embedding(spelling.view(rows * time, width)).transpose(1, 2)  # (words, byte dim, bytes)
+        x = self.convolution(x).masked_fill(spelling.view(rows * time, 1, width) == 0, 0.0)  # (words, dim, bytes)
+        features: Tensor = x.relu().amax(-1).view(rows, time, -1)
+        return features
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class Layer(nn.Module):
+    def __init__(self, config: EncoderConfig, kind: KindName) -> None:
+        super().__init__()
+        residual = NORMS[config.norm]
+        self.mix = SEQUENCE_LAYERS[kind](config.size)
+        self.mix_residual = residual(config.dim, config.dropout)
+        self.feed_forward = FeedForward(config.dim, config.feed_forward, "gelu", dropout=0.0) if config.feed_forward else None
+        self.feed_forward_residual = residual(config.dim, config.dropout) if config.feed_forward else None
+        self.out = HookPoint()
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x (rows, time, dim), mask (rows, time)."""
+        x = self.mix_residual(x, lambda x: self.mix(x, mask))
+        if self.feed_forward is not None and self.feed_forward_residual is not None:
+            x = self.feed_forward_residual(x, self.feed_forward)
+        return self.out(x)
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class Encoder(EncoderModel):
+    def __init__(self, config: EncoderConfig, vocab: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(vocab, config.dim)
+        nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
+        self.spelling = Spelling(config.characters) if config.characters else None
+        self.join = linear(config.dim + config.characters, config.dim) if config.characters else None
+        size = PositionSize(config.dim, 1, config.dim, limit=config.max_positions, clip=0, reads_ahead=True)
+        self.position = POSITIONS[config.position](size)
+        self.dropout, self.word_dropout = Dropout(config.dropout), Dropout(config.word_dropout)
+        self.layers = Layers(Layer(config, kind) for kind in config.layers)
+        self.last = NORMS[config.norm].last(config.dim)
+
+    def attentions(self) -> list[AttentionLayer]:
+        modules = [(at, layer.mix.attention()) for at, layer in enumerate(self.layers)]
+        return [one for at, module in modules if module is not None for one in self.attention(SELF, at, module)]
+
+    def layer_outputs(self) -> list[LayerOutput]:
+        return [self.layer_output("target", at, layer.out) for at, layer in enumerate(self.layers)]
+
+    @property
+    def max_length(self) -> int | None:
+        return self.position.limit
+
+    def encode(
+        self,
+        tokens: Tensor,
+        mask: Tensor | None = None,
+        *,
+        segments: Tensor | None = None,
+        spelling: Tensor | None = None,
+    ) -> Tensor:
+        """As in the base class; spelling (rows, time, bytes): the bytes of each word + 1, 0 is padding."""
+        self.position.check_length(tokens.shape[1])
+        vectors = self.embedding(tokens)  # (rows, time, dim)
+        if self.config.word_dropout:
+            vectors = vectors * self.word_dropout(vectors.new_ones(*tokens.shape, 1))
+        if self.spelling is not None and self.join is not None:
+            assert spelling is not None, "a model with characters is given the spelling of its words"
+            vectors = self.join(torch.cat((vectors, self.spelling(spelling)), dim=-1))
+        positions = torch.arange(tokens.shape[1], device=tokens.device)[None]  # (1, time)
+        x = self.dropout(self.position.embed(vectors, positions))
+        for layer in self.layers:
+            x = layer(x, mask)
+        hidden: Tensor = self.last(x)
+        return hidden
+
+    def blocks(self) -> list[nn.Module]:
+        return list(self.layers)
