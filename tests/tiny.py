@@ -172,7 +172,7 @@ def variants(family: str) -> list[Variant]:
 def tiny_config(family: str, changes: Mapping[str, Any]) -> Config:
     config = config_class(family)
     small = {name: value for name, value in SMALL.items() if name in config.model_fields}
-    if family in ENCODERS and get_origin(config.model_fields["layers"].annotation) is tuple:  # kinds, not a number
+    if get_origin(getattr(config.model_fields.get("layers"), "annotation", None)) is tuple:  # kinds, not a number
         small = {"dim": small["dim"]}
     return config(**(small | POSITION_OPTIONS.get(changes.get("position", ""), {}) | dict(changes)))
 

@@ -21,6 +21,7 @@ from heedful.models.encoder import Encoder
 from heedful.models.family import FamilyConfig
 from heedful.models.gnmt import GNMT
 from heedful.models.gpt import GPT
+from heedful.models.han import Han
 from heedful.models.luong import Luong
 from heedful.models.mixed import Mixed
 from heedful.models.sutskever import Sutskever
@@ -43,6 +44,7 @@ MODELS: dict[str, Any] = {  # family -> class, called with its config, the sourc
 ENCODERS: dict[str, Any] = {  # encoder-only family -> class, called with its config and the vocabulary size
     "bert": Bert,
     "encoder": Encoder,
+    "han": Han,
 }
 
 

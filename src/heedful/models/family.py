@@ -54,6 +54,11 @@ class FamilyConfig(Config):
         """Config fields to change for the given numbers of heads in each layer, by kind of attention."""
         raise NotImplementedError
 
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Maximum size of each level of a text that is a grid of tokens, highest first; empty: a sequence of tokens."""
+        return ()
+
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
         """Problems of this config with the data. shared: one vocabulary for source and target; source, target: maximum
         lengths in tokens including start or end token; source 0: no source."""

@@ -76,6 +76,13 @@ class LayerOutput(NamedTuple):
     name: str  # of the hook point
 
 
+class PoolingAttention(NamedTuple):
+    """Attention that pools the vectors of a level into one vector."""
+
+    level: str  # what its vectors belong to: words, sentences, …
+    weights: str  # name of the hook point of its weights, (rows, time)
+
+
 class Model(nn.Module):
     """A model that declares its structure. The defaults are those of a model without attention and without text."""
 
@@ -90,6 +97,10 @@ class Model(nn.Module):
 
     def layer_outputs(self) -> list[LayerOutput]:
         """The outputs of all layers, in the order of the model."""
+        return []
+
+    def poolings(self) -> list[PoolingAttention]:
+        """The attention that pools states into one vector, the lowest level first."""
         return []
 
     def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
@@ -170,6 +181,7 @@ class SequenceModel(Model):
 class EncoderModel(Model):
     """A model of the hidden states of a text, without a decoder. The head of a task predicts from them."""
 
+    config: Any
     embedding: nn.Embedding
 
     def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
@@ -207,6 +219,9 @@ class ModelWithHead(Model):
 
     def layer_outputs(self) -> list[LayerOutput]:
         return [output._replace(name=f"{BODY}{output.name}") for output in self.body.layer_outputs()]
+
+    def poolings(self) -> list[PoolingAttention]:
+        return [pooling._replace(weights=f"{BODY}{pooling.weights}") for pooling in self.body.poolings()]
 
     def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
         return self.body.embeddings()
