@@ -20,7 +20,7 @@ from heedful.nn.sequence_layers.recurrent import Recurrent
 LENGTHS = torch.tensor([7, 3, 5])
 
 
-@pytest.fixture(params=[variant for variant in ENCODER_VARIANTS if not tiny_encoder(variant).config.grid], ids=str)
+@pytest.fixture(params=[variant for variant in ENCODER_VARIANTS if tiny_encoder(variant).config.sentence_grid is None], ids=str)
 def encoder(request: pytest.FixtureRequest) -> EncoderModel:
     """Every encoder-only family of token sequences in every variant. Shared between tests: do not change it."""
     variant: Variant = request.param

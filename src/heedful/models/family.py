@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from heedful.config.base import Config, Problem, Size, SmallCount, ZeroOrSmallCount
 from heedful.errors import ConfigError
@@ -35,6 +35,13 @@ def tying_problems(tie: str, *, shared: bool) -> list[Problem]:
 Architecture = Literal["encoder-decoder", "decoder", "encoder"]
 
 
+class SentenceGrid(NamedTuple):
+    """Maximum size of a document."""
+
+    sentences: int
+    words: int  # of a sentence
+
+
 class FamilyConfig(Config):
     architecture: ClassVar[Architecture] = "encoder-decoder"  # a decoder has no source, an encoder no output tokens
     family: str
@@ -55,9 +62,9 @@ class FamilyConfig(Config):
         raise NotImplementedError
 
     @property
-    def grid(self) -> tuple[int, ...]:
-        """Maximum size of each level of a text that is a grid of tokens, highest first; empty: a sequence of tokens."""
-        return ()
+    def sentence_grid(self) -> SentenceGrid | None:
+        """Maximum size of a document, for families whose segments are its sentences; None: segments are texts."""
+        return None
 
     def problems_with(self, *, shared: bool, source: int, target: int) -> list[Problem]:
         """Problems of this config with the data. shared: one vocabulary for source and target; source, target: maximum

@@ -1,28 +1,30 @@
 """Hierarchical attention: words -> sentences -> document (Yang et al., 2016).
 
-    words       h = BiGRU(embeddings)          sentence = sum_t a_t h_t,  a: attention pooling, see nn/pooling.py
-    sentences   h = BiGRU(sentence vectors)    document = sum_i a_i h_i
+    words       h = BiGRU(embeddings of a sentence)    sentence = sum_t a_t h_t,  a: attention pooling, see nn/pooling.py
+    sentences   h = BiGRU(sentences)                   document = sum_i a_i h_i
 
-A text is a grid of tokens, (sentences, words); with three levels, (sentences, words, characters), where the states of a word's
-characters are pooled first. Both attentions say which words and sentences determine the result.
+A third level below is optional: h = BiGRU(characters of a word), and the word is its embedding plus sum_c a_c h_c.
+
+The input is one row of tokens per document, with the sentence of each token in `segments`. They are moved to a grid
+(sentences, words), and the weights of both attentions show which words and sentences determine the result.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 
-from heedful.config.base import Probability, Problem, Size, refuse, unused
-from heedful.models.family import Architecture, FamilyConfig
+from heedful.config.base import Probability, Problem, Size, refuse
+from heedful.models.encoder import BYTES
+from heedful.models.family import Architecture, FamilyConfig, SentenceGrid
 from heedful.nn.dropout import Dropout
 from heedful.nn.hooks import HookPoint
-from heedful.nn.layers import Layers
 from heedful.nn.linear import linear
 from heedful.nn.model import EncoderModel, LayerOutput, PoolingAttention
-from heedful.nn.pooling import AttentionPooling
+from heedful.nn.pooling import AdditivePooling
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
 
 
@@ -35,38 +37,29 @@ class HanConfig(FamilyConfig):
     dim: Size = 100
     """Size of the states of every level: one half per direction."""
     embedding: Size = 200
-    """Size of embeddings."""
+    """Size of word embeddings."""
     context: Size = 100
     """Size of the hidden layer of the attention."""
     cell: Literal["gru", "lstm"] = "gru"
     """Recurrent cell."""
-    levels: tuple[Literal["characters", "words", "sentences"], ...] = ("words", "sentences")
-    """What the states of each level belong to, lowest first; with "characters", tokens are characters."""
+    characters: bool = False
+    """A level of characters below the words: the bytes of each word."""
     max_sentences: Size = 40
     """Maximum sentences of a text; longer ones are truncated."""
     max_words: Size = 50
-    """Maximum words of a sentence; longer ones are divided into several."""
-    max_characters: Size = 20
-    """Maximum characters of a word; longer ones are truncated."""
+    """Maximum tokens of a sentence; longer ones are divided into several."""
     dropout: Probability = 0.1
     """Dropout of embeddings and of the vectors of every level."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> HanConfig:
-        problems = []
         if self.dim % 2:
-            problems.append(Problem("dim", f"given {self.dim}, expected an even number: one half per direction"))
-        if self.levels not in (("words", "sentences"), ("characters", "words", "sentences")):
-            known = '["words", "sentences"] or ["characters", "words", "sentences"]'
-            problems.append(Problem("levels", f"given {list(self.levels)!r}, expected {known}"))
-        reasons = {} if "characters" in self.levels else {"max_characters": "no level is 'characters'"}
-        refuse([*problems, *unused(self, reasons)])
+            refuse([Problem("dim", f"given {self.dim}, expected an even number: one half per direction")])
         return self
 
     @property
-    def grid(self) -> tuple[int, ...]:
-        sizes = {"sentences": self.max_sentences, "words": self.max_words, "characters": self.max_characters}
-        return tuple(sizes[level] for level in reversed(self.levels))
+    def sentence_grid(self) -> SentenceGrid:
+        return SentenceGrid(self.max_sentences, self.max_words)
 
 
 class Level(nn.Module):
@@ -74,19 +67,47 @@ class Level(nn.Module):
 
     def __init__(self, config: HanConfig, inputs: int) -> None:
         super().__init__()
-        self.map = linear(inputs, config.dim) if inputs != config.dim else nn.Identity()
+        self.map = linear(inputs, config.dim) if inputs != config.dim else None
         self.recurrent = SEQUENCE_LAYERS[config.cell](LayerSize(dim=config.dim, heads=1))
         self.out = HookPoint()  # (rows, time, dim)
-        self.pooling = AttentionPooling(config.dim, config.context)
+        self.pooling = AdditivePooling(config.dim, config.context)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """x (rows, time, inputs), mask (rows, time) -> (rows, dim)."""
-        states = self.out(self.recurrent(self.map(x), mask))
+        states = self.out(self.recurrent(x if self.map is None else self.map(x), mask))
         return self.dropout(self.pooling(states, mask))
 
     if TYPE_CHECKING:
         __call__ = forward
+
+
+class Grid(NamedTuple):
+    """The place of each token in a grid of sentences and words."""
+
+    places: Tensor  # (rows, time): sentence x words + word; padding: sentences x words
+    sentences: int
+    words: int
+
+    def move(self, x: Tensor) -> Tensor:
+        """x (rows, time, dim) -> (rows, sentences, words, dim), zeros where there is no token."""
+        grid = x.new_zeros(x.shape[0], self.sentences * self.words + 1, x.shape[2])
+        grid = grid.scatter(1, self.places[..., None].expand_as(x), x)
+        return grid[:, :-1].view(x.shape[0], self.sentences, self.words, -1)  # the last place is that of padding
+
+
+def make_grid(segments: Tensor, mask: Tensor, limit: SentenceGrid) -> Grid:
+    """segments (rows, time): the sentence of each token, ascending; mask (rows, time). Sizes are the limits, or on a CPU, where
+    reading them is free, those that occur."""
+    time = torch.arange(segments.shape[1], device=segments.device).expand_as(segments)
+    begins = segments != segments.roll(1, 1)  # (rows, time)
+    begins[:, 0] = True
+    word = time - torch.where(begins, time, 0).cummax(1).values  # (rows, time): place in its sentence
+    sentences, words = (min(size, segments.shape[1]) for size in limit)
+    if segments.device.type == "cpu" and not torch.compiler.is_compiling():
+        sentences, words = int(segments.masked_fill(~mask, 0).max()) + 1, int(word.masked_fill(~mask, 0).max()) + 1
+    places = (segments * words + word).masked_fill(~mask, sentences * words)
+    return Grid(places, sentences, words)
 
 
 class Han(EncoderModel):
@@ -96,28 +117,46 @@ class Han(EncoderModel):
         self.embedding = nn.Embedding(vocab, config.embedding)
         nn.init.normal_(self.embedding.weight, std=config.embedding**-0.5)
         self.dropout = Dropout(config.dropout)
-        inputs = [config.embedding, *[config.dim] * (len(config.levels) - 1)]
-        self.levels = Layers(Level(config, size) for size in inputs)
+        self.bytes = nn.Embedding(BYTES, config.dim, padding_idx=0) if config.characters else None
+        self.characters = Level(config, config.dim) if config.characters else None
+        self.join = linear(config.embedding + config.dim, config.embedding) if config.characters else None
+        self.words = Level(config, config.embedding)
+        self.sentences = Level(config, config.dim)
+
+    def levels(self) -> dict[str, Level]:
+        """The levels by name, lowest first."""
+        lowest = {} if self.characters is None else {"characters": self.characters}
+        return lowest | {"words": self.words, "sentences": self.sentences}
 
     def poolings(self) -> list[PoolingAttention]:
-        return [
-            PoolingAttention(name, self.path_of(level.pooling.weights))
-            for name, level in zip(self.config.levels, self.levels, strict=True)
-        ]
+        return [PoolingAttention(name, self.path_of(level.pooling.weights)) for name, level in self.levels().items()]
 
     def layer_outputs(self) -> list[LayerOutput]:
-        return [self.layer_output("state", at, level.out) for at, level in enumerate(self.levels)]
+        return [self.layer_output("state", at, level.out) for at, level in enumerate(self.levels().values())]
 
-    def encode(self, tokens: Tensor, mask: Tensor | None = None, *, segments: Tensor | None = None) -> Tensor:
-        """tokens (rows, sentences, words) or (rows, sentences, words, characters); mask: as tokens, True for real ones
-        -> the vector of each document, (rows, 1, dim)."""
+    def encode(
+        self,
+        tokens: Tensor,
+        mask: Tensor | None = None,
+        *,
+        segments: Tensor | None = None,
+        spelling: Tensor | None = None,
+    ) -> Tensor:
+        """tokens, mask (rows, time); segments (rows, time): the sentence of each token; spelling (rows, time, bytes): the bytes
+        of each word + 1, 0 is padding -> the vector of each document, (rows, 1, dim)."""
         real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
-        x = self.dropout(self.embedding(tokens))  # (rows, …, time, embedding)
-        for level in self.levels:
-            pooled = level(x.flatten(0, -3), real.flatten(0, -2))  # (rows x …, dim)
-            real = real.any(-1)  # (rows, …): a sentence without words is padding
-            x = pooled.view(*real.shape, -1)  # (rows, …, dim)
-        return x[:, None]  # the last level leaves one vector per row
+        x = self.embedding(tokens)  # (rows, time, embedding)
+        if self.bytes is not None and self.characters is not None and self.join is not None:
+            assert spelling is not None, "a model with characters is given the spelling of its words"
+            letters = spelling.flatten(0, 1)  # (rows x time, bytes)
+            words = self.characters(self.bytes(letters), letters != 0).view(*tokens.shape, -1)  # (rows, time, dim)
+            x = self.join(torch.cat((x, words), dim=-1))
+        grid = make_grid(torch.zeros_like(tokens) if segments is None else segments, real, self.config.sentence_grid)
+        x = grid.move(self.dropout(x))  # (rows, sentences, words, embedding)
+        there = grid.move(real[..., None].to(x.dtype))[..., 0] > 0  # (rows, sentences, words)
+        vectors = self.words(x.flatten(0, 1), there.flatten(0, 1))  # (rows x sentences, dim)
+        document = self.sentences(vectors.view(*there.shape[:2], -1), there.any(-1))  # (rows, dim)
+        return document[:, None]
 
     def blocks(self) -> list[nn.Module]:
-        return list(self.levels)
+        return list(self.levels().values())

@@ -15,7 +15,7 @@ from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import linear
 
 
-class AttentionPooling(nn.Module):
+class AdditivePooling(nn.Module):
     def __init__(self, dim: int, hidden: int | None = None) -> None:
         """hidden: size of u and v; default: dim."""
         super().__init__()
