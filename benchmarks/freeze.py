@@ -85,9 +85,9 @@ method = "sample"
     "classification": """
 [data]
 form = "labeled"
-train = "labels.tsv"
-valid = "labels.tsv"
-test = "labels.tsv"
+train = { file = "labels.tsv" }
+valid = { file = "labels.tsv" }
+test = { file = "labels.tsv" }
 batch = 8
 
 [task]

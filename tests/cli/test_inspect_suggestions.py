@@ -47,8 +47,8 @@ save_every = 2
 CHOICE = """\
 [data]
 form = "labeled"
-train = "{table}"
-valid = "{table}"
+train = {{ file = "{table}" }}
+valid = {{ file = "{table}" }}
 
 [model]
 family = "gpt"

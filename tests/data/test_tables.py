@@ -20,7 +20,7 @@ from workshop import CLASSIFICATION, GPT, LANGUAGE, heed, write_pairs, write_rec
 from heedful.data.check import check_corpora
 from heedful.data.corpus_text import Passage, TextConfig, check_passage, passages, read_passage
 from heedful.data.encode import content_hash
-from heedful.data.labeled import Example, LabeledConfig, check_examples, find_split_file, read_examples
+from heedful.data.labeled import Example, LabeledConfig, LabeledFile, check_examples, find_split_file, read_examples
 from heedful.data.pairs import check_pairs, pairs
 from heedful.data.sources import CorpusConfig, RawPair, files_of, raw_pairs
 from heedful.data.splits import DataConfig, Splits, splits_of
@@ -233,9 +233,9 @@ def labeled_options() -> dict[str, Any]:
 
 
 def found(data: LabeledConfig, split: str) -> Path:
-    path = find_split_file(data, split)
-    assert path is not None
-    return path
+    file = find_split_file(data, split)
+    assert file is not None
+    return file.path
 
 
 def test_a_dataset_without_splits_is_used_for_any_split(tmp_path: Path) -> None:
@@ -275,17 +275,17 @@ def test_labels_are_the_names_of_classes_or_the_values(tmp_path: Path) -> None:
     save(reviews, tmp_path / "saved")
     reviews.to_parquet(tmp_path / "a.parquet")
     for path in (tmp_path / "saved", tmp_path / "a.parquet"):
-        assert [example.label for example in examples_of(path)] == ["neg", "pos", "pos"]
+        assert [example.labels for example in examples_of(path)] == [("neg",), ("pos",), ("pos",)]
     for values, expected in (([3, 4], ["3", "4"]), ([True, False], ["true", "false"]), (["no", "yes"], ["no", "yes"])):
         write_table(tmp_path / "b.parquet", {"label": values, "text": ["x", "y"]})
-        assert [example.label for example in examples_of(tmp_path / "b.parquet")] == expected
+        assert [example.labels[0] for example in examples_of(tmp_path / "b.parquet")] == expected
     write_table(tmp_path / "b.parquet", {"label": [0.5, 1.5], "text": ["x", "y"]})
     with pytest.raises(DataError, match="column 'label' has the type double; expected text, integers or booleans"):
         examples_of(tmp_path / "b.parquet")
 
 
 def examples_of(path: Path, labels: tuple[str, ...] | None = None) -> list[Example]:
-    return read_examples(labeled_data(path), path, labels)
+    return read_examples(labeled_data(path), LabeledFile(path, "table"), labels)
 
 
 def labeled_data(path: Path) -> LabeledConfig:
@@ -298,8 +298,9 @@ def test_an_example_without_a_label_or_text_is_unusable(tmp_path: Path, column: 
     columns = {"text": ["bad", "?", "good"], "label": [0, 0, 1]}
     columns |= {"text": ["bad", None, "good"]} if column == "text" else {"label": [0, -1, 1]}
     save(datasets.Dataset.from_dict(columns, features=features), tmp_path / "saved")
-    assert examples_of(tmp_path / "saved") == [Example("neg", ("bad",)), Example("pos", ("good",))]
-    check = check_examples(labeled_data(tmp_path / "saved"), "train", tmp_path / "saved", ["neg", "pos"])
+    assert examples_of(tmp_path / "saved") == [Example(("neg",), ("bad",)), Example(("pos",), ("good",))]
+    saved = LabeledFile(tmp_path / "saved", "table")
+    check = check_examples(labeled_data(saved.path), "train", saved, ["neg", "pos"])
     (finding,) = check.findings
     assert (check.total, check.kept, finding.kind, finding.examples[0].place) == (3, 2, "blank", f"{tmp_path}/saved row 2")
     assert finding.examples[0].text == f"column '{column}' is empty; expected a {column}"
@@ -317,11 +318,20 @@ def test_an_unknown_label_is_an_error_with_its_row(tmp_path: Path) -> None:
         ({"label": 1}, "label: given 1, expected the name of a column"),
         ({"texts": [1]}, r"texts: given \[1\], expected the name of a column for each text"),
         ({"texts": ["label"]}, "which includes the column of the label"),
-        ({"header": True}, "header: would have no effect with tables"),
-        ({"valid": "valid.tsv"}, "valid: given a tab-separated file, but train is a table"),
-        ({"train": {"parquet": "a", "dataset": "b"}}, "given both; expected one of parquet or dataset"),
+        ({"header": True}, "header: given true, but has no effect because only tab-separated files may lack one"),
+        ({"valid": {"file": "valid.tsv"}}, "valid: given a tab-separated file, but train has columns with names"),
+        ({"train": {"parquet": "a", "dataset": "b"}}, "given parquet and dataset; expected one of file, parquet or dataset"),
+        ({"train": {"file": "a.txt"}}, "format: missing; expected tsv, csv or jsonl, because 'a.txt' ends in none of them"),
+        ({"train": {"parquet": "a", "format": "csv"}}, "format: would have no effect without file"),
+        ({"folder": "x"}, "folder: given 'x', but has no effect because data.train and data.valid are given"),
+        ({"split": [0.9, 0.1, 0.0]}, "valid: given a table, but has no effect because data.split makes a valid part"),
+        (
+            {"split": [0.9, 0.2, 0.0]},
+            "split: given \\[0.9, 0.2, 0.0\\], whose sum is 1.1; expected three fractions with the sum 1",
+        ),
+        ({"split": [0.0, 0.0, 1.0]}, "which leaves nothing to train on"),
         ({"train": {"parquet": "a", "split": "b"}}, "split: would have no effect without dataset"),
-        ({"train": "a.tsv", "valid": "a.tsv"}, "label: given 'label', expected a number, counted from 1"),
+        ({"train": {"file": "a.tsv"}, "valid": {"file": "a.tsv"}}, "label: given 'label', expected a number, counted from 1"),
     ],
 )
 def test_a_wrong_config_of_labeled_texts_is_a_clear_error(given: dict[str, Any], message: str) -> None:

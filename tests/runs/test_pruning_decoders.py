@@ -40,7 +40,7 @@ TASKS = {
     "[task]\nvalidation_sentences = 4\n[search]\nmax_extra = 2\n",
     "language": '[data]\nform = "text"\ntrain = {{ file = "{table}" }}\nvalid = {{ file = "{table}" }}\n'
     'block = 8\nbatch = 4\n[task]\nname = "language"\nsamples = 0\n',
-    "classification": '[data]\nform = "labeled"\ntrain = "{table}"\nvalid = "{table}"\nbatch = 8\n'
+    "classification": '[data]\nform = "labeled"\ntrain = {{ file = "{table}" }}\nvalid = {{ file = "{table}" }}\nbatch = 8\n'
     '[task]\nname = "classification"\nlabels = ["no", "yes"]\n',
 }
 

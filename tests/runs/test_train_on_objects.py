@@ -64,7 +64,8 @@ def test_texts_and_labeled_texts_are_data_of_their_tasks() -> None:
     task = {"name": "classification", "labels": ["yes", "no"]}
     parts = LANGUAGE | {"task": task, "data": {"form": "labeled", "batch": 4, "max_length": 8}}
     Path("labels.toml").write_text(
-        "[data]\nform = 'labeled'\ntrain = 'a'\nvalid = 'b'\n[model]\nfamily = 'gpt'\n[tokenizer]\nshared = true\n"
+        "[data]\nform = 'labeled'\ntrain = {file = 'a.tsv'}\nvalid = {file = 'b.tsv'}\n"
+        "[model]\nfamily = 'gpt'\n[tokenizer]\nshared = true\n"
     )
     heedful.train("labels.toml", run="labels", train=labeled, valid=labeled[:4], **parts)
     assert heedful.Classifier.load("labels").predict("w1 w2 w3") in ("yes", "no")

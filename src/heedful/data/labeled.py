@@ -1,11 +1,17 @@
-"""Labeled texts, one table per split: [data] with form = "labeled".
+"""Labeled texts: [data] with form = "labeled".
 
-folder = "sst2"        with train.tsv, valid.tsv and test.tsv, plain or .gz; columns are separated by tabs
-label = 1              column of the label
-texts = [2]            columns of the texts: one, or a pair of texts, or a context and its possible endings
+    train = { file = "train.csv" }                   .tsv, .csv or .jsonl, plain or .gz (see `rows.py`)
+    valid = { parquet = "valid.parquet" }            Parquet files
+    test = { dataset = "imdb", split = "test" }      a split of a Hugging Face dataset
+    label = "label"                                  column of the label
+    texts = ["text"]                                 columns of the texts: one, a pair, or a context and its possible endings
+    split = [0.9, 0.05, 0.05]                        only train is given, and split into train, valid and test (`hash_split.py`)
 
-train = { parquet = "train.parquet" }                     Parquet files and datasets have columns with names:
-valid = { dataset = "imdb", split = "test" }              label = "label", texts = ["text"]
+    folder = "sst2"                                  with train.tsv, valid.tsv and test.tsv, plain or .gz
+    label = 1                                        tab-separated files without header: columns by number, counted from 1
+    texts = [2]
+
+A text may have several labels: a list in JSONL, or `label_separator = "|"` for a cell such as `red|round`.
 """
 
 from __future__ import annotations
@@ -14,25 +20,40 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from heedful.config.base import Config, Count, Problem, Size, ZeroOrCount, ZeroOrSmallCount, describe_default, refuse
+from heedful.config.base import (
+    Config,
+    Count,
+    Problem,
+    Size,
+    ZeroOrCount,
+    ZeroOrSmallCount,
+    describe_default,
+    refuse,
+    unused,
+)
+from heedful.data.hash_split import PARTS, Fractions, fraction_problems, split_by_hash
 from heedful.data.report import CorpusCheck
+from heedful.data.rows import READERS, Format, Row, format_of, shorten_json
 from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, find_table, missing_split
 from heedful.data.tables import read_rows
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError, nearest
-from heedful.storage.reading import read_lines
 
 LABEL_COLUMN = re.compile("labels?|class|category|target|sentiment|gold_label|score|rating|y|text|sentence|sentence1|premise")
 
 
 class LabeledTable(Config):
-    """A table: Parquet files, or a split of a dataset."""
+    """One file, Parquet files, or a split of a dataset."""
 
+    file: str | None = None
+    """Text file, .tsv, .csv or .jsonl, plain or .gz."""
+    format: Format | None = None
+    """Format of `file`; default: by its suffix."""
     parquet: str | None = None
     """Parquet file, a folder of them, or a pattern: `data/train-*.parquet`."""
     dataset: str | None = None
@@ -41,15 +62,25 @@ class LabeledTable(Config):
     """Split of the dataset; default: that of the table, such as valid in [data.valid]."""
 
     @model_validator(mode="after")
-    def _one_source(self) -> LabeledTable:
+    def _one_source_and_its_options(self) -> LabeledTable:
+        given = [name for name in ("file", "parquet", "dataset") if getattr(self, name) is not None]
         problems = []
-        if (self.parquet is None) == (self.dataset is None):
-            names = "none of them" if self.parquet is None else "both"
-            problems.append(Problem("", f"given {names}; expected one of parquet or dataset"))
+        if len(given) != 1:
+            names = " and ".join(given) or "none of them"
+            problems.append(Problem("", f"given {names}; expected one of file, parquet or dataset"))
+        if self.file is not None and self.format is None and format_of(self.file) is None:
+            sentence = f"missing; expected tsv, csv or jsonl, because {self.file!r} ends in none of them"
+            problems.append(Problem("format", sentence))
+        if self.format is not None and self.file is None:
+            problems.append(Problem("format", "would have no effect without file"))
         if self.split is not None and self.dataset is None:
             problems.append(Problem("split", "would have no effect without dataset"))
         refuse(problems)
         return self
+
+    @property
+    def kind(self) -> Format | Literal["table"]:
+        return "table" if self.file is None else self.format or format_of(self.file) or "tsv"
 
 
 class LabeledConfig(Config):
@@ -57,18 +88,22 @@ class LabeledConfig(Config):
     """Form of the data: texts with labels."""
     folder: str | None = None
     """Folder with train.tsv, valid.tsv and test.tsv, plain or .gz."""
-    train: str | LabeledTable | None = None
-    """Training file, instead of the folder's, or a table."""
-    valid: str | LabeledTable | None = None
-    """Validation file, instead of the folder's, or a table."""
-    test: str | LabeledTable | None = None
-    """Test file, instead of the folder's, or a table."""
+    train: LabeledTable | None = None
+    """Training data, instead of the folder's."""
+    valid: LabeledTable | None = None
+    """Validation data, instead of the folder's."""
+    test: LabeledTable | None = None
+    """Test data, instead of the folder's."""
+    split: Fractions | None = None
+    """Split `train` into train, valid and test: three fractions; near-duplicates stay together. Default: no split."""
     header: bool | None = None
-    """Whether line 1 of each file is a header and is skipped; default: an error if it looks like one."""
+    """Whether line 1 of tab-separated files is a header, so that columns have names; default: an error if it looks like one."""
     label: Size | ColumnName = 1
-    """Column of the label: a number, counted from 1, in tab-separated files; a name in tables."""
+    """Column of the label: its name; in tab-separated files without header its number, counted from 1."""
+    label_separator: Annotated[str, Field(min_length=1)] | None = None
+    """Separator of several labels in one cell; default: a cell is one label."""
     texts: Annotated[tuple[Size | ColumnName, ...], Field(min_length=1)] = (2,)
-    """Columns of the texts: numbers, counted from 1, in tab-separated files; names in tables."""
+    """Columns of the texts: names; in tab-separated files without header numbers, counted from 1."""
     max_unusable: Share = MAX_UNUSABLE
     """Maximum fraction of unusable lines in a file; more stop the run; 1: any number."""
     limit: ZeroOrCount = 0
@@ -86,38 +121,54 @@ class LabeledConfig(Config):
     def _fits_together(self) -> LabeledConfig:
         problems = []
         if self.folder is None:
-            missing = [split for split in ("train", "valid") if getattr(self, split) is None]
-            problems = [Problem(split, "missing; expected a file, or data.folder") for split in missing]
+            missing = [name for name in ("train", "valid") if getattr(self, name) is None and not self.makes(name)]
+            problems = [Problem(name, "missing; expected a table with a file, or data.folder") for name in missing]
         if self.label in self.texts:
             problems.append(
                 Problem("texts", f"given {list(self.texts)!r}, which includes the column of the label, {self.label}")
             )
-        problems += self._column_problems()
+        problems += [*self._column_problems(), *self._split_problems()]
         refuse(problems)
         return self
 
+    def _split_problems(self) -> list[Problem]:
+        no_effect = {}
+        if self.train and (self.valid or self.split):
+            no_effect["folder"] = f"data.train and {'data.valid are' if self.valid else 'data.split are'} given"
+        if self.split is None:
+            return unused(self, no_effect)
+        no_effect |= {name: f"data.split makes a {name} part of data.train" for name in ("valid", "test") if self.makes(name)}
+        problems = [Problem("split", sentence) for sentence in fraction_problems(self.split)]
+        if self.train is None and self.folder is not None:
+            problems.append(Problem("split", 'given with data.folder, expected data.train: { file = "…" }'))
+        return [*problems, *unused(self, no_effect)]
+
     def _column_problems(self) -> list[Problem]:
-        """The columns of tables have names, those of tab-separated files numbers."""
-        given = {split: getattr(self, split) for split in ("train", "valid", "test")}
-        tables = [split for split, source in given.items() if isinstance(source, LabeledTable)]
-        files = [split for split, source in given.items() if isinstance(source, str)] + (["folder"] if self.folder else [])
-        if tables and files:
-            return [Problem(files[0], f"given a tab-separated file, but {tables[0]} is a table; expected one of both for all")]
-        expected = "the name of a column" if tables else "a number, counted from 1"
-        wrong = [name for name in (self.label, *self.texts) if isinstance(name, str) != bool(tables)]
+        """Columns have names, except those of tab-separated files without header, which have numbers."""
+        tables = {split: table for split in ("train", "valid", "test") if (table := getattr(self, split)) is not None}
+        kinds: dict[str, str] = {split: table.kind for split, table in tables.items()}
+        if self.folder is not None:
+            kinds["folder"] = "tsv"
+        named = [split for split, kind in kinds.items() if kind != "tsv" or self.header]
+        numbered = [split for split in kinds if split not in named]
+        if named and numbered:
+            sentence = f"given a tab-separated file, but {named[0]} has columns with names; expected header = true, or one kind"
+            return [Problem(numbered[0], sentence)]
+        expected = "the name of a column" if named else "a number, counted from 1"
+        wrong = [name for name in (self.label, *self.texts) if isinstance(name, str) != bool(named)]
         problems = []
         if self.label in wrong:
             problems.append(Problem("label", f"given {self.label!r}, expected {expected}"))
         if any(name in wrong for name in self.texts):
             problems.append(Problem("texts", f"given {list(self.texts)!r}, expected {expected} for each text"))
-        if tables and self.header is not None:
-            problems.append(Problem("header", "would have no effect with tables"))
-        return [describe_default(self, problem) for problem in problems]
+        problems = [describe_default(self, problem) for problem in problems]
+        if kinds and "tsv" not in kinds.values():
+            problems += unused(self, {"header": "only tab-separated files may lack one"})
+        return problems
 
-    @property
-    def reads_tables(self) -> bool:
-        """Whether the files are tables, whose columns have names."""
-        return isinstance(self.label, str)
+    def makes(self, split: str) -> bool:
+        """Whether `data.split` makes this part, and others."""
+        return self.split is not None and 0.0 < self.split[PARTS.index(split)] < 1.0
 
     @property
     def length_multiple(self) -> int:
@@ -130,25 +181,45 @@ class LabeledConfig(Config):
 
 
 class Example(NamedTuple):
-    label: str
+    labels: tuple[str, ...]
     texts: tuple[str, ...]
 
 
-def find_split_file(data: LabeledConfig, split: str) -> Path | None:
+class LabeledFile(NamedTuple):
+    """The data of a split: a file or table, or a part of one."""
+
+    path: Path
+    kind: Format | Literal["table"]
+    part: str | None = None  # of data.split; None: all of it
+
+    def place(self, line: int) -> str:
+        return f"{self.path} {'row' if self.kind == 'table' else 'line'} {line}"
+
+
+def find_split_file(data: LabeledConfig, split: str) -> LabeledFile | None:
     """Return the file or table of a split; None if there is no test set."""
-    given: str | LabeledTable | None = getattr(data, split)
-    if isinstance(given, LabeledTable):
-        return find_table(given.parquet, given.dataset, given.split, split)
+    part = split if data.makes(split) else None
+    given: LabeledTable | None = getattr(data, "train" if part else split)
+    if given is not None and given.file is not None:
+        return LabeledFile(find_path(given.file), given.kind, part)
     if given is not None:
-        return find_path(given)
-    if data.folder is None:
-        return None
+        return LabeledFile(find_table(given.parquet, given.dataset, given.split, "train" if part else split), "table", part)
+    if data.folder is None or (data.train is not None and split == "test"):
+        return None  # a folder's test set belongs to other training data
     folder = find_folder(data.folder)
     names = [f"{name}.tsv{packed}" for name in ALIASES[split] for packed in ("", ".gz")]
     path = next((folder / name for name in names if (folder / name).is_file()), None)
     if path is None and split != "test":
         raise missing_split(folder, f"{split}.tsv")
-    return path
+    return None if path is None else LabeledFile(path, "tsv")
+
+
+def file_at(data: LabeledConfig, path: Path) -> LabeledFile:
+    """A file that is not part of the config, in a format by its suffix, or else as the training data."""
+    named = format_of(path.name)
+    if named is None and data.train is not None:
+        return LabeledFile(path, data.train.kind)
+    return LabeledFile(path, named or "tsv")
 
 
 class ExampleLine(NamedTuple):
@@ -163,105 +234,150 @@ class ExamplesFile(NamedTuple):
     unusable: UnusableLines
 
 
-def read_examples(data: LabeledConfig, path: Path, labels: Sequence[str] | None = None) -> list[Example]:
+def read_examples(
+    data: LabeledConfig, file: LabeledFile, labels: Sequence[str] | None = None, *, several: bool = False
+) -> list[Example]:
     """Return the usable examples of a file; arguments and errors as in `scan_examples`."""
-    return [example for _, example in scan_examples(data, path, labels).lines]
+    return [example for _, example in scan_examples(data, file, labels, several=several).lines]
 
 
-def check_examples(data: LabeledConfig, split: str, path: Path, labels: Sequence[str]) -> CorpusCheck:
-    """Read a file once and report its unusable lines and the number of examples of each label."""
-    lines, unusable = scan_examples(data, path, labels)
-    counts = Counter(example.label for _, example in lines)
+def check_examples(
+    data: LabeledConfig, split: str, file: LabeledFile, labels: Sequence[str], *, several: bool = False
+) -> CorpusCheck:
+    """Read a file once and report its unusable lines and the number of examples of each label.
+
+    The unusable lines of a file that `data.split` splits are reported once, with its training part."""
+    lines, unusable = scan_examples(data, file, labels, several=several)
+    if file.part in (None, "train"):
+        findings, skipped = unusable.findings(), unusable.total
+    else:
+        findings, skipped = (), 0
+    if file.part is not None and not lines:
+        raise DataError(
+            f"{file.path} has no example for {file.part} with data.split = {list(data.split or ())}; expected at least one",
+            hint="use a larger fraction, or more examples",
+        )
+    counts = Counter(label for _, example in lines for label in example.labels)
     return CorpusCheck(
         split=split,
-        title=str(path),
-        total=len(lines) + unusable.total,
+        title=str(file.path),
+        total=len(lines) + skipped,
         kept=len(lines),
-        findings=unusable.findings(),
+        findings=findings,
         dropped=np.zeros(0, np.int64),
-        conversions=() if data.reads_tables else unusable.conversions([path]),
+        conversions=() if file.kind == "table" else unusable.conversions([file.path]),
         unit="examples",
         remark=", ".join(f"{label}: {counts[label]:,}" for label in labels),
     )
 
 
-def scan_examples(data: LabeledConfig, path: Path, labels: Sequence[str] | None = None) -> ExamplesFile:
-    """Read a file or table; DataError with file and line if a column is missing, or if a label is not one of `labels`; default:
-    any label."""
-    read = read_table if data.reads_tables else read_tsv
-    place = f"{path} {'row' if data.reads_tables else 'line'}"
-    lines, unusable = [], UnusableLines(lambda problem: f"{place} {problem.line}")
-    for number, result in read(data, path):
+def scan_examples(
+    data: LabeledConfig, file: LabeledFile, labels: Sequence[str] | None = None, *, several: bool = False
+) -> ExamplesFile:
+    """Read a file or table, or its part. DataError with file and line if a column is missing, if a label is not one of `labels`
+    (default: any), or unless `several`, if a text has more than one label."""
+    lines, unusable = [], UnusableLines(lambda problem: file.place(problem.line))
+    for number, row in read_labeled_rows(data, file):
+        result = row if isinstance(row, LineProblem) else as_example(data, row, file.place(number), number)
+        if isinstance(result, Example) and not several:
+            result = one_label(data, result, file.place(number), number)
         if isinstance(result, LineProblem):
             unusable.add(result)
         else:
             lines.append(ExampleLine(number, result))
-    if data.header is None and not data.reads_tables:
-        refuse_header(path, lines)
+    if data.header is None and file.kind == "tsv":
+        refuse_header(file.path, lines)
     if labels is not None:
-        refuse_unknown_label(place, lines, labels)
+        refuse_unknown_label(file, lines, labels)
+    if file.part is not None and data.split is not None:
+        parts = split_by_hash(["\n".join(example.texts) for _, example in lines], data.split)
+        lines = [line for line, part in zip(lines, parts, strict=True) if part == file.part]
     return ExamplesFile(lines, unusable)
 
 
-def read_table(data: LabeledConfig, path: Path) -> Iterator[tuple[int, Example | LineProblem]]:
-    """Yield the number of each row of a table, and its example or why it is unusable."""
+def read_labeled_rows(data: LabeledConfig, file: LabeledFile) -> Iterator[Row]:
+    """The rows of a file or table: the value of the label, then the texts."""
+    if file.kind != "table":
+        yield from READERS[file.kind](file.path, (data.label, *data.texts))
+        return
     names = [str(name) for name in (data.label, *data.texts)]
-    for row, cells in enumerate(read_rows(path, names[1:], label=names[0]), start=1):
+    for row, cells in enumerate(read_rows(file.path, names[1:], label=names[0]), start=1):
         texts = [usable_text(cell or b"", row) for cell in cells]
-        problem = next((text for text in texts if isinstance(text, LineProblem)), None)
-        yield row, problem or as_example(names, [str(text) for text in texts], row)
+        yield row, next((text for text in texts if isinstance(text, LineProblem)), texts)
 
 
-def read_tsv(data: LabeledConfig, path: Path) -> Iterator[tuple[int, Example | LineProblem]]:
-    """Yield the number of each line of a tab-separated file without its header, and its example or why it is unusable."""
-    for number, raw in enumerate(read_lines(path), start=1):
-        if number > 1 or not data.header:
-            yield number, parse_line(data, raw, path, number)
+def as_example(data: LabeledConfig, values: Sequence[Any], place: str, line: int) -> Example | LineProblem:
+    """Return the example of these values, the label first, or why it is unusable; DataError for values of a wrong type."""
+    labels = parse_labels(data, values[0], place, line)
+    if isinstance(labels, LineProblem):
+        return labels
+    for column, value in zip(data.texts, values[1:], strict=True):
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return LineProblem("blank", line, "source", f"column {column!r} is empty; expected a text")
+        if not isinstance(value, str):
+            raise DataError(f"{place}: field {column!r} is {shorten_json(value)}; expected a string")
+    return Example(labels, tuple(values[1:]))
 
 
-def parse_line(data: LabeledConfig, raw: bytes, path: Path, number: int) -> Example | LineProblem:
-    """Return the example of a line, or why it is unusable; DataError if it has too few columns."""
-    text = usable_text(raw, number)
-    if isinstance(text, LineProblem):
-        return text
-    cells, columns = text.split("\t"), [int(column) for column in (data.label, *data.texts)]
-    if len(cells) < max(columns):
-        given = f"{len(cells)} column{'s' * (len(cells) != 1)}"
-        raise DataError(
-            f"{path} line {number} has {given}; expected at least {max(columns)}, separated by tabs",
-            hint="check data.label and data.texts, which are counted from 1, and the tabs of that line",
-        )
-    return as_example(columns, [cells[column - 1] for column in columns], number)
-
-
-def as_example(columns: Sequence[int | str], cells: Sequence[str], line: int) -> Example | LineProblem:
-    """Return the example of these cells, the label first, or the first column that is empty."""
-    empty = next((column for column, cell in zip(columns, cells, strict=True) if not cell.strip()), None)
-    if empty is not None:
-        expected = "label" if empty == columns[0] else "text"
-        return LineProblem("blank", line, "source", f"column {empty!r} is empty; expected a {expected}")
-    return Example(cells[0], tuple(cells[1:]))
-
-
-def refuse_unknown_label(place: str, lines: Iterable[ExampleLine], labels: Sequence[str]) -> None:
-    """Raise at the first label that is not one of `labels`; place: the file, and "line" or "row"."""
-    for number, example in lines:
-        if example.label not in labels:
-            close = nearest(example.label, labels)
+def parse_labels(data: LabeledConfig, value: Any, place: str, line: int) -> tuple[str, ...] | LineProblem:
+    """The labels of a text; none in an empty list, or in an empty cell if `label_separator` is set."""
+    separator = data.label_separator
+    if isinstance(value, list):
+        parts = value
+    elif isinstance(value, str) and separator is not None:
+        parts = value.split(separator) if value.strip() else []
+    else:
+        parts = [] if value is None else [value]
+    for part in parts:
+        if not isinstance(part, str | int):
             raise DataError(
-                f"{place} {number} has the label {example.label!r:.40}; expected one of: {', '.join(labels)}",
-                hint=f"did you mean {close!r}?" if close else "correct the label, or add it to task.labels",
+                f"{place}: field {data.label!r} is {shorten_json(value)}; expected a string, an integer, true or false, or a "
+                "list of these",
             )
+    names = [str(part).lower() if isinstance(part, bool) else str(part) for part in parts]
+    if separator is not None or isinstance(value, list):
+        names = [name.strip() for name in names]
+    if not all(name.strip() for name in names) or (value is None and separator is None):
+        return no_label(data, line)
+    return tuple(dict.fromkeys(names))
+
+
+def one_label(data: LabeledConfig, example: Example, place: str, line: int) -> Example | LineProblem:
+    """The example itself if it has one label; without any, it is unusable."""
+    if not example.labels:
+        return no_label(data, line)
+    if len(example.labels) > 1:
+        raise DataError(f"{place} has {len(example.labels)} labels: {', '.join(example.labels):.60}; expected one")
+    return example
+
+
+def no_label(data: LabeledConfig, line: int) -> LineProblem:
+    return LineProblem("blank", line, "source", f"column {data.label!r} is empty; expected a label")
+
+
+def refuse_unknown_label(file: LabeledFile, lines: Iterable[ExampleLine], labels: Sequence[str]) -> None:
+    """Raise at the first label that is not one of `labels`."""
+    known = set(labels)
+    for number, example in lines:
+        for label in example.labels:
+            if label not in known:
+                close = nearest(label, labels)
+                raise DataError(
+                    f"{file.place(number)} has the label {label!r:.40}; expected one of: {', '.join(labels)}",
+                    hint=f"did you mean {close!r}?" if close else "correct the label, or add it to task.labels",
+                )
 
 
 def refuse_header(path: Path, lines: Sequence[ExampleLine]) -> None:
     """Raise if line 1 looks like a header: its label is a column name, or the only label that occurs once."""
-    if not lines or lines[0].line != 1:
+    if not lines or lines[0].line != 1 or len(lines[0].example.labels) != 1:
         return
-    first, counts = lines[0].example.label, Counter(example.label for _, example in lines)
+    counts = Counter(label for _, example in lines for label in example.labels)
+    (first,) = lines[0].example.labels
     alone = counts[first] == 1 and len(counts) > 2 and all(count > 1 for label, count in counts.items() if label != first)
     if alone or (counts[first] == 1 and LABEL_COLUMN.fullmatch(first.strip().lower())):
         raise DataError(
             f"{path} line 1 looks like a header: its label is {first!r:.40}, which no other line has",
-            hint="set data.header = true to skip that line, or data.header = false to train on it",
+            hint="set data.header = true, and the names of the columns in data.label and data.texts; or set "
+            "data.header = false to train on that line",
         )

@@ -17,7 +17,6 @@ A first line that looks like column names is an error, because it would be used 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +29,7 @@ from pydantic import Field, model_validator
 from heedful.config.base import Config, Seed, Size
 from heedful.data.catalog import CATALOG
 from heedful.data.json_text import parse_json
+from heedful.data.rows import find_field, shorten_json
 from heedful.data.tables import dataset_splits, read_rows, split_path
 from heedful.errors import DataError, nearest
 from heedful.storage.reading import is_rereadable, name_of, read_lines, unreadable
@@ -370,29 +370,16 @@ def read_jsonl(corpus: CorpusConfig) -> Iterator[RawPair]:
 
 
 def field_of(record: Any, field: str, place: str) -> str:
-    """Return record["a.b"], or else record["a"]["b"]; DataError if it is not a string."""
+    """Return the text in a field; DataError if it is not a string."""
     if not isinstance(record, dict):
         raise DataError(
             f"{place} is {shorten_json(record)}; expected a JSON object",
             hint='write for example {"source": "…", "target": "…"}',
         )
-    value: Any = record
-    for key in [field] if field in record else field.split("."):
-        if not isinstance(value, dict) or key not in value:
-            close = nearest(field, record)
-            raise DataError(
-                f"{place} has no field {field!r}; its fields are: {', '.join(map(repr, record)) or 'none'}",
-                hint=f"did you mean {close!r}?" if close else 'set the fields of source and target: fields = ["…", "…"]',
-            )
-        value = value[key]
+    value = find_field(record, field, place, 'set the fields of source and target: fields = ["…", "…"]')
     if not isinstance(value, str):
         raise DataError(f"{place}: field {field!r} is {shorten_json(value)}; expected a string")
     return value
-
-
-def shorten_json(value: Any) -> str:
-    """The beginning of a value, as JSON."""
-    return f"{json.dumps(value, ensure_ascii=False):.40}"
 
 
 def read_table(corpus: CorpusConfig) -> Iterator[RawPair]:

@@ -90,7 +90,9 @@ def train(
     if objects:
         require_run_folder(folder)
         entries = store_examples(find_task(config.task.name), objects, folder)
-        config = read_run(path, [*changes, *(f"data.{split}={write_value(entry)}" for split, entry in entries.items())]).config
+        config = read_run(
+            path, [*changes, *(f"data.{option}={write_value(entry)}" for option, entry in entries.items())]
+        ).config
     return train_config(config, folder, recipe=path, device=device, console=console, watch=watch)
 
 
@@ -105,12 +107,12 @@ def override_strings(overrides: Sequence[str] | Mapping[str, Any], parts: Mappin
 
 
 def store_examples(task: TaskDefinition, objects: Mapping[str, list[Any]], folder: Path) -> dict[str, Any]:
-    """Write examples to the run folder and return the entry of each split in [data]; other examples than those that a run was
-    started with are an error."""
+    """Write examples to the run folder and return the options of [data] that name them; other examples than those that a run
+    was started with are an error."""
     missing = [split for split in ("train", "valid") if split not in objects]
     if missing:
         raise ConfigError(f"{missing[0]} is missing; expected train and valid, two lists of examples")
-    entries = {}
+    entries: dict[str, Any] = {}
     for split, examples in objects.items():
         formatted = task.format_examples(examples)
         file = folder / "data" / f"{split}{formatted.suffix}"
@@ -122,7 +124,7 @@ def store_examples(task: TaskDefinition, objects: Mapping[str, list[Any]], folde
                 f"{split} differs from the examples that {folder} was started with",
                 hint="pass the same examples to continue the run, or choose another folder with run=",
             )
-        entries[split] = formatted.entry(str(file))
+        entries |= {split: formatted.entry(str(file)), **formatted.data}
     return entries
 
 

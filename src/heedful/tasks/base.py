@@ -104,12 +104,13 @@ class ExampleFile(NamedTuple):
 
     suffix: str  # of the file name
     text: str
-    key: str | None  # option of [data.train] that names the file; None: data.train is the name itself
+    key: str  # option of [data.train] that names the file
     options: Mapping[str, Any] = {}  # further options of [data.train]
+    data: Mapping[str, Any] = {}  # further options of [data]
 
     def entry(self, name: str) -> Any:
         """The value of data.train for a file of this name."""
-        return name if self.key is None else {self.key: name, **self.options}
+        return {self.key: name, **self.options}
 
 
 class TaskDefinition(NamedTuple):

@@ -52,7 +52,14 @@ def write_table(path: Path, count: int, columns: int = 1, seed: int = 1) -> Path
 
 def run_of(table: Path, layout: str = "classification", columns: int = 1, **options: Any) -> Run:
     texts = list(range(2, 2 + columns))
-    data = {"form": "labeled", "train": str(table), "valid": str(table), "texts": texts, "batch": 5, "prefetch": 0} | options
+    data = {
+        "form": "labeled",
+        "train": {"file": str(table)},
+        "valid": {"file": str(table)},
+        "texts": texts,
+        "batch": 5,
+        "prefetch": 0,
+    } | options
     task = {"name": "classification", "layout": layout, "labels": ["no", "yes"]}
     model = {"family": "gpt", "dim": 16, "layers": 1, "heads": 2, "dropout": 0.0}
     tokenizer = {"kind": "words", "min_frequency": 1}
@@ -210,9 +217,9 @@ FINETUNE = (
     + """\
 [data]
 form = "labeled"
-train = "{table}"
-valid = "{table}"
-test = "{table}"
+train = {{ file = "{table}" }}
+valid = {{ file = "{table}" }}
+test = {{ file = "{table}" }}
 batch = 8
 
 [task]
@@ -252,7 +259,7 @@ def test_a_pre_trained_model_is_fine_tuned_evaluated_and_used(tmp_path: Path, ca
 def test_long_texts_are_cut_before_tokenization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task, _ = task_of(tmp_path, max_length=8)
     tokenizer = task.system.target_tokenizer
-    example = Example("yes", ("good film " * 1000,))
+    example = Example(("yes",), ("good film " * 1000,))
     whole = task.labeled.encode([example], tokenizer)
     lengths: list[int] = []
     encode = tokenizer.encode_many

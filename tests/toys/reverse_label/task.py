@@ -78,20 +78,20 @@ class ReverseLabelData:
 
     def check(self) -> CheckReport:
         files = ((split, find_split_file(self.data, split)) for split in ("train", "valid", "test"))
-        return CheckReport(tuple(check_examples(self.data, split, path, self.labels) for split, path in files if path))
+        return CheckReport(tuple(check_examples(self.data, split, file, self.labels) for split, file in files if file))
 
     def files(self) -> list[Path]:
-        return [path for split in ("train", "valid", "test") if (path := find_split_file(self.data, split)) is not None]
+        return [file.path for split in ("train", "valid", "test") if (file := find_split_file(self.data, split)) is not None]
 
     def examples(self, split: str) -> list[Example]:
-        path = find_split_file(self.data, split)
-        if path is None:
+        file = find_split_file(self.data, split)
+        if file is None:
             raise missing_split_error(split)
-        return read_examples(self.data, path, self.labels)
+        return read_examples(self.data, file, self.labels)
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         for example in self.examples("train") if side == "target" else ():
-            yield from (*example.texts, example.label)
+            yield from (*example.texts, *example.labels)
 
     @property
     def tags(self) -> list[str]:
@@ -110,7 +110,7 @@ def collate(examples: Sequence[Example], labels: Sequence[str], tokenizer: Token
     longest = max(map(len, ids))
     rows = torch.tensor([[*row, *[start] * (longest - len(row))] for row in ids])
     last = torch.tensor([len(row) - 1 for row in ids])
-    return LastTokens(rows, last, torch.tensor([labels.index(example.label) for example in examples]))
+    return LastTokens(rows, last, torch.tensor([labels.index(example.labels[0]) for example in examples]))
 
 
 def label_logits(model: SequenceModel, batch: LastTokens, system: System, labels: Sequence[str]) -> Tensor:
@@ -204,7 +204,7 @@ class LabelReverser(Predictor):
     @torch.inference_mode()
     def reverse(self, text: str, upper: bool) -> ReversedLabel:
         labels = self.run.task.labels
-        batch = collate([Example(labels[0], (text,))], labels, self.system.target_tokenizer)
+        batch = collate([Example(labels[:1], (text,))], labels, self.system.target_tokenizer)
         best = labels[int(label_logits(self.model, batch, self.system, labels).argmax())][::-1]
         return ReversedLabel(text, best.upper() if upper else best)
 
@@ -232,7 +232,7 @@ def format_examples(examples: Iterable[Any]) -> ExampleFile:
         if not isinstance(example, tuple) or not all(isinstance(cell, str) for cell in example):
             raise DataError(f"example {number} is {example!r:.60}; expected a pair of texts, (label, text)")
         rows.append("\t".join(example) + "\n")
-    return ExampleFile(".tsv", "".join(rows), None)
+    return ExampleFile(".tsv", "".join(rows), "file")
 
 
 TASK = TaskDefinition(ReverseLabelConfig, LabeledConfig, ReverseLabelData, ReverseLabelTask, LabelReverser, format_examples)

@@ -11,6 +11,7 @@ appear in no text, so that fine-tuning learns their meaning.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.data.labeled import Example, LabeledConfig, check_examples, find_split_file, read_examples
+from heedful.data.labeled import Example, LabeledConfig, LabeledFile, check_examples, find_split_file, read_examples
 from heedful.data.report import CheckReport
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
@@ -107,21 +108,22 @@ class LabeledData:
             expected = f"{fewest}" if fewest == most else f"{fewest} or more"
             raise DataError(f"layout {self.config.layout!r} needs {expected} columns in data.texts, not {len(self.data.texts)}")
         files = ((split, find_split_file(self.data, split)) for split in ("train", "valid", "test"))
-        checks = (check_examples(self.data, split, path, self.config.labels) for split, path in files if path is not None)
+        checks = (check_examples(self.data, split, file, self.config.labels) for split, file in files if file is not None)
         return CheckReport(tuple(checks))
 
     def files(self) -> list[Path]:
-        return [path for split in ("train", "valid", "test") if (path := find_split_file(self.data, split)) is not None]
+        found = (find_split_file(self.data, split) for split in ("train", "valid", "test"))
+        return list(dict.fromkeys(file.path for file in found if file is not None))
 
-    def examples(self, path: Path) -> list[Example]:
+    def examples(self, file: LabeledFile) -> list[Example]:
         """Read the usable examples of a file; labels that the config does not list are an error."""
-        return read_examples(self.data, path, self.config.labels)
+        return read_examples(self.data, file, self.config.labels)
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         """The lines that the tokenizer is trained on, unless training.init provides one."""
-        path = find_split_file(self.data, "train")
-        assert path is not None, "a run has training data"
-        for example in self.examples(path) if side == "target" else ():
+        file = find_split_file(self.data, "train")
+        assert file is not None, "a run has training data"
+        for example in self.examples(file) if side == "target" else ():
             yield from example.texts
 
     @property
@@ -138,7 +140,7 @@ class LabeledData:
         for at in range(0, len(ids), width):
             sequences = layout(ids[at : at + width], tokenizer.specials)
             groups.append([[*row[: most - 1], row[-1]] if len(row) > most else row for row in sequences])
-        return EncodedExamples(groups, [self.config.labels.index(example.label) for example in examples])
+        return EncodedExamples(groups, [self.config.labels.index(example.labels[0]) for example in examples])
 
     def collate(self, encoded: EncodedExamples, chosen: Sequence[int], pad: int) -> LabeledBatch:
         """The batch of the chosen examples."""
@@ -168,11 +170,22 @@ class LabeledData:
 
 
 def format_examples(examples: Iterable[Any]) -> ExampleFile:
-    """(label, text, …) tuples as tab-separated lines; white space becomes one space."""
-    rows = []
+    """(label, text, …) tuples as lines of JSON; a label may be a list of labels."""
+    rows, width = [], 0
     for number, example in enumerate(examples, start=1):
         cells = list(example) if isinstance(example, tuple | list) else [example]
-        if len(cells) < 2 or not all(isinstance(cell, str) and cell.strip() for cell in cells):
+        label, *texts = cells
+        if not texts or not is_label(label) or not all(isinstance(text, str) and text.strip() for text in texts):
             raise DataError(f"example {number} is {example!r:.60}; expected a tuple of texts, (label, text)")
-        rows.append("\t".join(" ".join(cell.split()) for cell in cells))
-    return ExampleFile(".tsv", "".join(f"{row}\n" for row in rows), None)
+        if width not in (0, len(texts)):
+            raise DataError(f"example {number} has {len(texts)} texts; expected {width}, as many as the others")
+        width = len(texts)
+        row = {"label": label} | {f"text{column}": text for column, text in enumerate(texts, start=1)}
+        rows.append(json.dumps(row, ensure_ascii=False))
+    columns = {"label": "label", "texts": [f"text{column}" for column in range(1, width + 1)]}
+    return ExampleFile(".jsonl", "".join(f"{row}\n" for row in rows), "file", data=columns | {"split": [1.0, 0.0, 0.0]})
+
+
+def is_label(value: Any) -> bool:
+    parts = value if isinstance(value, list) else [value]
+    return all(isinstance(part, str) and part.strip() for part in parts)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from heedful.data.input_lines import refuse_too_long
-from heedful.data.labeled import Example, find_split_file
+from heedful.data.labeled import Example, LabeledFile, file_at, find_split_file
 from heedful.data.samples import Sample
 from heedful.errors import ConfigError, lookup
 from heedful.nn.model import inference_context
@@ -99,7 +99,7 @@ class Classifier(Predictor):
         labeled, labels, pad = self.labeled, self.run.task.labels, self.system.target_tokenizer.specials.pad
         for number, given in enumerate(texts, start=1):
             example = self.example_from(given, number)
-            batch = labeled.collate(labeled.encode([Example(labels[0], example)], self.system.target_tokenizer), [0], pad)
+            batch = labeled.collate(labeled.encode([Example(labels[:1], example)], self.system.target_tokenizer), [0], pad)
             batch = batch.to(self.system.device)
             with torch.inference_mode():
                 logits = self.classifier(batch.tokens, batch.last, len(batch.tokens))[0][0].float()
@@ -132,10 +132,10 @@ class Classifier(Predictor):
     def evaluate(self, split: str = "test") -> dict[str, float]:
         """Loss and accuracy on a split of the run's data."""
         check_split(self.run.data, split)
-        path = find_split_file(self.run.data, split)
-        if path is None:
+        file = find_split_file(self.run.data, split)
+        if file is None:
             raise missing_split_error(split)
-        encoded = self.labeled.encode(self.labeled.examples(path), self.system.target_tokenizer)
+        encoded = self.labeled.encode(self.labeled.examples(file), self.system.target_tokenizer)
         return evaluate(self.classifier, self.system, self.labeled, encoded)
 
     def report(self, split: str | None, options: Any, *, load: Loader, search: Searcher) -> Figures:
@@ -151,7 +151,7 @@ class Classifier(Predictor):
             raise ConfigError("search options have no effect on a classifier, which decodes no text", hint="remove them")
         labels, tokenizer, device = self.run.task.labels, self.system.target_tokenizer, self.system.device
         given = self.example_from(self.split_line(text), 1)
-        sequences = self.labeled.encode([Example(labels[0], given)], tokenizer).groups[0]
+        sequences = self.labeled.encode([Example(labels[:1], given)], tokenizer).groups[0]
         if len(sequences) != 1:
             raise ConfigError(
                 f"layout {self.run.task.layout!r} encodes an example as {len(sequences)} sequences; expected a layout with one"
@@ -195,21 +195,24 @@ class Classifier(Predictor):
 
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Of the first `count` examples of the training data."""
-        labeled, path = self.labeled, find_split_file(self.run.data, "train")
-        assert path is not None, "a run has training data"
-        encoded = labeled.encode(list(islice(labeled.examples(path), count)), self.system.target_tokenizer)
+        labeled, file = self.labeled, find_split_file(self.run.data, "train")
+        assert file is not None, "a run has training data"
+        encoded = labeled.encode(list(islice(labeled.examples(file), count)), self.system.target_tokenizer)
         size, pad = self.run.data.batch, self.system.target_tokenizer.specials.pad
         for at in range(0, len(encoded.labels), size):
             chosen = range(at, min(at + size, len(encoded.labels)))
             yield partial(label_losses, self.classifier, labeled.collate(encoded, chosen, pad).to(self.system.device))
 
     def sample_texts(self, split: str) -> Iterator[Sample]:
-        path = find_split_file(self.run.data, split)
-        return iter(()) if path is None else self.read_samples(path)
+        file = find_split_file(self.run.data, split)
+        return iter(()) if file is None else self.samples_of(file)
 
     def read_samples(self, path: Path) -> Iterator[Sample]:
         """Examples in the columns of the run's data; several texts of an example are joined by tabs."""
-        return (Sample(None, "\t".join(example.texts), label=example.label) for example in self.labeled.examples(path))
+        return self.samples_of(file_at(self.run.data, path))
+
+    def samples_of(self, file: LabeledFile) -> Iterator[Sample]:
+        return (Sample(None, "\t".join(example.texts), label=example.labels[0]) for example in self.labeled.examples(file))
 
     def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
         """Examples that are truncated are left out; a missing label is predicted."""
@@ -227,7 +230,7 @@ class Classifier(Predictor):
 
     def example_of(self, sample: Sample) -> Example:
         texts = tuple((sample.target or "").split("\t"))
-        return Example(sample.label or next(iter(self.predictions([texts]))).text, texts)
+        return Example((sample.label or next(iter(self.predictions([texts]))).text,), texts)
 
     def encode_rows(self, sample: Sample) -> list[EncodedSample] | None:
         """The tokens of each sequence of an example, without the first and the last, which are special; None if a text is
