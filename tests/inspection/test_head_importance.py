@@ -185,7 +185,7 @@ def test_masked_keys_are_not_expected() -> None:
     }
 
 
-@pytest.mark.parametrize("kind", ["characters", "words", "spaces", "bpe", "unigram", "bytes"])
+@pytest.mark.parametrize("kind", ["characters", "words", "wordpiece", "spaces", "bpe", "unigram", "bytes"])
 def test_pieces_map_to_words_with_unknown_tokens(kind: str) -> None:
     options = {"min_frequency": 1, "vocab": 60} if kind in ("words", "spaces") else {}
     tokenizer = train_tokenizer(TokenizerConfig(kind=kind, **options), ["the cat's hat, the old one", "a cat"] * 3, [])  # type: ignore[arg-type]

@@ -22,10 +22,10 @@ KINDS: list[Kind] = ["bpe", "bytes"]
 @cache
 def trained(kind: Kind, dropout: float = 0.0) -> Tokenizer:
     config = TokenizerConfig(kind=kind, vocab=300 if kind == "bytes" else 90, dropout=dropout)
-    return train_tokenizer(config, LINES, tags=["<2de>"])
+    return train_tokenizer(config, LINES, tags=["<2de>", "<mask>"])
 
 
-PARTS = [st.sampled_from(["<2de>", "<2de> ", " ", "  ", "lower", "newest", "10", ",", "▁"]), st.text()]
+PARTS = [st.sampled_from(["<2de>", "<2de> ", "<mask>", " ", "  ", "lower", "newest", "10", ",", "▁"]), st.text()]
 TEXT = st.lists(st.one_of(PARTS)).map("".join)
 
 

@@ -12,11 +12,11 @@ from heedful.text.tokenizer import Tokenizer
 
 WORDS = ["a", "dog", "runs", "fast", "don't", "12", "￭", "naïve"]
 LINES = [" ".join(WORDS[(i * 7 + j) % 8] for j in range(60)) for i in range(5)]
-KINDS = ["characters", "words", "spaces", "bpe", "unigram", "bytes"]
+KINDS = ["characters", "words", "wordpiece", "spaces", "bpe", "unigram", "bytes"]
 
 
 def tokenizer_of(kind: str) -> Tokenizer:
-    sized = {} if kind == "characters" else {"vocab": 300 if kind == "bytes" else 60}
+    sized = {} if kind == "characters" else {"vocab": 300 if kind == "bytes" else 70}
     return train_tokenizer(TokenizerConfig.model_validate({"kind": kind, **sized}), LINES * 3)
 
 

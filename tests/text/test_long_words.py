@@ -24,7 +24,7 @@ def test_long_words_are_removed_and_counted_but_their_characters_stay(caplog: py
     assert f"{1500 + 2000 + 1500 + 5000 + 200_000:,} characters" in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["bpe", "bytes", "unigram", "words", "spaces"])
+@pytest.mark.parametrize("kind", ["bpe", "bytes", "unigram", "words", "wordpiece", "spaces"])
 def test_one_long_repetitive_word_does_not_slow_training(kind: str) -> None:
     begun = time.monotonic()
     config = TokenizerConfig.model_validate({"kind": kind, "vocab": 2000})

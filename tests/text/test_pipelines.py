@@ -19,8 +19,9 @@ def cut(library: Tokenizer, text: str) -> list[str]:
     return [piece for piece, _ in library.pre_tokenizer.pre_tokenize_str(normal)]
 
 
-def test_joiners_mark_where_there_was_no_space() -> None:
-    assert cut(PIPELINES["words"]([]), "(don't)") == [f"({JOINER}", "don", f"{JOINER}'{JOINER}", "t", f"{JOINER})"]
+@pytest.mark.parametrize("kind", ["words", "wordpiece"])
+def test_joiners_mark_where_there_was_no_space(kind: str) -> None:
+    assert cut(PIPELINES[kind]([]), "(don't)") == [f"({JOINER}", "don", f"{JOINER}'{JOINER}", "t", f"{JOINER})"]
 
 
 def test_bars_mark_spaces_and_letters_digits_and_punctuation_are_separated() -> None:

@@ -61,6 +61,12 @@ def test_text_survives_a_round_trip(name: str, text: str) -> None:
     assert codec.decode([ids]) == [text]
     spelled = b"".join(codec.piece_bytes(ids)).decode()
     assert spelled == (text if name == "no prefix" or not text else f" {text}")
+    spans = codec.offsets(text)
+    assert spans == sorted(spans)
+    for piece, (start, end) in zip(codec.piece_bytes(ids), spans, strict=True):
+        assert piece.strip() in text[start:end].encode() and (piece.strip() or text[start:end].strip() == "")
+    covered = {place for span in spans for place in range(*span)}
+    assert all(text[place].isspace() for place in set(range(len(text))) - covered)
 
 
 def test_ids_are_those_of_the_file(tmp_path: Path) -> None:
@@ -108,6 +114,22 @@ def test_a_tag_is_one_id_before_the_text(tmp_path: Path, options: dict[str, str]
     known = SentencePieceProcessor(model_proto=model(**options))
     added = ["<pad>", *(tag for tag in ("<2de>", "<2fr>") if known.piece_to_id(tag) == known.unk_id())]
     assert len(tokenizer) == len(known) + len(added)
+
+
+@pytest.mark.parametrize("options", [{}, {"user_defined_symbols": "<mask>"}, {"control_symbols": "[MASK]"}])
+def test_a_mask_stands_for_a_word_and_one_of_the_file_is_found(tmp_path: Path, options: dict[str, str]) -> None:
+    known = SentencePieceProcessor(model_proto=model(**options))
+    own = next((known.piece_to_id(name) for name in options.values()), None)
+    assert tokenizer_of(tmp_path, model(**options)).specials.mask == own
+    tokenizer = tokenizer_of(tmp_path, model(**options), ["<2de>", "<mask>"])
+    mask = tokenizer.specials.mask
+    assert mask == (len(known) + 2 if own is None else own)  # after padding and <2de>
+    ids = tokenizer.encode("<2de> the <mask> dog")
+    assert ids == [*tokenizer.encode("<2de>"), *tokenizer.encode("the"), mask, *tokenizer.encode("dog")]
+    assert tokenizer.decode(ids) == "<2de> the <mask> dog"
+    assert tokenizer.pieces(ids)[ids.index(mask)] == "<mask>"
+    spans = tokenizer.offsets("<2de>  the <mask> dog")
+    assert (spans[0], spans[ids.index(mask)], spans[-1][1]) == ((0, 5), (11, 17), 21)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -15,9 +15,9 @@ def test_tags_that_text_could_contain_are_errors(tags: list[str]) -> None:
 
 
 def test_tags_in_angle_brackets_are_allowed_and_matched() -> None:
-    tags = ["<2de>", "<2fr>", "<formal>"]
+    tags = ["<2de>", "<2fr>", "<formal>", "<mask>"]
     check_tags(tags)
-    assert TagSplitter({tag: id for id, tag in enumerate(tags)})("".join(tags)) == [0, 1, 2]
+    assert TagSplitter({tag: id for id, tag in enumerate(tags)})("".join(tags)) == [0, 1, 2, 3]
 
 
 def test_text_is_split_at_tags_including_the_space_after_them() -> None:
@@ -26,3 +26,10 @@ def test_text_is_split_at_tags_including_the_space_after_them() -> None:
     assert split("<x><2de>  a <x> b") == [8, 7, "a ", 8, "b"]
     assert split("no tag <2fr>") == ["no tag <2fr>"]
     assert TagSplitter({})("<2de> a") == ["<2de> a"]
+
+
+def test_the_mask_takes_the_spaces_on_both_sides() -> None:
+    split = TagSplitter({"<2de>": 7, "<mask>": 8})
+    assert split("a \t <mask>\u00a0 b <2de> <mask><mask> <mask>") == ["a", 8, "b ", 7, 8, 8, 8]
+    text = "a  <mask> b"
+    assert [text[part.start : part.end] for part in split.parts(text)] == ["a", "<mask>", "b"]

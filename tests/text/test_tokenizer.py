@@ -29,31 +29,40 @@ LINES = [
     "Two men (one old) don't walk, slowly, to the river; they run!",
     "Zwei Männer gehen nicht langsam zum Fluss: sie rennen 12 km.",
     "A dog sees the men and the river. <s> a </s> <pad> <unk>",
-    "to (run)! they(run) -- a-b 12km 'so' !! ( ...",
+    "to (run)! they(run) -- a-b 12km 'so' !! ( ... ## ##a",
 ]
 ALPHABET = sorted(set("".join(LINES)))
 WORDS = " ".join(LINES).split()
-KINDS: list[Kind] = ["characters", "words", "spaces", "bpe", "unigram", "bytes"]
+KINDS: list[Kind] = ["characters", "words", "wordpiece", "spaces", "bpe", "unigram", "bytes"]
 ANY = st.text(st.one_of(st.sampled_from(" <s>/paä1,\n"), st.characters(exclude_categories=["Cs"])))
 
 
 @cache
 def trained(kind: Kind, normalize: str = "none") -> Tokenizer:
     sizes = {"characters": {}, "words": {"min_frequency": 1}, "spaces": {"min_frequency": 1}, "bytes": {"vocab": 320}}
-    size = sizes.get(kind, {"vocab": 120})
+    size = sizes.get(kind, {"vocab": 160})
     config = TokenizerConfig.model_validate({"kind": kind, "normalize": normalize, **size})
-    return train_tokenizer(config, LINES, tags=["<2de>", "<2fr>"])
+    return train_tokenizer(config, LINES, tags=["<2de>", "<2fr>", "<mask>"])
 
 
 def test_every_kind_is_registered() -> None:
     assert set(OPTIONS) == set(CODECS) == {*KINDS, "sentencepiece"}
 
 
-@pytest.mark.parametrize("kind", ["characters", "bpe", "unigram", "bytes"])
+@pytest.mark.parametrize("kind", ["characters", "wordpiece", "bpe", "unigram", "bytes"])
 @settings(deadline=None)
 @given(text=st.text(ALPHABET))
 def test_text_over_the_training_alphabet_survives_a_round_trip(kind: Kind, text: str) -> None:
+    text = " ".join(text.split()) if kind == "wordpiece" else text
     assert trained(kind).decode(trained(kind).encode(text)) == text
+
+
+@pytest.mark.parametrize("text", ["##a", "## ##", "a##b", "a" * 95, "a" * 96, "a" * 97, "12km" * 5000, "a" * 96 + "-b"])
+def test_wordpieces_restore_number_signs_and_long_words(text: str) -> None:
+    tokenizer = trained("wordpiece")
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text and tokenizer.specials.unk not in ids
+    assert tokenizer.decode(ids[1:]) == text.removeprefix(tokenizer.pieces(ids[:1])[0].strip("▁"))
 
 
 @settings(deadline=None)
@@ -65,16 +74,18 @@ def test_bytes_restore_any_text(text: str) -> None:
     assert normalizing.decode(normalizing.encode(text)) == normalize(text, "nfkc")
 
 
+@pytest.mark.parametrize("kind", ["words", "wordpiece"])
 @settings(deadline=None)
 @given(words=st.lists(st.sampled_from(WORDS)))
-def test_known_words_and_punctuation_survive_a_round_trip(words: list[str]) -> None:
-    tokenizer = trained("words")
+def test_known_words_and_punctuation_survive_a_round_trip(kind: Kind, words: list[str]) -> None:
+    tokenizer = trained(kind)
     text = " ".join(words)
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_training_lines_have_no_unknown_words() -> None:
-    tokenizer = trained("words")
+@pytest.mark.parametrize("kind", ["words", "wordpiece"])
+def test_training_lines_have_no_unknown_words(kind: Kind) -> None:
+    tokenizer = trained(kind)
     assert tokenizer.decode_many(tokenizer.encode_many(LINES)) == LINES
     assert tokenizer.decode(tokenizer.encode("  the   men ")) == "the men"
 
@@ -120,7 +131,7 @@ def test_special_tokens_in_text_are_unknown_words_for_kind_spaces() -> None:
     unknown = tokenizer.specials.unk
     assert [tokenizer.encode(word) for word in SPECIALS] == [[unknown]] * 4
     assert tokenizer.decode(tokenizer.encode("the don't, <unk> don't </s>s 12km")) == "the <unk> <unk> don't <unk> 12km"
-    assert max(tokenizer.codec.content()["model"]["vocab"].values()) == len(tokenizer) - 3  # besides two tags
+    assert max(tokenizer.codec.content()["model"]["vocab"].values()) == len(tokenizer) - 4  # besides three tags
 
 
 @pytest.mark.parametrize("kind", ["characters", "bpe", "unigram", "bytes"])
@@ -140,7 +151,7 @@ def test_an_unknown_word_is_still_a_word(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_ids_are_not_decoded_and_belong_to_no_word(kind: Kind) -> None:
     tokenizer = trained(kind)
-    pad, start, end, unk = tokenizer.specials
+    pad, start, end, unk, _ = tokenizer.specials
     ids = tokenizer.encode("the men")
     framed = [start, *ids, end, pad, pad]
     assert tokenizer.decode(framed) == "the men"
@@ -152,7 +163,7 @@ def test_special_ids_are_not_decoded_and_belong_to_no_word(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_punctuation_is_masked_unless_it_is_the_entire_word(kind: Kind) -> None:
     tokenizer = trained(kind)
-    pad, start, end, _ = tokenizer.specials
+    pad, start, end, _, _ = tokenizer.specials
     ids = [start, *tokenizer.encode("the men, , walk"), end, pad]
     pieces, words, unpunctuated = tokenizer.pieces(ids), tokenizer.word_of(ids), tokenizer.unpunctuated_word_of(ids)
     changed = [pieces[i] for i, (word, other) in enumerate(zip(words, unpunctuated, strict=True)) if word != other]
@@ -183,10 +194,80 @@ def test_a_tag_is_one_id_before_the_text(kind: Kind) -> None:
     assert (words[0], words[1], words[-1]) == (0, 1, 2)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mask_stands_for_a_word_after_a_space(kind: Kind) -> None:
+    tokenizer = trained(kind)
+    mask = tokenizer.specials.mask
+    assert mask is not None and Tokenizer.from_json(tokenizer.to_json()).specials.mask == mask
+    the, men, text = tokenizer.encode("the"), tokenizer.encode("the men")[3 if kind == "characters" else 1 :], "the <mask> men"
+    ids = tokenizer.encode(text)
+    # Where spaces are pieces, those around the mask are as well; elsewhere any white space around it is the same.
+    space = tokenizer.encode(" ") if kind == "characters" else []
+    assert ids == [*the, *space, mask, *men]
+    assert kind == "characters" or tokenizer.encode("the  <mask>\n men") == tokenizer.encode("the<mask>men") == ids
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.pieces(ids)[len(the) + len(space)] == "<mask>"
+    assert set(zip(tokenizer.word_of(ids), map(mask.__eq__, ids), strict=True)) >= {(0, False), (1, True), (2, False)}
+    assert tokenizer.decode(tokenizer.encode("<mask> <mask> men <mask>")) == "<mask> <mask> men <mask>"
+    assert train_tokenizer(TokenizerConfig(kind="characters"), LINES).specials.mask is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
+@given(words=st.lists(ANY.map(lambda text: "".join(text.split())).filter(bool)))
+def test_encoded_words_joined_are_the_encoded_sentence(kind: Kind, words: list[str]) -> None:
+    rows = trained(kind).encode_many(words)
+    assert [id for row in rows for id in row] == trained(kind).encode(("" if kind == "characters" else " ").join(words))
+
+
 def test_pieces_are_readable() -> None:
     assert "".join(trained("bytes").pieces(trained("bytes").encode("the Ж men"))) == "▁the▁\\xd0\\x96▁men"
     assert trained("characters").pieces(trained("characters").encode("a b")) == ["a", "▁", "b"]
     assert trained("words").pieces(trained("words").encode("don't walk,")) == ["▁don", "'", "t", "▁walk", ","]
+    assert trained("wordpiece").pieces(trained("wordpiece").encode("(they) do men")) == ["▁(", "they", ")", "▁do", "▁men"]
+
+
+def check_offsets(tokenizer: Tokenizer, text: str) -> list[str]:
+    """Return the characters of each piece: spans must be ordered, inside of the text and without white space around."""
+    spans = tokenizer.offsets(text)
+    assert len(spans) == len(tokenizer.encode(text))
+    assert all(0 <= start <= end <= len(text) for start, end in spans)
+    assert [start for start, _ in spans] == sorted(start for start, _ in spans)
+    assert [end for _, end in spans] == sorted(end for _, end in spans)
+    own = [text[start:end] for start, end in spans]
+    assert all(characters == characters.strip() or characters.isspace() for characters in own)
+    return own
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
+@given(text=st.one_of(ANY, st.lists(st.sampled_from([*WORDS, "<2de>", "<mask>"])).map(" ".join)))
+def test_offsets_are_the_characters_of_each_piece(kind: Kind, text: str) -> None:
+    tokenizer = trained(kind)
+    text = text.replace("▁", "").replace("￭", "")
+    own = check_offsets(tokenizer, text)
+    ids = tokenizer.encode(text)
+    for (id, piece), characters in zip(tokenizer.piece_bytes(ids), own, strict=True):
+        if id != tokenizer.specials.unk and characters != "<unk>":
+            try:
+                assert piece.decode().strip() == characters.strip()
+            except UnicodeDecodeError:
+                assert piece.strip() in characters.encode()
+    covered = {place for span in tokenizer.offsets(text) for place in range(*span)}
+    assert all(text[place].isspace() for place in set(range(len(text))) - covered)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
+@given(text=ANY)
+def test_offsets_refer_to_the_text_before_normalization(kind: Kind, text: str) -> None:
+    tokenizer = trained(kind, "nfkc")
+    check_offsets(tokenizer, text)
+    accented = "The Ma\u0308nner(\ufb01) 12\u00a0km \u00bd"
+    own = check_offsets(tokenizer, accented)
+    for (id, piece), characters in zip(tokenizer.piece_bytes(tokenizer.encode(accented)), own, strict=True):
+        assert id == tokenizer.specials.unk or piece.strip() in normalize(characters, "nfkc").encode()
+    assert accented.index("\u0308") not in {start for start, _ in tokenizer.offsets(accented)}  # one character with the "a"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -317,7 +398,9 @@ def test_neither_torch_nor_numpy_is_loaded() -> None:
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 
 
-@pytest.mark.parametrize(("kind", "unknown"), [("words", ["zebra", "gnu"]), ("spaces", ["zebra", "gnu"]), ("bytes", [])])
+@pytest.mark.parametrize(
+    ("kind", "unknown"), [("words", ["zebra", "gnu"]), ("spaces", ["zebra", "gnu"]), ("wordpiece", []), ("bytes", [])]
+)
 def test_unknown_words_are_listed(kind: Kind, unknown: list[str]) -> None:
     known = trained(kind)
     assert known.unknown_words("the (zebra) the gnu zebra, men") == unknown
@@ -329,6 +412,7 @@ def test_unknown_words_are_listed_without_known_parts_and_shortened() -> None:
     assert known.unknown_words("the men? «the» men, they") == ["?", "«", "»"]
     assert known.unknown_words("the " + "z" * 100_000) == ["z" * 40 + "…"]
     assert trained("spaces").unknown_words("the men?") == ["men?"]
+    assert trained("wordpiece").unknown_words("the (xЖx) men? Ж") == ["xЖx", "?", "Ж"]
 
 
 def hostile(kind: Kind) -> dict[str, Callable[[dict[str, Any]], object]]:
@@ -363,7 +447,7 @@ def hostile(kind: Kind) -> dict[str, Callable[[dict[str, Any]], object]]:
         "an added token": lambda content: content["added_tokens"].append(
             {**content["added_tokens"][0], "content": "a", "id": 9}
         ),
-        "another model": lambda content: content["model"].update(type="WordPiece"),
+        "another model": lambda content: content["model"].update(type="BPE" if kind == "wordpiece" else "WordPiece"),
         "another normalization": lambda content: content["model"]["heedful"].update(normalization="nfkc"),
         "an empty vocabulary": lambda content: content["model"].update(vocab={}),
         "a key more": lambda content: content.update(more=1),

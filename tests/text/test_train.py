@@ -21,8 +21,8 @@ LINES = [
     "The men (two) didn't see 12 dogs; the dogs saw the men!",
     "Die Hunde sahen die Männer, die Männer sahen die Hunde nicht.",
 ] * 2
-SIZES = {"words": 60, "spaces": 60, "bpe": 120, "unigram": 120, "bytes": 320}
-KINDS: list[Kind] = ["characters", "words", "spaces", "bpe", "unigram", "bytes"]
+SIZES = {"words": 60, "wordpiece": 260, "spaces": 60, "bpe": 120, "unigram": 120, "bytes": 320}
+KINDS: list[Kind] = ["characters", "words", "wordpiece", "spaces", "bpe", "unigram", "bytes"]
 
 
 def config(kind: Kind, **options: object) -> TokenizerConfig:
@@ -50,17 +50,17 @@ def test_our_special_ids_are_zero_to_three(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", SIZES)
 def test_the_vocabulary_has_the_requested_size_including_tags(kind: Kind) -> None:
-    room = {"words": 30, "spaces": 24, "unigram": 62}.get(kind, SIZES[kind])
+    room = {"words": 30, "wordpiece": 120, "spaces": 24, "unigram": 62}.get(kind, SIZES[kind])
     assert len(train_tokenizer(config(kind, vocab=room), LINES, tags=["<2de>", "<2fr>"])) == room
 
 
-@pytest.mark.parametrize("kind", ["characters", "bpe", "unigram", "bytes"])
+@pytest.mark.parametrize("kind", ["characters", "wordpiece", "bpe", "unigram", "bytes"])
 def test_no_character_of_the_training_text_is_unknown(kind: Kind) -> None:
     lines = [*LINES, "odd\tones: \u2047 \u2585 \x01 \u00a0 中文 🙂 e\u0301 \ufeff"]
     tokenizer = train_tokenizer(config(kind, normalize="none"), lines)
     for line in lines:
         assert tokenizer.specials.unk not in tokenizer.encode(line)
-        assert tokenizer.decode(tokenizer.encode(line)) == line
+        assert tokenizer.decode(tokenizer.encode(line)) == (" ".join(line.split()) if kind == "wordpiece" else line)
 
 
 def test_characters_reserved_by_the_unigram_trainer_are_counted() -> None:
@@ -69,13 +69,15 @@ def test_characters_reserved_by_the_unigram_trainer_are_counted() -> None:
     assert len(train_tokenizer(config("unigram", vocab=needed + 5), lines)) == needed + 5
 
 
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "bytes"])
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "bytes"])
 def test_a_vocabulary_too_small_for_the_alphabet_is_an_error_with_the_size_needed(kind: Kind) -> None:
     tags = ["<2de>", "<2fr>"]
     with pytest.raises(ConfigError, match=r"vocab = 20 is too small.* need (\d+)") as caught:
         train_tokenizer(config(kind, vocab=20), LINES, tags)
     needed = int(str(caught.value.args[0]).rsplit(" ", 1)[1])
     alphabet = 256 if kind == "bytes" else len(set("".join(LINES)) - {" "} | {"▁"})
+    if kind == "wordpiece":
+        alphabet *= 2  # with the joiner in place of the bar, at the beginning and inside of a word
     assert needed == alphabet + 4 + len(tags)
     assert len(train_tokenizer(config(kind, vocab=needed), LINES, tags)) == needed
 
@@ -97,6 +99,14 @@ def test_half_a_surrogate_pair_in_the_text_is_an_error(kind: Kind) -> None:
 def test_one_short_line_is_enough(kind: Kind) -> None:
     tokenizer = train_tokenizer(config(kind, **({"min_frequency": 1} if kind in ("words", "spaces") else {})), ["a"])
     assert tokenizer.decode(tokenizer.encode("a")) == "a"
+
+
+def test_wordpieces_are_the_frequent_ones_and_the_longest_match_wins() -> None:
+    lines = ["walk walk walking walked walks walk", "going sing ring king"]
+    alphabet = set("".join(lines)) - {" "} | {"￭"}
+    merges = 3 + 2  # of w ##a ##l ##k and of ##i ##n ##g
+    tokenizer = train_tokenizer(config("wordpiece", vocab=4 + 2 * len(alphabet) + merges), lines)
+    assert tokenizer.pieces(tokenizer.encode("walking wing, ✓")) == ["▁walk", "ing", "▁w", "ing", "▁<unk>", "▁<unk>"]
 
 
 def test_only_rare_words_are_unknown() -> None:

@@ -113,7 +113,7 @@ def test_without_subsampling_a_text_of_two_words_stays_finite() -> None:
     assert vectors.words == ["a", "b"] and float(vectors.values.abs().max()) < 10
 
 
-@pytest.mark.parametrize("kind", ["characters", "words", "bpe", "unigram", "bytes"])
+@pytest.mark.parametrize("kind", ["characters", "words", "wordpiece", "bpe", "unigram", "bytes"])
 def test_token_names_are_unique_for_every_kind_of_tokenizer(kind: str) -> None:
     lines = ["two men, 10 dogs (don't) run.", "a café — ‘déjà vu’ — in the U.S. and more men and dogs"] * 3
     tokenizer = train_tokenizer(TokenizerConfig.model_validate({"kind": kind} | ROOM.get(kind, {})), lines, ["<2de>"])
@@ -126,7 +126,7 @@ def test_token_names_are_unique_for_every_kind_of_tokenizer(kind: str) -> None:
     assert set(vectors.words) <= set(names) and len(vectors.words) == (tokens.counts > 0).sum() - (tokens.counts[3] > 0)
 
 
-ROOM = {"bpe": {"vocab": 100}, "unigram": {"vocab": 60}, "bytes": {"vocab": 300}}
+ROOM = {"wordpiece": {"vocab": 100}, "bpe": {"vocab": 100}, "unigram": {"vocab": 60}, "bytes": {"vocab": 300}}
 
 
 def test_a_long_text_is_encoded_in_parts_to_the_same_ids(monkeypatch: pytest.MonkeyPatch) -> None:

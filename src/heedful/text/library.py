@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, models
+from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from heedful.errors import DataError, lookup
 from heedful.text.bpe_dropout import BpeDropout
 from heedful.text.normalize import FORMS, describe_normalizing, normalizing_steps
-from heedful.text.pipelines import BAR, JOINER, PIPELINES, SPACES
-from heedful.text.specials import SPECIALS, UNK, Specials, find_special
+from heedful.text.offsets import fit_spans
+from heedful.text.pipelines import BAR, CONTINUATION, JOINER, PIPELINES, SPACES
+from heedful.text.specials import MASK, SPECIALS, UNK, Specials, find_special
 from heedful.text.tags import check_tags
 
 
@@ -31,6 +32,7 @@ def byte_letters() -> dict[str, int]:
 
 
 BYTE_OF_LETTER = byte_letters()
+MASK_BYTES = f" {MASK}".encode()  # it takes the space before it, where pieces include that space
 
 
 def plain_bytes(pieces: Sequence[str]) -> list[bytes]:
@@ -38,7 +40,7 @@ def plain_bytes(pieces: Sequence[str]) -> list[bytes]:
 
 
 def bar_bytes(pieces: Sequence[str]) -> list[bytes]:
-    return [piece.replace(BAR, " ").encode() for piece in pieces]
+    return [MASK_BYTES if piece == MASK else piece.replace(BAR, " ").encode() for piece in pieces]
 
 
 def byte_level_bytes(pieces: Sequence[str]) -> list[bytes]:
@@ -46,7 +48,7 @@ def byte_level_bytes(pieces: Sequence[str]) -> list[bytes]:
         known = all(character in BYTE_OF_LETTER for character in piece)  # a tag may have other characters
         return bytes(BYTE_OF_LETTER[character] for character in piece) if known else piece.encode()
 
-    return [to_bytes(piece) for piece in pieces]
+    return [MASK_BYTES if piece == MASK else to_bytes(piece) for piece in pieces]
 
 
 def word_bytes(pieces: Sequence[str]) -> list[bytes]:
@@ -58,9 +60,20 @@ def word_bytes(pieces: Sequence[str]) -> list[bytes]:
     return rows
 
 
+def wordpiece_bytes(pieces: Sequence[str]) -> list[bytes]:
+    rows, joined = [], False
+    for piece in pieces:
+        own = piece.removeprefix(CONTINUATION)
+        space = "" if joined or own != piece or own.startswith(JOINER) else " "
+        rows.append((space + own.strip(JOINER)).encode())
+        joined = own.endswith(JOINER)
+    return rows
+
+
 PIECE_BYTES: dict[str, Callable[[Sequence[str]], list[bytes]]] = {
     "characters": plain_bytes,
     "words": word_bytes,
+    "wordpiece": wordpiece_bytes,
     "spaces": word_bytes,
     "bpe": bar_bytes,
     "unigram": bar_bytes,
@@ -75,7 +88,7 @@ class LibraryCodec:
         library.encode_special_tokens = True  # "<s>" in a text is ordinary text, not the start token
         self.kind = kind
         self.library = library
-        self.specials = read_specials(library)
+        self.specials = read_specials(library, self.tags)
 
     @classmethod
     def read(cls, kind: str, content: dict[str, Any], normalization: str) -> LibraryCodec:
@@ -101,6 +114,12 @@ class LibraryCodec:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         with panics_as_errors():
             return [encoding.ids for encoding in self.library.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        with panics_as_errors():
+            encoding = self.library.encode(text, add_special_tokens=False)
+        joined = [self.vocabulary[id].startswith(JOINER) for id in encoding.ids]
+        return fit_spans(text, encoding.offsets, self.piece_bytes(encoding.ids), joined)
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         with panics_as_errors():
@@ -169,6 +188,15 @@ def make_word_level(blank: Any, vocabulary: Any, merges: Any) -> models.Model:
     return models.WordLevel(check_ids(vocabulary), blank.unk_token)
 
 
+def make_wordpiece(blank: Any, vocabulary: Any, merges: Any) -> models.Model:
+    return models.WordPiece(
+        check_ids(vocabulary),
+        unk_token=blank.unk_token,
+        max_input_chars_per_word=blank.max_input_chars_per_word,
+        continuing_subword_prefix=blank.continuing_subword_prefix,
+    )
+
+
 def make_unigram(blank: Any, vocabulary: Any, merges: Any) -> models.Model:
     pieces = [(piece, float(score)) for piece, score in vocabulary]
     check_ids({piece: id for id, (piece, _) in enumerate(pieces)})
@@ -180,6 +208,7 @@ def make_unigram(blank: Any, vocabulary: Any, merges: Any) -> models.Model:
 MODELS: dict[str, Callable[[Any, Any, Any], models.Model]] = {
     "characters": make_bpe,
     "words": make_word_level,
+    "wordpiece": make_wordpiece,
     "spaces": make_word_level,
     "bpe": make_bpe,
     "unigram": make_unigram,
@@ -190,19 +219,27 @@ NORMALIZATIONS = {
 }
 
 
-def read_specials(library: Tokenizer) -> Specials:
+def read_specials(library: Tokenizer, tags: Mapping[str, int]) -> Specials:
+    """Return the ids of the special tokens; the mask token is one of the tags."""
     vocabulary = library.get_vocab(with_added_tokens=True)
-    ids = {role: find_special(role, vocabulary) for role in Specials._fields}
+    roles = [role for role in Specials._fields if role != "mask"]
+    ids = {role: find_special(role, vocabulary) for role in roles}
     missing = [role for role, id in ids.items() if id is None]
     if missing:
         raise DataError(
-            f"the tokenizer has no token for {', '.join(missing)}; expected one each for {', '.join(Specials._fields)}",
+            f"the tokenizer has no token for {', '.join(missing)}; expected one each for {', '.join(roles)}",
             hint="train it again with `heed train`, which adds them",
         )
-    return Specials(**{role: id for role, id in ids.items() if id is not None})
+    return Specials(**{role: id for role, id in ids.items() if id is not None}, mask=find_special("mask", tags))
 
 
 def add_tags(library: Tokenizer, kind: str, tags: Sequence[str]) -> None:
-    """Add each tag as a token. Where pieces include the space before them, a tag includes the space after it."""
+    """Add each tag as a token. Where pieces include the space before them, a tag includes the space after it, and the
+    mask token also the space before it. In `characters` spaces are pieces of their own, also next to a mask token."""
     check_tags(tags)
-    library.add_tokens([AddedToken(tag, rstrip=kind in SPACES, normalized=False, special=False) for tag in tags])
+    strip = kind in SPACES
+    library.add_tokens(
+        [AddedToken(tag, lstrip=strip and tag == MASK, rstrip=strip, normalized=False, special=False) for tag in tags]
+    )
+    if strip and MASK in tags:
+        library.decoder = decoders.Sequence([decoders.Replace(MASK, f" {MASK}"), library.decoder])

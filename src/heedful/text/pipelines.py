@@ -3,6 +3,8 @@
     characters   every character is a piece, including spaces
     words        runs of letters and digits, and single other characters; a joiner marks where there was no
                  space:                  (don't) -> (￭ don ￭'￭ t ￭)
+    wordpiece    the same words, each cut into pieces; ## marks a piece that continues a word:
+                                         (walking) -> (￭ walk ##ing ￭)
     spaces       words separated by white space only, for text that is already tokenized
     bpe, unigram runs of letters, of digits and of other characters; a bar marks a space, also at the start of the text:
                                          two men, 10 dogs -> ▁two ▁men , ▁10 ▁dogs
@@ -10,7 +12,8 @@
 
 A piece never mixes letters with other characters, so no text can be encoded as a special token such as <s>; in `spaces`,
 whose pieces do, such a word is encoded as unknown.
-The bar (U+2581) and the joiner (U+FFED) themselves are lost in the kinds that use them.
+The bar (U+2581) and the joiner (U+FFED) themselves are lost in the kinds that use them. A text that contains ## loses
+nothing: # is a word of its own, and no word of `wordpiece` begins with two of them.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from heedful.text.specials import SPECIALS, UNK
 
 BAR = "▁"
 JOINER = "￭"
+CONTINUATION = "##"
+MAX_WORDPIECE = 96  # letters and digits in a word; with a joiner it is still below the library's 100, over which it is unknown
 
 LETTERS = r"\p{L}\p{M}"
 DIGITS = r"\p{N}"
@@ -47,20 +52,43 @@ def characters(steps: list[normalizers.Normalizer]) -> Tokenizer:
     return library
 
 
-def words(steps: list[normalizers.Normalizer]) -> Tokenizer:
+def joining_steps() -> list[normalizers.Normalizer]:
+    """Separate words and signs; a joiner marks where there was no space."""
     inside = f"{LETTERS}{DIGITS}"
     before_sign = Regex(rf"(?<=\S)(?=[^\s{inside}])")
     after_sign = Regex(rf"(?<=[^\s{inside}{JOINER}])(?=[{inside}])")
+    return [normalizers.Replace(before_sign, f" {JOINER}"), normalizers.Replace(after_sign, f"{JOINER} ")]
+
+
+def words(steps: list[normalizers.Normalizer]) -> Tokenizer:
     library = Tokenizer(models.WordLevel(unk_token=UNK))
-    library.normalizer = normalizers.Sequence(
-        [*steps, normalizers.Replace(before_sign, f" {JOINER}"), normalizers.Replace(after_sign, f"{JOINER} ")]
-    )
+    library.normalizer = normalizers.Sequence([*steps, *joining_steps()])
     library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     library.decoder = decoders.Sequence(
         [
             decoders.WordPiece(prefix=JOINER, cleanup=False),  # a space between pieces, none before a joiner
             decoders.Fuse(),
             decoders.Replace(f"{JOINER} ", ""),
+            decoders.Replace(JOINER, ""),  # a joiner at either end of the text
+        ]
+    )
+    return library
+
+
+def wordpiece(steps: list[normalizers.Normalizer]) -> Tokenizer:
+    """Greedy longest match first (Schuster and Nakajima 2012; Wu et al. 2016), as in BERT (Devlin et al. 2019)."""
+    inside = f"[{LETTERS}{DIGITS}]"
+    within_long_word = Regex(rf"{inside}{{{MAX_WORDPIECE}}}\K(?={inside})")  # \K: the match begins here, so it is empty
+    library = Tokenizer(models.WordPiece(unk_token=UNK, continuing_subword_prefix=CONTINUATION))
+    library.normalizer = normalizers.Sequence([*steps, *joining_steps(), normalizers.Replace(within_long_word, f"{JOINER} ")])
+    library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    library.decoder = decoders.Sequence(
+        [
+            decoders.WordPiece(prefix=CONTINUATION, cleanup=False),  # a space between words, none between their pieces
+            decoders.Fuse(),
+            decoders.Replace(Regex(f"^{CONTINUATION}"), ""),  # a text that begins inside a word
+            decoders.Replace(f"{JOINER} ", ""),
+            decoders.Replace(f" {JOINER}", ""),
             decoders.Replace(JOINER, ""),  # a joiner at either end of the text
         ]
     )
@@ -108,6 +136,7 @@ def bytes_(steps: list[normalizers.Normalizer]) -> Tokenizer:
 PIPELINES: dict[str, Callable[[list[normalizers.Normalizer]], Tokenizer]] = {
     "characters": characters,
     "words": words,
+    "wordpiece": wordpiece,
     "spaces": spaces,
     "bpe": bpe,
     "unigram": unigram,

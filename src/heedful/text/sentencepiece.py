@@ -18,8 +18,9 @@ from sentencepiece import SentencePieceProcessor
 from heedful.errors import ConfigError, DataError
 from heedful.storage.reading import read_bytes, reason_of
 from heedful.text.bpe_dropout import BpeDropout
+from heedful.text.offsets import fit_spans
 from heedful.text.pipelines import BAR
-from heedful.text.specials import Specials, find_special
+from heedful.text.specials import MASK, SPECIALS, Specials, find_special
 from heedful.text.tags import TagSplitter, check_tags
 
 BYTE = re.compile(r"<0x[0-9A-F]{2}>")
@@ -46,18 +47,20 @@ class SentencePieceCodec:
         """Return the ids of special tokens and tags: the file's own where it has them, else the next free ones."""
         vocabulary = {piece: id for id, piece in enumerate(self.pieces)}
         free = count(len(self.pieces))
-        declared = Specials(
-            pad=self.processor.pad_id(),
-            start=self.processor.bos_id(),
-            end=self.processor.eos_id(),
-            unk=self.processor.unk_id(),
-        )
-        ids = []
-        for role, id in zip(Specials._fields, declared, strict=True):
+        declared = {
+            "pad": self.processor.pad_id(),
+            "start": self.processor.bos_id(),
+            "end": self.processor.eos_id(),
+            "unk": self.processor.unk_id(),
+        }
+        ids = {}
+        for role, id in declared.items():
             own = id if id >= 0 else find_special(role, vocabulary)
-            ids.append(next(free) if own is None else own)
-        tag_ids = {tag: vocabulary[tag] if tag in vocabulary else next(free) for tag in tags}
-        return Specials(*ids), tag_ids, next(free)
+            ids[role] = next(free) if own is None else own
+        mask = find_special("mask", vocabulary)
+        known = vocabulary if mask is None else {**vocabulary, MASK: mask}
+        tag_ids = {tag: known[tag] if tag in known else next(free) for tag in tags}
+        return Specials(**ids, mask=tag_ids.get(MASK, mask)), tag_ids, next(free)
 
     @classmethod
     def read(cls, content: dict[str, Any], normalization: str) -> SentencePieceCodec:
@@ -85,6 +88,22 @@ class SentencePieceCodec:
         stretches = [part for row in parts for part in row if isinstance(part, str)]
         encoded = iter(self.processor.encode(stretches))
         return [[id for part in row for id in ([part] if isinstance(part, int) else next(encoded))] for row in parts]
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        ids: list[int] = []
+        spans: list[tuple[int, int]] = []
+        for part in self.split_tags.parts(text):
+            if isinstance(part.content, int):
+                ids.append(part.content)
+                spans.append((part.start, part.end))
+            else:
+                encoding = self.processor.encode(part.content, out_type="offset_mapping")
+                ids += encoding["ids"]
+                spans += [(part.start + start, part.start + end) for start, end in encoding["offsets"]]
+        for index in reversed(range(len(ids) - 1)):  # the library assigns a character to the last of its bytes
+            if spans[index][0] == spans[index][1] and ids[index] < len(self.pieces) and self.processor.is_byte(ids[index]):
+                spans[index] = spans[index + 1]
+        return fit_spans(text, spans, self.piece_bytes(ids), [False] * len(ids))
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         return [self.decode_one(row) for row in rows]
@@ -117,7 +136,7 @@ def read_model(file: str) -> bytes:
     except OSError as error:
         raise DataError(f"cannot read the SentencePiece model {file!r}: {reason_of(error)}", hint) from error
     try:
-        if len(SentencePieceCodec(model)) <= len(Specials._fields):
+        if len(SentencePieceCodec(model)) <= len(SPECIALS):
             raise DataError(f"the SentencePiece model {file!r} has no pieces")
     except DataError as error:
         raise DataError(f"{file!r} is not a SentencePiece model", hint) from error

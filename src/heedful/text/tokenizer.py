@@ -26,15 +26,16 @@ from heedful.text.bpe_dropout import BpeDropout
 from heedful.text.library import LibraryCodec
 from heedful.text.normalize import Form
 from heedful.text.sentencepiece import SentencePieceCodec
-from heedful.text.specials import END, PAD, START, Specials
+from heedful.text.specials import END, MASK, PAD, START, Specials
 from heedful.text.words import mask_punctuation, word_indices
 
-Kind = Literal["characters", "words", "spaces", "bpe", "unigram", "bytes", "sentencepiece"]
+Kind = Literal["characters", "words", "wordpiece", "spaces", "bpe", "unigram", "bytes", "sentencepiece"]
 
 # The options that have an effect with each kind, besides `shared`.
 OPTIONS: dict[Kind, frozenset[str]] = {
     "characters": frozenset({"lowercase", "normalize"}),
     "words": frozenset({"vocab", "lowercase", "normalize", "min_frequency"}),
+    "wordpiece": frozenset({"vocab", "lowercase", "normalize", "min_frequency"}),
     "spaces": frozenset({"vocab", "lowercase", "normalize", "min_frequency"}),
     "bpe": frozenset({"vocab", "lowercase", "normalize", "min_frequency", "dropout"}),
     "unigram": frozenset({"vocab", "lowercase", "normalize"}),
@@ -68,7 +69,7 @@ class TokenizerConfig(Config):
     normalize: Form = "nfc"
     """Unicode normalization."""
     min_frequency: Count = 2
-    """Minimum frequency of words in the vocabulary, or of BPE merges."""
+    """Minimum frequency of words in the vocabulary, or of merges of BPE and WordPiece."""
     dropout: Probability = 0.0
     """BPE-dropout, during training only."""
     file: str | None = None
@@ -105,6 +106,7 @@ class Codec(Protocol):
     def specials(self) -> Specials: ...
     def __len__(self) -> int: ...
     def encode(self, texts: Sequence[str]) -> list[list[int]]: ...
+    def offsets(self, text: str) -> list[tuple[int, int]]: ...
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]: ...
     def piece_bytes(self, ids: Sequence[int]) -> list[bytes]: ...
     def sampler(self, dropout: float) -> BpeDropout: ...
@@ -137,11 +139,22 @@ class Tokenizer:
         return self.encode_many([text])[0]
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encode each text, in parallel."""
+        """Encode each text, in parallel. For the words of a sentence, returns the pieces of each word: joined, they are
+        the pieces of the sentence (in `characters` without the spaces)."""
         try:
             return self.codec.encode(texts)
         except (TypeError, RuntimeError, UnicodeEncodeError):
             refuse_surrogates(texts)
+            raise
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Return the characters [start, end) of each piece of `encode(text)` in `text`, as it was before normalization.
+        White space at the ends of a piece is left out. A piece that only marks a space or its absence has an empty span;
+        pieces of one character have the same span."""
+        try:
+            return self.codec.offsets(text)
+        except (TypeError, RuntimeError, UnicodeEncodeError):
+            refuse_surrogates([text])
             raise
 
     def encode_sampled(self, text: str, *, seed: int, epoch: int, index: int) -> list[int]:
@@ -163,8 +176,9 @@ class Tokenizer:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return every id as a readable string: a space becomes ▁, a partial character \\xc3."""
+        names = self.control_tokens if self.specials.mask is None else {**self.control_tokens, self.specials.mask: MASK}
         return [
-            self.control_tokens[id] if id in self.control_tokens else piece.decode(errors="backslashreplace").replace(" ", "▁")
+            names[id] if id in names else piece.decode(errors="backslashreplace").replace(" ", "▁")
             for id, piece in self.piece_bytes(ids)
         ]
 
@@ -273,6 +287,7 @@ def refuse_surrogates(texts: Sequence[str]) -> None:
 CODECS: dict[Kind, Callable[[dict[str, Any], str], Codec]] = {
     "characters": partial(LibraryCodec.read, "characters"),
     "words": partial(LibraryCodec.read, "words"),
+    "wordpiece": partial(LibraryCodec.read, "wordpiece"),
     "spaces": partial(LibraryCodec.read, "spaces"),
     "bpe": partial(LibraryCodec.read, "bpe"),
     "unigram": partial(LibraryCodec.read, "unigram"),

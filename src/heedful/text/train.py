@@ -1,13 +1,14 @@
 """Tokenizer training. The same lines result in the same tokenizer, byte for byte.
 
 No character of the text is dropped: if `vocab` is too small for the alphabet, an error states the size that is needed.
-Only the kinds `words` and `spaces` drop rare words and encode them as <unk>.
+Only the kinds `words` and `spaces` drop rare words and encode them as <unk>. The kind `wordpiece` keeps every character
+twice, at the beginning and inside of a word.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tokenizers import Tokenizer as Library
 from tokenizers import models, pre_tokenizers, trainers
@@ -17,7 +18,7 @@ from heedful.text.library import LibraryCodec, add_tags
 from heedful.text.long_lines import split_line
 from heedful.text.long_words import remove_long_words
 from heedful.text.normalize import describe_normalizing, normalizing_steps
-from heedful.text.pipelines import PIPELINES
+from heedful.text.pipelines import CONTINUATION, JOINER, PIPELINES
 from heedful.text.sentencepiece import SentencePieceCodec, normalization_of, read_model
 from heedful.text.specials import SPECIALS, UNK
 from heedful.text.tags import check_tags
@@ -120,6 +121,37 @@ def learn_merges(config: TokenizerConfig, blank: Library, lines: Iterable[str], 
     return blank
 
 
+def learn_wordpieces(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
+    """Train on counted words, with the alphabet first: the library's trainer would number the characters in the order of
+    a hash table, so that the same text gives another vocabulary every time."""
+    counts = count_pieces(blank, lines)
+    characters = sorted({JOINER}.union(*counts))
+    alphabet = [*characters, *(CONTINUATION + character for character in characters)]
+    check_vocab_size(config, size=size, needed=len(alphabet), of="characters at the beginning and inside of words")
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=config.min_frequency,
+        special_tokens=[*SPECIALS, *alphabet],
+        continuing_subword_prefix=CONTINUATION,
+        show_progress=False,
+    )
+    learned = Library(models.WordPiece(unk_token=UNK))
+    learned.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    learned.train_from_iterator(repeat_words(counts), trainer)
+    blank.model = models.WordPiece(
+        learned.get_vocab(with_added_tokens=False), unk_token=UNK, continuing_subword_prefix=CONTINUATION
+    )
+    blank.add_special_tokens(list(SPECIALS))
+    return blank
+
+
+def repeat_words(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield every word as often as it occurs, in lines of up to 1000 words."""
+    for word, count in counts.items():
+        for begin in range(0, count, 1000):
+            yield f"{word} " * min(count - begin, 1000)
+
+
 def learn_pieces(config: TokenizerConfig, blank: Library, lines: Iterable[str], size: int) -> Library:
     counts = count_pieces(blank, remove_long_words(lines))
     check_vocab_size(config, size=size, needed=len(set().union(*counts)), of="characters")
@@ -145,6 +177,7 @@ def check_vocab_size(config: TokenizerConfig, *, size: int, needed: int, of: str
 LEARNERS: dict[str, Learner] = {
     "characters": learn_characters,
     "words": learn_words,
+    "wordpiece": learn_wordpieces,
     "spaces": learn_spaces,
     "bpe": learn_merges,
     "unigram": learn_pieces,

@@ -47,8 +47,8 @@ def encode_text(lines: Iterable[str], tokenizer: Tokenizer) -> Tokens:
 
 def token_names(tokenizer: Tokenizer) -> list[str]:
     """Return a unique name for every id: the words themselves, or pieces with ▁ for a space."""
-    if tokenizer.kind != "words":
+    if tokenizer.kind not in ("words", "wordpiece"):
         return tokenizer.pieces(range(len(tokenizer)))
-    content = tokenizer.codec.content()  # the bytes of a word depend on its neighbors, its name in the vocabulary does not
+    content = tokenizer.codec.content()  # the bytes of a piece depend on its neighbors, its name in the vocabulary does not
     ids: dict[str, int] = content["model"]["vocab"] | {tag["content"]: tag["id"] for tag in content["added_tokens"]}
     return sorted(ids, key=ids.__getitem__)

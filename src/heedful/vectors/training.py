@@ -61,7 +61,7 @@ def train_vectors(
     tokens: Tokens, tokenizer: Tokenizer, config: VectorsConfig, report: Callable[[VectorsStep], None] = lambda step: None
 ) -> Vectors:
     """Train vectors of the tokens that occur at least min_count times, except special tokens."""
-    vocabulary = choose_words(tokens.counts, config.min_count, tuple(tokenizer.specials))
+    vocabulary = choose_words(tokens.counts, config.min_count, tuple(id for id in tokenizer.specials if id is not None))
     if len(vocabulary.ids) < 2:
         raise DataError(
             f"{len(vocabulary.ids)} words occur at least {config.min_count} times; expected at least two such words",

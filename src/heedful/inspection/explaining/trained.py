@@ -197,7 +197,8 @@ Ids = Sequence[tuple[list[int], list[int]]]
 def prepare_batch(texts: Texts, pieces: Sides, ids: Ids, specials: tuple[Specials, Specials]) -> PreparedBatch:
     batch = collate([source for source, _ in ids], [target for _, target in ids], *specials)
     mask = torch.ones_like(batch.source, dtype=torch.bool) if batch.source_mask is None else batch.source_mask
-    return PreparedBatch(texts, pieces, ids, batch.source, mask, batch.target_in, batch.target_out, specials[1]._asdict())
+    names = {role: id for role, id in specials[1]._asdict().items() if id is not None}
+    return PreparedBatch(texts, pieces, ids, batch.source, mask, batch.target_in, batch.target_out, names)
 
 
 VOCABULARY = {"<sos>": 0, "<unk>": 1, "<pad>": 3, "il": 5, "gatto": 8, "è": 12, "is": 16, "qui": 20, "cat": 23, "here": 31}
