@@ -3,6 +3,7 @@
     HeedfulError                 1   a bug of ours, unless it is a subclass
     ├── ConfigError              2   usage or config
     ├── DataError                3   text, tables, tokenizers
+    │   └── MissingFile          3   a file or folder that does not exist
     ├── CheckpointError          4   run folders and checkpoints
     │   └── WriteError           4   a file that cannot be written: full disk, permissions
     ├── DivergedError            5   loss, gradient or weights became non-finite
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 Value = TypeVar("Value")
@@ -59,6 +61,14 @@ class ConfigError(HeedfulError):
 
 class DataError(HeedfulError):
     exit_code = 3
+
+
+class MissingFile(DataError):
+    """A file or folder of data does not exist."""
+
+    def __init__(self, message: str, path: Path, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.path = path
 
 
 class CheckpointError(HeedfulError):

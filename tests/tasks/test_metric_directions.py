@@ -51,7 +51,7 @@ def language(folder: Path) -> str:
 def classification(folder: Path) -> str:
     table = folder / "table.tsv"
     table.write_text("".join(f"{label}\tthe film is {label}\n" for label in ("good", "bad") * 20))
-    data = f'[data]\nform = "labeled"\ntrain = "{table}"\nvalid = "{table}"\ntexts = [2]\nbatch = 8\n'
+    data = f'[data]\nform = "labeled"\ntrain = {{ file = "{table}" }}\nvalid = {{ file = "{table}" }}\ntexts = [2]\nbatch = 8\n'
     task = '[task]\nname = "classification"\nlabels = ["good", "bad"]\n'
     return f'{task}{data}[tokenizer]\nkind = "words"\nmin_frequency = 1\n' + MODEL.format(family="gpt")
 

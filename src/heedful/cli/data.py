@@ -100,7 +100,7 @@ def check_recipe(words: list[str], given: dict[str, bool]) -> tuple[CheckReport,
     from heedful.errors import ConfigError
     from heedful.runs.build import data_of
     from heedful.runs.load import read_recipe
-    from heedful.runs.recipes import find_recipe
+    from heedful.runs.recipes import find_recipe, naming_folder
 
     for option, is_given in given.items():
         if is_given:
@@ -109,8 +109,10 @@ def check_recipe(words: list[str], given: dict[str, bool]) -> tuple[CheckReport,
                 hint=f"remove --{option}; the options of the data are in [data] of the recipe",
             )
     recipe, *overrides = words
-    config = read_recipe(find_recipe(recipe), overrides, origin=COMMAND_LINE).config
-    return data_of(config).check(), config.data.max_unusable
+    path = find_recipe(recipe)
+    config = read_recipe(path, overrides, origin=COMMAND_LINE).config
+    with naming_folder(path):
+        return data_of(config).check(), config.data.max_unusable
 
 
 def check_files(files: list[str], strict: bool, header: bool, columns: tuple[str, str] | None) -> tuple[CheckReport, float]:

@@ -42,7 +42,7 @@ def train(
     from heedful.runs.build import choose_device
     from heedful.runs.load import read_recipe
     from heedful.runs.plan import advise
-    from heedful.runs.recipes import find_recipe
+    from heedful.runs.recipes import find_recipe, naming_folder
     from heedful.runs.train import default_folder, plan_run, train_config
     from heedful.training.progress import long_run_warning
     from heedful.training.time_limit import LONG, Stopwatch
@@ -51,7 +51,8 @@ def train(
     path = find_recipe(recipe)
     config = read_recipe(path, overrides or [], origin=COMMAND_LINE).config
     if plan:
-        facts = plan_run(config, device=device)
+        with naming_folder(path):
+            facts = plan_run(config, device=device)
         print_json(facts) if json else print_text(
             table([("figure", "value"), *((format_name(name), format_value(name, value)) for name, value in facts.items())])
         )

@@ -40,6 +40,14 @@ NonNegativeNumber = Annotated[float, Field(ge=0.0, le=MAX_NUMBER)]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
+@dataclass(frozen=True)
+class IsPath:
+    """Marks the type of options that are paths: in a recipe, they are relative to its folder (paths.py)."""
+
+
+PathName = Annotated[str, IsPath()]
+
+
 class Config(BaseModel):
     model_config = ConfigDict(
         frozen=True,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from heedful.config.base import Problem, format_value
@@ -83,10 +83,9 @@ def refuse_repeats(overrides: Sequence[str], origin: str) -> None:
             raise ConfigError(f"{origin}: {key} is set twice, to {values[key]:.40} and {value:.40}; expected one value")
 
 
-def read_given(path: Path | None, overrides: Sequence[str], origin: str) -> tuple[Given, list[Problem]]:
-    """Read the file and apply the overrides; return also the problems of malformed overrides."""
-    given = replace(read_file(path) if path else Given(None, {}), origin=origin)
-    return given, [problem for text in overrides if (problem := _override(given, text))]
+def apply_overrides(given: Given, overrides: Sequence[str]) -> list[Problem]:
+    """Change the given values, and return the problems of malformed overrides."""
+    return [problem for text in overrides if (problem := _override(given, text))]
 
 
 def read_file(path: Path) -> Given:

@@ -16,9 +16,9 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -31,14 +31,15 @@ from heedful.config.given import (
     Given,
     Parts,
     Place,
+    apply_overrides,
     parse_value,
     read_file,
-    read_given,
     remove_key,
     set_key,
 )
 from heedful.config.kinds import describe
 from heedful.config.options import description_of, kind_of
+from heedful.config.paths import resolve_beside
 from heedful.config.toml import split_key, spread, write_key
 from heedful.errors import ConfigError
 
@@ -63,9 +64,18 @@ MISSING = Missing()  # in a difference: this side has no such option
 
 
 def read_settings(
-    schema: type[ConfigType], path: Path | None, overrides: Sequence[str] = (), *, origin: str = OVERRIDE
+    schema: type[ConfigType],
+    path: Path | None,
+    overrides: Sequence[str] = (),
+    *,
+    origin: str = OVERRIDE,
+    beside: Path | None = None,
 ) -> Settings[ConfigType]:
-    given, malformed = read_given(path, overrides, origin)
+    """Read a file and overrides; beside: the folder where paths of the file are looked up first."""
+    given = replace(read_file(path) if path else Given(None, {}), origin=origin)
+    if beside is not None:
+        given = replace(given, tree=cast(dict[str, object], resolve_beside([schema], given.tree, beside)))
+    malformed = apply_overrides(given, overrides)
     config, invalid = _check(schema, given)
     problems = [(Place(None, origin=origin), problem) for problem in malformed]
     problems += [(place, problem) for place, problem in _placed(schema, given, invalid)]

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from heedful.config.base import Config, Count, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
+from heedful.config.base import Config, Count, PathName, Probability, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.data.encode import cache_folder, content_hash, find_or_build
 from heedful.data.report import CorpusCheck
 from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, find_table, missing_split
@@ -50,11 +50,11 @@ TEXT_COLUMN = re.compile("text|sentence|review|content|comment|document|body|tit
 class TextFile(Config):
     """A text file, plain or .gz, one column of a tab-separated file, or one column of a table."""
 
-    file: str | None = None
+    file: PathName | None = None
     """Text file, plain or .gz."""
-    parquet: str | None = None
+    parquet: PathName | None = None
     """Parquet file, a folder of them, or a pattern: `data/train-*.parquet`."""
-    dataset: str | None = None
+    dataset: PathName | None = None
     """Folder of a Hugging Face dataset: written by `save_to_disk`, or with Parquet files named after their splits."""
     split: str | None = None
     """Split of the dataset; default: that of the table, such as valid in [data.valid]."""
@@ -106,9 +106,9 @@ class TextConfig(Config):
     """Validation files; required with `train`."""
     test: TextFiles | None = None
     """Test files."""
-    folder: str | None = None
+    folder: PathName | None = None
     """Folder with train.txt, valid.txt and test.txt, plain or .gz."""
-    file: str | None = None
+    file: PathName | None = None
     """One text file for training and validation."""
     held_out: Probability = 0.1
     """Fraction of `file`, at its end, that is used for validation."""

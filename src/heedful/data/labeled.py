@@ -28,6 +28,7 @@ from pydantic import Field, model_validator
 from heedful.config.base import (
     Config,
     Count,
+    PathName,
     Problem,
     Size,
     ZeroOrCount,
@@ -50,13 +51,13 @@ LABEL_COLUMN = re.compile("labels?|class|category|target|sentiment|gold_label|sc
 class LabeledTable(Config):
     """One file, Parquet files, or a split of a dataset."""
 
-    file: str | None = None
+    file: PathName | None = None
     """Text file, .tsv, .csv or .jsonl, plain or .gz."""
     format: Format | None = None
     """Format of `file`; default: by its suffix."""
-    parquet: str | None = None
+    parquet: PathName | None = None
     """Parquet file, a folder of them, or a pattern: `data/train-*.parquet`."""
-    dataset: str | None = None
+    dataset: PathName | None = None
     """Folder of a Hugging Face dataset: written by `save_to_disk`, or with Parquet files named after their splits."""
     split: str | None = None
     """Split of the dataset; default: that of the table, such as valid in [data.valid]."""
@@ -86,7 +87,7 @@ class LabeledTable(Config):
 class LabeledConfig(Config):
     form: Literal["labeled"]
     """Form of the data: texts with labels."""
-    folder: str | None = None
+    folder: PathName | None = None
     """Folder with train.tsv, valid.tsv and test.tsv, plain or .gz."""
     train: LabeledTable | None = None
     """Training data, instead of the folder's."""

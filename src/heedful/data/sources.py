@@ -26,12 +26,12 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, cast
 
 from pydantic import Field, model_validator
 
-from heedful.config.base import Config, Seed, Size
+from heedful.config.base import Config, PathName, Seed, Size
 from heedful.data.catalog import CATALOG
 from heedful.data.json_text import parse_json
 from heedful.data.rows import find_field, shorten_json
 from heedful.data.tables import dataset_splits, read_rows, split_path
-from heedful.errors import DataError, nearest
+from heedful.errors import DataError, MissingFile, nearest
 from heedful.storage.reading import is_rereadable, name_of, read_lines, unreadable
 from heedful.storage.tables import is_pattern, table_files
 
@@ -74,23 +74,23 @@ CorpusWeight = Annotated[float, Field(gt=0.0, le=1000.0)]
 class CorpusConfig(Config):
     """One corpus: source + target, tsv, jsonl, parquet, dataset, folder or builtin, and the options of that form."""
 
-    source: str | None = None
+    source: PathName | None = None
     """File of source sentences, one per line."""
-    target: str | None = None
+    target: PathName | None = None
     """File of target sentences, one per line."""
-    tsv: str | None = None
+    tsv: PathName | None = None
     """Tab-separated file with both sides."""
     columns: tuple[Column | ColumnName, Column | ColumnName] | None = None
     """Columns of source and target: numbers, counted from 1, in a tab-separated file (default: 1 and 2); names in a table."""
-    jsonl: str | None = None
+    jsonl: PathName | None = None
     """File with one JSON object per line."""
     fields: tuple[str, str] | None = None
     """JSON fields of source and target; a dot selects a nested field: `translation.en`."""
-    parquet: str | None = None
+    parquet: PathName | None = None
     """Parquet file, a folder of them, or a pattern: `data/train-*.parquet`."""
-    dataset: str | None = None
+    dataset: PathName | None = None
     """Folder of a Hugging Face dataset: written by `save_to_disk`, or with Parquet files named after their splits."""
-    folder: str | None = None
+    folder: PathName | None = None
     """Folder of <split>.<language> files, plain or .gz."""
     languages: tuple[str, str] | None = None
     """Source and target language, as in the names of the folder's files."""
@@ -108,7 +108,7 @@ class CorpusConfig(Config):
     """Token prepended to every source sentence, such as `<2de>`."""
     header: bool | None = None
     """Whether line 1 is a header and is skipped; default: an error if it looks like one."""
-    alignment: str | None = None
+    alignment: PathName | None = None
     """File of word alignments such as "0-0 1-2", one line per pair; the grammar has its own."""
 
     @property
@@ -230,7 +230,7 @@ def find_folder(name: str) -> Path:
         raise DataError(f"{path} is a file; expected a folder")
     root = os.environ.get("HEED_DATA") or "not set"
     tried = "" if path.is_absolute() else f" in the working directory, in ./data or in $HEED_DATA ({root})"
-    raise DataError(f"there is no folder {str(path)!r}{tried}", hint=_hint_for_folder(path))
+    raise MissingFile(f"there is no folder {str(path)!r}{tried}", path, _hint_for_folder(path))
 
 
 def _hint_for_folder(path: Path) -> str:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from heedful.config.base import Config, Count, Size, ZeroOrSmallCount
+from heedful.config.base import Config, Count, PathName, Size, ZeroOrSmallCount
 from heedful.config.bounds import MAX_NUMBER
 from heedful.data.pairs import MAX_RATIO
 from heedful.data.sources import ALIASES, CorpusConfig, PairCount, find_folder, find_path, splits_in
@@ -66,7 +66,7 @@ class DataConfig(Config):
     """Validation corpora."""
     test: Corpora | None = None
     """Test corpora."""
-    folder: str | None = None
+    folder: PathName | None = None
     """Folder of <split>.<language> files, plain or .gz."""
     languages: tuple[str, str] | None = None
     """Source and target language, as in the names of the folder's files."""

@@ -80,10 +80,13 @@ def architecture_problems(model: FamilyConfig, task: TaskConfig) -> list[Problem
     return [Problem("model.family", f"given {model.family!r}, {kind}; task {task.name!r} expects one of: {fitting}")]
 
 
-def read_run(path: Path | None, overrides: Sequence[str] = (), *, origin: str = OVERRIDE) -> Settings[Run]:
-    """Read and check a config file with overrides ("training.steps=200")."""
+def read_run(
+    path: Path | None, overrides: Sequence[str] = (), *, origin: str = OVERRIDE, beside: Path | None = None
+) -> Settings[Run]:
+    """Read and check a config file with overrides ("training.steps=200"); beside: the folder where its paths are looked up
+    first."""
     refuse_repeats(overrides, origin)
-    return read_settings(Run, path, overrides, origin=origin)
+    return read_settings(Run, path, overrides, origin=origin, beside=beside)
 
 
 def run_as_toml(run: Run) -> str:

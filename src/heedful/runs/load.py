@@ -12,6 +12,7 @@ from heedful.errors import CheckpointError
 from heedful.runs.build import choose_device, load_tokenizers, make_model, make_system
 from heedful.runs.config import Run, read_run
 from heedful.runs.core_sharing import share_cores
+from heedful.runs.recipes import own_folder
 from heedful.tasks import find_task
 from heedful.tasks.base import Tokenizers
 from heedful.tasks.predictor import Predictor
@@ -57,13 +58,14 @@ def read_folder(path: Path) -> tuple[Run, Tokenizers]:
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = (), *, origin: str = OVERRIDE) -> Settings[Run]:
-    """Read a recipe, or the config of a run folder, with overrides; a damaged run folder is a CheckpointError."""
+    """Read a recipe, or the config of a run folder, with overrides; a damaged run folder is a CheckpointError. Paths in a
+    recipe of the user are relative to its folder."""
     if path.name == CONFIG and exists(path.with_name(FACTS)):
         if retention.steps(path.with_name(CHECKPOINTS)):  # before its first checkpoint, a run has no checksums
             check_files(path.parent)
         with damage_as_checkpoint_error(path.parent):
             read_run(path)
-    return read_run(path, overrides, origin=origin)
+    return read_run(path, overrides, origin=origin, beside=own_folder(path))
 
 
 def with_local_dictionary(run: Run, folder: Path) -> Run:

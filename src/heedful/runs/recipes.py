@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from heedful.config.toml import parse_toml
-from heedful.errors import CheckpointError, ConfigError, nearest
+from heedful.errors import CheckpointError, ConfigError, MissingFile, nearest
 from heedful.storage.reading import read_bytes
 from heedful.training.facts import CONFIG, RESTORE
 from heedful.training.facts import NAME as FACTS
@@ -60,6 +62,26 @@ def find_file(name: str) -> Path | None:
     if file is None and (Path(name) / FACTS).is_file():
         raise CheckpointError(f"run folder {name} is damaged: {CONFIG} is missing", hint=RESTORE)
     return file
+
+
+def own_folder(path: Path) -> Path | None:
+    """The folder that the paths in a recipe are relative to; None for a recipe of ours and for the config of a run folder."""
+    is_ours = path.resolve().is_relative_to(recipe_folder().resolve())
+    is_run = path.name == CONFIG and path.with_name(FACTS).exists()
+    return None if is_ours or is_run else path.parent
+
+
+@contextmanager
+def naming_folder(recipe: Path | None) -> Iterator[None]:
+    """Add the folder of the recipe to the error of a file that was found nowhere."""
+    try:
+        yield
+    except MissingFile as error:
+        folder = None if recipe is None else own_folder(recipe)
+        if folder is None or error.path.is_absolute() or folder.resolve() == Path.cwd():
+            raise
+        where = f"{error.args[0]}; {folder}, the folder of the recipe, does not have it either"
+        raise MissingFile(where, error.path, error.hint) from error
 
 
 def shadows_recipe(name: str) -> bool:

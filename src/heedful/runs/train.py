@@ -31,7 +31,7 @@ from heedful.runs.core_sharing import share_cores
 from heedful.runs.load import read_folder, read_recipe, with_dictionary
 from heedful.runs.memory_check import require_memory
 from heedful.runs.plan import advise, measure
-from heedful.runs.recipes import all_recipes, find_recipe
+from heedful.runs.recipes import all_recipes, find_recipe, naming_folder
 from heedful.storage.folders import remove
 from heedful.storage.reading import read_bytes, unreadable
 from heedful.storage.writing import TEMPORARY, replace_bytes, replace_text
@@ -90,7 +90,7 @@ def train(
     if objects:
         require_run_folder(folder)
         entries = store_examples(find_task(config.task.name), objects, folder)
-        config = read_run(
+        config = read_recipe(
             path, [*changes, *(f"data.{option}={write_value(entry)}" for option, entry in entries.items())]
         ).config
     return train_config(config, folder, recipe=path, device=device, console=console, watch=watch)
@@ -152,7 +152,7 @@ def train_config(
     if config.training.threads:
         torch.set_num_threads(config.training.threads)
     share_cores()
-    with stop_requests() as stop, run_folder.lock(folder):
+    with naming_folder(recipe), stop_requests() as stop, run_folder.lock(folder):
         return train_locked(config, folder, where, console, watch or Stopwatch(), stop, recipe=recipe)
 
 

@@ -22,6 +22,7 @@ from heedful.config.base import (
     ZeroOrSmallCount,
     refuse,
     unused,
+    PathName,
 )
 from heedful.config.bounds import MAX_BEAM
 
@@ -96,7 +97,7 @@ class SearchConfig(Config):
     """Seed of sampling."""
     replace_unknown: bool = False
     """Replace unknown words by the source word with most attention."""
-    dictionary: str | None = None
+    dictionary: PathName | None = None
     """File of tab-separated source words and translations for replace_unknown."""
 
     @property

@@ -23,7 +23,7 @@ from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any, cast
 
-from heedful.errors import DataError, nearest
+from heedful.errors import DataError, MissingFile, nearest
 
 GZIP = b"\x1f\x8b"
 ENCODINGS = {  # byte-order mark -> encoding; UTF-32 LE begins with the mark of UTF-16 LE, so it comes first
@@ -291,8 +291,8 @@ def unreadable(path: Path, error: OSError) -> DataError:
     close = f"{path.name}.gz" if f"{path.name}.gz" in neighbors else nearest(path.name, neighbors)
     what = f"{path} does not exist" if folder.is_dir() else f"{path} does not exist, nor does the folder {folder}"
     if close:
-        return DataError(what, hint=f"did you mean {str(folder / close)!r}?")
+        return MissingFile(what, path, hint=f"did you mean {str(folder / close)!r}?")
     if folder.is_dir():
         shown = ", ".join([*neighbors[:SHOWN], *(["…"] if len(neighbors) > SHOWN else [])])
-        return DataError(what, hint=f"check the name; {folder.resolve()} contains: {shown or 'nothing'}")
-    return DataError(what, hint=f"check the name, relative to {Path.cwd()}")
+        return MissingFile(what, path, hint=f"check the name; {folder.resolve()} contains: {shown or 'nothing'}")
+    return MissingFile(what, path, hint=f"check the name, relative to {Path.cwd()}")

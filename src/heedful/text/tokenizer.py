@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
-from heedful.config.base import Config, Count, Probability, Problem, format_value, refuse
+from heedful.config.base import Config, Count, PathName, Probability, Problem, format_value, refuse
 from heedful.config.bounds import MAX_VOCAB
 from heedful.errors import DataError, HeedfulError
 from heedful.storage.reading import read_bytes, reason_of
@@ -72,7 +72,7 @@ class TokenizerConfig(Config):
     """Minimum frequency of words in the vocabulary, or of merges of BPE and WordPiece."""
     dropout: Probability = 0.0
     """BPE-dropout, during training only."""
-    file: str | None = None
+    file: PathName | None = None
     """SentencePiece model file."""
 
     @model_validator(mode="after")

@@ -6,7 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from heedful.config.base import Config, Count, NonNegativeNumber, Probability, Problem, SmallCount, ZeroOrCount, refuse, unused
+from heedful.config.base import (
+    Config,
+    Count,
+    NonNegativeNumber,
+    PathName,
+    Probability,
+    Problem,
+    SmallCount,
+    ZeroOrCount,
+    refuse,
+    unused,
+)
 from heedful.config.bounds import MAX_THREADS
 from heedful.nn.gates import GatesConfig
 from heedful.training.optimizers import OptimizerConfig
@@ -63,9 +74,9 @@ class TrainingConfig(Config):
     """Number of best checkpoints to keep."""
     max_nonfinite_steps: Count = 20
     """Stop when more than this many of the last 100 updates had a non-finite loss or gradient."""
-    init: str | None = None
+    init: PathName | None = None
     """Run folder to load the initial weights and the vocabulary from; "": none."""
-    vectors: str | None = None
+    vectors: PathName | None = None
     """File of pretrained word vectors to initialize the embeddings."""
     vectors_side: Literal["both", "source", "target"] = "both"
     """Embeddings to initialize from the word vectors."""
