@@ -23,6 +23,7 @@ from heedful.nn.positions import EMBEDDED, POSITIONS
 from heedful.nn.scores import SCOPES, SCORES
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS
 from heedful.nn.source_attention import source_weights
+from heedful.tasks.encoded_example import Forward
 
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
@@ -229,6 +230,11 @@ def make_pairs() -> Pairs:
     mask = torch.arange(6) < torch.tensor([6, 3, 4])[:, None]
     target = torch.randint(WORDS.start, WORDS.stop, (3, 7), generator=draws)
     return Pairs(source.masked_fill(~mask, PAD), mask, target)
+
+
+def forward_of(source: Tensor, target_in: Tensor) -> Forward:
+    """The pass over copies of one pair, as `EncodedExample.forward`."""
+    return lambda model, rows: model.forced(source.repeat_interleave(rows, 0), None, target_in.repeat_interleave(rows, 0))
 
 
 def logits_of(model: SequenceModel, pairs: Pairs) -> Tensor:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tiny import FAMILIES, VARIANTS, Pairs, Variant, logits_of, tiny_model
+from tiny import FAMILIES, VARIANTS, Pairs, Variant, forward_of, logits_of, tiny_model
 from torch.testing import assert_close
 
 from heedful.inspection.measures.attention_maps import attention_maps
@@ -17,7 +17,7 @@ from heedful.nn.model import inference_context
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_every_attention_of_a_model_has_a_map_of_queries_by_keys(variant: Variant, pairs: Pairs) -> None:
     model = tiny_model(variant)
-    maps = attention_maps(model, pairs.source[:1], pairs.target[:1])
+    maps = attention_maps(model, forward_of(pairs.source[:1], pairs.target[:1]))
     assert [(one.name, one.kind, one.layer) for one in maps] == [
         (attention.weights, attention.kind, attention.layer) for attention in model.attentions()
     ]
@@ -31,7 +31,7 @@ def test_recording_weights_does_not_change_logits(family: str, pairs: Pairs) -> 
     model = tiny_model(Variant(family, ()))
     with inference_context(model):
         before = logits_of(model, pairs)
-        attention_maps(model, pairs.source[:1], pairs.target[:1])
+        attention_maps(model, forward_of(pairs.source[:1], pairs.target[:1]))
         assert torch.equal(before, logits_of(model, pairs))
 
 
@@ -39,7 +39,7 @@ def test_weights_of_the_first_layer_equal_the_formula(pairs: Pairs) -> None:
     """softmax(q k^T / sqrt(head_dim)), computed by hand from the embeddings and the projection."""
     model = tiny_model(Variant("transformer", (("position", "none"), ("norm", "post"))))
     source = pairs.source[:1]
-    (first, *_) = attention_maps(model, source, pairs.target[:1], "encoder")
+    (first, *_) = attention_maps(model, forward_of(source, pairs.target[:1]), "encoder")
     with inference_context(model):
         x = model.embedding.target(source) * math.sqrt(16)
         query, key, _ = model.get_submodule("encoder.0.self_attention.project")(x).chunk(3, dim=-1)
@@ -50,7 +50,7 @@ def test_weights_of_the_first_layer_equal_the_formula(pairs: Pairs) -> None:
 def test_kinds_can_be_selected(pairs: Pairs) -> None:
     model = tiny_model(Variant("transformer", ()))
     layers = {
-        kind: [one.layer for one in attention_maps(model, pairs.source[:1], pairs.target[:1], kind)]
+        kind: [one.layer for one in attention_maps(model, forward_of(pairs.source[:1], pairs.target[:1]), kind)]
         for kind in ("encoder", "decoder", "cross", "within")
     }
     assert layers == {"encoder": [0, 1], "decoder": [0, 1], "cross": [0, 1], "within": []}

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from tiny import VARIANTS, Pairs, Variant, tiny_model
+from tiny import VARIANTS, Pairs, Variant, forward_of, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -19,13 +19,13 @@ ATTENDING = [variant for variant in VARIANTS if tiny_model(variant).attentions()
 
 
 def norms_of(variant: Variant, pairs: Pairs) -> list[AttentionNorms]:
-    return attention_norms(tiny_model(variant), pairs.source[:1], pairs.target[:1])
+    return attention_norms(tiny_model(variant), forward_of(pairs.source[:1], pairs.target[:1]))
 
 
 @pytest.mark.parametrize("variant", ATTENDING, ids=str)
 def test_weights_times_value_vectors_are_the_context_vectors(variant: Variant, pairs: Pairs) -> None:
     results = norms_of(variant, pairs)
-    plain = attention_maps(tiny_model(variant), pairs.source[:1], pairs.target[:1])
+    plain = attention_maps(tiny_model(variant), forward_of(pairs.source[:1], pairs.target[:1]))
     assert [one.map.name for one in results] == [one.name for one in plain] and results
     for one, same in zip(results, plain, strict=True):
         assert torch.equal(one.map.weights, same.weights)
@@ -79,9 +79,9 @@ def test_without_output_projection_norms_are_those_of_the_values(pairs: Pairs) -
 
 def test_kinds_can_be_selected_and_no_hook_remains(pairs: Pairs) -> None:
     model = tiny_model(Variant("transformer", ()))
-    results = attention_norms(model, pairs.source[:1], pairs.target[:1], "cross")
+    results = attention_norms(model, forward_of(pairs.source[:1], pairs.target[:1]), "cross")
     assert [(one.map.kind.name, one.map.layer) for one in results] == [("cross", 0), ("cross", 1)]
-    assert attention_norms(model, pairs.source[:1], pairs.target[:1], "within") == []
+    assert attention_norms(model, forward_of(pairs.source[:1], pairs.target[:1]), "within") == []
     assert not any(module._forward_pre_hooks for module in model.modules())
     assert not any(point.has_hooks for point in hook_points(model).values())
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 import torch
-from tiny import FAMILIES, VOCAB, Variant, tiny_config, tiny_model
+from tiny import FAMILIES, VOCAB, Variant, forward_of, tiny_config, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -107,7 +107,7 @@ def test_confidence_does_not_depend_on_padding(family: str) -> None:
     tokens: dict[str, int] = {}
     for pair in encode_pairs(system, samples()):
         assert pair.source is not None
-        for one in attention_maps(model, *collate_one(system, pair.source.ids, pair.target.ids)):
+        for one in attention_maps(model, forward_of(*collate_one(system, pair.source.ids, pair.target.ids))):
             rows = slice(0, len(pair.source.ids)) if one.kind.queries == "source" else slice(1, len(pair.target.ids) + 1)
             if one.kind.name == "cross":
                 rows = slice(0, len(pair.target.ids))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import FAMILIES, PLAIN, Pairs, Variant, logits_of, tiny_model
+from tiny import FAMILIES, PLAIN, Pairs, Variant, forward_of, logits_of, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -20,7 +20,7 @@ def first(pairs: Pairs) -> Pairs:
 @pytest.mark.parametrize("variant", PLAIN, ids=str)
 def test_the_last_layer_has_exactly_the_logits_of_the_model(variant: Variant, pairs: Pairs) -> None:
     model, one = tiny_model(variant), first(pairs)
-    result = lens(model, one.source, one.target)
+    result = lens(model, forward_of(one.source, one.target), model.project)
     with inference_context(model):
         state = model.start(one.source, None, room=0)
         own = model.project(model.step(one.target, state).hidden)[0]
@@ -34,7 +34,7 @@ def test_the_last_layer_has_exactly_the_logits_of_the_model(variant: Variant, pa
 def test_the_lens_applies_the_final_norm_and_the_output_projection(family: str, norm: str, pairs: Pairs) -> None:
     """Reference: project(norm(hidden state after layer l))."""
     model, one = tiny_model(Variant(family, (("norm", norm),))), first(pairs)
-    result = lens(model, one.source, one.target)
+    result = lens(model, forward_of(one.source, one.target), model.project)
     last = model.get_submodule("decoder_last" if family == "transformer" else "last")
     with inference_context(model), record(model, *result.names) as recorded:
         logits_of(model, one)
@@ -47,7 +47,7 @@ def test_layers_of_another_width_than_the_last_are_skipped(pairs: Pairs) -> None
     changes = (("channels", (16, 24)), ("kernel", (4, 1)), ("out_dim", 8), ("dim", 12))
     model, one = tiny_model(Variant("convs2s", changes)), first(pairs)
     assert decoder_outputs(model) == ["decoder.0.out", "decoder.1.out"]
-    assert lens(model, one.source, one.target).names == ["decoder.1.out"]
+    assert lens(model, forward_of(one.source, one.target), model.project).names == ["decoder.1.out"]
 
 
 def test_ranks_and_probabilities_are_those_of_sorted_logits() -> None:
@@ -59,4 +59,5 @@ def test_ranks_and_probabilities_are_those_of_sorted_logits() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_supports_the_lens(family: str, pairs: Pairs) -> None:
-    assert lens(tiny_model(Variant(family, ())), pairs.source[:1], pairs.target[:1]).logits.isfinite().all()
+    model = tiny_model(Variant(family, ()))
+    assert lens(model, forward_of(pairs.source[:1], pairs.target[:1]), model.project).logits.isfinite().all()

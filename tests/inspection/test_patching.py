@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import END, FAMILIES, PLAIN, Pairs, Variant, tiny_model
+from tiny import END, FAMILIES, PLAIN, Pairs, Variant, forward_of, tiny_model
 from torch import Tensor
 from torch.testing import assert_close
 
-from heedful.inspection.measures.patching import trace
+from heedful.inspection.measures.patching import Pass, PatchingResult, patch_passes
 from heedful.nn.hooks import hook_points, patch, record
-from heedful.nn.model import inference_context
+from heedful.nn.model import SequenceModel, inference_context
 
 
 def two(pairs: Pairs) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
@@ -19,6 +19,17 @@ def two(pairs: Pairs) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
     other[0, 2] = 4 + (int(source[0, 2]) - 3) % 7  # replace one token
     target_in = pairs.target[:1]
     return (source, other), target_in, torch.cat((target_in[:, 1:], torch.tensor([[END]])), dim=1)
+
+
+def trace(model: SequenceModel, sources: tuple[Tensor, Tensor], target_in: Tensor, target_out: Tensor) -> PatchingResult:
+    """Patch from one source into another. sources: A and B, each (1, source time); target_in, target_out (1, target time)."""
+
+    def log_probabilities(hidden: Tensor) -> Tensor:
+        logs = model.project(hidden).log_softmax(-1)
+        return logs.gather(-1, target_out.expand(len(logs), -1)[..., None])[..., 0]  # (rows, target time)
+
+    first, second = (Pass(forward_of(source, target_in), log_probabilities) for source in sources)
+    return patch_passes(model, first, second)
 
 
 @pytest.mark.parametrize("variant", PLAIN, ids=str)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import pytest
 import torch
-from tiny import END, FAMILIES, Pairs, Variant, tiny_model
+from tiny import END, FAMILIES, Pairs, Variant, forward_of, tiny_model
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from heedful.inspection.measures.saliency import Saliency, agreement, midpoints, saliency, scaled_embeddings
+from heedful.inspection.measures.saliency import Saliency, agreement, midpoints, scaled_embeddings
+from heedful.inspection.measures.saliency import saliency as saliency_of
 from heedful.nn.decoder_state import State, Step
 from heedful.nn.embeddings import Embeddings
 from heedful.nn.hooks import hook_points
@@ -25,6 +27,13 @@ def exact(family: str) -> SequenceModel:
 def parts(pairs: Pairs) -> tuple[Tensor, Tensor, Tensor]:
     target_in = pairs.target[:1, :4]
     return pairs.source[:1], target_in, torch.cat((target_in[:, 1:], torch.tensor([[END]])), dim=1)
+
+
+def saliency(
+    model: SequenceModel, source: Tensor, target_in: Tensor, target_out: Tensor, scales: Sequence[float] = (1.0,)
+) -> Saliency:
+    """Of the next token at each position."""
+    return saliency_of(model, forward_of(source, target_in), model.project, target_out[0], scales)
 
 
 def logs(model: SequenceModel, given: tuple[Tensor, Tensor, Tensor], scales: tuple[Tensor, Tensor]) -> Tensor:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny import forward_of
 from torch import nn
 from torch.testing import assert_close
 from workshop import heed, write_recipe
@@ -64,12 +65,12 @@ def test_without_a_target_the_trace_is_of_the_search_output(translator: Translat
 def test_views_are_of_the_same_pass(translator: Translator, trace: Trace) -> None:
     views, example = views_of(translator, trace), trace.example
     assert example.source is not None
-    pair = collate_one(translator.system, example.source.ids, example.target.ids)
-    for one, norms, expected_norms in zip(trace.maps, views.norms, attention_norms(translator.model, *pair), strict=True):
+    forward = forward_of(*collate_one(translator.system, example.source.ids, example.target.ids))
+    for one, norms, expected_norms in zip(trace.maps, views.norms, attention_norms(translator.model, forward), strict=True):
         assert_close(one.weights * norms, expected_norms.weighted.weights)
     for rolled in views.rollout:
         assert_close(rolled.weights.sum(-1), torch.ones_like(rolled.weights[..., 0]))
-    (last,) = [one for one in attention_maps(translator.model, *pair) if one.kind.queries == "target" != one.kind.keys][-1:]
+    (last,) = [one for one in attention_maps(translator.model, forward) if one.kind.queries == "target" != one.kind.keys][-1:]
     expected = merge_into_words(last.weights[0][:2, :3], [0, 1, 2], [0, 1])
     assert_close(views.words[last.layer][0], expected)
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from tiny import END, PAD, START, VOCAB, WORDS, Pairs, config_problems, logits_of, perturb
+from tiny import END, PAD, START, VOCAB, WORDS, Pairs, config_problems, forward_of, logits_of, perturb
 from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
@@ -140,7 +140,7 @@ def test_recorded_weights_of_a_window_cover_whole_sequences() -> None:
     }
     with torch.inference_mode():
         before = logits_of(model, given)
-        maps = attention_maps(model, source, target)
+        maps = attention_maps(model, forward_of(source, target))
         with record(model, "*") as recorded:
             assert torch.equal(logits_of(model, given), before)
         with patch(model, recorded):

@@ -201,8 +201,9 @@ class EncoderModel(Model):
         """Hidden states (rows, time, dim) -> the state of the first token, which stands for the text: (rows, dim)."""
         return hidden[:, 0]
 
-    def forced(self, source: Tensor | None, source_mask: Tensor | None, target_in: Tensor) -> Step:
-        return Step(self.encode(target_in), State(None, None), {})
+    def forced(self, source: Tensor | None, source_mask: Tensor | None, target_in: Tensor, **more: Tensor) -> Step:
+        """more: further inputs of `encode`."""
+        return Step(self.encode(target_in, **more), State(None, None), {})
 
 
 class ModelWithHead(Model):

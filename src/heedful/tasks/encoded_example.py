@@ -5,21 +5,27 @@
     language         none        </s> text                text </s>, each by the step before it
     classification   none        <s> text extract         the label, by the last step
 
-A predictor makes it (`Predictor.encode_example`), so no analysis asks for the task.
+A predictor makes it (`Predictor.encode_example`), so no analysis asks for the task. An analysis runs its pass and computes the
+logits of its outputs:
+
+    step = example.forward(model)                # hidden states (1, target time, dim)
+    example.logits(model, step.hidden)           # (1, outputs, choices)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from heedful.nn.decoder_state import Step
 from heedful.nn.model import Model, SequenceModel
 from heedful.text.tokenizer import Tokenizer
 
 NEXT_TOKEN = "…"  # the token that follows a text, which is unknown
+Forward = Callable[[Model, int], Step]  # of a model, over as many copies of an example: `EncodedExample.forward`
 
 
 class Tokens(NamedTuple):
@@ -36,8 +42,9 @@ class Outputs(NamedTuple):
 
     ids: Tensor  # (outputs,): the given or predicted one of each
     pieces: list[str]  # their spelling
-    steps: Tensor  # (outputs,): position of target_in whose hidden state predicts each
-    project: Callable[[Any, Tensor], Tensor]  # a model of the predictor, hidden states (…, dim) -> logits (…, choices)
+    steps: Tensor  # (outputs,): position of target_in that each belongs to; the first one for a text as a whole
+    logits: Callable[[Any, Tensor], Tensor]  # a model of the predictor, hidden states of the pass (rows, target time, dim)
+    # -> logits of all outputs (rows, outputs, choices)
     spell: Callable[[list[int]], list[str]]  # ids of choices -> texts
 
 
@@ -53,6 +60,7 @@ class EncodedExample:
     target_in: Tensor  # (1, target time)
     outputs: Outputs
     reads_end: bool = False  # the token after the target is an input, as the extract token of a classifier
+    more: Mapping[str, Tensor] = field(default_factory=dict)  # further inputs of `EncoderModel.encode` by name, (1, …)
 
     @property
     def source_tokens(self) -> list[str]:
@@ -83,9 +91,20 @@ class EncodedExample:
         pieces = [*(self.source.pieces if self.source is not None else ()), *self.target.pieces]
         return [piece[1:] for piece in side.pieces] if all(piece[:1] == "▁" != piece for piece in pieces) else side.pieces
 
+    def forward(self, model: Model, rows: int = 1) -> Step:
+        """The pass of the body of a model over `rows` copies of the example: hidden states (rows, target time, dim)."""
+        source, target_in = (tokens.repeat_interleave(rows, 0) for tokens in (self.source_ids, self.target_in))
+        forced: Callable[..., Step] = model.base_model.forced  # only encoders have further inputs
+        return forced(source, None, target_in, **{name: value.repeat_interleave(rows, 0) for name, value in self.more.items()})
+
     def logits(self, model: Model, hidden: Tensor) -> Tensor:
         """Hidden states of the pass (rows, target time, dim) -> logits of the outputs (rows, outputs, choices)."""
-        return self.outputs.project(model, hidden[:, self.outputs.steps])
+        return self.outputs.logits(model, hidden)
+
+    def log_probabilities(self, model: Model, hidden: Tensor) -> Tensor:
+        """Hidden states of the pass (rows, target time, dim) -> log p of the given outputs (rows, outputs)."""
+        logs = self.logits(model, hidden).float().log_softmax(-1)
+        return logs.gather(-1, self.outputs.ids.expand(len(logs), -1)[..., None])[..., 0]
 
 
 class Decoded(NamedTuple):
@@ -109,15 +128,10 @@ def tokens_from_ids(tokenizer: Tokenizer, text: str, ids: list[int]) -> Tokens:
     return Tokens(text, ids, tokenizer.pieces(ids), tokenizer.word_of(ids))
 
 
-def base_model(model: Model) -> SequenceModel:
-    """The model that computes the pass, without the head of a task."""
-    return cast(SequenceModel, model.base_model)
-
-
 def token_outputs(tokenizer: Tokenizer, ids: Tensor, steps: Tensor) -> Outputs:
     """Outputs of a model that predicts a token at each step."""
 
-    def project(model: SequenceModel, hidden: Tensor) -> Tensor:
-        return model.project(hidden)
+    def logits(model: SequenceModel, hidden: Tensor) -> Tensor:
+        return model.project(hidden[:, steps.clone()])  # (rows, outputs, vocab)
 
-    return Outputs(ids, tokenizer.pieces(ids.tolist()), steps, project, tokenizer.pieces)
+    return Outputs(ids, tokenizer.pieces(ids.tolist()), steps, logits, tokenizer.pieces)

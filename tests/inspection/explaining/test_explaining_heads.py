@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tiny import VARIANTS, Pairs, Variant, tiny_model
+from tiny import VARIANTS, Pairs, Variant, forward_of, tiny_model
 from torch import nn
 from torch.testing import assert_close
 
 from heedful.errors import ConfigError
 from heedful.inspection.explaining.attention_stages import QueryView, head_stages, source_attention_stages
 from heedful.inspection.explaining.heads import HeadTrace, rotate, trace_head
-from heedful.inspection.explaining.recording import RecordedAttention, TokenPair, record_attention
+from heedful.inspection.explaining.recording import RecordedAttention, record_attention
 from heedful.inspection.explaining.source_attention import SourceAttentionTrace, trace_source_attention
 from heedful.inspection.explaining.stages import Check
 from heedful.inspection.measures.attention_maps import attention_maps
@@ -30,7 +30,7 @@ SOME = [one for one in VARIANTS if not {("norm", "post"), ("window", 0), ("scale
 
 def trace(variant: Variant, pairs: Pairs, hook_point: str) -> list[HeadTrace | SourceAttentionTrace]:
     model = tiny_model(variant)
-    recorded = record_attention(model, TokenPair(pairs.source[:1], pairs.target[:1]), hook_point)
+    recorded = record_attention(model, forward_of(pairs.source[:1], pairs.target[:1]), hook_point)
     if isinstance(recorded.owner, SourceAttention):
         return [trace_source_attention(recorded)]
     return [trace_head(recorded, head) for head in range(recorded.weights.shape[1])]
@@ -59,7 +59,7 @@ def test_every_stage_matches_the_model(variant: Variant, pairs: Pairs) -> None:
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 def test_weights_equal_the_recorded_attention_map(kind: str, pairs: Pairs) -> None:
     model = tiny_model(PLAIN)
-    for one in attention_maps(model, pairs.source[:1], pairs.target[:1], kind):
+    for one in attention_maps(model, forward_of(pairs.source[:1], pairs.target[:1]), kind):
         recomputed = [head.weights.float() for head in trace(PLAIN, pairs, one.name)]
         assert_close(torch.stack(recomputed), one.weights.detach(), atol=1e-6, rtol=0)
 
@@ -82,7 +82,7 @@ def test_checks_fail_when_recorded_values_are_altered(
     alter: Callable[[RecordedAttention], RecordedAttention], pairs: Pairs
 ) -> None:
     recorded = record_attention(
-        tiny_model(PLAIN), TokenPair(pairs.source[:1], pairs.target[:1]), "decoder.0.cross_attention.weights"
+        tiny_model(PLAIN), forward_of(pairs.source[:1], pairs.target[:1]), "decoder.0.cross_attention.weights"
     )
     assert all(check.holds for check in checks_of(trace_head(recorded, 1)))
     assert not all(check.holds for check in checks_of(trace_head(alter(recorded), 1)))
@@ -92,7 +92,7 @@ def test_recording_removes_its_hooks_and_changes_no_output(pairs: Pairs) -> None
     model, source, target = tiny_model(PLAIN), pairs.source[:1], pairs.target[:1]
     with inference_context(model):
         before = model.step(target, model.start(source, None, room=0)).hidden
-        record_attention(model, TokenPair(source, target), "decoder.1.self_attention.weights")
+        record_attention(model, forward_of(source, target), "decoder.1.self_attention.weights")
         assert torch.equal(before, model.step(target, model.start(source, None, room=0)).hidden)
     assert not any(module._forward_hooks for module in model.modules())
 
@@ -100,7 +100,7 @@ def test_recording_removes_its_hooks_and_changes_no_output(pairs: Pairs) -> None
 def test_a_heads_contribution_equals_the_change_when_it_is_ablated(pairs: Pairs) -> None:
     """Zeroing a head's context removes exactly its contribution from the layer's output."""
     recorded = record_attention(
-        tiny_model(PLAIN), TokenPair(pairs.source[:1], pairs.target[:1]), "encoder.0.self_attention.weights"
+        tiny_model(PLAIN), forward_of(pairs.source[:1], pairs.target[:1]), "encoder.0.self_attention.weights"
     )
     head = trace_head(recorded, 1)
     assert head.contributions is not None and isinstance(recorded.owner, SelfAttention)
@@ -118,7 +118,7 @@ def test_head_gates_are_part_of_the_output_projection(pairs: Pairs) -> None:
     for name, parameter in model.named_parameters():
         if name.endswith("log_a"):
             nn.init.constant_(parameter, -0.5)
-    recorded = record_attention(model, TokenPair(pairs.source[:1], pairs.target[:1]), "decoder.0.cross_attention.weights")
+    recorded = record_attention(model, forward_of(pairs.source[:1], pairs.target[:1]), "decoder.0.cross_attention.weights")
     assert all(check.holds for check in checks_of(trace_head(recorded, 0)))
 
 

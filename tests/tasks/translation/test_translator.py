@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 import torch
+from tiny import forward_of
 from workshop import WORDS, heed, write_recipe
 
 from heedful import inspection
 from heedful.errors import ConfigError
-from heedful.inspection.explaining.recording import TokenPair, record_attention
+from heedful.inspection.explaining.recording import record_attention
 from heedful.inspection.measures.importance import gate_gradients
 from heedful.inspection.measures.interventions import HeadName, without_heads
 from heedful.nn.hooks import ablate, any_hooks, hook, hook_points, record
@@ -87,7 +88,7 @@ def salient(translator: Translator, line: str) -> object:
 def explained(translator: Translator, line: str) -> object:
     ids = translator.system.source_tokenizer.encode(line)
     attention = record_attention(
-        translator.model, TokenPair(*collate_one(translator.system, ids, ids)), "decoder.1.cross_attention.weights"
+        translator.model, forward_of(*collate_one(translator.system, ids, ids)), "decoder.1.cross_attention.weights"
     )
     parts = {name: [inputs[0].tolist() for inputs, _ in calls] for name, calls in attention.part_calls.items()}
     return attention.weights.tolist(), len(attention.core_calls), parts

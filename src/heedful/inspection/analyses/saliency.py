@@ -22,7 +22,6 @@ from heedful.inspection.page.blocks import Block, Pictures, Words, sentence
 from heedful.inspection.result import Result
 from heedful.nn.source_attention import mean_source_weights, source_attentions
 from heedful.search import SearchConfig
-from heedful.tasks.encoded_example import base_model
 from heedful.tasks.predictor import Predictor
 
 TYPICAL_SHARE, OUTLIER_RATIO = 0.95, 2.0  # colors end at this quantile where the largest value is this many times larger
@@ -140,7 +139,7 @@ def saliency(
     """
     example = predictor.encode_example(text, target, config)
     found = saliency_of(predictor, example, (1.0,) if steps == 1 else midpoints(steps))
-    model = base_model(predictor.model)
+    model = predictor.model
     if example.source is None or not source_attentions(model):
         return SaliencyResult(example_text(example), found)
     weights = mean_source_weights(model, example.source_ids, example.target_in)

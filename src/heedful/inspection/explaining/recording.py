@@ -1,4 +1,4 @@
-"""Inputs and outputs of one attention layer, recorded in one teacher-forced pass over a sentence and its translation.
+"""Inputs and outputs of one attention layer, recorded in one teacher-forced pass over an example.
 
 Forward hooks record queries, keys, values and masks at the module that computes attention, in any model family; x at the
 linear projections before it, and the layer's output at the output projection.
@@ -16,18 +16,12 @@ from heedful.errors import ConfigError
 from heedful.nn.attention import CrossAttention, SelfAttention
 from heedful.nn.attention_pattern import FullPattern
 from heedful.nn.hooks import record
-from heedful.nn.model import READING, SequenceModel, copy_with_shared_weights, inference_context
+from heedful.nn.model import READING, Model, copy_with_shared_weights, inference_context
 from heedful.nn.positions import Rotary
 from heedful.nn.scores import SourceAttention
+from heedful.tasks.encoded_example import Forward
 
 Calls = list[tuple[tuple[Any, ...], Any]]  # (inputs, output) of every call of a module
-
-
-class TokenPair(NamedTuple):
-    """A source sentence and the decoder's input."""
-
-    source: Tensor  # (1, source time)
-    target_in: Tensor  # (1, target time)
 
 
 class RecordedAttention(NamedTuple):
@@ -47,8 +41,10 @@ PARTS: dict[type[nn.Module], tuple[str, ...]] = {
 }
 
 
-def record_attention(model: SequenceModel, pair: TokenPair, hook_point: str) -> RecordedAttention:
-    """Record one layer. hook_point: the one of its attention weights, such as `decoder.0.cross_attention.weights`."""
+def record_attention(model: Model, forward: Forward, hook_point: str) -> RecordedAttention:
+    """Record one layer in the pass over an example.
+
+    hook_point: the one of its attention weights, such as `decoder.0.cross_attention.weights`."""
     model = copy_with_shared_weights(model)
     attention = next(one for one in model.attentions() if one.weights == hook_point)
     owner = attention.module
@@ -65,7 +61,7 @@ def record_attention(model: SequenceModel, pair: TokenPair, hook_point: str) -> 
             stack.callback(module.register_forward_hook(partial(keep, calls)).remove)
         stack.enter_context(inference_context(model))
         recorded = stack.enter_context(record(model, attention.weights, attention.context))
-        model.forced(pair.source, None, pair.target_in)
+        forward(model, 1)
     rotary = isinstance(owner, SelfAttention) and any(isinstance(module, Rotary) for module in model.modules())
     weights, context = recorded[attention.weights], recorded[attention.context]
     return RecordedAttention(owner, core_calls, part_calls, weights, context, attention.kind == READING, rotary)

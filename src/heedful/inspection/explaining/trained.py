@@ -17,7 +17,7 @@ from heedful.inspection.explaining import lookup as lookup_example
 from heedful.inspection.explaining.attention_stages import QueryView, head_stages, source_attention_stages
 from heedful.inspection.explaining.batches import PreparedBatch, explain_preparation
 from heedful.inspection.explaining.heads import trace_head
-from heedful.inspection.explaining.recording import TokenPair, record_attention
+from heedful.inspection.explaining.recording import record_attention
 from heedful.inspection.explaining.source_attention import trace_source_attention
 from heedful.inspection.explaining.stages import Cell, Check, Explanation, Matrix, Stage
 from heedful.inspection.explaining.tree import NextTokenFn, Tree, grow_tree, make_hypothesis
@@ -26,7 +26,7 @@ from heedful.inspection.measures.trace import trace_example
 from heedful.nn.scores import SourceAttention
 from heedful.search import SearchConfig, length_limits
 from heedful.tasks.batches import collate, source_tensors
-from heedful.tasks.encoded_example import EncodedExample, base_model
+from heedful.tasks.encoded_example import EncodedExample
 from heedful.tasks.predictor import Predictor, refuse_empty
 from heedful.tasks.system import System
 from heedful.tasks.translation.predictor import Translator
@@ -47,8 +47,7 @@ def explain_head(predictor: Predictor, example: EncodedExample, choice: HeadChoi
     """Explain one head in the pass over an example."""
     trace = trace_example(predictor, example)
     attention = select_map(trace.maps, choice)
-    pair = TokenPair(example.source_ids, example.target_in)
-    recorded = record_attention(base_model(predictor.model), pair, attention.name)
+    recorded = record_attention(predictor.model.base_model, example.forward, attention.name)
     queries, keys = trace.queries(attention), trace.keys(attention)
     if choice.token is None:
         index = choose_query(queries, keys, attention.weights[choice.head], {example.start, example.end})
@@ -70,6 +69,7 @@ KIND_NAMES = {
     "cross": "Cross-attention",
     "reading": "Self-attention within the source",
     "within": "Self-attention",
+    "self": "Self-attention",
 }
 
 

@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from heedful.inspection.explaining.stages import Explanation, Matrix, Mistake, Stage, check_softmax, matrix
 from heedful.nn.losses import SMOOTHINGS, cross_entropy
-from heedful.nn.model import SequenceModel, inference_context
-from heedful.tasks.encoded_example import EncodedExample, TokenLoss, base_model
+from heedful.nn.model import Model, inference_context
+from heedful.tasks.encoded_example import EncodedExample, TokenLoss
 from heedful.tasks.predictor import Predictor
 
 TOP = 3  # tokens shown at each position
@@ -62,10 +62,9 @@ def explain_step(predictor: Predictor, example: EncodedExample, loss: TokenLoss,
     return Explanation("One training step", opening, stages)
 
 
-def compute_logits(model: SequenceModel, example: EncodedExample) -> Tensor:
+def compute_logits(model: Model, example: EncodedExample) -> Tensor:
     """Logits of the outputs, (outputs, choices)."""
-    hidden = base_model(model).forced(example.source_ids, None, example.target_in).hidden
-    return example.logits(model, hidden)[0].float()
+    return example.logits(model, example.forward(model).hidden)[0].float()
 
 
 def top_predictions(example: EncodedExample, probabilities: Tensor) -> Matrix:
@@ -136,12 +135,12 @@ def smoothed_stage(predictor: Predictor, example: EncodedExample, logits: Tensor
     )
 
 
-def auxiliary_losses(model: SequenceModel, example: EncodedExample) -> list[str]:
+def auxiliary_losses(model: Model, example: EncodedExample) -> list[str]:
     """Names of the losses that the model itself adds in training."""
-    trained = base_model(copy.deepcopy(model))
+    trained = copy.deepcopy(model)
     with torch.no_grad():
         trained.train()
-        return list(trained.forced(example.source_ids, None, example.target_in).losses)
+        return list(example.forward(trained).losses)
 
 
 def update_stage(predictor: Predictor, example: EncodedExample, loss: TokenLoss) -> Stage:

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from heedful.inspection.measures.attention_maps import AttentionMap, selected_attentions
 from heedful.nn.attention import AttentionCore, Mix
 from heedful.nn.hooks import record
-from heedful.nn.model import AttentionLayer, SequenceModel, copy_with_shared_weights, inference_context
+from heedful.nn.model import AttentionLayer, Model, copy_with_shared_weights, inference_context
+from heedful.tasks.encoded_example import Forward
 
 
 class AttentionNorms(NamedTuple):
@@ -39,8 +40,8 @@ class AttentionNorms(NamedTuple):
         return self.map._replace(weights=self.map.weights * self.norms)
 
 
-def attention_norms(model: SequenceModel, source: Tensor, target_in: Tensor, *kinds: str) -> list[AttentionNorms]:
-    """Return norms for these kinds of attention (default: all). source (1, source time), target_in (1, target time)."""
+def attention_norms(model: Model, forward: Forward, *kinds: str) -> list[AttentionNorms]:
+    """Return norms for these kinds of attention (default: all) in the pass over an example."""
     model = copy_with_shared_weights(model)
     selected = selected_attentions(model, kinds)
     if not selected:
@@ -51,7 +52,7 @@ def attention_norms(model: SequenceModel, source: Tensor, target_in: Tensor, *ki
         record(model, *points) as recorded,
         capture_inputs(selected) as (inputs, projected),
     ):
-        model.forced(source, None, target_in)
+        forward(model, 1)
     results = []
     for one in selected:
         if one.weights not in recorded:  # an empty source is not encoded

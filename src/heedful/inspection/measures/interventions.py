@@ -21,10 +21,10 @@ from torch import Tensor
 from heedful.errors import ConfigError
 from heedful.inspection.measures.lens import Lens, lens
 from heedful.inspection.measures.patching import Pass, PatchingResult, patch_passes
-from heedful.inspection.measures.saliency import Saliency, output_saliency
+from heedful.inspection.measures.saliency import Saliency, saliency
 from heedful.nn.hooks import hook
 from heedful.nn.model import inference_context
-from heedful.tasks.encoded_example import EncodedExample, base_model
+from heedful.tasks.encoded_example import EncodedExample
 from heedful.tasks.predictor import Predictor
 
 
@@ -69,7 +69,7 @@ def log_probabilities(predictor: Predictor, example: EncodedExample) -> Tensor:
     logs = []
     for model in predictor.system.models:
         with inference_context(model):
-            hidden = base_model(model).forced(example.source_ids, None, example.target_in).hidden
+            hidden = example.forward(model).hidden
             logs.append(example.logits(model, hidden)[0].float().log_softmax(-1))
     if not all(bool(one.logsumexp(-1).isfinite().all()) for one in logs):
         raise predictor.system.nonfinite_error("a target token")
@@ -125,32 +125,22 @@ def without_heads(predictor: Predictor, heads: Iterable[HeadName]) -> Iterator[N
 def lens_of(predictor: Predictor, example: EncodedExample) -> Lens:
     """The logit lens: logits of the outputs from each layer."""
     model = predictor.model
-    return lens(base_model(model), example.source_ids, example.target_in, lambda hidden: example.logits(model, hidden)[0])
+    return lens(model.base_model, example.forward, lambda hidden: example.logits(model, hidden))
 
 
 def saliency_of(predictor: Predictor, example: EncodedExample, scales: Sequence[float] = (1.0,)) -> Saliency:
     """scales: see `saliency`."""
-    model, outputs = predictor.model, example.outputs
+    model = predictor.model
 
-    def log_probabilities(hidden: Tensor) -> Tensor:
-        """hidden (outputs, target time, dim): row i for output i."""
-        rows = torch.arange(len(outputs.ids), device=hidden.device)
-        logits = outputs.project(model, hidden[rows, outputs.steps.clone()])  # (outputs, choices)
-        return logits.log_softmax(-1)[rows, outputs.ids.clone()]
+    def logits(hidden: Tensor) -> Tensor:
+        return example.logits(model, hidden)
 
-    passed = example.source_ids, example.target_in
-    return output_saliency(base_model(model), *passed, log_probabilities, len(outputs.ids), scales)
+    return saliency(model.base_model, example.forward, logits, example.outputs.ids, scales)
 
 
 def patch_input(predictor: Predictor, example: EncodedExample, other: str) -> PatchingResult:
     """Patch activations of run A, on the example, into run B, on another input with the same outputs."""
     second = predictor.replace_input(example, other)
     model = predictor.model
-
-    def log_probabilities(one: EncodedExample, hidden: Tensor) -> Tensor:
-        """hidden (rows, target time, dim) -> (rows, outputs)."""
-        logs = one.logits(model, hidden).float().log_softmax(-1)
-        return logs.gather(-1, one.outputs.ids.expand(len(logs), -1)[..., None])[..., 0]
-
-    first, other_pass = (Pass(one.source_ids, one.target_in, partial(log_probabilities, one)) for one in (example, second))
-    return patch_passes(base_model(model), first, other_pass)
+    first, other_pass = (Pass(one.forward, partial(one.log_probabilities, model)) for one in (example, second))
+    return patch_passes(model.base_model, first, other_pass)

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from heedful.errors import ConfigError
 from heedful.nn.hooks import patch, record
-from heedful.nn.model import SequenceModel, inference_context
+from heedful.nn.model import Model, inference_context
+from heedful.tasks.encoded_example import Forward
 
 
 class Lens(NamedTuple):
@@ -34,7 +35,7 @@ class Lens(NamedTuple):
         return probabilities.gather(-1, tokens.expand(len(self.names), -1)[..., None])[..., 0]
 
 
-def decoder_outputs(model: SequenceModel) -> list[str]:
+def decoder_outputs(model: Model) -> list[str]:
     """Return the hook points of the outputs of the decoder layers, in order."""
     names = [output.name for output in model.layer_outputs() if output.side == "target"]
     if not names:
@@ -42,15 +43,13 @@ def decoder_outputs(model: SequenceModel) -> list[str]:
     return names
 
 
-def lens(model: SequenceModel, source: Tensor, target_in: Tensor, project: Callable[[Tensor], Tensor] | None = None) -> Lens:
-    """Compute the logit lens. source (1, source time), target_in (1, target time); project: final hidden states
-    (1, target time, dim) -> logits of the outputs, default: of the next token at each position. Layers of another width than
-    the last are skipped."""
+def lens(model: Model, forward: Forward, project: Callable[[Tensor], Tensor]) -> Lens:
+    """Compute the logit lens of the pass over an example. project: final hidden states (1, target time, dim) -> logits of the
+    outputs (1, outputs, choices). Layers of another width than the last are skipped."""
     names = decoder_outputs(model)
 
     def logits() -> Tensor:
-        hidden = model.forced(source, None, target_in).hidden
-        return model.project(hidden)[0] if project is None else project(hidden)  # (outputs, choices)
+        return project(forward(model, 1).hidden)[0]  # (outputs, choices)
 
     with inference_context(model):
         with record(model, *names) as recorded:

@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from heedful.nn.hooks import hook, record
-from heedful.nn.model import LayerOutput, SequenceModel, inference_context
+from heedful.nn.model import LayerOutput, Model, inference_context
+from heedful.tasks.encoded_example import Forward
 
 
 class PatchEffect(NamedTuple):
@@ -32,31 +33,17 @@ class PatchingResult(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """The inputs of a teacher-forced pass, and what it predicts."""
+    """The pass over an example, and what it predicts."""
 
-    source: Tensor  # (1, source time)
-    target_in: Tensor  # (1, target time)
+    forward: Forward
     log_probabilities: Callable[[Tensor], Tensor]  # hidden states (rows, target time, dim) -> log p, (rows, outputs)
 
-    def run(self, model: SequenceModel, rows: int = 1) -> Tensor:
+    def run(self, model: Model, rows: int = 1) -> Tensor:
         """log p of the outputs, (rows, outputs)."""
-        step = model.forced(self.source.expand(rows, -1), None, self.target_in.expand(rows, -1))
-        return self.log_probabilities(step.hidden)
+        return self.log_probabilities(self.forward(model, rows).hidden)
 
 
-def trace(model: SequenceModel, sources: tuple[Tensor, Tensor], target_in: Tensor, target_out: Tensor) -> PatchingResult:
-    """Patch every layer output of run A into run B. sources: A and B, each (1, source time); target_in and target_out
-    (1, target time)."""
-
-    def log_probabilities(hidden: Tensor) -> Tensor:
-        logs = model.project(hidden).float().log_softmax(-1)
-        return logs.gather(-1, target_out.expand(len(logs), -1)[..., None])[..., 0]  # (rows, target time)
-
-    first, second = (Pass(source, target_in, log_probabilities) for source in sources)
-    return patch_passes(model, first, second)
-
-
-def patch_passes(model: SequenceModel, a: Pass, b: Pass) -> PatchingResult:
+def patch_passes(model: Model, a: Pass, b: Pass) -> PatchingResult:
     """Patch every layer output of run A into run B, which predict the same outputs."""
     outputs = model.layer_outputs()
     names = [output.name for output in outputs]

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.nn.model import SequenceModel, copy_with_shared_weights, gradient_context
+from heedful.nn.model import Model, copy_with_shared_weights, gradient_context
+from heedful.tasks.encoded_example import Forward
 
 NOTE = (
     "Attention is not an explanation: weights show which tokens a model attends to, not which tokens cause its output "
@@ -40,42 +41,25 @@ def midpoints(steps: int) -> list[float]:
 
 
 def saliency(
-    model: SequenceModel, source: Tensor, target_in: Tensor, target_out: Tensor, scales: Sequence[float] = (1.0,)
+    model: Model, forward: Forward, project: Callable[[Tensor], Tensor], ids: Tensor, scales: Sequence[float] = (1.0,)
 ) -> Saliency:
-    """source (1, source time), target_in and target_out (1, target time); scales: factors of the embeddings at which
-    gradients are computed. (1.0,) is gradient x input, `midpoints(n)` integrated gradients."""
-    time = target_in.shape[1]
-
-    def log_probabilities(hidden: Tensor) -> Tensor:
-        index = torch.arange(time, device=hidden.device)
-        return model.project(hidden[index, index]).log_softmax(-1)[index, target_out[0].clone()]
-
-    return output_saliency(model, source, target_in, log_probabilities, time, scales)
-
-
-def output_saliency(
-    model: SequenceModel,
-    source: Tensor,
-    target_in: Tensor,
-    log_probabilities: Callable[[Tensor], Tensor],
-    outputs: int,
-    scales: Sequence[float] = (1.0,),
-) -> Saliency:
-    """`saliency` of any outputs. log_probabilities: hidden states (outputs, target time, dim) -> log p of output i, computed
-    from row i, (outputs,)."""
-    model = copy_with_shared_weights(model)
+    """Saliency of the outputs `ids` (outputs,) of the pass over an example. project: hidden states (rows, target time, dim)
+    -> logits (rows, outputs, choices); scales: factors of the embeddings at which gradients are computed. (1.0,) is gradient x
+    input, `midpoints(n)` integrated gradients."""
+    model, outputs = copy_with_shared_weights(model), len(ids)
+    totals = [torch.zeros(outputs, 0, device=ids.device)] * 2  # of the source, absent if it has no tokens, and of the target
+    bounds = list(totals)
     with gradient_context(model):
-        totals = [torch.zeros(outputs, tokens.shape[1], device=source.device) for tokens in (source, target_in)]
-        bounds = [torch.zeros_like(total) for total in totals]
-        rows = source.repeat(outputs, 1), target_in.repeat(outputs, 1)  # row i computes gradients of output i: one pass for all
         for scale in scales:
             with scaled_embeddings(model, scale) as embeddings:
-                hidden = model.forced(rows[0], None, rows[1]).hidden  # (outputs, target time, dim)
-            gradients = torch.autograd.grad(log_probabilities(hidden).sum(), embeddings)
+                hidden = forward(model, outputs).hidden  # (outputs, target time, dim): row i for output i, one pass for all
+            logs = [project(hidden[i : i + 1])[0, i].log_softmax(-1)[id] for i, id in enumerate(ids.tolist())]
+            gradients = torch.autograd.grad(torch.stack(logs).sum(), embeddings)
             for at, (x, gradient) in enumerate(zip(embeddings, gradients, strict=True), start=2 - len(embeddings)):
-                x = x.detach() / scale  # index 0: the source, absent if it has no tokens
-                totals[at] += (x * gradient).sum(-1) / len(scales)
-                bounds[at] += x.norm(dim=-1) * gradient.norm(dim=-1) / len(scales)
+                x = x.detach() / scale
+                product, bound = (x * gradient).sum(-1) / len(scales), x.norm(dim=-1) * gradient.norm(dim=-1) / len(scales)
+                totals[at] = totals[at] + product if totals[at].numel() else product  # (outputs, time)
+                bounds[at] = bounds[at] + bound if bounds[at].numel() else bound
     return Saliency(*totals, *bounds)
 
 
@@ -87,7 +71,7 @@ def agreement(first: Tensor, second: Tensor) -> float:
 
 
 @contextmanager
-def scaled_embeddings(model: SequenceModel, scale: float) -> Iterator[list[Tensor]]:
+def scaled_embeddings(model: Model, scale: float) -> Iterator[list[Tensor]]:
     """Multiply embeddings by `scale` and collect them as leaves for gradients."""
     recorded: list[Tensor] = []
 

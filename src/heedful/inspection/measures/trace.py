@@ -16,7 +16,7 @@ from heedful.inspection.measures.attention_maps import AttentionMap, attention_m
 from heedful.inspection.measures.attention_norms import attention_norms
 from heedful.inspection.measures.merge_words import merge_into_words
 from heedful.inspection.measures.rollout import above_attention, rollout
-from heedful.tasks.encoded_example import EncodedExample, base_model
+from heedful.tasks.encoded_example import EncodedExample
 from heedful.tasks.predictor import Predictor
 
 
@@ -53,7 +53,7 @@ class Views(NamedTuple):
 
 def trace_example(predictor: Predictor, example: EncodedExample) -> Trace:
     """Record the attention weights of a pass; weights that are not finite are an error of the checkpoint."""
-    maps = attention_maps(base_model(predictor.model), example.source_ids, example.target_in)
+    maps = attention_maps(predictor.model.base_model, example.forward)
     for one in maps:
         if not bool(one.weights.isfinite().all()):
             raise predictor.system.nonfinite_error(f"hook point {one.name}")
@@ -62,8 +62,8 @@ def trace_example(predictor: Predictor, example: EncodedExample) -> Trace:
 
 def views_of(predictor: Predictor, trace: Trace) -> Views:
     """Compute norms, rollout and word-level weights of a trace."""
-    model = base_model(predictor.model)
-    norms = attention_norms(model, trace.example.source_ids, trace.example.target_in)
+    model = predictor.model.base_model
+    norms = attention_norms(model, trace.example.forward)
     return Views([one.norms for one in norms], rollout(above_attention(model, trace.maps)), word_maps(trace))
 
 

@@ -166,7 +166,7 @@ class Classifier(Predictor):
             torch.tensor([labels.index(label)], device=device),
             [label],
             steps,
-            classify,
+            classify_last,
             lambda chosen: [labels[i] for i in chosen],
         )
         tokens = tokens_from_ids(tokenizer, " ".join(given), ids)
@@ -181,8 +181,7 @@ class Classifier(Predictor):
                 "a classifier decodes no text, so no token can be forced", hint="compare the labels' probabilities"
             )
         with inference_context(self.classifier):
-            hidden = self.classifier.body.forced(None, None, example.target_in).hidden
-            logs = example.logits(self.classifier, hidden)[0, 0].float().log_softmax(-1)
+            logs = example.logits(self.classifier, example.forward(self.classifier).hidden)[0, 0].float().log_softmax(-1)
         best = int(logs.argmax())
         return Decoded(self.run.task.labels[best], [best], float(logs[best]), float(logs[best]))
 
@@ -251,9 +250,9 @@ def label_logits(model: ClassificationModel, batch: LabeledBatch) -> Tensor:
     return model(batch.tokens, batch.last, len(batch.tokens) // len(batch.labels))[0][:, None]
 
 
-def classify(model: ClassificationModel, hidden: Tensor) -> Tensor:
-    """Hidden states of the extract token (…, dim) -> logits of the labels."""
-    logits: Tensor = model.head(hidden)
+def classify_last(model: ClassificationModel, hidden: Tensor) -> Tensor:
+    """Hidden states of a text (rows, time, dim) -> logits of the labels from its last token, the extract token."""
+    logits: Tensor = model.head(hidden[:, -1:])  # (rows, 1, labels)
     return logits
 
 
