@@ -68,6 +68,13 @@ EXAMPLES = {
         [("yes", "the cat sees"), ("no", "a dog runs")] * 20,
     ),
 }
+TASK_EXAMPLES = {  # where the example of a form does not fit
+    "masked": EXAMPLES["text"]._replace(
+        model={"family": "bert", "dim": 16, "layers": 1, "heads": 2},
+        search={},
+        inputs=("the [MASK] sees", "[MASK] dog [MASK]", "the dog [MASK]"),
+    ),
+}
 OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "samples": 0}
 TRAINING = {"steps": 6, "save_every": 2, "validate_every": 3, "report_every": 1}
 QUICK = {"length": 8}  # options of `heed predict` that make it fast
@@ -83,6 +90,7 @@ OPTION_VALUES = {
     "tokenize": ["char"],
     "against": ["{run}"],
     "output": ["{folder}/output.txt"],
+    "top": ["3"],
 }
 
 
@@ -90,7 +98,7 @@ def example_of(task: str) -> DataExample:
     """Tiny data of the form that the task reads."""
     form = get_args(find_task(task).data_config.model_fields["form"].annotation)[0]
     assert form in EXAMPLES, f"task {task!r} reads data of the form {form!r}; add an example of it to tests/tiny_tasks.py"
-    return EXAMPLES[form]
+    return TASK_EXAMPLES.get(task, EXAMPLES[form])
 
 
 def fill(value: Any, folder: Path) -> Any:

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from heedful.search import SearchConfig
     from heedful.tasks.classification.predictor import Classifier
     from heedful.tasks.language.predictor import TextGenerator
+    from heedful.tasks.masked.predictor import MaskFiller
     from heedful.tasks.predictor import Predictor
     from heedful.tasks.translation.predictor import Translator
 
 MODULES = {  # name -> module that defines it
     "Classifier": "heedful.tasks.classification.predictor",
     "HeedfulError": "heedful.errors",
+    "MaskFiller": "heedful.tasks.masked.predictor",
     "Predictor": "heedful.tasks.predictor",
     "SearchConfig": "heedful.search",
     "TextGenerator": "heedful.tasks.language.predictor",
@@ -47,6 +49,7 @@ MODULES = {  # name -> module that defines it
 __all__ = [
     "Classifier",
     "HeedfulError",
+    "MaskFiller",
     "Predictor",
     "SearchConfig",
     "TextGenerator",
