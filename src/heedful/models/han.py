@@ -24,7 +24,7 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import linear
 from heedful.nn.model import EncoderModel, LayerOutput, PoolingAttention
-from heedful.nn.pooling import AdditivePooling
+from heedful.nn.pooling import AttentionPooling
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
 
 
@@ -70,7 +70,7 @@ class Level(nn.Module):
         self.map = linear(inputs, config.dim) if inputs != config.dim else None
         self.recurrent = SEQUENCE_LAYERS[config.cell](LayerSize(dim=config.dim, heads=1))
         self.out = HookPoint()  # (rows, time, dim)
-        self.pooling = AdditivePooling(config.dim, config.context)
+        self.pooling = AttentionPooling(config.dim, config.context)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:

@@ -1,11 +1,18 @@
-"""Attention pooling: one vector for a sequence, the mean of its states weighted by how well they match a learned vector.
+"""Pooling: the hidden states of a text as one vector. Padding has no influence.
 
-u_t = tanh(W h_t + b)        a = softmax_t(u_t . v)        s = sum_t a_t h_t          (Yang et al., 2016)
+    mean        sum_t h_t / T
+    max         max_t h_t, for each dimension
+    last        h_T, the state of the last real token
+    attention   sum_t a_t h_t,  a = softmax_t(u_t . v),  u_t = tanh(W h_t + b)                       (Yang et al., 2016)
+
+All take hidden (rows, time, dim) and mask (rows, time), True for real tokens, None: no padding -> (rows, dim). The state of the
+first token, "cls", is `EncoderModel.first_state`, since BERT has a layer for it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,8 +21,29 @@ from torch import Tensor, nn
 from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import linear
 
+Pooling = Callable[[Tensor, Tensor | None], Tensor]
 
-class AdditivePooling(nn.Module):
+
+def mean(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return hidden.mean(1)
+    real = mask[..., None].to(hidden.dtype)  # (rows, time, 1)
+    return (hidden * real).sum(1) / real.sum(1)
+
+
+def maximum(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    return (hidden if mask is None else hidden.masked_fill(~mask[..., None], -math.inf)).amax(1)
+
+
+def last(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return hidden[:, -1]
+    return hidden[torch.arange(hidden.shape[0], device=hidden.device), mask.sum(1) - 1]
+
+
+class AttentionPooling(nn.Module):
+    """The mean weighted by how well the states match a learned vector."""
+
     def __init__(self, dim: int, hidden: int | None = None) -> None:
         """hidden: size of u and v; default: dim."""
         super().__init__()
@@ -23,15 +51,23 @@ class AdditivePooling(nn.Module):
         self.query = nn.Parameter(torch.randn(hidden or dim) / math.sqrt(hidden or dim))
         self.weights = HookPoint()  # (rows, time)
 
-    def forward(self, states: Tensor, mask: Tensor | None = None) -> Tensor:
-        """states (rows, time, dim), mask (rows, time): True for real tokens -> (rows, dim); zeros where all are masked."""
-        scores = self.map(states).tanh() @ self.query.to(states.dtype)  # (rows, time)
+    def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """Zeros where all is padding."""
+        scores = self.map(hidden).tanh() @ self.query.to(hidden.dtype)  # (rows, time)
         if mask is None:
             weights = self.weights(scores.softmax(-1))
         else:
             lowest = torch.finfo(scores.dtype).min  # with -inf, the gradient of a row that is all padding would be NaN
             weights = self.weights(scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0.0))
-        return torch.einsum("rt,rtd->rd", weights.to(states.dtype), states)
+        return torch.einsum("rt,rtd->rd", weights.to(hidden.dtype), hidden)
 
     if TYPE_CHECKING:
         __call__ = forward
+
+
+POOLINGS: dict[str, Callable[[int], Pooling]] = {  # name -> the pooling of states of this size
+    "mean": lambda dim: mean,
+    "max": lambda dim: maximum,
+    "last": lambda dim: last,
+    "attention": AttentionPooling,
+}

@@ -1,12 +1,13 @@
-"""The data of classification: every example becomes token sequences (GPT-1: Radford et al., 2018).
+"""The data of classification: every example becomes token sequences.
 
-    classification   [start text extract]
-    entailment       [start premise delimiter hypothesis extract]
-    similarity       [start a delimiter b extract] and [start b delimiter a extract], hidden states added
-    choice           [start context delimiter answer extract] for every answer; the highest score wins
+    layout            decoder (GPT-1: Radford et al., 2018)              encoder (BERT: Devlin et al., 2019)
+    classification    [start text extract]                               [start text end]
+    entailment        [start premise delimiter hypothesis extract]       [start premise end hypothesis end]
+    similarity        as entailment in both orders, hidden states added
+    choice            as entailment for every answer, [context, answer]; the highest score wins
 
-The start token, the end of a line as delimiter, and padding as extract are in the vocabulary already; the first and the last
-appear in no text, so that fine-tuning learns their meaning.
+The start token, which BERT calls [CLS], the end of a line as delimiter and [SEP], and padding as extract are in the vocabulary
+already; start and padding appear in no text, so that fine-tuning learns their meaning.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from heedful.data.labeled import Example, LabeledConfig, LabeledFile, check_exam
 from heedful.data.report import CheckReport
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
+from heedful.models.family import Architecture
 from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
 from heedful.tasks.batches import pad_length
+from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.config import ClassificationConfig
 from heedful.text.specials import Specials
 from heedful.text.tokenizer import Tokenizer
@@ -35,30 +38,11 @@ MAX_CHARACTERS, CHARACTERS_PER_TOKEN = 100_000, 100
 ENCODE_BATCH = 256  # texts encoded at a time
 
 Ids = list[int]
-Layout = Callable[[Sequence[Ids], Specials], list[Ids]]
-
-
-def one_text(texts: Sequence[Ids], marks: Specials) -> list[Ids]:
-    return [[marks.start, *texts[0], marks.pad]]
-
-
-def premise_and_hypothesis(texts: Sequence[Ids], marks: Specials) -> list[Ids]:
-    return [[marks.start, *texts[0], marks.end, *texts[1], marks.pad]]
-
-
-def both_orders(texts: Sequence[Ids], marks: Specials) -> list[Ids]:
-    return [*premise_and_hypothesis(texts, marks), *premise_and_hypothesis(texts[::-1], marks)]
-
-
-def every_answer(texts: Sequence[Ids], marks: Specials) -> list[Ids]:
-    return [sequence for answer in texts[1:] for sequence in premise_and_hypothesis([texts[0], answer], marks)]
-
-
-LAYOUTS: dict[str, Layout] = {
-    "classification": one_text,
-    "entailment": premise_and_hypothesis,
-    "similarity": both_orders,
-    "choice": every_answer,
+LAYOUTS: dict[str, Callable[[int], list[tuple[int, ...]]]] = {  # number of texts -> the texts of each sequence
+    "classification": lambda count: [(0,)],
+    "entailment": lambda count: [(0, 1)],
+    "similarity": lambda count: [(0, 1), (1, 0)],
+    "choice": lambda count: [(0, answer) for answer in range(1, count)],
 }
 COLUMNS = {
     "classification": (1, 1),
@@ -68,25 +52,40 @@ COLUMNS = {
 }  # data.texts: minimum, maximum
 
 
+def join_for_decoder(texts: Sequence[Ids], marks: Specials, most: int) -> Ids:
+    """[start a delimiter b extract]; the end of the last text is cut off to keep `most` tokens."""
+    inner = [id for at, text in enumerate(texts) for id in ([marks.end, *text] if at else text)]
+    return [marks.start, *inner[: most - 2], marks.pad]
+
+
+def join_for_encoder(texts: Sequence[Ids], marks: Specials, most: int) -> Ids:
+    """[start a end b end]; the end of the longest text is cut off to keep `most` tokens."""
+    kept = fit([len(text) for text in texts], most - 1 - len(texts))
+    return [marks.start, *(id for text, length in zip(texts, kept, strict=True) for id in (*text[:length], marks.end))]
+
+
+def fit(lengths: Sequence[int], room: int) -> list[int]:
+    """Reduce the longest of these lengths until their sum is at most `room`: shorter ones leave what they do not need."""
+    kept, left = list(lengths), max(0, room)
+    for done, at in enumerate(sorted(range(len(kept)), key=lambda at: kept[at])):
+        kept[at] = min(kept[at], left // (len(kept) - done))
+        left -= kept[at]
+    return kept
+
+
+JOINS: dict[Architecture, Callable[[Sequence[Ids], Specials, int], Ids]] = {
+    "decoder": join_for_decoder,
+    "encoder": join_for_encoder,
+}
+
+
 def split_texts(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
     return (texts[at : at + size] for at in range(0, len(texts), size))
 
 
-class LabeledBatch(NamedTuple):
-    tokens: Tensor  # (examples x group, time)
-    last: Tensor  # (examples x group,)
-    labels: Tensor  # (examples,)
-
-    def pin(self) -> LabeledBatch:
-        return LabeledBatch(*(tensor.pin_memory() for tensor in self))
-
-    def to(self, device: torch.device) -> LabeledBatch:
-        return LabeledBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
-
-
 class EncodedExamples(NamedTuple):
     groups: list[list[Ids]]  # the sequences of each example
-    labels: list[int]
+    labels: list[tuple[int, ...]]  # indices of the labels of each example: one, or any number with multi_label
 
 
 class EncodedSplits(NamedTuple):
@@ -98,7 +97,7 @@ class LabeledData:
     def __init__(self, run: RunConfig) -> None:
         self.config: ClassificationConfig = run.task
         self.data: LabeledConfig = run.data
-        self.seed = run.seed
+        self.seed, self.join = run.seed, JOINS[run.model.architecture]
 
     def check(self) -> CheckReport:
         """Read every file once; report the unusable lines and the number of examples of each label."""
@@ -107,6 +106,10 @@ class LabeledData:
         if not fewest <= len(self.data.texts) <= most:
             expected = f"{fewest}" if fewest == most else f"{fewest} or more"
             raise DataError(f"layout {self.config.layout!r} needs {expected} columns in data.texts, not {len(self.data.texts)}")
+        if self.config.layout == "choice" and len(self.config.labels) != len(self.data.texts) - 1:
+            raise DataError(
+                f"layout 'choice' needs a label for each of {len(self.data.texts) - 1} answers, not {len(self.config.labels)}"
+            )
         files = ((split, find_split_file(self.data, split)) for split in ("train", "valid", "test"))
         checks = (check_examples(self.data, split, file, self.config.labels) for split, file in files if file is not None)
         return CheckReport(tuple(checks))
@@ -131,25 +134,37 @@ class LabeledData:
         return []
 
     def encode(self, examples: Sequence[Example], tokenizer: Tokenizer) -> EncodedExamples:
-        width = len(self.data.texts)
-        characters = max(MAX_CHARACTERS, CHARACTERS_PER_TOKEN * self.data.max_length)
-        texts = [text[:characters] for example in examples for text in example.texts]
-        ids = [row for part in split_texts(texts, ENCODE_BATCH) for row in tokenizer.encode_many(part)]
-        layout, most = LAYOUTS[self.config.layout], self.data.max_length
-        groups = []
-        for at in range(0, len(ids), width):
-            sequences = layout(ids[at : at + width], tokenizer.specials)
-            groups.append([[*row[: most - 1], row[-1]] if len(row) > most else row for row in sequences])
-        return EncodedExamples(groups, [self.config.labels.index(example.labels[0]) for example in examples])
+        index = {label: at for at, label in enumerate(self.config.labels)}
+        groups = self.sequences([example.texts for example in examples], tokenizer)
+        return EncodedExamples(groups, [tuple(index[label] for label in example.labels) for example in examples])
 
-    def collate(self, encoded: EncodedExamples, chosen: Sequence[int], pad: int) -> LabeledBatch:
+    def sequences(self, examples: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> list[list[Ids]]:
+        """The sequences of each example, given as its texts."""
+        characters = max(MAX_CHARACTERS, CHARACTERS_PER_TOKEN * self.data.max_length)
+        texts = [text[:characters] for example in examples for text in example]
+        ids = [row for part in split_texts(texts, ENCODE_BATCH) for row in tokenizer.encode_many(part)]
+        width, marks, most = len(self.data.texts), tokenizer.specials, self.data.max_length
+        chosen = LAYOUTS[self.config.layout](width)
+        return [
+            [self.join([ids[at + text] for text in texts], marks, most) for texts in chosen] for at in range(0, len(ids), width)
+        ]
+
+    def collate(self, encoded: EncodedExamples, chosen: Sequence[int], marks: Specials) -> LabeledBatch:
         """The batch of the chosen examples."""
         rows = [sequence for i in chosen for sequence in encoded.groups[i]]
         longest = pad_length(max(map(len, rows)), self.data.length_multiple, self.data.max_length)
-        tokens = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
         return LabeledBatch(
-            tokens, torch.tensor([len(row) - 1 for row in rows]), torch.tensor([encoded.labels[i] for i in chosen])
+            torch.tensor([[*row, *[marks.pad] * (longest - len(row))] for row in rows]),
+            torch.tensor([len(row) - 1 for row in rows]),
+            torch.tensor([row.index(marks.end) + 1 if marks.end in row else len(row) for row in rows]),
+            self.label_tensor([encoded.labels[i] for i in chosen]),
         )
+
+    def label_tensor(self, labels: Sequence[tuple[int, ...]]) -> Tensor:
+        """(examples,) indices; with multi_label (examples, labels), 1 for each label of an example."""
+        if not self.config.multi_label:
+            return torch.tensor([index for (index,) in labels])
+        return torch.tensor([[float(at in given) for at in range(len(self.config.labels))] for given in labels])
 
     def prepare(self, tokenizers: Tokenizers, report: CheckReport) -> EncodedSplits:
         train, valid = (find_split_file(self.data, split) for split in ("train", "valid"))

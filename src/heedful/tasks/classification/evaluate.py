@@ -1,29 +1,48 @@
-"""Loss and accuracy of a classifier on encoded examples."""
+"""Logits of a classifier on encoded examples, and the figures of a validation."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 
+import numpy as np
 import torch
-from torch.nn import functional
 
+from heedful.evaluation import labels
+from heedful.evaluation.resampling import Numbers
 from heedful.tasks.classification.data import EncodedExamples, LabeledData
 from heedful.tasks.classification.model import ClassificationModel
-from heedful.tasks.system import System
-
-EVALUATION_BATCH = 64
+from heedful.tasks.system import System, batches_of
 
 
 @torch.inference_mode()
+def logits_of(model: ClassificationModel, system: System, data: LabeledData, encoded: EncodedExamples) -> Numbers:
+    """(examples, labels), by batches of similar lengths; an error where they are not finite."""
+    lengths = [max(map(len, group)) * len(group) for group in encoded.groups]
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)
+    marks, found = system.target_tokenizer.specials, np.zeros((len(order), len(data.config.labels)))
+    for chosen in batches_of(order, lambda i: lengths[i], system.batch_tokens):
+        batch = data.collate(encoded, chosen, marks).to(system.device)
+        found[chosen] = model(batch)[0].double().cpu().numpy()
+    return found
+
+
+def first_nonfinite(logits: Numbers) -> int | None:
+    """The index of the first example whose logits are not finite."""
+    wrong = ~np.isfinite(logits).all(-1)
+    return int(wrong.argmax()) if wrong.any() else None
+
+
+def figures_of(logits: Numbers, gold: Sequence[tuple[int, ...]], *, multi_label: bool) -> dict[str, labels.Figure]:
+    """The figures of the metrics of a validation."""
+    if multi_label:
+        return labels.multi_label_figures(logits, gold)
+    return labels.single_label_figures(logits, np.array([index for (index,) in gold]))
+
+
 def evaluate(model: ClassificationModel, system: System, data: LabeledData, encoded: EncodedExamples) -> dict[str, float]:
-    """Mean loss and accuracy."""
-    loss, correct = 0.0, 0
-    order = sorted(range(len(encoded.labels)), key=lambda i: max(map(len, encoded.groups[i])))
-    for at in range(0, len(order), EVALUATION_BATCH):
-        batch = data.collate(encoded, order[at : at + EVALUATION_BATCH], system.target_tokenizer.specials.pad).to(system.device)
-        logits = model(batch.tokens, batch.last, len(batch.tokens) // len(batch.labels))[0].float()
-        loss += float(functional.cross_entropy(logits, batch.labels, reduction="sum"))
-        correct += int((logits.argmax(-1) == batch.labels).sum())
-    if not math.isfinite(loss):
+    """The metrics of a validation."""
+    logits = logits_of(model, system, data, encoded)
+    if first_nonfinite(logits) is not None:
         raise system.nonfinite_error("an example")
-    return {"loss": loss / len(order), "accuracy": correct / len(order)}
+    figures = figures_of(logits, encoded.labels, multi_label=data.config.multi_label)
+    return {name: figure.statistics.value() for name, figure in figures.items()}

@@ -1,42 +1,82 @@
-"""A classifier: a language model with a linear layer on the hidden state of the last token (GPT-1: Radford et al., 2018)."""
+"""A classifier: a model that encodes a text, pooling, and a linear layer.
+
+decoder    the hidden state of the last token, which attends to all others (GPT-1: Radford et al., 2018)
+encoder    the hidden states of all tokens, pooled (BERT: Devlin et al., 2019, the first one)
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from heedful.models.family import Architecture
 from heedful.nn.dropout import Dropout
-from heedful.nn.model import ModelWithHead, SequenceModel
+from heedful.nn.model import EncoderModel, Model, ModelWithHead, SequenceModel
+from heedful.nn.pooling import Pooling
+from heedful.tasks.classification.batch import LabeledBatch
+
+Reader = Callable[[Any, LabeledBatch, Tensor | None], Tensor]  # model, batch, mask -> hidden (rows, time, dim)
+
+
+def read_forward(model: SequenceModel, batch: LabeledBatch, mask: Tensor | None) -> Tensor:
+    return model.forced(None, None, batch.tokens).hidden  # padding comes after all tokens that matter
+
+
+def read_both_ways(model: EncoderModel, batch: LabeledBatch, mask: Tensor | None) -> Tensor:
+    return model.encode(batch.tokens, mask, segments=batch.segments)
+
+
+READERS: dict[Architecture, Reader] = {"decoder": read_forward, "encoder": read_both_ways}
+
+
+def label_losses(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
+    """-log p of the labels of each example, (examples,); labels as in `LabeledBatch`; weights (labels,), None: all are 1."""
+    if labels.ndim == 1:
+        return functional.cross_entropy(logits.float(), labels, weights, reduction="none")
+    losses = functional.binary_cross_entropy_with_logits(logits.float(), labels, pos_weight=weights, reduction="none")
+    return losses.mean(-1)
 
 
 class ClassificationModel(ModelWithHead):
-    """A language model with a classification head."""
+    """A model with a classification head."""
 
-    body: SequenceModel
+    body: Any  # a SequenceModel or an EncoderModel, according to `read`
 
-    def __init__(self, body: SequenceModel, dim: int, choices: int, dropout: float) -> None:
+    def __init__(self, body: Model, dim: int, choices: int, *, dropout: float, read: Reader, pool: Pooling | None) -> None:
+        """pool: None: the state of the first token."""
         super().__init__()
         self.body = body
+        self.read, self.pool = read, pool
         self.dropout = Dropout(dropout)
         self.head = nn.Linear(dim, choices)
         nn.init.normal_(self.head.weight, std=0.02)
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, tokens: Tensor, last: Tensor, group: int) -> tuple[Tensor, Tensor]:
-        """tokens (examples x group, time), last (examples x group,): index of each sequence's last token
-        -> logits (examples, choices), hidden (examples x group, time, dim)."""
-        hidden = self.body.forced(None, None, tokens).hidden
-        features = self.dropout(hidden[torch.arange(len(tokens), device=tokens.device), last])
-        features = features.view(-1, group, features.shape[-1])  # (examples, group, dim)
+    def forward(self, batch: LabeledBatch) -> tuple[Tensor, Tensor]:
+        """Logits (examples, choices), hidden states (examples x group, time, dim)."""
+        mask = batch.mask
+        hidden = self.read(self.body, batch, mask)
+        features = self.dropout(self.features(hidden, mask))
+        features = features.view(-1, batch.group, features.shape[-1])  # (examples, group, dim)
         if self.head.out_features == 1:
             return self.head(features).squeeze(-1), hidden  # a score for each answer
         return self.head(features.sum(1)), hidden
 
+    def features(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """Hidden states of sequences (rows, time, dim) -> (rows, dim)."""
+        if self.pool is None:
+            first: Tensor = self.body.first_state(hidden)
+            return first
+        return self.pool(hidden, mask)
+
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
         """One sequence for each example: (rows, choices)."""
-        return self(target, target.new_full(target.shape[:1], target.shape[1] - 1), 1)[0]
+        rows, time = target.shape
+        last = target.new_full((rows,), time - 1)
+        return self(LabeledBatch(target, last, last + 1, last))[0]
 
     if TYPE_CHECKING:
         __call__ = forward

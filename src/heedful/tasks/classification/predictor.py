@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from heedful.data.input_lines import refuse_too_long
+from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
 from heedful.data.labeled import Example, LabeledFile, file_at, find_split_file
 from heedful.data.samples import Sample
 from heedful.errors import ConfigError, lookup
+from heedful.evaluation.labels import THRESHOLD, sigmoid, softmax
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
-from heedful.tasks.classification.data import LAYOUTS, LabeledBatch, LabeledData
-from heedful.tasks.classification.evaluate import evaluate
-from heedful.tasks.classification.model import ClassificationModel
+from heedful.tasks.classification.batch import LabeledBatch
+from heedful.tasks.classification.data import EncodedExamples, LabeledData
+from heedful.tasks.classification.evaluate import evaluate, first_nonfinite, logits_of
+from heedful.tasks.classification.model import ClassificationModel, label_losses
 from heedful.tasks.encoded_example import Decoded, EncodedExample, Outputs, TokenLoss, tokens_from_ids
 from heedful.tasks.forced import EncodedSample, ForcedBatch, Pieces, pieces_of
 from heedful.tasks.predictor import (
@@ -43,16 +44,19 @@ class LabelPrediction(NamedTuple):
 
     texts: tuple[str, ...]
     probabilities: dict[str, float]
+    labels: tuple[str, ...]  # the predicted ones: the most probable, or with multi_label all above the threshold
+    multi_label: bool = False
 
     @property
     def text(self) -> str:
-        return max(self.probabilities, key=lambda label: self.probabilities[label])
+        return ", ".join(self.labels)
 
     def rows(self) -> list[str]:
         return [self.text]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"label": self.text, "probabilities": self.probabilities, "texts": list(self.texts)}
+        predicted = {"labels": list(self.labels)} if self.multi_label else {"label": self.text}
+        return predicted | {"probabilities": self.probabilities, "texts": list(self.texts)}
 
 
 class Classifier(Predictor):
@@ -96,23 +100,32 @@ class Classifier(Predictor):
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[LabelPrediction]:
         if options:
             raise ConfigError(f"given {next(iter(options))!r}, but classification has no options")
-        labeled, labels, pad = self.labeled, self.run.task.labels, self.system.target_tokenizer.specials.pad
-        for number, given in enumerate(texts, start=1):
-            example = self.example_from(given, number)
-            batch = labeled.collate(labeled.encode([Example(labels[:1], example)], self.system.target_tokenizer), [0], pad)
-            batch = batch.to(self.system.device)
-            with torch.inference_mode():
-                logits = self.classifier(batch.tokens, batch.last, len(batch.tokens))[0][0].float()
-                probabilities = logits.softmax(-1)
-            if not bool(probabilities.isfinite().all()):
-                raise self.system.nonfinite_error(f"example {number}")
-            yield LabelPrediction(example, dict(zip(labels, probabilities.tolist(), strict=True)))
+        remaining = iter(texts)
+        return self.predict_windows(iter(lambda: list(islice(remaining, CHUNK_LINES)), []))
 
     def predict_chunks(
         self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: Any, unknown: dict[str, int]
     ) -> Iterator[LabelPrediction]:
-        lines = chain.from_iterable(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown))
-        return self.predictions(map(self.split_line, lines))
+        noted = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown)
+        return self.predict_windows([self.split_line(line) for line in chunk] for chunk in noted)
+
+    def predict_windows(self, windows: Iterable[Sequence[Input]]) -> Iterator[LabelPrediction]:
+        """The predictions of each window of examples, in order; the examples of a window are sorted by length into batches."""
+        labeled, labels, several = self.labeled, self.run.task.labels, self.run.task.multi_label
+        first = 1  # number of the first example of the window
+        for window in windows:
+            examples = [self.example_from(given, first + at) for at, given in enumerate(window)]
+            groups = labeled.sequences(examples, self.system.target_tokenizer)
+            logits = logits_of(self.classifier, self.system, labeled, EncodedExamples(groups, [(0,)] * len(groups)))
+            wrong = first_nonfinite(logits)
+            if wrong is not None:
+                raise self.system.nonfinite_error(f"example {first + wrong}")
+            probabilities = sigmoid(logits) if several else softmax(logits)
+            for example, row in zip(examples, probabilities, strict=True):
+                chosen = [at for at, one in enumerate(row) if one > THRESHOLD] if several else [int(row.argmax())]
+                predicted = tuple(labels[at] for at in chosen)
+                yield LabelPrediction(example, dict(zip(labels, row.tolist(), strict=True)), predicted, several)
+            first += len(window)
 
     def split_line(self, line: str) -> Input:
         """The texts of an example in one line, separated by tabs."""
@@ -147,11 +160,13 @@ class Classifier(Predictor):
     def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
         """The text between start and extract token, with its label; target: a label, default: the most probable one."""
         refuse_empty(text)
+        if self.run.model.architecture == "encoder":
+            raise self.no_analysis()
         if config is not None:
             raise ConfigError("search options have no effect on a classifier, which decodes no text", hint="remove them")
         labels, tokenizer, device = self.run.task.labels, self.system.target_tokenizer, self.system.device
         given = self.example_from(self.split_line(text), 1)
-        sequences = self.labeled.encode([Example(labels[:1], given)], tokenizer).groups[0]
+        sequences = self.labeled.sequences([given], tokenizer)[0]
         if len(sequences) != 1:
             raise ConfigError(
                 f"layout {self.run.task.layout!r} encodes an example as {len(sequences)} sequences; expected a layout with one"
@@ -197,10 +212,10 @@ class Classifier(Predictor):
         labeled, file = self.labeled, find_split_file(self.run.data, "train")
         assert file is not None, "a run has training data"
         encoded = labeled.encode(list(islice(labeled.examples(file), count)), self.system.target_tokenizer)
-        size, pad = self.run.data.batch, self.system.target_tokenizer.specials.pad
+        size, marks = self.run.data.batch, self.system.target_tokenizer.specials
         for at in range(0, len(encoded.labels), size):
             chosen = range(at, min(at + size, len(encoded.labels)))
-            yield partial(label_losses, self.classifier, labeled.collate(encoded, chosen, pad).to(self.system.device))
+            yield partial(example_losses, self.classifier, labeled.collate(encoded, chosen, marks).to(self.system.device))
 
     def sample_texts(self, split: str) -> Iterator[Sample]:
         file = find_split_file(self.run.data, split)
@@ -220,7 +235,7 @@ class Classifier(Predictor):
         for at in range(0, len(fitting), size):
             chosen = fitting[at : at + size]
             examples = [self.example_of(sample) for sample, _ in chosen]
-            batch = labeled.collate(labeled.encode(examples, tokenizer), range(len(chosen)), tokenizer.specials.pad)
+            batch = labeled.collate(labeled.encode(examples, tokenizer), range(len(chosen)), tokenizer.specials)
             batch = batch.to(self.system.device)
             rows = [row for _, several in chosen for row in several]
             yield ForcedBatch(
@@ -238,16 +253,15 @@ class Classifier(Predictor):
         if len(texts) == 1:
             pieces = pieces_of(tokenizer, texts[0], sample.target_arcs, longest - 1)
             return None if pieces is None else [EncodedSample(None, pieces)]
-        layout = LAYOUTS[self.run.task.layout]
-        rows = layout(tokenizer.encode_many(texts), tokenizer.specials)
-        if len(texts) != len(self.run.data.texts) or max(map(len, rows)) > longest:
+        rows = self.labeled.sequences([tuple(texts)], tokenizer)[0] if len(texts) == len(self.run.data.texts) else []
+        if not rows or max(map(len, rows)) >= longest:  # perhaps truncated
             return None
         return [EncodedSample(None, Pieces(row[1:-1], list(range(len(row) - 2)))) for row in rows]
 
 
 def label_logits(model: ClassificationModel, batch: LabeledBatch) -> Tensor:
     """The logits of the labels, (examples, 1, labels)."""
-    return model(batch.tokens, batch.last, len(batch.tokens) // len(batch.labels))[0][:, None]
+    return model(batch)[0][:, None]
 
 
 def classify_last(model: ClassificationModel, hidden: Tensor) -> Tensor:
@@ -256,7 +270,6 @@ def classify_last(model: ClassificationModel, hidden: Tensor) -> Tensor:
     return logits
 
 
-def label_losses(model: ClassificationModel, batch: LabeledBatch) -> Tensor:
-    """-log p of each label, (examples,)."""
-    logits = model(batch.tokens, batch.last, len(batch.tokens) // len(batch.labels))[0]
-    return functional.cross_entropy(logits.float(), batch.labels, reduction="none")
+def example_losses(model: ClassificationModel, batch: LabeledBatch) -> Tensor:
+    """-log p of the labels of each example, (examples,)."""
+    return label_losses(model(batch)[0], batch.labels)

@@ -1,6 +1,7 @@
-"""Classification by fine-tuning a language model.
+"""Classification of texts, by fine-tuning or from scratch.
 
-loss = classification loss + auxiliary x language modeling loss
+loss = w_y (-log p(y)) + auxiliary x language modeling loss          w: class weights; auxiliary: of a decoder
+loss = mean over labels of binary cross-entropy                      with multi_label: sigmoid for each label
 """
 
 from __future__ import annotations
@@ -11,21 +12,32 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from heedful.data.labeled import LabeledConfig
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
+from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.config import ClassificationConfig
-from heedful.tasks.classification.data import EncodedSplits, LabeledBatch, LabeledData, format_examples
+from heedful.tasks.classification.data import EncodedSplits, LabeledData, format_examples
 from heedful.tasks.classification.evaluate import evaluate
-from heedful.tasks.classification.model import ClassificationModel
+from heedful.tasks.classification.model import ClassificationModel, label_losses
 from heedful.tasks.classification.predictor import Classifier
 from heedful.tasks.objectives import token_loss
 from heedful.tasks.system import System
 from heedful.training.loop import StreamedBatch, Validation
 from heedful.training.update import Objective
+
+
+def class_weights(config: ClassificationConfig, examples: Sequence[tuple[int, ...]]) -> Tensor | None:
+    """The weight of each label; None: all are 1. "balanced": all labels have the same total weight, and the mean weight of an
+    example is 1; with multi_label, the examples with and without a label have the same total weight."""
+    if config.class_weights != "balanced":
+        return None if config.class_weights is None else torch.tensor(config.class_weights)
+    labels = len(config.labels)
+    counts = np.bincount([index for given in examples for index in given], minlength=labels).clip(1)
+    shares = (len(examples) - counts).clip(1) / counts if config.multi_label else len(examples) / (labels * counts)
+    return torch.tensor(shares, dtype=torch.float32)
 
 
 class ClassificationTask:
@@ -34,6 +46,9 @@ class ClassificationTask:
         self.data: LabeledConfig = run.data
         self.seed, self.labeled = run.seed, LabeledData(run)
         self.corpora, self.system = corpora, system
+        self.auxiliary = self.config.auxiliary if run.model.architecture == "decoder" else 0.0
+        weights = class_weights(self.config, corpora.train.labels)
+        self.weights = None if weights is None else weights.to(system.device)  # (labels,)
 
     def statistics(self) -> dict[str, float]:
         """Sizes of the training data and of an epoch."""
@@ -54,7 +69,7 @@ class ClassificationTask:
         """An endless stream of batches from the given position, prefetched."""
 
         def collate(chosen: NDArray[np.int64], epoch: int) -> LabeledBatch:
-            return self.labeled.collate(self.corpora.train, chosen.tolist(), self.system.target_tokenizer.specials.pad)
+            return self.labeled.collate(self.corpora.train, chosen.tolist(), self.system.target_tokenizer.specials)
 
         return stream_batches(
             self.plan, collate, StreamPosition(epoch, cursor), device=self.system.device, ahead=self.data.prefetch
@@ -64,26 +79,24 @@ class ClassificationTask:
         return len(batch.labels)
 
     def split(self, batch: LabeledBatch, parts: int) -> Sequence[LabeledBatch]:
-        group = len(batch.tokens) // len(batch.labels)
         cuts = torch.arange(len(batch.labels)).chunk(parts)
-        sides = [(int(cut[0]), int(cut[-1]) + 1) for cut in cuts]
-        tokens, last, labels = batch
-        return [LabeledBatch(tokens[a * group : b * group], last[a * group : b * group], labels[a:b]) for a, b in sides]
+        return [batch.examples(int(cut[0]), int(cut[-1]) + 1) for cut in cuts]
 
     def loss(self, model: ClassificationModel, batch: LabeledBatch) -> Objective:
         return self.objective(model, *batch.to(self.system.device))
 
-    def objective(self, model: ClassificationModel, tokens: Tensor, last: Tensor, labels: Tensor) -> Objective:
-        """The loss as a function of tensors only, which can be compiled or captured."""
-        logits, hidden = model(tokens, last, len(tokens) // len(labels))
-        total = functional.cross_entropy(logits.float(), labels, reduction="sum")
-        count = labels.new_full((), len(labels))
+    def objective(self, model: ClassificationModel, *tensors: Tensor) -> Objective:
+        """The loss as a function of tensors only, those of a `LabeledBatch`, which can be compiled or captured."""
+        batch = LabeledBatch(*tensors)
+        logits, hidden = model(batch)
+        total = label_losses(logits, batch.labels, self.weights).sum()
+        count = batch.last.new_full((), len(batch.labels))
         report = {"loss": Loss(total.detach(), count)}
-        if self.config.auxiliary:
+        if self.auxiliary:
             pad = self.system.target_tokenizer.specials.pad  # the extract token is not predicted, nor is padding
-            targets = tokens[:, 1:].flatten()
+            targets = batch.tokens[:, 1:].flatten()
             smoothed, language = token_loss(model.body, hidden[:, :-1].flatten(0, 1), targets, padding=pad)
-            total = total + self.config.auxiliary * smoothed.total / smoothed.count * len(labels)
+            total = total + self.auxiliary * smoothed.total / smoothed.count * len(batch.labels)
             report["language"] = language
         return Objective(Loss(total, count), report)
 

@@ -1,0 +1,46 @@
+"""A batch of labeled examples as tensors. An example is a group of one or several sequences, see data.py."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.nn import masks
+
+
+class LabeledBatch(NamedTuple):
+    tokens: Tensor  # (examples x group, time)
+    last: Tensor  # (examples x group,): index of the last real token
+    second: Tensor  # (examples x group,): index of the first token of the second text; last + 1: there is none
+    labels: Tensor  # (examples,): index of the label; with several labels per text (examples, labels): 1 for each of them
+
+    @property
+    def group(self) -> int:
+        """Number of sequences of each example."""
+        return self.tokens.shape[0] // self.labels.shape[0]
+
+    @property
+    def mask(self) -> Tensor | None:
+        """(examples x group, time): True for real tokens; on a CPU, where the test is free, None if nothing is padded."""
+        time = self.tokens.shape[1]
+        if self.tokens.device.type == "cpu" and not torch.compiler.is_compiling() and bool((self.last == time - 1).all()):
+            return None
+        return masks.padding(self.last + 1, time)
+
+    @property
+    def segments(self) -> Tensor:
+        """(examples x group, time): 0 for the first text, 1 for the second."""
+        return (torch.arange(self.tokens.shape[1], device=self.tokens.device) >= self.second[:, None]).long()
+
+    def pin(self) -> LabeledBatch:
+        return LabeledBatch(*(tensor.pin_memory() for tensor in self))
+
+    def to(self, device: torch.device) -> LabeledBatch:
+        return LabeledBatch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+    def examples(self, start: int, end: int) -> LabeledBatch:
+        """The examples from start to end."""
+        rows = slice(start * self.group, end * self.group)
+        return LabeledBatch(self.tokens[rows], self.last[rows], self.second[rows], self.labels[start:end])
