@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from heedful.tasks.classification.predictor import Classifier
     from heedful.tasks.language.predictor import TextGenerator
     from heedful.tasks.predictor import Predictor
+    from heedful.tasks.tagging.predictor import Tagger
     from heedful.tasks.translation.predictor import Translator
 
 MODULES = {  # name -> module that defines it
@@ -31,6 +32,7 @@ MODULES = {  # name -> module that defines it
     "HeedfulError": "heedful.errors",
     "Predictor": "heedful.tasks.predictor",
     "SearchConfig": "heedful.search",
+    "Tagger": "heedful.tasks.tagging.predictor",
     "TextGenerator": "heedful.tasks.language.predictor",
     "Translator": "heedful.tasks.translation.predictor",
     "ablate": "heedful.nn.hooks",
@@ -49,6 +51,7 @@ __all__ = [
     "HeedfulError",
     "Predictor",
     "SearchConfig",
+    "Tagger",
     "TextGenerator",
     "Translator",
     "ablate",

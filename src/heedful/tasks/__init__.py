@@ -22,6 +22,7 @@ TASKS = {
     "translation": "heedful.tasks.translation",
     "language": "heedful.tasks.language",
     "classification": "heedful.tasks.classification",
+    "tagging": "heedful.tasks.tagging",
 }
 
 

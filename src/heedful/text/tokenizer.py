@@ -144,6 +144,11 @@ class Tokenizer:
             refuse_surrogates(texts)
             raise
 
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word as it is encoded inside a text, after a space; at least one for each word."""
+        space = " " if self.kind == "bytes" else ""  # of the other kinds, the pieces of a word do not depend on the space
+        return [ids or [self.specials.unk] for ids in self.encode_many([f"{space}{word}" for word in words])]
+
     def encode_sampled(self, text: str, *, seed: int, epoch: int, index: int) -> list[int]:
         """Encode with BPE-dropout; the segmentation is a pure function of the arguments."""
         if self.header.dropout == 0.0:
