@@ -29,6 +29,8 @@ class DataExample(NamedTuple):
 
 SIZES = {"dim": 16, "heads": 2, "feed_forward": 32, "norm": "pre"}
 GPT = {"family": "gpt", "dim": 16, "layers": 1, "heads": 2}
+ENCODER = {"family": "encoder", "dim": 16, "layers": ["self-attention", "lstm"], "heads": 2, "position": "sinusoidal"}
+TAGGED = "the\tD\ncat\tN\nsees\tV\n\na\tD\ndog\tN\nruns\tV\n\n"
 LABELED = "yes\tthe cat sees\nno\ta dog runs\n"
 EXAMPLES = {
     "pairs": DataExample(
@@ -66,6 +68,14 @@ EXAMPLES = {
         {},
         ("the cat sees", "a dog", "the cat runs"),
         [("yes", "the cat sees"), ("no", "a dog runs")] * 20,
+    ),
+    "tagged": DataExample(
+        {"train.tsv": TAGGED * 20, "valid.tsv": TAGGED * 10, "test.tsv": TAGGED * 6},
+        {"form": "tagged", "folder": "{folder}", "batch_tokens": 40},
+        ENCODER,
+        {},
+        ("the cat sees.", "a dog", "the cat runs"),
+        [(["the", "cat", "sees"], ["D", "N", "V"]), (["a", "dog"], ["D", "N"])] * 20,
     ),
 }
 TASK_EXAMPLES = {  # where the example of a form does not fit
@@ -114,7 +124,7 @@ def write_tiny_recipe(task: str, folder: Path) -> Path:
     for name, content in example.files.items():
         (folder / name).write_text(content)
     (folder / "inputs.txt").write_text("".join(f"{line}\n" for line in example.inputs))
-    known = find_task(task).config.model_fields
+    known = {name for name, field in find_task(task).config.model_fields.items() if field.default != "auto"}
     config = {
         "data": fill(example.data, folder),
         "task": {"name": task, **{name: value for name, value in OPTIONS.items() if name in known}},

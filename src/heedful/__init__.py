@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from heedful.tasks.language.predictor import TextGenerator
     from heedful.tasks.masked.predictor import MaskFiller
     from heedful.tasks.predictor import Predictor
+    from heedful.tasks.tagging.predictor import Tagger
     from heedful.tasks.translation.predictor import Translator
 
 MODULES = {  # name -> module that defines it
@@ -33,6 +34,7 @@ MODULES = {  # name -> module that defines it
     "MaskFiller": "heedful.tasks.masked.predictor",
     "Predictor": "heedful.tasks.predictor",
     "SearchConfig": "heedful.search",
+    "Tagger": "heedful.tasks.tagging.predictor",
     "TextGenerator": "heedful.tasks.language.predictor",
     "Translator": "heedful.tasks.translation.predictor",
     "ablate": "heedful.nn.hooks",
@@ -52,6 +54,7 @@ __all__ = [
     "MaskFiller",
     "Predictor",
     "SearchConfig",
+    "Tagger",
     "TextGenerator",
     "Translator",
     "ablate",

@@ -22,7 +22,8 @@ from heedful.data.input_lines import read_texts
 from heedful.data.sources import find_path
 from heedful.errors import DataError
 
-COLUMNS = 10
+NAMES = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+COLUMNS = len(NAMES)
 NUMBER = re.compile(r"[0-9]{1,9}")
 RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 EMPTY = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}")  # an elided token, not in the text
@@ -45,11 +46,28 @@ class Row(NamedTuple):
     """A line that is not a comment."""
 
     place: str  # file and line, for error messages
-    number: str
-    form: str
-    head: str
-    relation: str
-    spaced: bool  # a space follows
+    cells: Sequence[str]  # one for each of NAMES
+
+    @property
+    def number(self) -> str:
+        return self.cells[0]
+
+    @property
+    def form(self) -> str:
+        return self.cells[1]
+
+    @property
+    def head(self) -> str:
+        return self.cells[6]
+
+    @property
+    def relation(self) -> str:
+        return self.cells[7]
+
+    @property
+    def spaced(self) -> bool:
+        """Whether a space follows."""
+        return "SpaceAfter=No" not in self.cells[9].split("|")
 
 
 def read_trees(path: Path) -> Iterator[ParsedSentence]:
@@ -76,7 +94,7 @@ def parse_row(line: str, place: str) -> Row:
             f"expected the {COLUMNS} tab-separated columns of CoNLL-U",
             hint="give a file in CoNLL-U format, such as the .conllu files of Universal Dependencies",
         )
-    return Row(place, cells[0], cells[1], cells[6], cells[7], "SpaceAfter=No" not in cells[9].split("|"))
+    return Row(place, cells)
 
 
 def build_sentence(rows: Sequence[Row]) -> ParsedSentence:

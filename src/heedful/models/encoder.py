@@ -5,7 +5,8 @@
 
 The encoder of family `mixed`, for tasks that label a text or its tokens. With "lstm" layers it is a bidirectional LSTM. With
 `characters`, the spelling of each word is part of its embedding (Ma and Hovy, 2016): a convolution over its UTF-8 bytes, and
-the maximum over time; so words outside the vocabulary differ as well.
+the maximum over time; so words outside the vocabulary differ as well. With `features`, the inputs are vectors of numbers, and
+a linear map takes the place of the embedding.
 """
 
 from __future__ import annotations
@@ -64,10 +65,20 @@ class EncoderConfig(FamilyConfig):
     """Number of learned positions."""
     characters: ZeroOrSize = 0
     """Size of the features of a word's spelling, for tasks whose tokens are words; 0: none."""
+    features: ZeroOrSize = 0
+    """Size of the input vectors, for tasks whose inputs are numbers; 0: the inputs are tokens."""
     dropout: Probability = 0.1
     """Dropout of embeddings and of every sub-layer's output."""
     word_dropout: Probability = 0.0
     """Dropout of whole tokens: their embedding is zero, and only their spelling and context are left."""
+
+    @property
+    def reads_spelling(self) -> bool:
+        return self.characters > 0
+
+    @property
+    def numeric_inputs(self) -> int:
+        return self.features
 
     @property
     def size(self) -> LayerSize:
@@ -85,6 +96,8 @@ class EncoderConfig(FamilyConfig):
         reasons = {name: why for name, why in UNUSED_REASONS.items() if name not in used}
         if self.position != "learned":
             reasons["max_positions"] = f"only learned positions have a limit, not {self.position!r}"
+        if self.features:
+            reasons |= dict.fromkeys(("characters", "word_dropout"), "model.features replaces words by vectors")
         refuse([*problems, *unused(self, reasons)])
         return self
 
@@ -109,6 +122,32 @@ class Spelling(nn.Module):
         x = self.convolution(x).masked_fill(spelling.view(rows * time, 1, width) == 0, 0.0)  # (words, dim, bytes)
         features: Tensor = x.relu().amax(-1).view(rows, time, -1)
         return features
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class FeatureMap(nn.Module):
+    """A linear map of input vectors, standardized by the mean and the standard deviation of the training data."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, features: int, dim: int) -> None:
+        super().__init__()
+        self.map = linear(features, dim)
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("deviation", torch.ones(features))
+
+    def fit(self, vectors: Tensor) -> None:
+        """Set mean and standard deviation to those of the vectors (count, features); a constant feature is only centered."""
+        deviation = vectors.std(0, correction=0)
+        self.mean.copy_(vectors.mean(0))
+        self.deviation.copy_(torch.where(deviation > 0, deviation, 1.0))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """(rows, time, features) -> (rows, time, dim)."""
+        return self.map((vectors - self.mean) / self.deviation)
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -139,8 +178,10 @@ class Encoder(EncoderModel):
     def __init__(self, config: EncoderConfig, vocab: int) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(vocab, config.dim)
-        nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
+        self.features = FeatureMap(config.features, config.dim) if config.features else None
+        if not config.features:
+            self.embedding = nn.Embedding(vocab, config.dim)
+            nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
         self.spelling = Spelling(config.characters) if config.characters else None
         self.join = linear(config.dim + config.characters, config.dim) if config.characters else None
         size = PositionSize(config.dim, 1, config.dim, limit=config.max_positions, clip=0, reads_ahead=True)
@@ -148,6 +189,9 @@ class Encoder(EncoderModel):
         self.dropout, self.word_dropout = Dropout(config.dropout), Dropout(config.word_dropout)
         self.layers = Layers(Layer(config, kind) for kind in config.layers)
         self.last = NORMS[config.norm].last(config.dim)
+
+    def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
+        return {} if self.features is not None else super().embeddings()
 
     def attentions(self) -> list[AttentionLayer]:
         modules = [(at, layer.mix.attention()) for at, layer in enumerate(self.layers)]
@@ -168,9 +212,10 @@ class Encoder(EncoderModel):
         segments: Tensor | None = None,
         spelling: Tensor | None = None,
     ) -> Tensor:
-        """As in the base class; spelling (rows, time, bytes): the bytes of each word + 1, 0 is padding."""
+        """As in the base class; spelling (rows, time, bytes): the bytes of each word + 1, 0 is padding. With `features`, tokens
+        are vectors (rows, time, features)."""
         self.position.check_length(tokens.shape[1])
-        vectors = self.embedding(tokens)  # (rows, time, dim)
+        vectors = self.embedding(tokens) if self.features is None else self.features(tokens)  # (rows, time, dim)
         if self.config.word_dropout:
             vectors = vectors * self.word_dropout(vectors.new_ones(*tokens.shape, 1))
         if self.spelling is not None and self.join is not None:

@@ -50,6 +50,16 @@ class FamilyConfig(Config):
     """Size of embeddings and hidden states."""
 
     @property
+    def reads_spelling(self) -> bool:
+        """Whether `encode` is given the spelling of the words."""
+        return False
+
+    @property
+    def numeric_inputs(self) -> int:
+        """Size of the vectors that are its inputs; 0: its inputs are tokens."""
+        return 0
+
+    @property
     def heads_by_kind(self) -> dict[str, tuple[int, ...]]:
         """Number of heads of each layer by kind of attention, for families that support pruning."""
         raise ConfigError(

@@ -1,9 +1,11 @@
-"""Options whose default is "auto": resolved once, when a run is started, for its device.
+"""Options whose default is "auto": resolved once, when a run is started, for its device and its data.
 
                              GPU                                       CPU, mps
     training.precision       bf16 if its units multiply bf16           fp32
     training.cuda_graphs     true, unless the config forbids it        false
     data.pad_to_multiple_of  16 with CUDA graphs, so few are captured  1
+
+    task.labels              those of the training data, for tasks that collect them
 
 A value that was set is kept. The run folder stores the resolved values, and a run is continued with them on any device.
 """
@@ -15,13 +17,15 @@ from collections.abc import Mapping
 import torch
 
 from heedful.runs.config import Run
+from heedful.tasks import find_task
 
 OFF: dict[str, object] = {"training.precision": "fp32", "training.cuda_graphs": False, "data.pad_to_multiple_of": 1}
+AUTO = (*OFF, "task.labels")  # every option that can be "auto"
 FEW_SHAPES = 16  # the multiple that the results on Multi30k were measured with
 
 
 def resolve(config: Run, device: torch.device) -> Run:
-    """Replace every "auto" by the value for this device."""
+    """Replace every "auto" by the value for this device, or for the data of the task."""
     graphs = config.training.cuda_graphs
     if graphs == "auto":
         graphs = allows_cuda_graphs(config)
@@ -31,12 +35,12 @@ def resolve(config: Run, device: torch.device) -> Run:
         "training.cuda_graphs": graphs,
         "data.pad_to_multiple_of": FEW_SHAPES if graphs else 1,
     }
-    return replace_auto(config, chosen)
+    return replace_auto(config, chosen | dict(find_task(config.task.name).resolve(config)))
 
 
 def resolve_as_stored(config: Run, stored: Run) -> Run:
     """Replace every "auto" by the value of the run that is continued."""
-    return replace_auto(config, {path: value_of(stored, path) for path in OFF})
+    return replace_auto(config, {path: value_of(stored, path) for path in AUTO})
 
 
 def allows_cuda_graphs(config: Run) -> bool:

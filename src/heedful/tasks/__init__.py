@@ -23,6 +23,7 @@ TASKS = {
     "language": "heedful.tasks.language",
     "classification": "heedful.tasks.classification",
     "masked": "heedful.tasks.masked",
+    "tagging": "heedful.tasks.tagging",
 }
 
 

@@ -113,6 +113,10 @@ class ExampleFile(NamedTuple):
         return {self.key: name, **self.options}
 
 
+def resolve_nothing(run: RunConfig) -> Mapping[str, object]:
+    return {}
+
+
 class TaskDefinition(NamedTuple):
     """A task for the registry."""
 
@@ -122,3 +126,6 @@ class TaskDefinition(NamedTuple):
     task: Callable[[RunConfig, Any, System], Task]  # config, encoded data, model with its tokenizers
     predictor: type[Predictor]
     format_examples: Callable[[Iterable[Any]], ExampleFile]  # of Python objects, for `heedful.train(…, train=[…])`
+    resolve: Callable[[RunConfig], Mapping[str, object]] = (
+        resolve_nothing  # options that are "auto", from the data: {path: value}
+    )

@@ -157,6 +157,10 @@ class Tokenizer:
             refuse_surrogates([text])
             raise
 
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word as it is encoded inside a text, after a space; at least one for each word."""
+        return [ids or [self.specials.unk] for ids in self.encode_many(words)]
+
     def encode_sampled(self, text: str, *, seed: int, epoch: int, index: int) -> list[int]:
         """Encode with BPE-dropout; the segmentation is a pure function of the arguments."""
         if self.header.dropout == 0.0:

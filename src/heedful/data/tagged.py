@@ -1,0 +1,310 @@
+"""Tagged sentences, a label for each word: [data] with form = "tagged".
+
+    folder = "ud-en-ewt"                 with train.conllu, valid.conllu and test.conllu, or .tsv or .txt, plain or .gz
+    column = "upos"                      CoNLL-U: the column of the label
+
+    train = { file = "train.tsv" }       two columns: a word, a tab and its label in each line, an empty line between sentences
+    valid = { file = "valid.tsv" }
+
+    numeric = true                       vectors instead of words: numbers and the label, separated by tabs, in each line
+
+In CoNLL-U, the words are the numbered tokens: lines of multiword tokens (1-2) and of empty nodes (1.1) are left out. A sentence
+with a line that cannot be read is left out as a whole; more than `max_unusable` of all lines are an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from pydantic import model_validator
+
+from heedful.config.base import Config, Count, Problem, Size, ZeroOrSmallCount, refuse
+from heedful.data import conllu
+from heedful.data.report import CorpusCheck
+from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
+from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
+from heedful.errors import DataError, nearest
+from heedful.evaluation.spans import follows
+from heedful.storage.reading import read_lines
+
+CONLLU, TABBED = ".conllu", (".tsv", ".txt")
+SHOWN = 12  # labels in a report
+Column = Literal["lemma", "upos", "xpos", "feats", "deprel", "label"]
+
+
+class TaggedFile(Config):
+    """One file."""
+
+    file: str
+    """CoNLL-U (.conllu) or tab-separated (.tsv, .txt) file, plain or .gz."""
+
+    @model_validator(mode="after")
+    def _known_suffix(self) -> TaggedFile:
+        if suffix_of(self.file) is None:
+            refuse([Problem("file", f"given {self.file!r}, expected a name that ends in .conllu, .tsv or .txt, plain or .gz")])
+        return self
+
+
+class TaggedConfig(Config):
+    form: Literal["tagged"]
+    """Form of the data: sentences with a label for each word, or sequences of vectors with a label for each."""
+    folder: str | None = None
+    """Folder with train, valid and test files: .conllu, .tsv or .txt, plain or .gz."""
+    train: TaggedFile | None = None
+    """Training file, instead of the folder's."""
+    valid: TaggedFile | None = None
+    """Validation file, instead of the folder's."""
+    test: TaggedFile | None = None
+    """Test file, instead of the folder's."""
+    column: Column | None = None
+    """Column of the label: of CoNLL-U, default: upos; "label", the default, of files with two columns."""
+    numeric: bool = False
+    """Tab-separated files have columns of numbers instead of a word; needs model.features."""
+    max_unusable: Share = MAX_UNUSABLE
+    """Maximum fraction of unusable lines in a file; more stop the run; 1: any number."""
+    max_length: Size = 256
+    """Maximum tokens, start and end included; longer sentences are cut into parts that are tagged separately."""
+    batch_tokens: Count = 1024
+    """Maximum tokens per batch, padding included."""
+    pad_to_multiple_of: Size | Literal["auto"] = "auto"
+    """Pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding; auto: 16 with CUDA graphs, else 1."""
+    prefetch: ZeroOrSmallCount = 4
+    """Batches prepared ahead in the background; 0: none."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> TaggedConfig:
+        problems = []
+        if self.folder is None:
+            missing = [split for split in ("train", "valid") if getattr(self, split) is None]
+            problems = [Problem(split, "missing; expected a table with a file, or data.folder") for split in missing]
+        if self.max_length < 3:
+            problems.append(Problem("max_length", f"given {self.max_length}, expected at least 3: a word, start and end"))
+        files = {split: given for split in ("train", "valid", "test") if (given := getattr(self, split)) is not None}
+        for split, given in files.items():
+            is_conllu = suffix_of(given.file) == CONLLU
+            if is_conllu and (self.numeric or self.column == "label"):
+                option = "numeric = true" if self.numeric else 'column = "label"'
+                problems.append(Problem(f"{split}.file", f"given {given.file!r}, but {option} is for .tsv and .txt files"))
+            elif not is_conllu and self.column not in (None, "label"):
+                problems.append(
+                    Problem("column", f"given {self.column!r}, a column of CoNLL-U, but {split}.file is {given.file!r}")
+                )
+        if self.numeric and self.column is not None:
+            problems.append(Problem("column", f"given {self.column!r}, but has no effect with numeric = true; remove it"))
+        refuse(problems)
+        return self
+
+    @property
+    def length_multiple(self) -> int:
+        """`pad_to_multiple_of` as a number: 1 as long as "auto" is not resolved."""
+        return 1 if self.pad_to_multiple_of == "auto" else self.pad_to_multiple_of
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        return 0, self.max_length
+
+
+class TaggedSentence(NamedTuple):
+    line: int  # of its first word, counted from 1
+    words: list[str]  # of a numeric sequence: its numbers as they are in the file, separated by tabs
+    labels: list[str]
+    lines: list[int]  # of each word
+    rows: Sequence[conllu.Row] = ()  # of CoNLL-U
+
+
+class TaggedSentences(NamedTuple):
+    """The usable sentences of a file, and its unusable lines."""
+
+    sentences: list[TaggedSentence]
+    unusable: UnusableLines
+    lines: int  # with a word
+
+
+Check = Callable[[Path, Sequence[TaggedSentence]], None]
+
+
+def suffix_of(name: str) -> str | None:
+    """.conllu, .tsv or .txt; None: another one."""
+    return next((suffix for suffix in (CONLLU, *TABBED) if name.lower().removesuffix(".gz").endswith(suffix)), None)
+
+
+def find_split_file(data: TaggedConfig, split: str) -> Path | None:
+    """Return the file of a split; None if there is no test set."""
+    given: TaggedFile | None = getattr(data, split)
+    if given is not None:
+        return find_path(given.file)
+    if data.folder is None or (split == "test" and data.train is not None):
+        return None  # a folder's test set belongs to other training data
+    folder = find_folder(data.folder)
+    suffixes = TABBED if data.numeric or data.column == "label" else (CONLLU, *TABBED) if data.column is None else (CONLLU,)
+    names = [f"{name}{suffix}{packed}" for name in ALIASES[split] for suffix in suffixes for packed in ("", ".gz")]
+    path = next((folder / name for name in names if (folder / name).is_file()), None)
+    if path is None and split != "test":
+        others = {suffix_of(file.name) for file in folder.iterdir() if file.name.split(".")[0] in sum(ALIASES.values(), ())}
+        raise missing_split(folder, f"{split}{next((suffix for suffix in suffixes if suffix in others), suffixes[0])}")
+    return path
+
+
+def scan_sentences(data: TaggedConfig, path: Path) -> TaggedSentences:
+    """Read a file; DataError with file and line if a line has not the columns of the format."""
+    unusable = UnusableLines(lambda problem: f"{path} line {problem.line}")
+    parse: Callable[[Sequence[tuple[int, str]]], TaggedSentence] = partial(parse_tabbed, data, path)
+    if suffix_of(path.name) == CONLLU:
+        parse = partial(parse_conllu, path, conllu.NAMES.index(data.column or "upos"))
+    sentences, lines = [], 0
+    for block in read_blocks(path, comments=suffix_of(path.name) == CONLLU):
+        lines += len(block)
+        problems = [text for _, text in block if isinstance(text, LineProblem)]
+        problems = problems or empty_cells(block)
+        for problem in problems:
+            unusable.add(problem)
+        if not problems:
+            sentence = parse([(number, str(text)) for number, text in block])
+            if sentence.words:
+                sentences.append(sentence)
+    return TaggedSentences(sentences, unusable, lines)
+
+
+def read_blocks(path: Path, *, comments: bool) -> Iterator[list[tuple[int, str | LineProblem]]]:
+    """Yield the numbered lines of each sentence; comments: whether lines that begin with # are left out."""
+    block: list[tuple[int, str | LineProblem]] = []
+    for number, raw in enumerate(read_lines(path), start=1):
+        if not raw.strip(b" \r"):
+            if block:
+                yield block
+            block = []
+        elif not (comments and raw.startswith(b"#")):
+            block.append((number, usable_text(raw, number)))
+    if block:
+        yield block
+
+
+def empty_cells(block: Sequence[tuple[int, str | LineProblem]]) -> list[LineProblem]:
+    """The lines with an empty word or label."""
+    problems = []
+    for number, text in block:
+        cells = str(text).split("\t")
+        if len(cells) > 1 and not all(cell.strip() for cell in cells):
+            problems.append(LineProblem("blank", number, "source", "a column is empty; expected a word and a label"))
+    return problems
+
+
+def parse_tabbed(data: TaggedConfig, path: Path, block: Sequence[tuple[int, str]]) -> TaggedSentence:
+    """A sentence of lines with a word and a label, or with numbers and a label."""
+    words, labels = [], []
+    for number, text in block:
+        word, tab, label = text.rpartition("\t")
+        if not tab or ("\t" in word and not data.numeric):
+            cells = text.count("\t") + 1
+            expected = "numbers and a label" if data.numeric else "two, a word and its label"
+            raise DataError(
+                f"{path} line {number} has {cells} column{'s' * (cells != 1)}; expected {expected}, separated by tabs",
+                hint="check the tabs of that line; sentences are separated by empty lines",
+            )
+        if data.numeric:
+            parse_numbers(word, f"{path} line {number}")
+        words.append(word)
+        labels.append(label)
+    return TaggedSentence(block[0][0], words, labels, [number for number, _ in block])
+
+
+def parse_numbers(text: str, place: str) -> list[float]:
+    """The numbers of a line, separated by tabs; DataError with the place for anything else."""
+    numbers = []
+    for cell in text.split("\t"):
+        try:
+            value = float(cell)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise DataError(f"{place} has {cell!r:.40} where a number is expected; expected finite numbers, separated by tabs")
+        numbers.append(value)
+    return numbers
+
+
+def parse_conllu(path: Path, column: int, block: Sequence[tuple[int, str]]) -> TaggedSentence:
+    """The numbered tokens of a sentence in CoNLL-U."""
+    places = {f"{path} line {number}": number for number, _ in block}
+    tokens, _ = conllu.separate_spans([conllu.parse_row(text, f"{path} line {number}") for number, text in block])
+    return TaggedSentence(
+        block[0][0],
+        [row.form for row in tokens],
+        [row.cells[column] for row in tokens],
+        [places[row.place] for row in tokens],
+        tokens,
+    )
+
+
+def read_sentences(data: TaggedConfig, path: Path) -> list[TaggedSentence]:
+    """Return the usable sentences of a file."""
+    return scan_sentences(data, path).sentences
+
+
+def collect_labels(sentences: Sequence[TaggedSentence]) -> tuple[str, ...]:
+    """The labels in alphabetical order."""
+    return tuple(sorted({label for sentence in sentences for label in sentence.labels}))
+
+
+def check_sentences(data: TaggedConfig, split: str, path: Path, check: Check) -> CorpusCheck:
+    """Read a file once and report its unusable lines and the number of words of each label; check: further checks."""
+    sentences, unusable, lines = scan_sentences(data, path)
+    check(path, sentences)
+    counts = Counter(label for sentence in sentences for label in sentence.labels)
+    most = [f"{label}: {count:,}" for label, count in counts.most_common(SHOWN)]
+    more = [f"{len(counts) - SHOWN} more"] if len(counts) > SHOWN else []
+    return CorpusCheck(
+        split=split,
+        title=str(path),
+        total=lines,
+        kept=len(sentences),
+        findings=unusable.findings(),
+        dropped=np.zeros(0, np.int64),
+        conversions=unusable.conversions([path]),
+        unit="sentences",
+        remark=", ".join([*most, *more]),
+    )
+
+
+def refuse_unknown_label(path: Path, sentences: Sequence[TaggedSentence], labels: Sequence[str]) -> None:
+    """Raise at the first label that is not one of `labels`."""
+    known = set(labels)
+    for sentence in sentences:
+        for number, label in zip(sentence.lines, sentence.labels, strict=True):
+            if label not in known:
+                close = nearest(label, labels)
+                raise DataError(
+                    f"{path} line {number} has the label {label!r:.40}; expected one of: {', '.join(labels)}",
+                    hint=f"did you mean {close!r}?" if close else "correct the label, or list all labels in task.labels",
+                )
+
+
+def refuse_other_sizes(path: Path, sentences: Sequence[TaggedSentence], features: int) -> None:
+    """Raise at the first vector that does not have this size."""
+    for sentence in sentences:
+        for number, word in zip(sentence.lines, sentence.words, strict=True):
+            size = word.count("\t") + 1
+            if size != features:
+                raise DataError(
+                    f"{path} line {number} has {size} number{'s' * (size != 1)}; expected model.features = {features}",
+                    hint="set model.features to the number of numeric columns, or correct that line",
+                )
+
+
+def refuse_invalid_bio(path: Path, sentences: Sequence[TaggedSentence]) -> None:
+    """Raise at the first label that cannot follow the one before it in BIO."""
+    for sentence in sentences:
+        previous = None
+        for number, label in zip(sentence.lines, sentence.labels, strict=True):
+            if not follows(previous, label):
+                before = "at the start of a sentence" if previous is None else f"after {previous!r:.40}"
+                raise DataError(
+                    f"{path} line {number} has the label {label!r:.40} {before}; expected B-{label[2:]} there",
+                    hint="write the first word of each span with B-, or set task.crf = false, which accepts any sequence",
+                )
+            previous = label

@@ -1,0 +1,221 @@
+"""A trained tagger: heedful.load("runs/tagging-ewt-upos").predict("the cat sat") -> "DET NOUN VERB"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple, cast
+
+from torch import Tensor
+
+from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
+from heedful.data.tagged import TaggedSentence, find_split_file, parse_numbers
+from heedful.errors import ConfigError
+from heedful.evaluation.spans import spans_of
+from heedful.search import SearchConfig
+from heedful.storage.writing import output_file
+from heedful.tasks.predictor import (
+    Loader,
+    Predictor,
+    Searcher,
+    ValidationResult,
+    check_split,
+    missing_split_error,
+    note_unknown_in_chunks,
+)
+from heedful.tasks.system import batches_of
+from heedful.tasks.tagging.command import EvaluateOptions, PredictOptions
+from heedful.tasks.tagging.data import TagBatch, TaggedData, TagRow
+from heedful.tasks.tagging.evaluate import Tagging, evaluate, figures, tag_rows
+from heedful.tasks.tagging.model import TaggingModel
+from heedful.tasks.tagging.report import TaggingReport, baseline_accuracies, make_report
+from heedful.text.split_words import Word, split_words
+
+Input = str | Sequence[Sequence[float]]  # a text; of a run trained on numbers: vectors, or their lines
+
+LOSS_TOKENS = 2**12  # tokens in a batch of `training_losses`
+
+
+class TagPrediction(NamedTuple):
+    """A label for each word of a text."""
+
+    words: list[str]
+    labels: list[str]
+    probabilities: list[float]  # of these labels
+    offsets: list[tuple[int, int]]  # (start, end): text[start:end] is the word
+    has_spans: bool  # the labels are in BIO notation
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.labels)
+
+    def rows(self) -> list[str]:
+        return [self.text]
+
+    def to_dict(self) -> dict[str, Any]:
+        content = {
+            "labels": self.labels,
+            "words": self.words,
+            "probabilities": self.probabilities,
+            "offsets": [list(offset) for offset in self.offsets],
+        }
+        return content | ({"spans": self.spans()} if self.has_spans else {})
+
+    def spans(self) -> list[dict[str, Any]]:
+        """The labeled spans, with the offsets of their first and last character."""
+        found = spans_of(self.labels)
+        return [
+            {"label": label, "start": self.offsets[start][0], "end": self.offsets[end - 1][1]} for label, start, end in found
+        ]
+
+
+class Tagger(Predictor):
+    """A trained tagging model.
+
+    >>> tagger = heedful.Tagger.load(tagging_run)
+    >>> len(tagger.predict("the cat sees").split())
+    3
+    """
+
+    phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
+
+    @property
+    def tagger(self) -> TaggingModel:
+        """The model with its head."""
+        return cast(TaggingModel, self.model)
+
+    @property
+    def tagged(self) -> TaggedData:
+        return TaggedData(self.run)
+
+    def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[TagPrediction]:
+        """Yield the labels of each text; split_punctuation: separate punctuation from words."""
+        split = options.pop("split_punctuation", False)
+        if options:
+            raise ConfigError(f"given {next(iter(options))!r}, but the only option of tagging is split_punctuation")
+        number, remaining = 1, iter(texts)
+        while chunk := list(islice(remaining, CHUNK_LINES)):
+            yield from self.tag(chunk, number, split_punctuation=split)
+            number += len(chunk)
+
+    def predict_chunks(
+        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
+    ) -> Iterator[TagPrediction]:
+        number = 1
+        if self.tagged.features:
+            chunks = join_lines(chunks)
+        elif not self.tagged.reads_spelling:
+            chunks = note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown)
+        for chunk in chunks:
+            yield from self.tag(chunk, number, split_punctuation=options.split_punctuation)
+            number += len(chunk)
+
+    def tag(self, texts: Sequence[Input], number: int, *, split_punctuation: bool) -> Iterator[TagPrediction]:
+        """The labels of texts, in batches of similar length; number: of the first text, for errors."""
+        data, labels = self.tagged, self.run.task.known_labels
+        if data.features and split_punctuation:
+            raise ConfigError("split_punctuation has no effect on a run trained on numbers", hint="remove it")
+        words = [self.words_of(text, f"text {at}", split_punctuation) for at, text in enumerate(texts, start=number)]
+        sentences = [TaggedSentence(1, [w.text for w in one], [""] * len(one), list(range(1, len(one) + 1))) for one in words]
+        rows = data.encode(sentences, self.system.target_tokenizer)
+        chosen: list[list[tuple[str, float]]] = [[] for _ in words]
+        for row, result in zip(rows, tag_rows(self.tagger, self.system, data, rows), strict=True):
+            chosen[row.sentence] += zip((labels[i] for i in result.labels), result.probabilities, strict=True)
+        for one, pairs in zip(words, chosen, strict=True):
+            yield TagPrediction(
+                [word.text for word in one],
+                [label for label, _ in pairs],
+                [probability for _, probability in pairs],
+                [(word.start, word.end) for word in one],
+                self.run.task.has_spans,
+            )
+
+    def words_of(self, text: Input, place: str, split_punctuation: bool) -> list[Word]:
+        """The words of an input; of numbers, its vectors as lines."""
+        features = self.tagged.features
+        if not features:
+            if not isinstance(text, str):
+                raise ConfigError(f"{place} is {text!r:.60}; expected a text")
+            refuse_too_long(text, place)
+            return split_words(text, punctuation=split_punctuation)
+        if not isinstance(text, str):
+            text = "\n".join("\t".join(map(str, vector)) for vector in text)
+        words, start = [], 0
+        for number, line in enumerate(text.split("\n") if text else [], start=1):
+            size = len(parse_numbers(line, f"{place} line {number}"))
+            if size != features:
+                raise ConfigError(f"{place} line {number} has {size} numbers; expected {features}, as in the training data")
+            words.append(Word(line, start, start + len(line)))
+            start += len(line) + 1
+        return words
+
+    def sentences(self, split: str) -> list[TaggedSentence]:
+        """The sentences of a split of the run's data."""
+        check_split(self.run.data, split)
+        path = find_split_file(self.run.data, split)
+        if path is None:
+            raise missing_split_error(split)
+        return self.tagged.sentences(path)
+
+    def tagging(self, sentences: Sequence[TaggedSentence]) -> Tagging:
+        """The predictions for tagged sentences."""
+        data = self.tagged
+        return evaluate(self.tagger, self.system, data, data.encode(sentences, self.system.target_tokenizer))
+
+    def evaluate(self, split: str = "test") -> dict[str, float]:
+        """Loss, accuracy, and for labels in BIO notation the F1 of spans, on a split of the run's data."""
+        return figures(self.tagging(self.sentences(split)), self.run.task)
+
+    def report(self, split: str | None, options: EvaluateOptions, *, load: Loader, search: Searcher) -> TaggingReport:
+        name = split or "test"
+        sentences = self.sentences(name)
+        baselines = baseline_accuracies(self.sentences("train"), sentences) if options.baselines else {}
+        if options.output is None:
+            tagging = self.tagging(sentences)
+        else:
+            with output_file(options.output) as file:
+                tagging = self.tagging(sentences)
+                for sentence, one in zip(sentences, tagging.sentences, strict=True):
+                    rows = zip(sentence.words, one.gold, one.predicted, strict=True)
+                    file.write("".join(f"{word}\t{gold}\t{label}\n" for word, gold, label in rows) + "\n")
+        has_spans = self.run.task.has_spans
+        return make_report(name, tagging, has_spans=has_spans, resamples=options.bootstrap, baselines=baselines)
+
+    def validate(self) -> ValidationResult:
+        return ValidationResult(self.evaluate("valid"), None, None, {})
+
+    def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
+        """Of the first `count` sentences of the training data."""
+        data, tokenizer = self.tagged, self.system.target_tokenizer
+        path = find_split_file(self.run.data, "train")
+        assert path is not None, "a run has training data"
+        rows = data.encode(list(islice(data.sentences(path), count)), tokenizer)[:count]
+        for chosen in batches_of(range(len(rows)), lambda i: max(len(row.tokens) for row in rows), LOSS_TOKENS):
+            batch = self.tagged.collate([rows[i] for i in chosen], tokenizer.specials.pad).to(self.system.device)
+            yield partial(sentence_losses, self.tagger, batch, len(chosen))
+
+
+def sentence_losses(model: TaggingModel, batch: TagBatch, count: int) -> Tensor:
+    """-log p of the labels of the first `count` rows, (count,)."""
+    logits = model(batch.tokens, batch.mask, batch.first, batch.spelling)
+    return model.losses(logits, batch.labels)[:count]
+
+
+def join_lines(chunks: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+    """Yield texts of the lines between empty lines, from lines in chunks."""
+    waiting: list[str] = []
+    for chunk in chunks:
+        texts = []
+        for line in chunk:
+            if line.strip():
+                waiting.append(line)
+            elif waiting:
+                texts.append("\n".join(waiting))
+                waiting = []
+        yield texts
+    if waiting:
+        yield ["\n".join(waiting)]
+
+
+__all__ = ["TagPrediction", "TagRow", "Tagger"]
