@@ -70,8 +70,12 @@ EXAMPLES = {
         [("yes", "the cat sees"), ("no", "a dog runs")] * 20,
     ),
     "tagged": DataExample(
-        {"train.tsv": TAGGED * 20, "valid.tsv": TAGGED * 10, "test.tsv": TAGGED * 6},
-        {"form": "tagged", "folder": "{folder}", "batch_tokens": 40},
+        {"tagged-train.tsv": TAGGED * 20, "tagged-valid.tsv": TAGGED * 10, "tagged-test.tsv": TAGGED * 6},
+        {
+            "form": "tagged",
+            **{split: {"file": f"{{folder}}/tagged-{split}.tsv"} for split in ("train", "valid", "test")},
+            "batch_tokens": 40,
+        },
         ENCODER,
         {},
         ("the cat sees.", "a dog", "the cat runs"),

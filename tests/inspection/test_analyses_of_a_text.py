@@ -71,7 +71,7 @@ def test_a_classifier_is_analyzed_between_start_and_extract_token(classifier: he
 def test_the_attention_of_a_classifier_is_that_of_its_language_model(classifier: heedful.Classifier) -> None:
     example = classifier.encode_example(TEXT)
     with heedful.record(classifier.classifier.body, "*.weights") as recorded, torch.inference_mode():
-        classifier.classifier.eval()(example.target_in, example.outputs.steps, 1)
+        classifier.classifier.eval().batch_logits(example.source_ids, example.target_in)
     maps = inspection.attention(classifier, TEXT).trace.maps
     assert maps and all(torch.equal(one.weights, recorded[one.name][0]) for one in maps)
 

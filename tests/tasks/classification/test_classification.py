@@ -17,10 +17,12 @@ from workshop import heed
 
 import heedful
 from heedful.data.labeled import Example, LabeledConfig
+from heedful.models.family import SentenceGrid
 from heedful.runs.build import make_model, make_system
 from heedful.runs.config import Run
+from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.config import ClassificationConfig
-from heedful.tasks.classification.data import LAYOUTS, LabeledBatch, LabeledData
+from heedful.tasks.classification.data import LAYOUTS, LabeledData, join_for_decoder, join_for_encoder, join_sentences
 from heedful.tasks.classification.model import ClassificationModel
 from heedful.tasks.classification.predictor import Classifier
 from heedful.tasks.classification.task import ClassificationTask
@@ -29,12 +31,47 @@ from heedful.text import Specials, train_tokenizer
 MARKS = Specials(pad=0, start=1, end=2, unk=3)
 
 
-def test_four_layouts() -> None:
-    a, b, c = [10, 11], [20], [30, 31]
-    assert LAYOUTS["classification"]([a], MARKS) == [[1, 10, 11, 0]]
-    assert LAYOUTS["entailment"]([a, b], MARKS) == [[1, 10, 11, 2, 20, 0]]
-    assert LAYOUTS["similarity"]([a, b], MARKS) == [[1, 10, 11, 2, 20, 0], [1, 20, 2, 10, 11, 0]]
-    assert LAYOUTS["choice"]([a, b, c], MARKS) == [[1, 10, 11, 2, 20, 0], [1, 10, 11, 2, 30, 31, 0]]
+A, B, C = [10, 11], [20], [30, 31]
+DECODER = {
+    "classification": [[1, 10, 11, 0]],
+    "entailment": [[1, 10, 11, 2, 20, 0]],
+    "similarity": [[1, 10, 11, 2, 20, 0], [1, 20, 2, 10, 11, 0]],
+    "choice": [[1, 10, 11, 2, 20, 0], [1, 10, 11, 2, 30, 31, 0]],
+}
+ENCODER = {  # and the segments
+    "classification": [([1, 10, 11, 2], [0, 0, 0, 0])],
+    "entailment": [([1, 10, 11, 2, 20, 2], [0, 0, 0, 0, 1, 1])],
+    "similarity": [([1, 10, 11, 2, 20, 2], [0, 0, 0, 0, 1, 1]), ([1, 20, 2, 10, 11, 2], [0, 0, 0, 1, 1, 1])],
+    "choice": [([1, 10, 11, 2, 20, 2], [0, 0, 0, 0, 1, 1]), ([1, 10, 11, 2, 30, 31, 2], [0, 0, 0, 0, 1, 1, 1])],
+}
+
+
+@pytest.mark.parametrize(("layout", "texts"), [("classification", [A]), ("entailment", [A, B]), ("similarity", [A, B])])
+def test_a_layout_of_one_or_two_texts(layout: str, texts: list[list[int]]) -> None:
+    check_layout(layout, texts)
+
+
+def test_a_layout_of_a_context_and_its_answers() -> None:
+    check_layout("choice", [A, B, C])
+
+
+def check_layout(layout: str, texts: list[list[int]]) -> None:
+    chosen = [[texts[at] for at in sequence] for sequence in LAYOUTS[layout](len(texts))]
+    assert [join_for_decoder(one, MARKS, 99).ids for one in chosen] == DECODER[layout]
+    assert [join_for_encoder(one, MARKS, 99) for one in chosen] == ENCODER[layout]
+
+
+def test_truncation_shortens_the_longest_text_of_an_encoder() -> None:
+    row = join_for_encoder([[10] * 9, [20] * 3], MARKS, 11)
+    assert row.ids == [1, *[10] * 5, 2, *[20] * 3, 2] and row.segments == [0] * 7 + [1] * 4
+    assert join_for_encoder([[10] * 9, [20] * 9], MARKS, 11).ids == [1, *[10] * 4, 2, *[20] * 4, 2]
+
+
+def test_the_sentences_of_a_document_are_its_segments() -> None:
+    row = join_sentences([[10] * 5, [20]], MARKS, 99, SentenceGrid(sentences=3, words=3))
+    assert row == ([1, *[10] * 5, 20, 2], [0, 0, 0, 1, 1, 1, 2, 2])
+    assert join_sentences([[10] * 5, [20]], MARKS, 5, SentenceGrid(2, 3)) == ([1, 10, 10, 10, 2], [0, 0, 0, 1, 1])
+    assert join_sentences([], MARKS, 5, SentenceGrid(2, 3)) == ([1, 2], [0, 0])
 
 
 def write_table(path: Path, count: int, columns: int = 1, seed: int = 1) -> Path:
@@ -82,7 +119,7 @@ def task_of(
 
 def batch_of(task: ClassificationTask, chosen: Sequence[int]) -> LabeledBatch:
     """A batch of training examples."""
-    return task.labeled.collate(task.corpora.train, chosen, MARKS.pad)
+    return task.labeled.collate(task.corpora.train, chosen, MARKS)
 
 
 def test_sequences_are_not_padded_beyond_the_maximum_length(tmp_path: Path) -> None:
@@ -99,20 +136,19 @@ SHAPES = [("classification", 1), ("entailment", 2), ("similarity", 2), ("choice"
 def test_logits_do_not_depend_on_padding_or_on_the_batch(tmp_path: Path, layout: str, columns: int) -> None:
     task, model = task_of(tmp_path, layout, columns, pad_to_multiple_of=7)
     together = batch_of(task, range(6))
-    logits, _ = model(together.tokens, together.last, len(together.tokens) // 6)
+    logits, _ = model(together)
     assert logits.shape == (6, 2)
     for i in range(6):
         alone = batch_of(task, [i])
-        assert_close(model(alone.tokens, alone.last, len(alone.tokens))[0][0], logits[i], atol=1e-5, rtol=0)
+        assert_close(model(alone)[0][0], logits[i], atol=1e-5, rtol=0)
 
 
 @torch.inference_mode()
 def test_the_order_of_the_texts_of_a_similarity_pair_does_not_matter(tmp_path: Path) -> None:
     task, model = task_of(tmp_path, "similarity", 2)
-    (group,) = {tuple(map(tuple, g)) for g in task.corpora.train.groups[:1]}
-    reversed_ = task.corpora.train._replace(groups=[[list(sequence) for sequence in reversed(group)]])
-    batches = batch_of(task, [0]), task.labeled.collate(reversed_, [0], MARKS.pad)
-    forward, backward = (model(batch.tokens, batch.last, 2)[0] for batch in batches)
+    reversed_ = task.corpora.train._replace(groups=[task.corpora.train.groups[0][::-1]])
+    batches = batch_of(task, [0]), task.labeled.collate(reversed_, [0], MARKS)
+    forward, backward = (model(batch)[0] for batch in batches)
     assert_close(forward, backward)
 
 
@@ -123,7 +159,7 @@ def test_the_loss_is_the_classification_loss_plus_half_the_language_modeling_los
     task, model = task_of(tmp_path, layout, columns)
     batch = batch_of(task, range(5))
     objective = task.loss(model, batch)
-    logits, hidden = model(batch.tokens, batch.last, len(batch.tokens) // 5)
+    logits, hidden = model(batch)
     decision = functional.cross_entropy(logits, batch.labels, reduction="sum")
     language, count = torch.zeros(()), 0
     for row, last, states in zip(batch.tokens, batch.last.tolist(), hidden, strict=True):
@@ -133,7 +169,7 @@ def test_the_loss_is_the_classification_loss_plus_half_the_language_modeling_los
     assert_close(objective.minimize.total, decision + 0.5 * language / count * 5)
     assert_close(objective.report["language"].total, language.detach())
     assert int(objective.report["language"].count) == count
-    task.config = task.config.model_copy(update={"auxiliary": 0.0})
+    task.auxiliary = 0.0
     plain = task.loss(model, batch)
     assert_close(plain.minimize.total, decision)
     assert plain.report.keys() == {"loss"}
@@ -150,7 +186,7 @@ def test_a_batch_is_split_between_examples(tmp_path: Path) -> None:
 
 def test_truncation_keeps_the_extract_token(tmp_path: Path) -> None:
     task, _ = task_of(tmp_path, max_length=4)
-    sequences = [sequence for group in task.corpora.train.groups for sequence in group]
+    sequences = [row.ids for group in task.corpora.train.groups for row in group]
     assert {len(sequence) for sequence in sequences} == {4}
     assert all(sequence[0] == 1 and sequence[-1] == 0 for sequence in sequences)
 

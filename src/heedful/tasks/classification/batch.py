@@ -12,8 +12,8 @@ from heedful.nn import masks
 
 class LabeledBatch(NamedTuple):
     tokens: Tensor  # (examples x group, time)
+    segments: Tensor  # (examples x group, time): the text, or the sentence, that each token belongs to, from 0
     last: Tensor  # (examples x group,): index of the last real token
-    second: Tensor  # (examples x group,): index of the first token of the second text; last + 1: there is none
     labels: Tensor  # (examples,): index of the label; with several labels per text (examples, labels): 1 for each of them
 
     @property
@@ -29,11 +29,6 @@ class LabeledBatch(NamedTuple):
             return None
         return masks.padding(self.last + 1, time)
 
-    @property
-    def segments(self) -> Tensor:
-        """(examples x group, time): 0 for the first text, 1 for the second."""
-        return (torch.arange(self.tokens.shape[1], device=self.tokens.device) >= self.second[:, None]).long()
-
     def pin(self) -> LabeledBatch:
         return LabeledBatch(*(tensor.pin_memory() for tensor in self))
 
@@ -43,4 +38,4 @@ class LabeledBatch(NamedTuple):
     def examples(self, start: int, end: int) -> LabeledBatch:
         """The examples from start to end."""
         rows = slice(start * self.group, end * self.group)
-        return LabeledBatch(self.tokens[rows], self.last[rows], self.second[rows], self.labels[start:end])
+        return LabeledBatch(self.tokens[rows], self.segments[rows], self.last[rows], self.labels[start:end])

@@ -32,7 +32,7 @@ class ClassificationConfig(TaskConfig):
     """Weight of each label in the loss; balanced: inverse to its frequency; default: 1. With multi_label, the weight of the
     examples that have the label."""
     pooling: PoolingName | None = None
-    """Hidden states of an encoder as one vector; default: cls if model.pooler is set, else mean. A decoder has only last."""
+    """Hidden states of an encoder as one vector; default: cls if model.pooler is set, else mean."""
     auxiliary: NonNegativeNumber = 0.5
     """Decoder: weight of the language modeling loss; 0: none."""
     head_dropout: Probability = 0.1
@@ -57,6 +57,8 @@ class ClassificationConfig(TaskConfig):
         """The pooling with this model."""
         if model.architecture == "decoder":
             return "last"
+        if model.sentence_grid is not None:
+            return "cls"  # its only state is that of the document
         return self.pooling or ("cls" if getattr(model, "pooler", False) else "mean")
 
     def add_head(self, model: Any, dim: int) -> ClassificationModel:
@@ -78,6 +80,13 @@ class ClassificationConfig(TaskConfig):
             problems.append(Problem("task.pooling", given))
         if run.model.architecture == "encoder":
             problems += unused(run, {"task.auxiliary": "an encoder is no language model"})
+        if run.model.sentence_grid is not None:
+            problems += unused(run, {"task.pooling": f"family {run.model.family!r} has its own"})
+            if self.layout != "classification":
+                given = f"given {self.layout!r}, but family {run.model.family!r} reads one text; expected 'classification'"
+                problems.append(Problem("task.layout", given))
+        if not self.multi_label:
+            problems += unused(run, {"data.label_separator": "task.multi_label is false"})
         if getattr(run.model, "pooler", False) and pooling != "cls":
             problems.append(Problem("model.pooler", f"given true, but task.pooling is {pooling!r}; expected 'cls'"))
         if getattr(run.model, "characters", 0):

@@ -6,6 +6,8 @@
     similarity        as entailment in both orders, hidden states added
     choice            as entailment for every answer, [context, answer]; the highest score wins
 
+A family whose segments are sentences (han) reads [start sentence … sentence end].
+
 The start token, which BERT calls [CLS], the end of a line as delimiter and [SEP], and padding as extract are in the vocabulary
 already; start and padding appear in no text, so that fine-tuning learns their meaning.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -25,11 +28,12 @@ from heedful.data.labeled import Example, LabeledConfig, LabeledFile, check_exam
 from heedful.data.report import CheckReport
 from heedful.data.sources import refuse_streams
 from heedful.errors import DataError
-from heedful.models.family import Architecture
+from heedful.models.family import Architecture, SentenceGrid
 from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
 from heedful.tasks.batches import pad_length
 from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.config import ClassificationConfig
+from heedful.text.sentences import split_sentences
 from heedful.text.specials import Specials
 from heedful.text.tokenizer import Tokenizer
 
@@ -52,16 +56,36 @@ COLUMNS = {
 }  # data.texts: minimum, maximum
 
 
-def join_for_decoder(texts: Sequence[Ids], marks: Specials, most: int) -> Ids:
+class Row(NamedTuple):
+    """A sequence of tokens."""
+
+    ids: Ids
+    segments: list[int]  # the text, or the sentence, that each belongs to
+
+
+def join_for_decoder(texts: Sequence[Ids], marks: Specials, most: int) -> Row:
     """[start a delimiter b extract]; the end of the last text is cut off to keep `most` tokens."""
     inner = [id for at, text in enumerate(texts) for id in ([marks.end, *text] if at else text)]
-    return [marks.start, *inner[: most - 2], marks.pad]
+    ids = [marks.start, *inner[: most - 2], marks.pad]
+    return Row(ids, [0] * len(ids))  # the delimiter is enough
 
 
-def join_for_encoder(texts: Sequence[Ids], marks: Specials, most: int) -> Ids:
+def join_for_encoder(texts: Sequence[Ids], marks: Specials, most: int) -> Row:
     """[start a end b end]; the end of the longest text is cut off to keep `most` tokens."""
     kept = fit([len(text) for text in texts], most - 1 - len(texts))
-    return [marks.start, *(id for text, length in zip(texts, kept, strict=True) for id in (*text[:length], marks.end))]
+    parts = [[*text[:length], marks.end] for text, length in zip(texts, kept, strict=True)]
+    segments = [0, *(at for at, part in enumerate(parts) for _ in part)]
+    return Row([marks.start, *(id for part in parts for id in part)], segments)
+
+
+def join_sentences(sentences: Sequence[Ids], marks: Specials, most: int, grid: SentenceGrid) -> Row:
+    """[start sentence … sentence end]; longer sentences than the grid has words are divided, more than it has are cut off."""
+    first, *others = sentences or [[]]
+    whole = [[marks.start, *first], *others]
+    whole[-1] = [*whole[-1], marks.end]
+    parts = [ids[at : at + grid.words] for ids in whole for at in range(0, len(ids), grid.words)][: grid.sentences]
+    ids = [id for part in parts for id in part][:most]
+    return Row([*ids[:-1], marks.end], [at for at, part in enumerate(parts) for _ in part][:most])
 
 
 def fit(lengths: Sequence[int], room: int) -> list[int]:
@@ -73,18 +97,19 @@ def fit(lengths: Sequence[int], room: int) -> list[int]:
     return kept
 
 
-JOINS: dict[Architecture, Callable[[Sequence[Ids], Specials, int], Ids]] = {
+JOINS: dict[Architecture, Callable[[Sequence[Ids], Specials, int], Row]] = {
     "decoder": join_for_decoder,
     "encoder": join_for_encoder,
 }
 
 
-def split_texts(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    return (texts[at : at + size] for at in range(0, len(texts), size))
+def encode_texts(texts: Sequence[str], tokenizer: Tokenizer) -> list[Ids]:
+    parts = (texts[at : at + ENCODE_BATCH] for at in range(0, len(texts), ENCODE_BATCH))
+    return [ids for part in parts for ids in tokenizer.encode_many(part)]
 
 
 class EncodedExamples(NamedTuple):
-    groups: list[list[Ids]]  # the sequences of each example
+    groups: list[list[Row]]  # the sequences of each example
     labels: list[tuple[int, ...]]  # indices of the labels of each example: one, or any number with multi_label
 
 
@@ -97,7 +122,7 @@ class LabeledData:
     def __init__(self, run: RunConfig) -> None:
         self.config: ClassificationConfig = run.task
         self.data: LabeledConfig = run.data
-        self.seed, self.join = run.seed, JOINS[run.model.architecture]
+        self.seed, self.join, self.grid = run.seed, JOINS[run.model.architecture], run.model.sentence_grid
 
     def check(self) -> CheckReport:
         """Read every file once; report the unusable lines and the number of examples of each label."""
@@ -110,8 +135,13 @@ class LabeledData:
             raise DataError(
                 f"layout 'choice' needs a label for each of {len(self.data.texts) - 1} answers, not {len(self.config.labels)}"
             )
+        several = self.config.multi_label
         files = ((split, find_split_file(self.data, split)) for split in ("train", "valid", "test"))
-        checks = (check_examples(self.data, split, file, self.config.labels) for split, file in files if file is not None)
+        checks = (
+            check_examples(self.data, split, file, self.config.labels, several=several)
+            for split, file in files
+            if file is not None
+        )
         return CheckReport(tuple(checks))
 
     def files(self) -> list[Path]:
@@ -120,7 +150,7 @@ class LabeledData:
 
     def examples(self, file: LabeledFile) -> list[Example]:
         """Read the usable examples of a file; labels that the config does not list are an error."""
-        return read_examples(self.data, file, self.config.labels)
+        return read_examples(self.data, file, self.config.labels, several=self.config.multi_label)
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
         """The lines that the tokenizer is trained on, unless training.init provides one."""
@@ -138,12 +168,16 @@ class LabeledData:
         groups = self.sequences([example.texts for example in examples], tokenizer)
         return EncodedExamples(groups, [tuple(index[label] for label in example.labels) for example in examples])
 
-    def sequences(self, examples: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> list[list[Ids]]:
+    def sequences(self, examples: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> list[list[Row]]:
         """The sequences of each example, given as its texts."""
         characters = max(MAX_CHARACTERS, CHARACTERS_PER_TOKEN * self.data.max_length)
         texts = [text[:characters] for example in examples for text in example]
-        ids = [row for part in split_texts(texts, ENCODE_BATCH) for row in tokenizer.encode_many(part)]
         width, marks, most = len(self.data.texts), tokenizer.specials, self.data.max_length
+        if self.grid is not None:
+            sentences = [split_sentences(text) for text in texts]
+            rows = iter(encode_texts([sentence for several in sentences for sentence in several], tokenizer))
+            return [[join_sentences(list(islice(rows, len(several))), marks, most, self.grid)] for several in sentences]
+        ids = encode_texts(texts, tokenizer)
         chosen = LAYOUTS[self.config.layout](width)
         return [
             [self.join([ids[at + text] for text in texts], marks, most) for texts in chosen] for at in range(0, len(ids), width)
@@ -152,11 +186,11 @@ class LabeledData:
     def collate(self, encoded: EncodedExamples, chosen: Sequence[int], marks: Specials) -> LabeledBatch:
         """The batch of the chosen examples."""
         rows = [sequence for i in chosen for sequence in encoded.groups[i]]
-        longest = pad_length(max(map(len, rows)), self.data.length_multiple, self.data.max_length)
+        longest = pad_length(max(len(row.ids) for row in rows), self.data.length_multiple, self.data.max_length)
         return LabeledBatch(
-            torch.tensor([[*row, *[marks.pad] * (longest - len(row))] for row in rows]),
-            torch.tensor([len(row) - 1 for row in rows]),
-            torch.tensor([row.index(marks.end) + 1 if marks.end in row else len(row) for row in rows]),
+            torch.tensor([[*row.ids, *[marks.pad] * (longest - len(row.ids))] for row in rows]),
+            torch.tensor([[*row.segments, *[0] * (longest - len(row.ids))] for row in rows]),
+            torch.tensor([len(row.ids) - 1 for row in rows]),
             self.label_tensor([encoded.labels[i] for i in chosen]),
         )
 

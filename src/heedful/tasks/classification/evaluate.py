@@ -17,7 +17,7 @@ from heedful.tasks.system import System, batches_of
 @torch.inference_mode()
 def logits_of(model: ClassificationModel, system: System, data: LabeledData, encoded: EncodedExamples) -> Numbers:
     """(examples, labels), by batches of similar lengths; an error where they are not finite."""
-    lengths = [max(map(len, group)) * len(group) for group in encoded.groups]
+    lengths = [max(len(row.ids) for row in group) * len(group) for group in encoded.groups]
     order = sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)
     marks, found = system.target_tokenizer.specials, np.zeros((len(order), len(data.config.labels)))
     for chosen in batches_of(order, lambda i: lengths[i], system.batch_tokens):

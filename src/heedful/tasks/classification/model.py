@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -32,12 +33,12 @@ def read_both_ways(model: EncoderModel, batch: LabeledBatch, mask: Tensor | None
 READERS: dict[Architecture, Reader] = {"decoder": read_forward, "encoder": read_both_ways}
 
 
-def label_losses(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
-    """-log p of the labels of each example, (examples,); labels as in `LabeledBatch`; weights (labels,), None: all are 1."""
+def label_loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    """The sum over examples of -log p of their labels; labels as in `LabeledBatch`; weights (labels,), None: all are 1."""
     if labels.ndim == 1:
-        return functional.cross_entropy(logits.float(), labels, weights, reduction="none")
-    losses = functional.binary_cross_entropy_with_logits(logits.float(), labels, pos_weight=weights, reduction="none")
-    return losses.mean(-1)
+        return functional.cross_entropy(logits.float(), labels, weights, reduction="sum")
+    total = functional.binary_cross_entropy_with_logits(logits.float(), labels, pos_weight=weights, reduction="sum")
+    return total / labels.shape[1]  # the mean over labels
 
 
 class ClassificationModel(ModelWithHead):
@@ -76,7 +77,7 @@ class ClassificationModel(ModelWithHead):
         """One sequence for each example: (rows, choices)."""
         rows, time = target.shape
         last = target.new_full((rows,), time - 1)
-        return self(LabeledBatch(target, last, last + 1, last))[0]
+        return self(LabeledBatch(target, torch.zeros_like(target), last, last))[0]
 
     if TYPE_CHECKING:
         __call__ = forward

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, cast, overload
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
 from heedful.data.labeled import Example, LabeledFile, file_at, find_split_file
@@ -21,7 +22,7 @@ from heedful.search import SearchConfig
 from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.data import EncodedExamples, LabeledData
 from heedful.tasks.classification.evaluate import evaluate, first_nonfinite, logits_of
-from heedful.tasks.classification.model import ClassificationModel, label_losses
+from heedful.tasks.classification.model import ClassificationModel
 from heedful.tasks.encoded_example import Decoded, EncodedExample, Outputs, TokenLoss, tokens_from_ids
 from heedful.tasks.forced import EncodedSample, ForcedBatch, Pieces, pieces_of
 from heedful.tasks.predictor import (
@@ -158,9 +159,9 @@ class Classifier(Predictor):
         return ValidationResult(self.evaluate("valid"), None, None, {})
 
     def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
-        """The text between start and extract token, with its label; target: a label, default: the most probable one."""
+        """The text between its first and last token, with its label; target: a label, default: the most probable one."""
         refuse_empty(text)
-        if self.run.model.architecture == "encoder":
+        if self.run.task.multi_label:
             raise self.no_analysis()
         if config is not None:
             raise ConfigError("search options have no effect on a classifier, which decodes no text", hint="remove them")
@@ -173,19 +174,20 @@ class Classifier(Predictor):
             )
         label = self.predict([given])[0] if target is None else target
         lookup(label, dict.fromkeys(labels), "label")
-        start, *ids, extract = sequences[0]
-        first, last = tokenizer.pieces([start, extract])
-        target_in = torch.tensor([sequences[0]], device=device)
-        steps = torch.tensor([len(sequences[0]) - 1], device=device)
+        row = sequences[0]
+        first, last = tokenizer.pieces([row.ids[0], row.ids[-1]])
+        target_in, segments = (torch.tensor([values], device=device) for values in row)
+        at = len(row.ids) - 1 if self.run.task.pooling_of(self.run.model) == "last" else 0
         outputs = Outputs(
             torch.tensor([labels.index(label)], device=device),
             [label],
-            steps,
-            classify_last,
+            torch.tensor([at], device=device),
+            classify,
             lambda chosen: [labels[i] for i in chosen],
         )
-        tokens = tokens_from_ids(tokenizer, " ".join(given), ids)
-        return EncodedExample(None, tokens, first, last, target_in[:, :0], target_in, outputs, reads_end=True)
+        tokens = tokens_from_ids(tokenizer, " ".join(given), row.ids[1:-1])
+        more = {"segments": segments} if self.run.model.architecture == "encoder" else {}
+        return EncodedExample(None, tokens, first, last, target_in[:, :0], target_in, outputs, reads_end=True, more=more)
 
     def decode_example(
         self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
@@ -204,7 +206,7 @@ class Classifier(Predictor):
         return self.encode_example(text, example.outputs.pieces[0])
 
     def token_loss(self) -> TokenLoss:
-        weight = self.run.task.auxiliary
+        weight = self.run.task.auxiliary if self.run.model.architecture == "decoder" else 0.0
         return TokenLoss(omitted=[f"adds {weight:g} x the language modeling loss"] if weight else [])
 
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
@@ -226,6 +228,8 @@ class Classifier(Predictor):
         return self.samples_of(file_at(self.run.data, path))
 
     def samples_of(self, file: LabeledFile) -> Iterator[Sample]:
+        if self.run.task.multi_label:
+            raise self.no_analysis()
         return (Sample(None, "\t".join(example.texts), label=example.labels[0]) for example in self.labeled.examples(file))
 
     def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
@@ -254,9 +258,9 @@ class Classifier(Predictor):
             pieces = pieces_of(tokenizer, texts[0], sample.target_arcs, longest - 1)
             return None if pieces is None else [EncodedSample(None, pieces)]
         rows = self.labeled.sequences([tuple(texts)], tokenizer)[0] if len(texts) == len(self.run.data.texts) else []
-        if not rows or max(map(len, rows)) >= longest:  # perhaps truncated
+        if not rows or max(len(row.ids) for row in rows) >= longest:  # perhaps truncated
             return None
-        return [EncodedSample(None, Pieces(row[1:-1], list(range(len(row) - 2)))) for row in rows]
+        return [EncodedSample(None, Pieces(row.ids[1:-1], list(range(len(row.ids) - 2)))) for row in rows]
 
 
 def label_logits(model: ClassificationModel, batch: LabeledBatch) -> Tensor:
@@ -264,12 +268,15 @@ def label_logits(model: ClassificationModel, batch: LabeledBatch) -> Tensor:
     return model(batch)[0][:, None]
 
 
-def classify_last(model: ClassificationModel, hidden: Tensor) -> Tensor:
-    """Hidden states of a text (rows, time, dim) -> logits of the labels from its last token, the extract token."""
-    logits: Tensor = model.head(hidden[:, -1:])  # (rows, 1, labels)
-    return logits
+def classify(model: ClassificationModel, hidden: Tensor) -> Tensor:
+    """Hidden states of texts without padding (rows, time, dim) -> logits of the labels (rows, 1, labels)."""
+    logits: Tensor = model.head(model.features(hidden, None))
+    return logits[:, None]
 
 
 def example_losses(model: ClassificationModel, batch: LabeledBatch) -> Tensor:
     """-log p of the labels of each example, (examples,)."""
-    return label_losses(model(batch)[0], batch.labels)
+    logits = model(batch)[0].float()
+    if batch.labels.ndim == 1:
+        return functional.cross_entropy(logits, batch.labels, reduction="none")
+    return functional.binary_cross_entropy_with_logits(logits, batch.labels, reduction="none").mean(-1)

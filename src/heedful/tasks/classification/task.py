@@ -21,7 +21,7 @@ from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.config import ClassificationConfig
 from heedful.tasks.classification.data import EncodedSplits, LabeledData, format_examples
 from heedful.tasks.classification.evaluate import evaluate
-from heedful.tasks.classification.model import ClassificationModel, label_losses
+from heedful.tasks.classification.model import ClassificationModel, label_loss
 from heedful.tasks.classification.predictor import Classifier
 from heedful.tasks.objectives import token_loss
 from heedful.tasks.system import System
@@ -53,7 +53,7 @@ class ClassificationTask:
     def statistics(self) -> dict[str, float]:
         """Sizes of the training data and of an epoch."""
         train, plan = self.corpora.train, self.plan(0)
-        tokens = sum(len(sequence) for group in train.groups for sequence in group)
+        tokens = sum(len(row.ids) for group in train.groups for row in group)
         return {"examples": len(train.labels), "batches_per_epoch": len(plan), "tokens_per_epoch": tokens}
 
     def describe(self) -> str:
@@ -89,7 +89,7 @@ class ClassificationTask:
         """The loss as a function of tensors only, those of a `LabeledBatch`, which can be compiled or captured."""
         batch = LabeledBatch(*tensors)
         logits, hidden = model(batch)
-        total = label_losses(logits, batch.labels, self.weights).sum()
+        total = label_loss(logits, batch.labels, self.weights)
         count = batch.last.new_full((), len(batch.labels))
         report = {"loss": Loss(total.detach(), count)}
         if self.auxiliary:
