@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,22 @@ def test_reported_progress_sums_to_one(translator: Translator) -> None:
     shares: list[float] = []
     heads(translator, sentences=10, progress=shares.append)
     assert sum(shares) == pytest.approx(1.0) and len(shares) > 12
+
+
+def test_the_best_head_of_a_relation_is_reported_with_its_baseline() -> None:
+    """Per kind of attention; too few cases do not count."""
+    numbers = [(0.6, 0.4, 99), (0.85, 0.4, 99), (1.0, 0.4, 9)]
+    adjective, (one, *_) = Measure("syntactic", "amod to head", 0.9, 0.7, 50), result_of().heads
+    heads = [
+        one._replace(head=at, measures=[adjective, Measure("syntactic", "nsubj to dependent", *numbers[at])]) for at in range(3)
+    ]
+    result = replace(result_of(), heads=[*heads, heads[0]._replace(kind="decoder", layer=1)])
+    assert [(one.kind, one.pair, one.layer, one.head, one.accuracy, one.baseline) for one in result.relations] == [
+        ("encoder", "adjective → noun", 0, 0, 0.9, 0.7),
+        ("encoder", "verb → subject", 0, 1, 0.85, 0.4),
+        ("decoder", "adjective → noun", 1, 0, 0.9, 0.7),
+        ("decoder", "verb → subject", 1, 0, 0.6, 0.4),
+    ]
+    assert "verb → subject (nsubj) encoder.0.1 85% 40% 99" in " ".join(result.text().split())
+    assert result.to_dict()["relations"][1]["pair"] == "verb → subject" and "encoder.0.1" in result.html()
+    assert result_of().relations == [] and "Agreement" not in result_of().text()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from heedful.data.conllu import read_trees
 from heedful.data.samples import Sample
@@ -22,14 +22,15 @@ from heedful.inspection.drawing.figure import Figure
 from heedful.inspection.drawing.head_figures import Cell, Legend, format_importance, grids, head_figure
 from heedful.inspection.measures.head_importance import HeadResult, study
 from heedful.inspection.measures.head_statistics import Frequencies, count_tokens
-from heedful.inspection.measures.roles import MOSTLY, Measure
-from heedful.inspection.page.blocks import Block, Pictures, Table, Terms, Words, sentence
+from heedful.inspection.measures.roles import FEWEST, MOSTLY, Measure
+from heedful.inspection.page.blocks import Block, Heading, Pictures, Table, Terms, Words, sentence
 from heedful.inspection.result import Result
 from heedful.tasks.predictor import Predictor
 from heedful.text.tokenizer import Tokenizer
 
 FREQUENCY_LINES = 20_000  # lines of training text from which token frequencies are counted
 NO_RELEVANCE = "relevance: not defined for this family, which has layers that do not propagate it."
+RELATIONS_TITLE = "Agreement: the best head of each kind for each grammatical relation"
 COLUMNS = {
     "confidence": "mean of the largest attention weight",
     "gradient": "|dL/dgate|, normalized to length 1 within a layer",
@@ -37,6 +38,31 @@ COLUMNS = {
     "relevance": "share of the layer's relevance that flows through the head",
     "role": "share of tokens whose largest weight is there (in parentheses: of the best fixed offset)",
 }
+ENDS = {  # relation: its dependent and its head
+    "nsubj": ("subject", "verb"),
+    "obj": ("object", "verb"),
+    "amod": ("adjective", "noun"),
+    "advmod": ("adverb", "verb"),
+}
+
+
+class RelationResult(NamedTuple):
+    """How well the best head of a kind follows a grammatical relation: agreement of verb and subject, adjective and noun."""
+
+    kind: str
+    relation: str  # nsubj to head, …
+    layer: int
+    head: int
+    accuracy: float  # share of the cases in which the largest weight is on the other word of the relation
+    baseline: float  # of the best fixed offset
+    cases: int
+
+    @property
+    def pair(self) -> str:
+        """verb → subject"""
+        name, _, end = self.relation.partition(" to ")
+        dependent, head = ENDS[name]
+        return f"{dependent} → {head}" if end == "head" else f"{head} → {dependent}"
 
 
 @dataclass(frozen=True)
@@ -70,21 +96,25 @@ class HeadsResult(Result):
             "unit": self.unit,
             "frequencies": self.frequencies,
             "heads": [head_to_dict(head) for head in self.heads],
+            "relations": [one._asdict() | {"pair": one.pair} for one in self.relations],
         }
 
     def text(self) -> str:
         columns = fill(" ".join(f"{name}: {meaning}." for name, meaning in self.columns.items()), 120)
-        return "\n".join([self.header, table(self.rows()), columns, *self.remarks()])
+        relations = ["", RELATIONS_TITLE, table(self.relation_rows())] if self.relations else []
+        return "\n".join([self.header, table(self.rows()), columns, *self.remarks(), *relations])
 
     def blocks(self) -> list[Block]:
         cells = self.cells()
         captions = f"{explain_colors(cells)} (square-root scale)", explain_marks(cells)
+        relations: list[Block] = [Heading(RELATIONS_TITLE), Table(self.relation_rows(), "relations")] if self.relations else []
         return [
             Words(f"{self.header}."),
             Pictures(grids(cells, self.loss_unit), ". ".join(sentence(text) for text in captions if text) + "."),
             Table(self.rows(), "all heads"),
             Terms(self.columns),
             *(Words(sentence(text), "hint") for text in self.remarks()),
+            *relations,
         ]
 
     def figure(self) -> Figure:
@@ -117,6 +147,27 @@ class HeadsResult(Result):
             roles = [format_role(role, head.alignment_error) for role in head.roles]
             roles += [f"mostly {format_role(role, None)}" for role in head.tendencies]
             rows.append((*name, confidence, *importance, ", ".join(roles) or "-"))
+        return rows
+
+    @property
+    def relations(self) -> list[RelationResult]:
+        """The best head of each kind of attention for each relation of the dependency trees; empty without trees."""
+        best: dict[tuple[str, str], RelationResult] = {}
+        for head in self.heads:
+            for one in head.measures:
+                found = best.get((head.kind, one.what))
+                if one.role == "syntactic" and one.cases >= FEWEST and (found is None or one.value > found.accuracy):
+                    named = head.kind, one.what, head.layer, head.head
+                    best[head.kind, one.what] = RelationResult(*named, one.value, one.baseline or 0.0, one.cases)
+        return list(best.values())
+
+    def relation_rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("from → to", "best head", "accuracy", "best fixed offset", "cases")]
+        for one in self.relations:
+            shares = f"{one.accuracy:.0%}", f"{one.baseline:.0%}"
+            rows.append(
+                (f"{one.pair} ({one.relation.split()[0]})", f"{one.kind}.{one.layer}.{one.head}", *shares, f"{one.cases:,}")
+            )
         return rows
 
     def cells(self) -> list[Cell]:
