@@ -56,7 +56,7 @@ def test_the_parts_of_a_split_file_are_disjoint_and_complete(tmp_path: Path) -> 
         source = find_split_file(data, split)
         assert source is not None
         parts.append([one.line for one in read_sentences(data, source)])
-    assert all(len(part) > 20 for part in parts) and sorted(sum(parts, [])) == list(range(1, 600, 3))
+    assert all(len(part) > 20 for part in parts) and sorted(line for part in parts for line in part) == list(range(1, 600, 3))
 
 
 @pytest.mark.parametrize(
