@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from claims import Claim, language, layers, refining, summarizing, translating
+from claims import Claim, language, layers, refining, summarizing, tagging, translating
 
 CLAIMS: dict[str, Claim] = {
     "fixed-vector": Claim(
@@ -47,6 +47,11 @@ CLAIMS: dict[str, Claim] = {
         "one stack of causal layers picks the tagged tokens of a source, >= 95% exact, also with reach L M L M L",
         "Liu 2018",
         summarizing.summary,
+    ),
+    "previous-class": Claim(
+        "tag = class of the previous token: 99% of words right with attention and with an LSTM, chance for each word alone",
+        "sequence tagging",
+        tagging.previous,
     ),
     "echo": Claim(
         "one script echoes the input 50 steps back with attention, and with a convolution iff its receptive field is > 50",

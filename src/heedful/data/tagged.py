@@ -4,7 +4,7 @@
     column = "upos"                      CoNLL-U: the column of the label
 
     train = { file = "train.tsv" }       two columns: a word, a tab and its label in each line, an empty line between sentences
-    valid = { file = "valid.tsv" }
+    valid = { file = "valid.tsv" }       or: split = [0.9, 0.05, 0.05], and train alone is given (`hash_split.py`)
 
     numeric = true                       vectors instead of words: numbers and the label, separated by tabs, in each line
 
@@ -24,8 +24,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import model_validator
 
-from heedful.config.base import Config, Count, Problem, Size, ZeroOrSmallCount, refuse
+from heedful.config.base import Config, Count, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.data import conllu
+from heedful.data.hash_split import PARTS, Fractions, fraction_problems, split_by_hash
 from heedful.data.report import CorpusCheck
 from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
@@ -33,6 +34,7 @@ from heedful.errors import DataError, nearest
 from heedful.evaluation.spans import follows
 from heedful.storage.reading import read_lines
 
+MIN_LENGTH = 3  # tokens
 CONLLU, TABBED = ".conllu", (".tsv", ".txt")
 SHOWN = 12  # labels in a report
 Column = Literal["lemma", "upos", "xpos", "feats", "deprel", "label"]
@@ -62,6 +64,8 @@ class TaggedConfig(Config):
     """Validation file, instead of the folder's."""
     test: TaggedFile | None = None
     """Test file, instead of the folder's."""
+    split: Fractions | None = None
+    """Split `train` into train, valid and test: three fractions; near-duplicates stay together. Default: no split."""
     column: Column | None = None
     """Column of the label: of CoNLL-U, default: upos; "label", the default, of files with two columns."""
     numeric: bool = False
@@ -81,24 +85,42 @@ class TaggedConfig(Config):
     def _fits_together(self) -> TaggedConfig:
         problems = []
         if self.folder is None:
-            missing = [split for split in ("train", "valid") if getattr(self, split) is None]
-            problems = [Problem(split, "missing; expected a table with a file, or data.folder") for split in missing]
-        if self.max_length < 3:
-            problems.append(Problem("max_length", f"given {self.max_length}, expected at least 3: a word, start and end"))
-        files = {split: given for split in ("train", "valid", "test") if (given := getattr(self, split)) is not None}
-        for split, given in files.items():
-            is_conllu = suffix_of(given.file) == CONLLU
+            missing = [name for name in ("train", "valid") if getattr(self, name) is None and not self.makes(name)]
+            problems = [Problem(name, "missing; expected a table with a file, or data.folder") for name in missing]
+        if self.max_length < MIN_LENGTH:
+            problems.append(
+                Problem("max_length", f"given {self.max_length}, expected at least {MIN_LENGTH}: a word, start and end")
+            )
+        refuse([*problems, *self._column_problems(), *self._split_problems()])
+        return self
+
+    def _column_problems(self) -> list[Problem]:
+        """CoNLL-U has columns with names; other files have one column of labels."""
+        problems = []
+        files = {split: given.file for split in PARTS if (given := getattr(self, split)) is not None}
+        for split, file in files.items():
+            is_conllu = suffix_of(file) == CONLLU
             if is_conllu and (self.numeric or self.column == "label"):
                 option = "numeric = true" if self.numeric else 'column = "label"'
-                problems.append(Problem(f"{split}.file", f"given {given.file!r}, but {option} is for .tsv and .txt files"))
+                problems.append(Problem(f"{split}.file", f"given {file!r}, but {option} is for .tsv and .txt files"))
             elif not is_conllu and self.column not in (None, "label"):
-                problems.append(
-                    Problem("column", f"given {self.column!r}, a column of CoNLL-U, but {split}.file is {given.file!r}")
-                )
-        if self.numeric and self.column is not None:
-            problems.append(Problem("column", f"given {self.column!r}, but has no effect with numeric = true; remove it"))
-        refuse(problems)
-        return self
+                problems.append(Problem("column", f"given {self.column!r}, a column of CoNLL-U, but {split}.file is {file!r}"))
+        if not files and self.numeric and self.column not in (None, "label"):
+            problems.append(Problem("column", f"given {self.column!r}, a column of CoNLL-U, but numeric is true"))
+        return problems
+
+    def _split_problems(self) -> list[Problem]:
+        if self.split is None:
+            return []
+        no_effect = {name: f"data.split makes a {name} part of data.train" for name in ("valid", "test") if self.makes(name)}
+        problems = [Problem("split", sentence) for sentence in fraction_problems(self.split)]
+        if self.train is None and self.folder is not None:
+            problems.append(Problem("split", 'given with data.folder, expected data.train: { file = "…" }'))
+        return [*problems, *unused(self, no_effect)]
+
+    def makes(self, split: str) -> bool:
+        """Whether `data.split` makes this part, and others."""
+        return self.split is not None and 0.0 < self.split[PARTS.index(split)] < 1.0
 
     @property
     def length_multiple(self) -> int:
@@ -118,6 +140,13 @@ class TaggedSentence(NamedTuple):
     rows: Sequence[conllu.Row] = ()  # of CoNLL-U
 
 
+class TaggedSource(NamedTuple):
+    """The data of a split: a file, or a part of one."""
+
+    path: Path
+    part: str | None = None  # of data.split; None: all of it
+
+
 class TaggedSentences(NamedTuple):
     """The usable sentences of a file, and its unusable lines."""
 
@@ -134,11 +163,12 @@ def suffix_of(name: str) -> str | None:
     return next((suffix for suffix in (CONLLU, *TABBED) if name.lower().removesuffix(".gz").endswith(suffix)), None)
 
 
-def find_split_file(data: TaggedConfig, split: str) -> Path | None:
+def find_split_file(data: TaggedConfig, split: str) -> TaggedSource | None:
     """Return the file of a split; None if there is no test set."""
-    given: TaggedFile | None = getattr(data, split)
+    part = split if data.makes(split) else None
+    given: TaggedFile | None = getattr(data, "train" if part else split)
     if given is not None:
-        return find_path(given.file)
+        return TaggedSource(find_path(given.file), part)
     if data.folder is None or (split == "test" and data.train is not None):
         return None  # a folder's test set belongs to other training data
     folder = find_folder(data.folder)
@@ -148,11 +178,12 @@ def find_split_file(data: TaggedConfig, split: str) -> Path | None:
     if path is None and split != "test":
         others = {suffix_of(file.name) for file in folder.iterdir() if file.name.split(".")[0] in sum(ALIASES.values(), ())}
         raise missing_split(folder, f"{split}{next((suffix for suffix in suffixes if suffix in others), suffixes[0])}")
-    return path
+    return None if path is None else TaggedSource(path)
 
 
-def scan_sentences(data: TaggedConfig, path: Path) -> TaggedSentences:
-    """Read a file; DataError with file and line if a line has not the columns of the format."""
+def scan_sentences(data: TaggedConfig, source: TaggedSource) -> TaggedSentences:
+    """Read a file, or its part; DataError with file and line if a line has not the columns of the format."""
+    path = source.path
     unusable = UnusableLines(lambda problem: f"{path} line {problem.line}")
     parse: Callable[[Sequence[tuple[int, str]]], TaggedSentence] = partial(parse_tabbed, data, path)
     if suffix_of(path.name) == CONLLU:
@@ -168,6 +199,9 @@ def scan_sentences(data: TaggedConfig, path: Path) -> TaggedSentences:
             sentence = parse([(number, str(text)) for number, text in block])
             if sentence.words:
                 sentences.append(sentence)
+    if source.part is not None and data.split is not None:
+        parts = split_by_hash([" ".join(sentence.words) for sentence in sentences], data.split)
+        sentences = [sentence for sentence, part in zip(sentences, parts, strict=True) if part == source.part]
     return TaggedSentences(sentences, unusable, lines)
 
 
@@ -241,9 +275,9 @@ def parse_conllu(path: Path, column: int, block: Sequence[tuple[int, str]]) -> T
     )
 
 
-def read_sentences(data: TaggedConfig, path: Path) -> list[TaggedSentence]:
-    """Return the usable sentences of a file."""
-    return scan_sentences(data, path).sentences
+def read_sentences(data: TaggedConfig, source: TaggedSource) -> list[TaggedSentence]:
+    """Return the usable sentences of a file, or of its part."""
+    return scan_sentences(data, source).sentences
 
 
 def collect_labels(sentences: Sequence[TaggedSentence]) -> tuple[str, ...]:
@@ -251,10 +285,19 @@ def collect_labels(sentences: Sequence[TaggedSentence]) -> tuple[str, ...]:
     return tuple(sorted({label for sentence in sentences for label in sentence.labels}))
 
 
-def check_sentences(data: TaggedConfig, split: str, path: Path, check: Check) -> CorpusCheck:
-    """Read a file once and report its unusable lines and the number of words of each label; check: further checks."""
-    sentences, unusable, lines = scan_sentences(data, path)
+def check_sentences(data: TaggedConfig, split: str, source: TaggedSource, check: Check) -> CorpusCheck:
+    """Read a file once and report its unusable lines and the number of words of each label; check: further checks.
+
+    The unusable lines of a file that `data.split` splits are reported once, with its training part."""
+    (path, part), (sentences, unusable, lines) = source, scan_sentences(data, source)
     check(path, sentences)
+    if part is not None and not sentences:
+        raise DataError(
+            f"{path} has no sentence for {part} with data.split = {list(data.split or ())}; expected at least one",
+            hint="use a larger fraction, or more sentences",
+        )
+    if part is not None:
+        lines = sum(len(sentence.words) for sentence in sentences) + (unusable.total if part == "train" else 0)
     counts = Counter(label for sentence in sentences for label in sentence.labels)
     most = [f"{label}: {count:,}" for label, count in counts.most_common(SHOWN)]
     more = [f"{len(counts) - SHOWN} more"] if len(counts) > SHOWN else []
@@ -263,7 +306,7 @@ def check_sentences(data: TaggedConfig, split: str, path: Path, check: Check) ->
         title=str(path),
         total=lines,
         kept=len(sentences),
-        findings=unusable.findings(),
+        findings=unusable.findings() if part in (None, "train") else (),
         dropped=np.zeros(0, np.int64),
         conversions=unusable.conversions([path]),
         unit="sentences",

@@ -228,5 +228,9 @@ class Encoder(EncoderModel):
         hidden: Tensor = self.last(x)
         return hidden
 
+    def fit_inputs(self, vectors: Tensor) -> None:
+        assert self.features is not None, "the inputs of the model are vectors"
+        self.features.fit(vectors.to(self.features.mean))
+
     def blocks(self) -> list[nn.Module]:
         return list(self.layers)

@@ -197,6 +197,10 @@ class EncoderModel(Model):
         each token belongs to, from 0, None: all belong to one text -> hidden states (rows, time, dim)."""
         raise NotImplementedError
 
+    def fit_inputs(self, vectors: Tensor) -> None:
+        """Standardize inputs that are vectors by the mean and the standard deviation of these: (count, features)."""
+        raise NotImplementedError
+
     def first_state(self, hidden: Tensor) -> Tensor:
         """Hidden states (rows, time, dim) -> the state of the first token, which stands for the text: (rows, dim)."""
         return hidden[:, 0]

@@ -26,6 +26,7 @@ from heedful.data.splits import SPLITS
 from heedful.data.tagged import (
     TaggedConfig,
     TaggedSentence,
+    TaggedSource,
     check_sentences,
     collect_labels,
     find_split_file,
@@ -90,7 +91,7 @@ class TaggedData:
             labels = collect_labels(read_sentences(self.data, self.file("train")))
         check = partial(self.refuse, labels)
         found = ((split, find_split_file(self.data, split)) for split in SPLITS)
-        return CheckReport(tuple(check_sentences(self.data, split, path, check) for split, path in found if path is not None))
+        return CheckReport(tuple(check_sentences(self.data, split, file, check) for split, file in found if file is not None))
 
     def refuse(self, labels: Sequence[str], path: Path, sentences: Sequence[TaggedSentence]) -> None:
         """Raise an error for unknown labels, for labels in BIO that are not valid if there is a CRF, and for vectors of another
@@ -102,17 +103,18 @@ class TaggedData:
             refuse_other_sizes(path, sentences, self.features)
 
     def files(self) -> list[Path]:
-        return [path for split in SPLITS if (path := find_split_file(self.data, split)) is not None]
+        found = [file.path for split in SPLITS if (file := find_split_file(self.data, split)) is not None]
+        return list(dict.fromkeys(found))
 
-    def file(self, split: str) -> Path:
-        path = find_split_file(self.data, split)
-        assert path is not None, "the config requires training and validation data"
-        return path
+    def file(self, split: str) -> TaggedSource:
+        file = find_split_file(self.data, split)
+        assert file is not None, "the config requires training and validation data"
+        return file
 
-    def sentences(self, path: Path) -> list[TaggedSentence]:
+    def sentences(self, file: TaggedSource) -> list[TaggedSentence]:
         """Read the usable sentences of a file; errors as in `refuse`."""
-        sentences = read_sentences(self.data, path)
-        self.refuse(self.config.known_labels, path, sentences)
+        sentences = read_sentences(self.data, file)
+        self.refuse(self.config.known_labels, file.path, sentences)
         return sentences
 
     def lines(self, side: Literal["source", "target"]) -> Iterator[str]:
@@ -241,8 +243,8 @@ def resolve(run: RunConfig) -> dict[str, object]:
         return {}
     data = TaggedData(run)
     refuse_streams(data.files())
-    path = data.file("train")
-    labels = collect_labels(read_sentences(run.data, path))
+    file = data.file("train")
+    labels, path = collect_labels(read_sentences(run.data, file)), file.path
     if len(labels) < 2:
         raise DataError(f"{path} has {len(labels)} label{'s' * (len(labels) != 1)}; expected two or more that differ")
     if run.training.metric not in config.model_copy(update={"labels": labels}).metrics:
@@ -261,7 +263,7 @@ def format_examples(examples: Iterable[Any]) -> ExampleFile:
         if rows is None:
             raise DataError(f"example {number} is {example!r:.60}; expected two lists of equal length, (words, labels)")
         blocks.append("".join("\t".join(row) + "\n" for row in rows))
-    return ExampleFile(".tsv", "\n".join(blocks), "file")
+    return ExampleFile(".tsv", "\n".join(blocks), "file", data={"column": "label", "split": [1.0, 0.0, 0.0]})
 
 
 def example_rows(example: Any) -> list[list[str]] | None:

@@ -153,10 +153,10 @@ class Tagger(Predictor):
     def sentences(self, split: str) -> list[TaggedSentence]:
         """The sentences of a split of the run's data."""
         check_split(self.run.data, split)
-        path = find_split_file(self.run.data, split)
-        if path is None:
+        file = find_split_file(self.run.data, split)
+        if file is None:
             raise missing_split_error(split)
-        return self.tagged.sentences(path)
+        return self.tagged.sentences(file)
 
     def tagging(self, sentences: Sequence[TaggedSentence]) -> Tagging:
         """The predictions for tagged sentences."""
@@ -188,9 +188,7 @@ class Tagger(Predictor):
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Of the first `count` sentences of the training data."""
         data, tokenizer = self.tagged, self.system.target_tokenizer
-        path = find_split_file(self.run.data, "train")
-        assert path is not None, "a run has training data"
-        rows = data.encode(list(islice(data.sentences(path), count)), tokenizer)[:count]
+        rows = data.encode(data.sentences(data.file("train"))[:count], tokenizer)[:count]
         for chosen in batches_of(range(len(rows)), lambda i: max(len(row.tokens) for row in rows), LOSS_TOKENS):
             batch = self.tagged.collate([rows[i] for i in chosen], tokenizer.specials.pad).to(self.system.device)
             yield partial(sentence_losses, self.tagger, batch, len(chosen))

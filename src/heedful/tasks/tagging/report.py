@@ -29,12 +29,12 @@ class Estimate(NamedTuple):
 
 
 class LabelScore(NamedTuple):
-    """Precision, recall and F1 of a label, and its number of words, or of spans, in the reference."""
+    """Precision, recall and F1 of a label, and the number of its words, or spans, in the reference."""
 
     precision: float
     recall: float
     f1: float
-    count: int
+    gold: int
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class TaggingReport:
 
 
 def score_table(what: str, scores: Mapping[str, LabelScore]) -> str:
-    rows = [(name, f"{s.precision:.2%}", f"{s.recall:.2%}", f"{s.f1:.2%}", f"{s.count:,}") for name, s in scores.items()]
+    rows = [(name, f"{s.precision:.2%}", f"{s.recall:.2%}", f"{s.f1:.2%}", f"{s.gold:,}") for name, s in scores.items()]
     return table([(what, "precision", "recall", "F1", "count"), *rows])
 
 
@@ -148,7 +148,7 @@ def span_scores(sentences: Sequence[SentenceLabels]) -> dict[str, LabelScore]:
         only = [[[label if label[2:] == name else "O" for label in side] for side in one] for one in sentences]
         counts = [count_spans(predicted, gold) for gold, predicted in only]
         scores[name] = score(*(sum(column) for column in zip(*counts, strict=True)))
-    return dict(sorted(scores.items(), key=lambda item: (-item[1].count, item[0])))
+    return dict(sorted(scores.items(), key=lambda item: (-item[1].gold, item[0])))
 
 
 def baseline_accuracies(train: Sequence[TaggedSentence], test: Sequence[TaggedSentence]) -> dict[str, float]:

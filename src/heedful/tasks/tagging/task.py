@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 from heedful.data.batching import plan_epoch
 from heedful.data.tagged import TaggedConfig
 from heedful.nn.losses import Loss
+from heedful.nn.model import EncoderModel
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.system import System
@@ -35,7 +37,8 @@ class TaggingTask:
         self.seed, self.tagged = run.seed, TaggedData(run)
         self.corpora, self.system = corpora, system
         if self.tagged.features:
-            fit_features(system.models[0], corpora)
+            model = cast(EncoderModel, system.models[0].base_model)
+            model.fit_inputs(torch.cat([row.tokens for row in corpora.train]))
 
     def statistics(self) -> dict[str, float]:
         """Sizes of the training data and of an epoch."""
@@ -95,12 +98,6 @@ class TaggingTask:
     def validate(self, model: TaggingModel) -> Validation:
         tagging = evaluate(model, self.system, self.tagged, self.corpora.valid)
         return Validation(figures(tagging, self.config), {}, [])
-
-
-def fit_features(model: TaggingModel, corpora: TaggedSplits) -> None:
-    """Standardize input vectors by the mean and the standard deviation of the training data."""
-    feature_map = model.body.features
-    feature_map.fit(torch.cat([row.tokens for row in corpora.train]).to(feature_map.mean.device))
 
 
 TASK = TaskDefinition(TaggingConfig, TaggedConfig, TaggedData, TaggingTask, Tagger, format_examples, resolve)
