@@ -111,6 +111,14 @@ class ExampleFile(NamedTuple):
         return {self.key: name, **self.options}
 
 
+class Starter(NamedTuple):
+    """What `heed new` writes: a recipe and example data in the right format, to be replaced by the user's own."""
+
+    recipe: str  # text of recipe.toml; paths are relative to its folder
+    files: Mapping[str, str]  # name -> content
+    input: str  # a line for `heed predict`
+
+
 class TaskDefinition(NamedTuple):
     """A task for the registry."""
 
@@ -120,3 +128,4 @@ class TaskDefinition(NamedTuple):
     task: Callable[[RunConfig, Any, System], Task]  # config, encoded data, model with its tokenizers
     predictor: type[Predictor]
     format_examples: Callable[[Iterable[Any]], ExampleFile]  # of Python objects, for `heedful.train(…, train=[…])`
+    starter: Starter  # for `heed new`
