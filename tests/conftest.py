@@ -10,7 +10,8 @@ import pytest
 import torch
 from hypothesis import settings
 from tiny import PLAIN, VARIANTS, Pairs, Variant, make_pairs, tiny_model
-from tiny_tasks import train_tiny_runs
+from tiny_tasks import train_tiny_runs, write_tiny_recipe
+from workshop import heed
 
 from heedful.nn.model import SequenceModel
 
@@ -55,3 +56,13 @@ def pairs() -> Pairs:
 def tiny_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run folder of each task by the task's name. Shared between tests: do not change them."""
     return train_tiny_runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of a classifier that pools the hidden states of an encoder by attention."""
+    folder = tmp_path_factory.mktemp("encoder")
+    model = 'model={family="bert", dim=16, layers=2, heads=2}'
+    recipe = write_tiny_recipe("classification", folder)
+    assert heed("train", recipe, model, "task.pooling=attention", "--run", folder / "run") == 0
+    return folder / "run"

@@ -16,9 +16,12 @@ from heedful.cli.output import replace_non_finite
 from heedful.inspection.result import Result
 
 TEXTS = {"translation": "w1 w2 w3", "language": "the cat sees a dog", "classification": "a dog sees"}
-OTHERS = {"translation": "w1 w9 w3", "classification": "the cat runs"}
+TEXTS |= {"masked": "the [MASK] sees a [MASK]", "tagging": "the cat sees", "encoder": "a dog sees"}
+OTHERS = {"translation": "w1 w9 w3", "classification": "the cat runs", "encoder": "the cat runs"}
+OTHERS |= {"masked": "a [MASK] runs a [MASK]", "tagging": "a dog runs"}
 TRANSLATION, LANGUAGE, CLASSIFICATION = "translation", "language", "classification"
-ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION)
+ENCODERS = ("masked", "tagging", "encoder")  # encoder: classification with attention pooling
+ALL = (TRANSLATION, LANGUAGE, CLASSIFICATION, *ENCODERS)
 
 
 class Analysis(NamedTuple):
@@ -45,6 +48,12 @@ ANALYSES = [
         ("{text}", "--kind", "within", "--by", "rollout"),
         lambda one, text, other: inspection.attention(one, text, kind="within", by="rollout"),
         (LANGUAGE, CLASSIFICATION),
+    ),
+    Analysis(
+        "attention",
+        ("{text}", "--kind", "self", "--by", "rollout"),
+        lambda one, text, other: inspection.attention(one, text, kind="self", by="rollout"),
+        ENCODERS,
     ),
     Analysis("lens", ("{text}",), lambda one, text, other: inspection.lens(one, text)),
     Analysis(
@@ -76,10 +85,17 @@ ANALYSES = [
         picture=False,
     ),
     Analysis(
+        "ablate",
+        ("{text}", "--head", "self.0.1"),
+        lambda one, text, other: inspection.ablate(one, text, "self.0.1"),
+        ENCODERS,
+        picture=False,
+    ),
+    Analysis(
         "patch",
         ("{text}", "--from", "{other}"),
         lambda one, text, other: inspection.patch(one, text, other),
-        (TRANSLATION, CLASSIFICATION),
+        (TRANSLATION, CLASSIFICATION, *ENCODERS),
     ),
     Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text)),
     Analysis("saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4)),
@@ -89,15 +105,20 @@ CASES = [(one, task) for one in ANALYSES for task in one.tasks]
 
 
 @pytest.fixture(scope="module")
-def predictors(tiny_runs: dict[str, Path]) -> dict[str, heedful.Predictor]:
-    return {task: heedful.load(run) for task, run in tiny_runs.items()}
+def runs(tiny_runs: dict[str, Path], tiny_encoder: Path) -> dict[str, Path]:
+    return tiny_runs | {"encoder": tiny_encoder}
+
+
+@pytest.fixture(scope="module")
+def predictors(runs: dict[str, Path]) -> dict[str, heedful.Predictor]:
+    return {task: heedful.load(run) for task, run in runs.items()}
 
 
 @pytest.mark.parametrize(("analysis", "task"), CASES, ids=[f"{one.name} {' '.join(one.options)}-{task}" for one, task in CASES])
 def test_the_command_prints_and_writes_what_the_python_call_returns(
     analysis: Analysis,
     task: str,
-    tiny_runs: dict[str, Path],
+    runs: dict[str, Path],
     predictors: dict[str, heedful.Predictor],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -105,7 +126,7 @@ def test_the_command_prints_and_writes_what_the_python_call_returns(
     text, other = TEXTS[task], OTHERS.get(task, "")
     result = analysis.call(predictors[task], text, other)
     given = [one.format(text=text, other=other) for one in analysis.options]
-    arguments: list[str | Path] = [analysis.name, tiny_runs[task], *given]
+    arguments: list[str | Path] = [analysis.name, runs[task], *given]
     files: list[str | Path] = ["--html", tmp_path / "page.html"]
     if analysis.picture:
         files += ["--picture", tmp_path / "picture.svg"]
@@ -143,7 +164,7 @@ def test_the_table_has_every_analysis() -> None:
 @pytest.mark.parametrize("task", ALL)
 def test_heed_explain_prints_and_writes_the_explanation(
     task: str,
-    tiny_runs: dict[str, Path],
+    runs: dict[str, Path],
     predictors: dict[str, heedful.Predictor],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -153,7 +174,7 @@ def test_heed_explain_prints_and_writes_the_explanation(
         result = inspection.explain(predictors[task], TEXTS[task], about=about)  # type: ignore[arg-type]
         checks = [check for stage in result.stages for check in stage.checks]
         assert all(check.holds for check in checks) and (checks or about == "batch")
-        arguments: list[str | Path] = [tiny_runs[task], TEXTS[task], *([] if about == "head" else [f"--{about}"])]
+        arguments: list[str | Path] = [runs[task], TEXTS[task], *([] if about == "head" else [f"--{about}"])]
         capsys.readouterr()
         assert heed("explain", *arguments, "--json", "--html", tmp_path / "page.html") == 0
         assert json.loads(capsys.readouterr().out) == plain(result.to_dict())
@@ -192,7 +213,7 @@ def test_what_a_task_does_not_have_is_an_error(
 ) -> None:
     name, *rest = (one.format(text=TEXTS[task]) for one in arguments)
     capsys.readouterr()
-    assert heed("inspect", name, tiny_runs[task], *rest) == 2
+    assert heed("inspect", name, runs[task], *rest) == 2
     output = capsys.readouterr()
     assert output.out == "" and message in output.err
 

@@ -18,7 +18,8 @@ from heedful.cli.output import replace_non_finite
 from heedful.inspection.measures import hardware_limits
 from heedful.inspection.result import Result
 
-ALL = ("translation", "language", "classification")
+ENCODERS = ("masked", "tagging", "encoder")  # encoder: classification with attention pooling
+ALL = ("translation", "language", "classification", *ENCODERS)
 
 
 class Analysis(NamedTuple):
@@ -34,17 +35,17 @@ ANALYSES = [
     Analysis("experts", ("experts",), ("--sentences", "5"), lambda predictor: inspection.experts(predictor, 5)),
     Analysis("heads", ALL, ("--sentences", "6"), lambda predictor: inspection.heads(predictor, sentences=6)),
     Analysis("positions", ("translation",), ("--sentences", "6"), lambda predictor: inspection.positions(predictor, 6)),
-    Analysis("positions", ("language", "classification"), (), lambda predictor: inspection.positions(predictor)),
+    Analysis("positions", ("language", "classification", *ENCODERS), (), lambda predictor: inspection.positions(predictor)),
     Analysis("pruning", ALL, ("--sentences", "8"), lambda predictor: inspection.pruning_curve(predictor, sentences=8)),
 ]
 CASES = [(one, task) for one in ANALYSES for task in one.tasks]
 
 
 @pytest.fixture(scope="module")
-def runs(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(tiny_runs: dict[str, Path], tiny_encoder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("analyses")
     assert heed("train", write_recipe(folder), "model.experts=4", "training.steps=2", "--run", folder / "run") == 0
-    return tiny_runs | {"experts": folder / "run"}
+    return tiny_runs | {"experts": folder / "run", "encoder": tiny_encoder}
 
 
 @pytest.fixture(autouse=True)

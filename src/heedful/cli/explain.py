@@ -38,7 +38,7 @@ def explain(
     target: Annotated[
         list[str] | None, typer.Option(help="Its reference translation, or its label; default: the model's own output.")
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="Kind of attention: cross, encoder, decoder, reading, within.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Kind of attention: cross, encoder, decoder, reading, within, self.")] = None,
     layer: Annotated[int, typer.Option(min=0, max=MAX_SMALL, help="Layer, counted from 0.")] = 0,
     head: Annotated[int, typer.Option(min=0, max=MAX_SMALL, help="Head, counted from 0.")] = 0,
     token: Annotated[str | None, typer.Option(help="The query: a token, or its index from 0.")] = None,

@@ -4,6 +4,7 @@
     translation      source </s>  <s> translation          translation </s>, each by the step before it
     language         none        </s> text                text </s>, each by the step before it
     classification   none        <s> text extract         the label, by the last step
+    encoders         none        <s> text </s>            the label of the text or of each word, or the tokens of masks
 
 A predictor makes it (`Predictor.encode_example`), so no analysis asks for the task. An analysis runs its pass and computes the
 logits of its outputs:
@@ -59,7 +60,8 @@ class EncodedExample:
     source_ids: Tensor  # (1, source time); (1, 0): no source
     target_in: Tensor  # (1, target time)
     outputs: Outputs
-    reads_end: bool = False  # the token after the target is an input, as the extract token of a classifier
+    reads_end: bool = False  # the token after the target is an input, as of an encoder, or the extract token of a classifier
+    has_labels: bool = False  # the outputs are labels, not tokens
     more: Mapping[str, Tensor] = field(default_factory=dict)  # further inputs of `EncoderModel.encode` by name, (1, …)
 
     @property

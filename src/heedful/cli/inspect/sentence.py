@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Text = Annotated[str, typer.Argument(help="The text to analyze.")]
 Target = Annotated[str | None, typer.Option(help="Analyze this translation, or this label, instead of the model's own output.")]
-KINDS = "encoder, decoder or cross; of a GPT: reading or within"
+KINDS = "encoder, decoder or cross; of a GPT: reading or within; of an encoder alone: self"
 
 
 def attention(

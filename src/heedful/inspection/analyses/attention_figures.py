@@ -10,6 +10,7 @@ from heedful.inspection.drawing import figure
 from heedful.inspection.drawing.figure import Figure
 from heedful.inspection.drawing.text_heatmap import printable_token
 from heedful.inspection.measures.attention_maps import AttentionMap
+from heedful.nn.model import SELF
 
 if TYPE_CHECKING:
     from heedful.inspection.analyses.attention import AttentionResult
@@ -62,7 +63,8 @@ def axis_captions(result: AttentionResult, attention_map: AttentionMap) -> list[
     """What the rows and the columns of an attention map are."""
     trace, example = result.trace, result.trace.example
     target = "the text" if example.source is None else "the translation"
-    tokens = {"source": "tokens of the source", "target": f"previous tokens of {target}, from {example.start}"}
+    previous = "" if attention_map.kind == SELF else "previous "
+    tokens = {"source": "tokens of the source", "target": f"{previous}tokens of {target}, from {example.start}"}
     tokens["both"] = tokens["target"] if example.source is None else f"{tokens['source']}, then {tokens['target']}"
     steps = f"tokens of {target}, from {example.start} to {example.end}"
     queries = steps if example.reads_end else f"tokens of {target}, at the step that predicts them"

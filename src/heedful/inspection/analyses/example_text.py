@@ -18,11 +18,12 @@ class ExampleText(NamedTuple):
     outputs: list[str]  # what the model predicts: the target and its end token, or a label
     rows: list[str]  # labels of the outputs in figures
     columns: list[str]  # labels of the input tokens: of the source and its end token, or those before the outputs
-    label: str | None = None  # of a classifier
+    label: str | None = None  # the label of the text, or those of its words
+    reads_all: bool = False  # every output depends on all input tokens, not only on previous ones
 
     def to_dict(self) -> dict[str, Any]:
         fields = self._asdict()
-        del fields["rows"], fields["columns"]
+        del fields["rows"], fields["columns"], fields["reads_all"]
         return fields if self.label is not None else {name: value for name, value in fields.items() if name != "label"}
 
     @property
@@ -52,5 +53,6 @@ def example_text(example: EncodedExample) -> ExampleText:
         example.outputs.pieces,
         example.output_tokens,
         example.inputs if source is None else example.source_tokens,
-        example.outputs.pieces[0] if example.reads_end else None,
+        " ".join(example.outputs.pieces) if example.has_labels else None,
+        example.reads_end,
     )

@@ -68,7 +68,7 @@ class SaliencyResult(Result):
 
     def text(self) -> str:
         rows, columns = self.example.rows, self.example.columns
-        tokens = "previous" if self.example.source is None else "source"
+        tokens = "source" if self.example.source is not None else "input" if self.example.reads_all else "previous"
         titles = {f"gradient x input of each {tokens} token": self.values, "|gradient| |input|, its bound": self.bound}
         parts = [self.example.numbered(), ""]
         for title, values in titles.items():

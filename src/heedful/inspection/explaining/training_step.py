@@ -36,7 +36,7 @@ def explain_step(predictor: Predictor, example: EncodedExample, loss: TokenLoss,
     shifted = "Teacher forcing: the input is the target shifted right by one. "
     stages = [
         Stage(
-            "Decoder inputs and targets",
+            "Inputs and targets" if example.reads_end else "Decoder inputs and targets",
             "y_t = onehot(word_t)",
             [Matrix("t", [str(t + 1) for t in range(len(rows))], ["input", "target", "id"], rows)],
             f"{'' if example.reads_end else shifted}A one-hot target has {logits.shape[-1]:,} entries, 1 at the id and 0 "
@@ -56,7 +56,7 @@ def explain_step(predictor: Predictor, example: EncodedExample, loss: TokenLoss,
     texts = [
         text for text in (None if example.source is None else example.source.text, example.target.text) if text is not None
     ]
-    texts += targets if example.reads_end else []
+    texts += [" ".join(targets)] if example.has_labels else []
     opening = " -> ".join(f"'{text}'" for text in texts)
     opening += " (the model's own output; set another one with --target)." if own else "."
     return Explanation("One training step", opening, stages)
@@ -85,7 +85,7 @@ def loss_stage(example: EncodedExample, logits: Tensor) -> Stage:
     losses = -p.log()
     total, count = float(losses.sum()), len(targets)
     cells = [list(row) for row in zip(p.tolist(), ranks.tolist(), losses.tolist(), strict=True)]
-    padded = count + 3
+    unit, padded = "output" if example.reads_end else "target token, including the end token", count + 3
     scored = logits.log_softmax(-1).gather(-1, ids)[:, 0]
     return Stage(
         "Loss",
@@ -96,7 +96,7 @@ def loss_stage(example: EncodedExample, logits: Tensor) -> Stage:
                 "loss", [f"{count} tokens"], ["sum", "mean", "perplexity"], [[total, total / count, math.exp(total / count)]]
             ),
         ],
-        "The cross-entropy of each target token, including the end token. The rank is 1 where no token is more probable.",
+        f"The cross-entropy of each {unit}. The rank is 1 where no other is more probable.",
         [
             Mistake(
                 f"dividing by a padded length, {padded}, instead of {count}",

@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from heedful.models.family import Architecture
 from heedful.nn.dropout import Dropout
-from heedful.nn.model import EncoderModel, Model, ModelWithHead, SequenceModel
-from heedful.nn.pooling import Pooling
+from heedful.nn.model import EncoderModel, Model, ModelWithHead, PoolingAttention, SequenceModel
+from heedful.nn.pooling import AttentionPooling, Pooling
 from heedful.tasks.classification.batch import LabeledBatch
 
 Reader = Callable[[Any, LabeledBatch, Tensor | None], Tensor]  # model, batch, mask -> hidden (rows, time, dim)
@@ -72,6 +72,10 @@ class ClassificationModel(ModelWithHead):
             first: Tensor = self.body.first_state(hidden)
             return first
         return self.pool(hidden, mask)
+
+    def poolings(self) -> list[PoolingAttention]:
+        own = [PoolingAttention("words", "pool.weights")] if isinstance(self.pool, AttentionPooling) else []
+        return [*super().poolings(), *own]
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
         """One sequence for each example: (rows, choices)."""

@@ -187,7 +187,8 @@ class Classifier(Predictor):
         )
         tokens = tokens_from_ids(tokenizer, " ".join(given), row.ids[1:-1])
         more = {"segments": segments} if self.run.model.architecture == "encoder" else {}
-        return EncodedExample(None, tokens, first, last, target_in[:, :0], target_in, outputs, reads_end=True, more=more)
+        passed = target_in[:, :0], target_in, outputs
+        return EncodedExample(None, tokens, first, last, *passed, reads_end=True, has_labels=True, more=more)
 
     def decode_example(
         self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None

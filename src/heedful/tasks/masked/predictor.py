@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain, count, islice
 from pathlib import Path
@@ -21,7 +22,7 @@ from heedful.errors import ConfigError, DataError
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.batches import pad
-from heedful.tasks.encoded_example import EncodedExample, Outputs, tokens_from_ids
+from heedful.tasks.encoded_example import EncodedExample, token_outputs, tokens_from_ids
 from heedful.tasks.forced import BATCH, PADDING, EncodedSample, ForcedBatch, pieces_of
 from heedful.tasks.masked.command import PredictOptions
 from heedful.tasks.masked.data import MaskedData
@@ -202,10 +203,17 @@ class MaskFiller(Predictor):
         row_index, masks = torch.where(target_in == self.masking.mask)  # (masks,), (masks,)
         steps = masks if len(masks) else torch.arange(1, len(row) - 1, device=device)
         ids = self.probabilities(target_in, row_index, masks).argmax(-1) if len(masks) else target_in[0, steps]  # (outputs,)
-        outputs = Outputs(ids, tokenizer.pieces(ids.tolist()), steps, project, tokenizer.pieces)
+        outputs = token_outputs(tokenizer, ids, steps)
         start, end = tokenizer.pieces([row[0], row[-1]])
         tokens = tokens_from_ids(tokenizer, text.replace(ALIAS, MASK), row[1:-1])
         return EncodedExample(None, tokens, start, end, target_in[:, :0], target_in, outputs, reads_end=True)
+
+    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
+        """Another text with as many masks."""
+        other, ids = self.encode_example(text), example.outputs.ids
+        if len(other.outputs.ids) != len(ids):
+            raise ConfigError(f"given a text with {len(other.outputs.ids)} masks, expected {len(ids)}, as in the first text")
+        return replace(other, outputs=token_outputs(self.system.target_tokenizer, ids, other.outputs.steps))
 
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Of the first `count` sequences of the training text, with the masks of evaluation."""
@@ -242,11 +250,6 @@ class MaskFiller(Predictor):
             targets = batch.targets.masked_fill(batch.targets == marks.pad, PADDING)
             logits = partial(token_logits, self.masked_model, batch)
             yield ForcedBatch([rows[i] for i in chosen], logits, targets, 0, tokens.shape[1])
-
-
-def project(model: MaskedModel, hidden: Tensor) -> Tensor:
-    """Hidden states (…, dim) -> logits of the tokens (…, vocab)."""
-    return model.project(hidden)
 
 
 def token_logits(model: MaskedModel, batch: MaskedBatch) -> Tensor:

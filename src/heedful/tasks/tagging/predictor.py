@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
 
 from torch import Tensor
 
 from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
+from heedful.data.samples import Sample
 from heedful.data.tagged import TaggedSentence, find_split_file, parse_numbers
-from heedful.errors import ConfigError
+from heedful.errors import ConfigError, lookup
 from heedful.evaluation.spans import spans_of
+from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.storage.writing import output_file
+from heedful.tasks.encoded_example import Decoded, EncodedExample, TokenLoss
+from heedful.tasks.forced import ForcedBatch
 from heedful.tasks.predictor import (
     Loader,
     Predictor,
@@ -23,8 +28,10 @@ from heedful.tasks.predictor import (
     check_split,
     missing_split_error,
     note_unknown_in_chunks,
+    refuse_empty,
 )
 from heedful.tasks.system import batches_of
+from heedful.tasks.tagging import forced
 from heedful.tasks.tagging.command import EvaluateOptions, PredictOptions
 from heedful.tasks.tagging.data import TagBatch, TaggedData, TagRow
 from heedful.tasks.tagging.evaluate import Tagging, evaluate, figures, tag_rows
@@ -192,6 +199,69 @@ class Tagger(Predictor):
         for chosen in batches_of(range(len(rows)), lambda i: max(len(row.tokens) for row in rows), LOSS_TOKENS):
             batch = self.tagged.collate([rows[i] for i in chosen], tokenizer.specials.pad).to(self.system.device)
             yield partial(sentence_losses, self.tagger, batch, len(chosen))
+
+    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
+        """The text with the labels of its words; target: labels separated by spaces, default: the predicted ones."""
+        refuse_empty(text)
+        self.refuse_numbers()
+        if config is not None:
+            raise ConfigError("search options have no effect on a tagger, which decodes no text", hint="remove them")
+        (predicted,) = self.tag([text], 1, split_punctuation=False)
+        labels, known = predicted.labels if target is None else target.split(), self.run.task.known_labels
+        if len(labels) != len(predicted.words):
+            raise ConfigError(f"given {len(labels)} labels, expected one for each of {len(predicted.words)} words")
+        for label in labels:
+            lookup(label, dict.fromkeys(known), "label")
+        rows = self.tagged.encode([forced.untagged(predicted.words)], self.system.target_tokenizer)
+        if len(rows) > 1:
+            raise ConfigError(f"given a text of more than {self.run.data.max_length} tokens, expected at most as many")
+        return forced.encode_row(rows[0], text, labels, known, self.system)
+
+    def decode_example(
+        self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
+    ) -> Decoded:
+        """The labels that are most probable, each by itself."""
+        if prefix:
+            raise ConfigError("a tagger decodes no text, so no token can be forced", hint="compare the labels' probabilities")
+        with inference_context(self.tagger):
+            logs = example.logits(self.tagger, example.forward(self.tagger).hidden)[0].float().log_softmax(-1)
+        best, total = logs.argmax(-1).tolist(), float(logs.amax(-1).sum())
+        return Decoded(" ".join(example.outputs.spell(best)), best, total, total)
+
+    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
+        return self.encode_example(text, " ".join(example.outputs.pieces))
+
+    def token_loss(self) -> TokenLoss:
+        return TokenLoss(omitted=["normalizes over all label sequences (CRF)"] if self.tagger.crf is not None else [])
+
+    def sample_texts(self, split: str) -> Iterator[Sample]:
+        self.refuse_numbers()
+        path = find_split_file(self.run.data, split)
+        return iter(()) if path is None else self.read_samples(path)
+
+    def read_samples(self, path: Path) -> Iterator[Sample]:
+        """Tagged sentences in the format of the run's data."""
+        self.refuse_numbers()
+        return map(forced.sample_of, self.tagged.sentences(path))
+
+    def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
+        """Missing labels are predicted; sentences that are longer than a row are left out."""
+        fitting = []
+        for sample in samples:
+            text = sample.target or ""
+            words = text.split()
+            labels = (
+                next(iter(self.predictions([text]))).labels if sample.label is None else sample.label.split(forced.SEPARATOR)
+            )
+            sentence = forced.untagged(words)._replace(labels=labels)
+            rows = self.tagged.encode([sentence], self.system.target_tokenizer) if len(labels) == len(words) else []
+            fitting += [(sample, row) for row in rows if len(rows) == 1]
+        return forced.tagged_batches(self.tagger, self.system, self.tagged, fitting)
+
+    def refuse_numbers(self) -> None:
+        """Raise an error for a run on numeric sequences, which have no tokens to show."""
+        if self.tagged.features:
+            raise self.no_analysis()
 
 
 def sentence_losses(model: TaggingModel, batch: TagBatch, count: int) -> Tensor:
