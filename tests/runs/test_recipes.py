@@ -58,9 +58,11 @@ def check_labeled_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixtur
 def check_text_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.txt").write_text("some words of text\n" * 200)
     text = f'{{file="{tmp_path / "text.txt"}"}}'
-    model: Any = read_run(all_recipes()[name]).config.model
+    config = read_run(all_recipes()[name]).config
+    model: Any = config.model
     files = [f"data={{form='text', train={text}, valid={text}, block=8, batch=2}}".replace("'", '"')]
-    narrow = [f"model.dim={8 * model.heads}", "model.layers=1", "task.sample_length=4"]
+    narrow = [f"model.dim={8 * model.heads}", "model.layers=1"]
+    narrow += ["task.sample_length=4"] if hasattr(config.task, "sample_length") else []
     assert heed("train", name, *SMALL[:2], *files, *narrow, "--run", tmp_path / "run", "--json") == 0
     assert json.loads(capsys.readouterr().out)["step"] == 2
 
