@@ -22,7 +22,7 @@ ANALYZED = [task for task in TASKS if find_task(task).predictor.sample_texts is 
 
 @pytest.mark.parametrize("task", ANALYZED)
 def test_the_losses_of_the_validation_data_add_up_to_its_loss(tiny_runs: dict[str, Path], task: str) -> None:
-    """For a language model, line by line: its validation loss is of blocks of lines."""
+    """For a language model, line by line: its validation loss is of blocks of lines. A masked one hides other tokens there."""
     predictor = heedful.load(tiny_runs[task])
     samples = list(predictor.sample_texts("valid"))
     total, count, examples = 0.0, 0, 0
@@ -37,7 +37,8 @@ def test_the_losses_of_the_validation_data_add_up_to_its_loss(tiny_runs: dict[st
         expected = -sum(generator.score("\n", [f"{sample.target}\n"])[0] for sample in samples)
         assert total == pytest.approx(expected, rel=0.2)  # the score has one more token of context
     else:
-        assert total / count == pytest.approx(predictor.validate().figures["loss"], abs=1e-4)
+        tolerance = {"rel": 0.2} if task == "masked" else {"abs": 1e-4}
+        assert total / count == pytest.approx(predictor.validate().figures["loss"], **tolerance)
 
 
 @pytest.mark.parametrize("task", ANALYZED)

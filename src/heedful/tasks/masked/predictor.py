@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -26,10 +27,9 @@ from heedful.tasks.encoded_example import EncodedExample, token_outputs, tokens_
 from heedful.tasks.forced import BATCH, PADDING, EncodedSample, ForcedBatch, pieces_of
 from heedful.tasks.masked.command import PredictOptions
 from heedful.tasks.masked.data import MaskedData
-from heedful.tasks.masked.evaluate import KEY, MaskedBatch, evaluate_text, evaluation_batches, masked_batch, most_frequent
-from heedful.tasks.masked.masking import Masking, make_masking
+from heedful.tasks.masked.evaluate import KEY, MaskedBatch, evaluate_text, evaluation_batches, most_frequent
+from heedful.tasks.masked.masking import Masking, make_masking, mask_rows
 from heedful.tasks.masked.model import MaskedModel
-from heedful.tasks.masked.sequences import Sequences
 from heedful.tasks.predictor import (
     Figures,
     Loader,
@@ -238,18 +238,24 @@ class MaskFiller(Predictor):
         """Texts with tokens chosen and hidden as in evaluation; the losses are those of the chosen tokens. Texts that are
         empty, too long, or have tokens across word boundaries are left out."""
         tokenizer, longest = self.system.target_tokenizer, self.run.data.block
-        marks = tokenizer.specials
-        texts = [pieces_of(tokenizer, sample.target or "", sample.target_arcs, longest - 1) for sample in samples]
+        texts = (pieces_of(tokenizer, sample.target or "", sample.target_arcs, longest - 1) for sample in samples)
         rows = [EncodedSample(None, pieces) for pieces in texts if pieces is not None]
-        lengths = [len(row.target.ids) + 2 for row in rows]
-        order = sorted(range(len(rows)), key=lambda i: lengths[i], reverse=True)
-        for chosen in batches_of(order, lambda i: lengths[i], BATCH):
-            tokens = pad([[marks.start, *rows[i].target.ids, marks.end] for i in chosen], marks.pad)  # (rows, time)
-            sequences = Sequences(tokens.numpy(), np.array(chosen), (tokens != marks.pad).numpy())
-            batch = masked_batch(sequences, KEY, self.masking).to(self.system.device)
-            targets = batch.targets.masked_fill(batch.targets == marks.pad, PADDING)
+        order = sorted(range(len(rows)), key=lambda i: len(rows[i].target.ids), reverse=True)
+        for chosen in batches_of(order, lambda i: len(rows[i].target.ids) + 2, BATCH):
+            batch = self.masked_alone([rows[i].target.ids for i in chosen]).to(self.system.device)
+            targets = batch.targets.masked_fill(batch.targets == self.masking.pad, PADDING)
             logits = partial(token_logits, self.masked_model, batch)
-            yield ForcedBatch([rows[i] for i in chosen], logits, targets, 0, tokens.shape[1])
+            yield ForcedBatch([rows[i] for i in chosen], logits, targets, 0, batch.tokens.shape[1])
+
+    def masked_alone(self, texts: Sequence[Sequence[int]]) -> MaskedBatch:
+        """Texts between start and end token. The masks of each depend on its tokens only, not on the others of the batch."""
+        marks = self.system.target_tokenizer.specials
+        rows = [np.array([[marks.start, *ids, marks.end]]) for ids in texts]
+        masked = [mask_rows(row, KEY, np.array([crc32(row.tobytes())]), self.masking) for row in rows]
+        tokens, targets = (pad([getattr(one, name)[0].tolist() for one in masked], marks.pad) for name in ("tokens", "targets"))
+        places = pad([one.places[0].tolist() for one in masked], 0)  # (rows, slots)
+        mask = torch.arange(tokens.shape[1]) < torch.tensor([[row.shape[1]] for row in rows])  # (rows, time)
+        return MaskedBatch(tokens, places, targets, mask, None, None)
 
 
 def token_logits(model: MaskedModel, batch: MaskedBatch) -> Tensor:
