@@ -7,6 +7,7 @@ import random
 
 import pytest
 import torch
+from claims import masking
 from claims.layers import DELAY, SYMBOLS, TIME, Deep, Stack, echoed, field
 from claims.summarizing import END, FIRST, LONGEST, PAD, TAG, TAGS, tagged
 from claims.texts import (
@@ -152,3 +153,11 @@ def test_closed_gates_carry_everything() -> None:
             gate.bias.fill_(-100.0)  # type: ignore[operator]
     x = torch.randn(4, 16)
     assert torch.allclose(model(x), model.last(model.first(x)), atol=1e-6)
+
+
+def test_a_document_of_the_masked_claim_has_one_topic() -> None:
+    draw = random.Random(3)
+    documents = [masking.document(draw) for _ in range(300)]
+    topics = [[word.split("w")[0] for word in " ".join(one).split() if "w" in word and word[0] == "t"] for one in documents]
+    assert all(len(words) == 6 and len(set(words)) == 1 for words in topics) and all(one[2] == "" for one in documents)
+    assert len({words[0] for words in topics}) == masking.TOPICS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from claims import Claim, language, layers, refining, summarizing, tagging, translating
+from claims import Claim, language, layers, masking, refining, summarizing, tagging, translating
 
 CLAIMS: dict[str, Claim] = {
     "fixed-vector": Claim(
@@ -37,6 +37,11 @@ CLAIMS: dict[str, Claim] = {
     ),
     "gpt2-zero-shot": Claim(
         "a language model answers prompts it was not trained for, above chance", "Radford 2019", language.zero_shot
+    ),
+    "masked": Claim(
+        "templates: a tiny BERT predicts hidden words 20 points better than the most frequent word, and 90% of next sentences",
+        "Devlin 2019",
+        masking.masked,
     ),
     "characters": Claim(
         "a small character model needs fewer bits than an order-2 n-gram, and > 80% of its generated words are words",

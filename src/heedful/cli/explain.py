@@ -86,7 +86,7 @@ def explain(
 
 
 def warn_of_unknown_words(predictor: Predictor, texts: list[str], targets: list[str]) -> None:
-    unknown = [word for text in texts for word in predictor.input_tokenizer.unknown_words(text)]
+    unknown = [word for text in texts for word in predictor.unknown_words(text)]
     if predictor.has_source:
         unknown += [word for text in targets for word in predictor.system.target_tokenizer.unknown_words(text)]
     warn_of_unknown(list(dict.fromkeys(unknown)))

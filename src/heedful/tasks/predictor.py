@@ -227,6 +227,10 @@ class Predictor:
         """The tokenizer of input texts."""
         return self.system.target_tokenizer
 
+    def unknown_words(self, text: str) -> list[str]:
+        """The words of an input text that are not in the vocabulary."""
+        return self.input_tokenizer.unknown_words(text)
+
     @classmethod
     def of(cls, predictor: Predictor) -> Self:
         """The predictor itself; an error if it is of another class."""

@@ -65,6 +65,7 @@ def test_evaluation_compares_with_the_most_frequent_token(filler: heedful.MaskFi
 def test_outputs_of_an_example_are_its_masks_or_its_own_tokens(filler: heedful.MaskFiller) -> None:
     masked = filler.encode_example("the [MASK] sees")
     assert masked.outputs.steps.tolist() == [2] and masked.inputs[0] == "<s>" and masked.inputs[-1] == "</s>"
+    assert filler.unknown_words("the [MASK] sings") == ["sings"]
     assert masked.outputs.pieces[0].strip("▁") == filler.predict("the [MASK] sees").split()[1]
     whole = filler.encode_example("the dog sees")
     assert whole.outputs.steps.tolist() == [1, 2, 3] and whole.outputs.ids.tolist() == whole.target.ids

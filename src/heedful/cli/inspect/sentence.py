@@ -213,9 +213,9 @@ def search_config(predictor: Predictor, search: list[str] | None) -> SearchConfi
 
 def warn_of_unknown_words(predictor: Predictor, text: str, target: str | None = None, other: str | None = None) -> None:
     """Warn of words outside the vocabulary, as `heed translate` does."""
-    unknown = predictor.input_tokenizer.unknown_words(text)
+    unknown = predictor.unknown_words(text)
     if other is not None:
-        unknown += [f"{word} (--from)" for word in predictor.input_tokenizer.unknown_words(other)]
+        unknown += [f"{word} (--from)" for word in predictor.unknown_words(other)]
     if target is not None and predictor.has_source:
         unknown += [f"{word} (--target)" for word in predictor.system.target_tokenizer.unknown_words(target)]
     warn_of_unknown(unknown)

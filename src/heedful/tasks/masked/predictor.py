@@ -169,6 +169,9 @@ class MaskFiller(Predictor):
         text = tokenizer.decode([id]).strip()
         return text if text and "\N{REPLACEMENT CHARACTER}" not in text else tokenizer.pieces([id])[0]
 
+    def unknown_words(self, text: str) -> list[str]:
+        return super().unknown_words(text.replace(ALIAS, MASK))
+
     def text_of(self, split: str) -> TextStore:
         parts = passages(self.run.data, split)
         if not parts:
