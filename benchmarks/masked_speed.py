@@ -145,7 +145,7 @@ def theirs(size: Size, mode: str, feed: list[tuple[Tensor, Tensor]]) -> Update:
         loss: Tensor = out.loss
         return loss
 
-    run = torch.compile(objective, dynamic=False, mode=mode) if DEVICE.type == "cuda" else objective
+    run: Callable[..., Any] = torch.compile(objective, dynamic=False, mode=mode) if DEVICE.type == "cuda" else objective
 
     def update() -> None:
         run(*next(batches)).backward()
