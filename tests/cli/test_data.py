@@ -64,8 +64,8 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[
         Path(f"{task}.toml").write_text(recipe.format(folder="."))
     return {
         "recipe.toml": (tmp_path / "pairs.tsv", "train  60 lines, 60 pairs kept"),
-        "labeled.toml": (Path("train.tsv"), "train  60 lines, 60 examples kept  train.tsv (no: 30, yes: 30)"),
-        "text.toml": (Path("book.txt"), "train  60 lines, 60 lines kept  book.txt (420 characters)"),
+        "labeled.toml": (tmp_path / "train.tsv", f"train  60 lines, 60 examples kept  {tmp_path}/train.tsv (no: 30, yes: 30)"),
+        "text.toml": (tmp_path / "book.txt", f"train  60 lines, 60 lines kept  {tmp_path}/book.txt (420 characters)"),
     }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import fields
@@ -107,6 +108,28 @@ def test_a_run_is_trained_on_python_objects(task: str, tmp_path: Path) -> None:
     }
     with pytest.raises(DataError, match=r"example 2 is 17; expected"):
         heedful.train(recipe, run=tmp_path / "other", train=[objects[0], 17], valid=objects)
+
+
+def test_what_new_writes_is_trained_predicted_and_evaluated_from_another_folder(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, elsewhere = tmp_path / "my project", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    assert heed("new", task, folder) == 0
+    train, predict, evaluate = (shlex.split(command) for command in capsys.readouterr().out.splitlines())
+    quick = [f"training.{name}=2" for name in ("steps", "save_every", "validate_every")]
+    quick += [f"search.{name}={value}" for name, value in example_of(task).search.items()]
+    assert heed(*train[1:], *quick, "training.minutes=0") == 0
+    text, (run, *others) = predict[1], predict[5:]
+    assert (predict[0], predict[2:5], others) == ("echo", ["|", "heed", "predict"], [])
+    capsys.readouterr()
+    with standard_input(f"{text}\n".encode()):
+        assert heed("predict", run, *quick_arguments(task)) == 0
+    assert capsys.readouterr().out.strip()
+    assert heed(*evaluate[1:]) == 0
+    assert capsys.readouterr().out.strip()
+    assert not list(elsewhere.iterdir())
 
 
 def test_a_small_set_is_learned(run: Path) -> None:

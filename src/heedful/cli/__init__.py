@@ -19,6 +19,7 @@ from heedful.cli import (
     explain,
     export,
     inspect,
+    new,
     predict,
     prune,
     runs,
@@ -57,6 +58,7 @@ def options(
 
 
 app.command()(demo.demo)
+app.command()(new.new)
 app.command()(train.train)
 predict.mount(app)
 evaluate.mount(app)

@@ -39,7 +39,7 @@ def resolve_beside(kinds: Sequence[Any], value: object, folder: Path) -> object:
 
 def find_beside(name: str, folder: Path) -> str:
     """The absolute path of a relative one, if it exists in the folder."""
-    path = Path(os.path.abspath(folder / name))
+    path = Path(os.path.abspath(folder / name))  # noqa: PTH100 - a link keeps its name, whose suffix is the format
     if not name or name == "-" or Path(name).expanduser().is_absolute():
         return name
     found = any(path.parent.glob(path.name)) if is_pattern(path) else path.exists()

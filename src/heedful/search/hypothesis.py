@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from heedful.config.base import (
     Config,
     NonNegativeNumber,
+    PathName,
     Problem,
     Seed,
     Size,
@@ -22,7 +23,6 @@ from heedful.config.base import (
     ZeroOrSmallCount,
     refuse,
     unused,
-    PathName,
 )
 from heedful.config.bounds import MAX_BEAM
 

@@ -24,7 +24,7 @@ from heedful.models.family import Architecture
 from heedful.nn.losses import Loss
 from heedful.nn.model import SequenceModel
 from heedful.search import SearchConfig
-from heedful.tasks.base import ExampleFile, RunConfig, TaskConfig, TaskDefinition, Tokenizers
+from heedful.tasks.base import ExampleFile, RunConfig, Starter, TaskConfig, TaskDefinition, Tokenizers
 from heedful.tasks.batch_stream import StreamPosition, stream_batches
 from heedful.tasks.predictor import (
     Figures,
@@ -235,4 +235,31 @@ def format_examples(examples: Iterable[Any]) -> ExampleFile:
     return ExampleFile(".tsv", "".join(rows), "file")
 
 
-TASK = TaskDefinition(ReverseLabelConfig, LabeledConfig, ReverseLabelData, ReverseLabelTask, LabelReverser, format_examples)
+STARTER = Starter(
+    """\
+[task]
+name = "reverse_label"
+labels = ["short", "long"]
+
+[data]
+form = "labeled"
+train = { file = "examples.tsv" }
+valid = { file = "examples.tsv" }
+test = { file = "examples.tsv" }
+
+[tokenizer]
+kind = "words"
+
+[model]
+family = "gpt"
+dim = 16
+layers = 1
+heads = 2
+""",
+    {"examples.tsv": "short\ta short word\nlong\ta much longer word\n" * 10},
+    "a word",
+)
+
+TASK = TaskDefinition(
+    ReverseLabelConfig, LabeledConfig, ReverseLabelData, ReverseLabelTask, LabelReverser, format_examples, STARTER
+)

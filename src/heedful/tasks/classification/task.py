@@ -23,6 +23,7 @@ from heedful.tasks.classification.data import EncodedSplits, LabeledData, format
 from heedful.tasks.classification.evaluate import evaluate
 from heedful.tasks.classification.model import ClassificationModel, label_loss
 from heedful.tasks.classification.predictor import Classifier
+from heedful.tasks.classification.starter import STARTER
 from heedful.tasks.objectives import token_loss
 from heedful.tasks.system import System
 from heedful.training.loop import StreamedBatch, Validation
@@ -104,4 +105,6 @@ class ClassificationTask:
         return Validation(evaluate(model, self.system, self.labeled, self.corpora.valid), {}, [])
 
 
-TASK = TaskDefinition(ClassificationConfig, LabeledConfig, LabeledData, ClassificationTask, Classifier, format_examples)
+TASK = TaskDefinition(
+    ClassificationConfig, LabeledConfig, LabeledData, ClassificationTask, Classifier, format_examples, STARTER
+)

@@ -23,6 +23,7 @@ from heedful.tasks.language.data import TextData, TextSplits, format_examples
 from heedful.tasks.language.evaluate import evaluate_text
 from heedful.tasks.language.generate import generate
 from heedful.tasks.language.predictor import TextGenerator
+from heedful.tasks.language.starter import STARTER
 from heedful.tasks.objectives import token_loss, with_model_losses
 from heedful.tasks.system import System
 from heedful.training.loop import StreamedBatch, Validation
@@ -132,4 +133,4 @@ class LanguageModelingTask:
         return Validation(figures, {}, samples)
 
 
-TASK = TaskDefinition(LanguageConfig, TextConfig, TextData, LanguageModelingTask, TextGenerator, format_examples)
+TASK = TaskDefinition(LanguageConfig, TextConfig, TextData, LanguageModelingTask, TextGenerator, format_examples, STARTER)

@@ -26,6 +26,7 @@ from heedful.tasks.masked.evaluate import MaskedBatch, evaluate_text, masked_bat
 from heedful.tasks.masked.masking import make_masking
 from heedful.tasks.masked.model import MaskedModel
 from heedful.tasks.masked.predictor import MaskFiller
+from heedful.tasks.masked.starter import STARTER
 from heedful.tasks.system import System
 from heedful.training.loop import StreamedBatch, Validation
 from heedful.training.update import Objective
@@ -112,4 +113,4 @@ class MaskedTask:
         return Validation(evaluate_text(self.text_data, self.system, self.texts.valid), {}, [])
 
 
-TASK = TaskDefinition(MaskedConfig, TextConfig, MaskedData, MaskedTask, MaskFiller, format_examples)
+TASK = TaskDefinition(MaskedConfig, TextConfig, MaskedData, MaskedTask, MaskFiller, format_examples, STARTER)

@@ -26,6 +26,7 @@ from heedful.tasks.tagging.data import TagBatch, TaggedData, TaggedSplits, forma
 from heedful.tasks.tagging.evaluate import evaluate, figures
 from heedful.tasks.tagging.model import PADDING, TaggingModel
 from heedful.tasks.tagging.predictor import Tagger
+from heedful.tasks.tagging.starter import STARTER
 from heedful.training.loop import StreamedBatch, Validation
 from heedful.training.update import Objective
 
@@ -100,4 +101,4 @@ class TaggingTask:
         return Validation(figures(tagging, self.config), {}, [])
 
 
-TASK = TaskDefinition(TaggingConfig, TaggedConfig, TaggedData, TaggingTask, Tagger, format_examples, resolve)
+TASK = TaskDefinition(TaggingConfig, TaggedConfig, TaggedData, TaggingTask, Tagger, format_examples, STARTER, resolve)

@@ -23,6 +23,7 @@ from heedful.tasks.translation.evaluate import evaluate
 from heedful.tasks.translation.guided_alignment import add_gold_alignment, make_guide
 from heedful.tasks.translation.predictor import Translator
 from heedful.tasks.translation.sequence_level import sequence_objective
+from heedful.tasks.translation.starter import STARTER
 from heedful.training.loop import StreamedBatch, Validation
 from heedful.training.update import Objective
 
@@ -157,4 +158,4 @@ class TranslationTask:
         return Validation(result.figures, signatures, samples)
 
 
-TASK = TaskDefinition(TranslationConfig, DataConfig, TranslationData, TranslationTask, Translator, format_examples)
+TASK = TaskDefinition(TranslationConfig, DataConfig, TranslationData, TranslationTask, Translator, format_examples, STARTER)
