@@ -52,4 +52,6 @@ learning_rate = 2e-3
 warmup = 200
 """
 
-STARTER = Starter(RECIPE, {"train.txt": TRAIN, "valid.txt": VALID, "test.txt": TEST}, "In the morning the [MASK] opens the shop.")
+STARTER = Starter(
+    RECIPE, {"train.txt": TRAIN, "valid.txt": VALID, "test.txt": TEST}, "In the morning the [MASK] opens the shop."
+)
