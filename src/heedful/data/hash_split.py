@@ -1,9 +1,9 @@
 """Split texts into train, valid and test by a hash, with near-duplicates kept together.
 
-    part of a text = by u = SHA-256(key, first text of its group) / 2^256:   train if u < a, valid if u < a + b, else test
+    u = first 64 bits of SHA-256(key, first text of its group) / 2^64;   train if u < a, valid if u < a + b, else test
 
-for the fractions (a, b, c). The part of a group depends neither on the order of the texts nor on other groups. Two texts are
-in one group if they are near-duplicates, or if a chain of near-duplicates leads from one to the other:
+for the fractions (a, b, c). "First" is by alphabet, so that the part of a group depends neither on the order of the texts nor
+on other groups. Two texts are in one group if they are near-duplicates, or if a chain of near-duplicates links them:
 
     same words      they are equal in lower case and without punctuation
     shared 4-grams  at least half of the word 4-grams of the text that has fewer occur in the other one
