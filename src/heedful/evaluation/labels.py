@@ -113,7 +113,7 @@ def as_sets(labels: Sequence[tuple[int, ...]], count: int) -> NDArray[np.bool_]:
 def mean_statistics(values: Numbers) -> Statistics:
     """The mean over examples."""
     rows = np.stack([values, np.ones_like(values)], 1)  # (examples, 2): value, 1
-    return Statistics(rows, lambda sums: sums[0] / sums[1], "mean:examples")
+    return Statistics(rows, lambda sums: sums[0] / sums[1], "unit:example|mean")
 
 
 def f1_statistics(
@@ -126,7 +126,7 @@ def f1_statistics(
     def formula(sums: list[float]) -> float:
         return combine(np.array(sums[:labels]), np.array(sums[labels:]))
 
-    return Statistics(rows, formula, f"f1:{combine.__name__.removesuffix('_f1')}")
+    return Statistics(rows, formula, f"unit:example|{combine.__name__}")
 
 
 def macro_f1(correct: Numbers, marked: Numbers) -> float:
@@ -142,4 +142,4 @@ def calibration_statistics(confidence: Numbers, hits: Numbers) -> Statistics:
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     member = np.eye(BINS)[bins]  # (examples, bins)
     rows = np.hstack([member * (hits - confidence)[:, None], np.ones((len(hits), 1))])  # (examples, bins + 1)
-    return Statistics(rows, lambda sums: float(np.abs(sums[:-1]).sum() / sums[-1]), f"calibration:{BINS} bins")
+    return Statistics(rows, lambda sums: float(np.abs(sums[:-1]).sum() / sums[-1]), f"unit:example|bins:{BINS}")

@@ -57,8 +57,14 @@ def compare(
         raise ConfigError(
             f"a comparison requires at least {MIN_RESAMPLES} trials, but has {trials}", hint="use 1000, the usual number"
         )
-    first = chosen.statistics(baseline, references, options)
-    second = chosen.statistics(system, references, options)
+    sides = (chosen.statistics(lines, references, options) for lines in (baseline, system))
+    return compare_statistics(metric, *sides, higher_is_better=chosen.higher_is_better, trials=trials, seed=seed)
+
+
+def compare_statistics(
+    metric: str, first: Statistics, second: Statistics, *, higher_is_better: bool, trials: int = 1000, seed: int = SEED
+) -> Comparison:
+    """Test the difference of two systems, the baseline first, given the statistics of both on the same test set."""
     difference = second.value() - first.value()
 
     both = bootstrap_sums(np.hstack([first.rows, second.rows]), trials, seed)  # the same draw for both systems
@@ -78,7 +84,7 @@ def compare(
         high=high,
         p_bootstrap=_share(differences * np.sign(difference) <= 0),
         p_randomization=p_randomization,
-        verdict=describe_significance(p_randomization, (difference > 0) == chosen.higher_is_better),
+        verdict=describe_significance(p_randomization, (difference > 0) == higher_is_better),
     )
 
 

@@ -16,6 +16,7 @@ from torch.testing import assert_close
 from workshop import heed
 
 import heedful
+from heedful.config.base import plain
 from heedful.data.labeled import Example, LabeledConfig
 from heedful.models.family import SentenceGrid
 from heedful.runs.build import make_model, make_system
@@ -141,6 +142,29 @@ def test_logits_do_not_depend_on_padding_or_on_the_batch(tmp_path: Path, layout:
     for i in range(6):
         alone = batch_of(task, [i])
         assert_close(model(alone)[0][0], logits[i], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls", "last", "attention"])
+@torch.inference_mode()
+def test_the_labels_of_an_encoder_do_not_depend_on_padding(tmp_path: Path, pooling: str) -> None:
+    table = write_table(tmp_path / "table.tsv", 6, 2)
+    run = run_of(table, "entailment", 2, pad_to_multiple_of=16)
+    bert = {"family": "bert", "dim": 16, "layers": 1, "heads": 2, "max_positions": 256}
+    run = Run.model_validate(
+        plain(run)
+        | {
+            "model": bert,
+            "task": {"name": "classification", "layout": "entailment", "labels": ["no", "yes"], "pooling": pooling},
+        }
+    )
+    labeled = LabeledData(run)
+    tokenizer = train_tokenizer(run.tokenizer, labeled.lines("target"))
+    model: Any = make_model(run, len(tokenizer), len(tokenizer)).eval()
+    encoded = labeled.prepare((tokenizer, tokenizer), labeled.check()).train
+    logits, _ = model(labeled.collate(encoded, range(6), tokenizer.specials))
+    labeled.data = labeled.data.model_copy(update={"pad_to_multiple_of": 1})
+    alone = [model(labeled.collate(encoded, [i], tokenizer.specials))[0][0] for i in range(6)]
+    assert_close(torch.stack(alone), logits, atol=1e-5, rtol=0)
 
 
 @torch.inference_mode()

@@ -16,7 +16,7 @@ from heedful.tasks.system import System, batches_of
 
 @torch.inference_mode()
 def logits_of(model: ClassificationModel, system: System, data: LabeledData, encoded: EncodedExamples) -> Numbers:
-    """(examples, labels), by batches of similar lengths; an error where they are not finite."""
+    """(examples, labels), by batches of similar lengths."""
     lengths = [max(len(row.ids) for row in group) * len(group) for group in encoded.groups]
     order = sorted(range(len(lengths)), key=lambda i: lengths[i], reverse=True)
     marks, found = system.target_tokenizer.specials, np.zeros((len(order), len(data.config.labels)))
@@ -39,10 +39,16 @@ def figures_of(logits: Numbers, gold: Sequence[tuple[int, ...]], *, multi_label:
     return labels.single_label_figures(logits, np.array([index for (index,) in gold]))
 
 
-def evaluate(model: ClassificationModel, system: System, data: LabeledData, encoded: EncodedExamples) -> dict[str, float]:
-    """The metrics of a validation."""
+def finite_logits(model: ClassificationModel, system: System, data: LabeledData, encoded: EncodedExamples) -> Numbers:
+    """`logits_of`, and an error if they are not finite."""
     logits = logits_of(model, system, data, encoded)
     if first_nonfinite(logits) is not None:
         raise system.nonfinite_error("an example")
+    return logits
+
+
+def evaluate(model: ClassificationModel, system: System, data: LabeledData, encoded: EncodedExamples) -> dict[str, float]:
+    """The metrics of a validation."""
+    logits = finite_logits(model, system, data, encoded)
     figures = figures_of(logits, encoded.labels, multi_label=data.config.multi_label)
     return {name: figure.statistics.value() for name, figure in figures.items()}

@@ -17,22 +17,22 @@ from heedful.data.labeled import Example, LabeledFile, file_at, find_split_file
 from heedful.data.samples import Sample
 from heedful.errors import ConfigError, lookup
 from heedful.evaluation.labels import THRESHOLD, sigmoid, softmax
+from heedful.evaluation.resampling import Numbers
 from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.classification.batch import LabeledBatch
+from heedful.tasks.classification.command import EvaluateOptions
 from heedful.tasks.classification.data import EncodedExamples, LabeledData
-from heedful.tasks.classification.evaluate import evaluate, first_nonfinite, logits_of
+from heedful.tasks.classification.evaluate import first_nonfinite, logits_of
 from heedful.tasks.classification.model import ClassificationModel
+from heedful.tasks.classification.report import ClassificationReport, evaluate_on, read_split, report
 from heedful.tasks.encoded_example import Decoded, EncodedExample, Outputs, TokenLoss, tokens_from_ids
 from heedful.tasks.forced import EncodedSample, ForcedBatch, Pieces, pieces_of
 from heedful.tasks.predictor import (
-    Figures,
     Loader,
     Predictor,
     Searcher,
     ValidationResult,
-    check_split,
-    missing_split_error,
     note_unknown_in_chunks,
     refuse_empty,
 )
@@ -112,7 +112,7 @@ class Classifier(Predictor):
 
     def predict_windows(self, windows: Iterable[Sequence[Input]]) -> Iterator[LabelPrediction]:
         """The predictions of each window of examples, in order; the examples of a window are sorted by length into batches."""
-        labeled, labels, several = self.labeled, self.run.task.labels, self.run.task.multi_label
+        labeled = self.labeled
         first = 1  # number of the first example of the window
         for window in windows:
             examples = [self.example_from(given, first + at) for at, given in enumerate(window)]
@@ -121,12 +121,16 @@ class Classifier(Predictor):
             wrong = first_nonfinite(logits)
             if wrong is not None:
                 raise self.system.nonfinite_error(f"example {first + wrong}")
-            probabilities = sigmoid(logits) if several else softmax(logits)
-            for example, row in zip(examples, probabilities, strict=True):
-                chosen = [at for at, one in enumerate(row) if one > THRESHOLD] if several else [int(row.argmax())]
-                predicted = tuple(labels[at] for at in chosen)
-                yield LabelPrediction(example, dict(zip(labels, row.tolist(), strict=True)), predicted, several)
+            yield from self.label(logits, examples)
             first += len(window)
+
+    def label(self, logits: Numbers, examples: Sequence[tuple[str, ...]]) -> Iterator[LabelPrediction]:
+        """The prediction of each example from its logits, (examples, labels)."""
+        labels, several = self.run.task.labels, self.run.task.multi_label
+        for example, row in zip(examples, (sigmoid(logits) if several else softmax(logits)).tolist(), strict=True):
+            chosen = [at for at, one in enumerate(row) if one > THRESHOLD] if several else [row.index(max(row))]
+            predicted = tuple(labels[at] for at in chosen)
+            yield LabelPrediction(example, dict(zip(labels, row, strict=True)), predicted, several)
 
     def split_line(self, line: str) -> Input:
         """The texts of an example in one line, separated by tabs."""
@@ -144,16 +148,12 @@ class Classifier(Predictor):
         return example
 
     def evaluate(self, split: str = "test") -> dict[str, float]:
-        """Loss and accuracy on a split of the run's data."""
-        check_split(self.run.data, split)
-        file = find_split_file(self.run.data, split)
-        if file is None:
-            raise missing_split_error(split)
-        encoded = self.labeled.encode(self.labeled.examples(file), self.system.target_tokenizer)
-        return evaluate(self.classifier, self.system, self.labeled, encoded)
+        """The metrics of a validation on a split of the run's data."""
+        _, figures = evaluate_on(self, read_split(self, split))
+        return {name: figure.statistics.value() for name, figure in figures.items()}
 
-    def report(self, split: str | None, options: Any, *, load: Loader, search: Searcher) -> Figures:
-        return Figures(split or "test", self.evaluate(split or "test"))
+    def report(self, split: str | None, options: EvaluateOptions, *, load: Loader, search: Searcher) -> ClassificationReport:
+        return report(self, split or "test", options, load=load)
 
     def validate(self) -> ValidationResult:
         return ValidationResult(self.evaluate("valid"), None, None, {})
