@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import model_validator
 
-from heedful.config.base import Config, Count, Problem, Size, ZeroOrSmallCount, refuse, unused
+from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.data import conllu
 from heedful.data.hash_split import PARTS, Fractions, fraction_problems, split_by_hash
 from heedful.data.report import CorpusCheck
@@ -43,7 +43,7 @@ Column = Literal["lemma", "upos", "xpos", "feats", "deprel", "label"]
 class TaggedFile(Config):
     """One file."""
 
-    file: str
+    file: PathName
     """CoNLL-U (.conllu) or tab-separated (.tsv, .txt) file, plain or .gz."""
 
     @model_validator(mode="after")
@@ -56,7 +56,7 @@ class TaggedFile(Config):
 class TaggedConfig(Config):
     form: Literal["tagged"]
     """Form of the data: sentences with a label for each word, or sequences of vectors with a label for each."""
-    folder: str | None = None
+    folder: PathName | None = None
     """Folder with train, valid and test files: .conllu, .tsv or .txt, plain or .gz."""
     train: TaggedFile | None = None
     """Training file, instead of the folder's."""
