@@ -17,8 +17,8 @@ from heedful.data.conllu import Arc
 from heedful.evaluation.spans import follows
 from heedful.runs.build import make_model, make_tokenizers
 from heedful.runs.config import read_run
-from heedful.tasks.tagging.data import BYTES, TaggedData, spell
-from heedful.tasks.tagging.model import PADDING
+from heedful.tasks.tagging.data import TaggedData, spell
+from heedful.tasks.tagging.model import BYTES, PADDING
 
 TAGGED = "the\tO\nbig\tB-NP\ncat\tI-NP\nsees\tO\n\nunhappy\tB-NP\ndogs\tI-NP\nrun\tO\n\n"
 ENCODER = {"family": "encoder", "dim": 16, "layers": ["lstm", "self-attention"], "heads": 2, "characters": 8}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast, overload
 
 import torch
 from torch import Tensor
@@ -97,6 +97,16 @@ class Tagger(Predictor):
     @property
     def tagged(self) -> TaggedData:
         return TaggedData(self.run)
+
+    @overload
+    def predict(self, inputs: str, **options: Any) -> str: ...
+    @overload
+    def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
+    def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
+        """The labels of one text, or of each of several, separated by spaces; options: split_punctuation."""
+        texts = [inputs] if isinstance(inputs, str) else inputs
+        outputs = [prediction.text for prediction in self.predictions(texts, **options)]
+        return outputs[0] if isinstance(inputs, str) else outputs
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[TagPrediction]:
         """Yield the labels of each text; split_punctuation: separate punctuation from words."""
