@@ -1,6 +1,6 @@
 """Tagging of UD English EWT beside an averaged perceptron.
 
-    python benchmarks/tagging.py                                               the perceptron, about a minute
+    python benchmarks/tagging.py                                               the perceptron, one or two minutes
     python benchmarks/tagging.py runs/tagging-ewt-upos runs/ewt-2 runs/ewt-3   and the accuracy of these runs, with their mean
 
 The perceptron (Collins, 2002) labels from left to right, with features of the words around each word, of suffixes, of its

@@ -51,7 +51,8 @@ def test_loss_decoding_and_marginals_equal_those_over_all_label_sequences(bio: b
         scores = sequence_scores(crf, emissions[row, :length])
         partition = math.log(sum(map(math.exp, scores.values())))
         assert float(losses[row]) == pytest.approx(partition - scores[tuple(labels[row, :length].tolist())], abs=1e-5)
-        assert best[row, :length].tolist() == list(max(scores, key=lambda path: scores[path]))
+        top = max(scores.values())
+        assert best[row, :length].tolist() == next(list(path) for path, score in scores.items() if score == top)
         for t, label in itertools.product(range(length), range(LABELS)):
             expected = sum(math.exp(score - partition) for path, score in scores.items() if path[t] == label)
             assert float(marginals[row, t, label].exp()) == pytest.approx(expected, abs=1e-5)

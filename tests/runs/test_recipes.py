@@ -29,7 +29,8 @@ def test_recipe_trains(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     config = read_run(all_recipes()[name]).config
     data = config.data
     if data.form != "pairs":
-        {"text": check_text_recipe, "labeled": check_labeled_recipe}[data.form](name, tmp_path, capsys)
+        checks = {"text": check_text_recipe, "labeled": check_labeled_recipe, "tagged": check_tagged_recipe}
+        checks[data.form](name, tmp_path, capsys)
         return
     smaller = ["data.counts={train=500, valid=5, test=5}"] if data.builtin else []
     if data.folder is not None:
@@ -52,6 +53,17 @@ def check_labeled_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     files = [f'data.{split}="{tmp_path / "examples.tsv"}"' for split in ("train", "valid", "test")]
     narrow = [f"model.dim={8 * model.heads}", "model.layers=1", 'training.init=""']
     assert heed("train", name, *SMALL[:2], *files, *narrow, "--run", tmp_path / "run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 2
+
+
+def check_tagged_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Train from scratch: the pre-trained run is not available."""
+    (tmp_path / "tagged.tsv").write_text("some\tDET\nwords\tNOUN\n\nothers\tNOUN\n\n" * 20)
+    model: Any = read_run(all_recipes()[name]).config.model
+    files = [f'data.{split}={{ file = "{tmp_path / "tagged.tsv"}" }}' for split in ("train", "valid", "test")]
+    narrow = ["model.dim=16"] if model.family == "encoder" else [f"model.dim={8 * model.heads}", "model.layers=1"]
+    options = [*SMALL[:2], *files, "data.column=label", *narrow, 'training.init=""']
+    assert heed("train", name, *options, "--run", tmp_path / "run", "--json") == 0
     assert json.loads(capsys.readouterr().out)["step"] == 2
 
 

@@ -11,12 +11,14 @@ import torch
 from workshop import heed
 
 import heedful
+from heedful import inspection
 from heedful.config.toml import write_toml
+from heedful.data.conllu import Arc
 from heedful.evaluation.spans import follows
 from heedful.runs.build import make_model, make_tokenizers
 from heedful.runs.config import read_run
-from heedful.tasks.tagging.data import BYTES, TaggedData, spell
-from heedful.tasks.tagging.model import PADDING
+from heedful.tasks.tagging.data import TaggedData, spell
+from heedful.tasks.tagging.model import BYTES, PADDING
 
 TAGGED = "the\tO\nbig\tB-NP\ncat\tI-NP\nsees\tO\n\nunhappy\tB-NP\ndogs\tI-NP\nrun\tO\n\n"
 ENCODER = {"family": "encoder", "dim": 16, "layers": ["lstm", "self-attention"], "heads": 2, "characters": 8}
@@ -189,3 +191,39 @@ def test_broken_inputs_are_refused_with_one_sentence(
     message = capsys.readouterr().err
     assert expected in message and "Traceback" not in message
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_an_encoded_example_has_the_label_of_every_word_at_its_first_token(run: Path) -> None:
+    tagger, text = heedful.Tagger.load(run), "the big cat sees"
+    (prediction,) = tagger.predictions([text])
+    example = tagger.encode_example(text)
+    assert example.outputs.pieces == prediction.labels and len(example.target.words) == len(example.target.ids)
+    with torch.inference_mode():
+        logs = example.log_probabilities(tagger.model, example.forward(tagger.model).hidden)  # (1, words)
+    torch.testing.assert_close(logs[0].exp(), torch.tensor(prediction.probabilities), atol=1e-5, rtol=1e-4)
+    assert tagger.decode_example(example).text == prediction.text
+    other = tagger.replace_input(example, "the big dogs run")
+    assert other.outputs.pieces == prediction.labels and other.target.text == "the big dogs run"
+    with pytest.raises(heedful.HeedfulError, match="given 1 labels, expected one for each of 4 words"):
+        tagger.encode_example(text, "O")
+    for analysis in (inspection.attention, inspection.saliency, inspection.lens, inspection.alternatives):
+        assert analysis(tagger, text).text()
+    tokens = torch.ones(2, 5, dtype=torch.int64)
+    assert tagger.model.batch_logits(tokens[:, :0], tokens).shape == (2, 5, 3)  # for the analysis of cost
+
+
+def test_samples_of_conllu_have_dependency_arcs_between_words(run: Path, tmp_path: Path) -> None:
+    rows = [("do", "O", 3, "aux"), ("n't", "O", 3, "advmod:neg"), ("know", "O", 0, "root")]
+    lines = [
+        f"{at}\t{form}\t{label}\t_\t_\t_\t{head}\t{relation}\t_\t_\n"
+        for at, (form, label, head, relation) in enumerate(rows, 1)
+    ]
+    (tmp_path / "some.conllu").write_text("1-2\tdon't" + "\t_" * 8 + "\n" + "".join(lines))
+    tagger = heedful.Tagger.load(run)
+    data = tagger.run.data.model_copy(update={"column": "lemma"})
+    own = heedful.Tagger(tagger.run.model_copy(update={"data": data}), tagger.system, tagger.checkpoint)  # type: ignore[attr-defined]
+    (sample,) = own.read_samples(tmp_path / "some.conllu")
+    assert (sample.target, sample.label) == ("do n't know", "O\tO\tO")
+    assert sample.target_arcs == [Arc(0, 2, "aux"), Arc(1, 2, "advmod")]
+    (batch,) = own.forced_batches([sample])
+    assert batch.samples[0].target.arcs == sample.target_arcs and batch.targets[0, :3].tolist() == [2, 2, 2]

@@ -59,11 +59,8 @@ class TaggingConfig(TaskConfig):
     def problems_with(self, run: Any) -> list[Problem]:
         features, numeric = run.model.numeric_inputs, run.data.numeric
         if numeric and not features:
-            given = f"given {run.model.family!r} without features" if run.model.family != "encoder" else "missing"
-            path = "model.features" if run.model.family == "encoder" else "model.family"
-            return [
-                Problem(path, f"{given}; expected family 'encoder' with the number of numeric columns, for data.numeric = true")
-            ]
+            expected = "expected the number of numeric columns, for data.numeric = true, an option of family 'encoder'"
+            return [Problem("model.features", f"missing; {expected}")]
         if features and not numeric:
             return [Problem("model.features", f"given {features}, but data.numeric is false, so that the inputs are words")]
         return []

@@ -41,10 +41,9 @@ from heedful.evaluation.spans import is_bio
 from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
 from heedful.tasks.batches import pad_length
 from heedful.tasks.tagging.config import TaggingConfig
-from heedful.tasks.tagging.model import PADDING
+from heedful.tasks.tagging.model import BYTES, PADDING
 from heedful.text.tokenizer import Tokenizer
 
-BYTES = 16  # of the spelling of a word: half of them its first, half its last ones
 ENCODE_BATCH = 4096  # words encoded at a time
 
 

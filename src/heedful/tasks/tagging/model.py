@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -18,6 +19,7 @@ from heedful.nn.model import EncoderModel, ModelWithHead
 from heedful.nn.pack_left import gather_time
 
 PADDING = -100  # in labels: no word
+BYTES = 16  # of the spelling of a word: half of them its first, half its last ones
 
 
 class TaggingModel(ModelWithHead):
@@ -67,8 +69,11 @@ class TaggingModel(ModelWithHead):
         return logits.argmax(-1) if self.crf is None else self.crf.decode(logits, real)
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
-        """Every token is a word, without its spelling: (rows, time, labels)."""
-        return self.classify(self.body.encode(target))
+        """Every token is a word, with an empty spelling; a model of vectors is given zeros: (rows, time, labels)."""
+        config, (rows, time) = self.body.config, target.shape
+        tokens = torch.zeros(rows, time, config.numeric_inputs, device=target.device) if config.numeric_inputs else target
+        spelling = target.new_zeros(rows, time, BYTES if config.reads_spelling else 0)
+        return self(tokens, None, torch.arange(time, device=target.device).expand(rows, -1), spelling)
 
     if TYPE_CHECKING:
         __call__ = forward

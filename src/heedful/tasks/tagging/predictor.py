@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast, overload
 
+import torch
 from torch import Tensor
 
 from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
 from heedful.data.samples import Sample
-from heedful.data.tagged import TaggedSentence, find_split_file, parse_numbers
+from heedful.data.sources import find_path
+from heedful.data.tagged import TaggedSentence, TaggedSource, find_split_file, parse_numbers
 from heedful.errors import ConfigError, lookup
 from heedful.evaluation.spans import spans_of
 from heedful.nn.model import inference_context
@@ -33,7 +35,7 @@ from heedful.tasks.predictor import (
 from heedful.tasks.system import batches_of
 from heedful.tasks.tagging import forced
 from heedful.tasks.tagging.command import EvaluateOptions, PredictOptions
-from heedful.tasks.tagging.data import TagBatch, TaggedData, TagRow
+from heedful.tasks.tagging.data import TagBatch, TaggedData
 from heedful.tasks.tagging.evaluate import Tagging, evaluate, figures, tag_rows
 from heedful.tasks.tagging.model import TaggingModel
 from heedful.tasks.tagging.report import TaggingReport, baseline_accuracies, make_report
@@ -95,6 +97,16 @@ class Tagger(Predictor):
     @property
     def tagged(self) -> TaggedData:
         return TaggedData(self.run)
+
+    @overload
+    def predict(self, inputs: str, **options: Any) -> str: ...
+    @overload
+    def predict(self, inputs: Sequence[Input], **options: Any) -> list[str]: ...
+    def predict(self, inputs: Sequence[Input], **options: Any) -> str | list[str]:
+        """The labels of one text, or of each of several, separated by spaces; options: split_punctuation."""
+        texts = [inputs] if isinstance(inputs, str) else inputs
+        outputs = [prediction.text for prediction in self.predictions(texts, **options)]
+        return outputs[0] if isinstance(inputs, str) else outputs
 
     def predictions(self, texts: Iterable[Input], **options: Any) -> Iterator[TagPrediction]:
         """Yield the labels of each text; split_punctuation: separate punctuation from words."""
@@ -220,13 +232,15 @@ class Tagger(Predictor):
     def decode_example(
         self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
     ) -> Decoded:
-        """The labels that are most probable, each by itself."""
+        """The labels that the tagger predicts, and their log-probability: with a CRF, of the whole sequence."""
         if prefix:
             raise ConfigError("a tagger decodes no text, so no token can be forced", hint="compare the labels' probabilities")
         with inference_context(self.tagger):
-            logs = example.logits(self.tagger, example.forward(self.tagger).hidden)[0].float().log_softmax(-1)
-        best, total = logs.argmax(-1).tolist(), float(logs.amax(-1).sum())
-        return Decoded(" ".join(example.outputs.spell(best)), best, total, total)
+            hidden = example.forward(self.tagger).hidden  # (1, time, dim)
+            logits = self.tagger.classify(hidden[:, example.outputs.steps])  # (1, words, labels)
+            best = self.tagger.decode(logits, torch.ones_like(logits[..., 0], dtype=torch.bool))  # (1, words)
+            total = -float(self.tagger.losses(logits, best))
+        return Decoded(" ".join(example.outputs.spell(best[0].tolist())), best[0].tolist(), total, total)
 
     def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
         return self.encode_example(text, " ".join(example.outputs.pieces))
@@ -235,14 +249,16 @@ class Tagger(Predictor):
         return TokenLoss(omitted=["normalizes over all label sequences (CRF)"] if self.tagger.crf is not None else [])
 
     def sample_texts(self, split: str) -> Iterator[Sample]:
-        self.refuse_numbers()
-        path = find_split_file(self.run.data, split)
-        return iter(()) if path is None else self.read_samples(path)
+        file = find_split_file(self.run.data, split)
+        return iter(()) if file is None else self.samples_of(file)
 
     def read_samples(self, path: Path) -> Iterator[Sample]:
         """Tagged sentences in the format of the run's data."""
+        return self.samples_of(TaggedSource(find_path(str(path))))
+
+    def samples_of(self, file: TaggedSource) -> Iterator[Sample]:
         self.refuse_numbers()
-        return map(forced.sample_of, self.tagged.sentences(path))
+        return map(forced.sample_of, self.tagged.sentences(file))
 
     def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
         """Missing labels are predicted; sentences that are longer than a row are left out."""
@@ -284,6 +300,3 @@ def join_lines(chunks: Iterable[Sequence[str]]) -> Iterator[list[str]]:
         yield texts
     if waiting:
         yield ["\n".join(waiting)]
-
-
-__all__ = ["TagPrediction", "TagRow", "Tagger"]

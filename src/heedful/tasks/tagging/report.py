@@ -65,14 +65,13 @@ class TaggingReport:
         return "\n\n".join([*parts, *([score_table("span", self.spans)] if self.spans else [])])
 
     def to_dict(self) -> dict[str, Any]:
-        figures: dict[str, Any] = {"loss": self.loss, "accuracy": self.accuracy._asdict()}
-        if self.span_f1 is not None:
-            figures["span_f1"] = self.span_f1._asdict()
+        estimates = {"accuracy": self.accuracy} | ({} if self.span_f1 is None else {"span_f1": self.span_f1})
         return {
             "split": self.split,
             "sentences": self.sentences,
             "words": self.words,
-            "figures": figures,
+            "figures": {"loss": self.loss} | {name: one.value for name, one in estimates.items()},
+            "intervals": {name: [one.low, one.high] for name, one in estimates.items() if one.low is not None},
             "bootstrap": self.resamples,
             "labels": {name: score._asdict() for name, score in self.labels.items()},
             "spans": {name: score._asdict() for name, score in self.spans.items()},
