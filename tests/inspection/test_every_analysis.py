@@ -99,6 +99,7 @@ ANALYSES = [
     ),
     Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text)),
     Analysis("saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4)),
+    Analysis("document", ("{text}",), lambda one, text, other: inspection.document(one, text), ("encoder",)),
     Analysis("report", ("{text}",), lambda one, text, other: inspection.report(one, text), picture=False),
 ]
 CASES = [(one, task) for one in ANALYSES for task in one.tasks]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
 from heedful.data.samples import Sample
-from heedful.data.tagged import TaggedSentence, find_split_file, parse_numbers
+from heedful.data.tagged import TaggedSentence, TaggedSource, find_split_file, parse_numbers
 from heedful.errors import ConfigError, lookup
 from heedful.evaluation.spans import spans_of
 from heedful.nn.model import inference_context
@@ -236,13 +236,13 @@ class Tagger(Predictor):
 
     def sample_texts(self, split: str) -> Iterator[Sample]:
         self.refuse_numbers()
-        path = find_split_file(self.run.data, split)
-        return iter(()) if path is None else self.read_samples(path)
+        file = find_split_file(self.run.data, split)
+        return iter(()) if file is None else map(forced.sample_of, self.tagged.sentences(file))
 
     def read_samples(self, path: Path) -> Iterator[Sample]:
         """Tagged sentences in the format of the run's data."""
         self.refuse_numbers()
-        return map(forced.sample_of, self.tagged.sentences(path))
+        return map(forced.sample_of, self.tagged.sentences(TaggedSource(path)))
 
     def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
         """Missing labels are predicted; sentences that are longer than a row are left out."""
