@@ -27,7 +27,7 @@ def test_the_shown_masks_are_consistent_and_their_shares_within_three_standard_d
     ]
     assert sorted(row[2] for row in fates[0].cells if isinstance(row[2], str)) == ["mask", "random", "unchanged"]
     assert all(abs(row[3]) < 3 for row in shares[0].cells if isinstance(row[3], float))
-    assert [row[0] for row in shares[0].cells][0] == pytest.approx(0.15)
+    assert shares[0].cells[0][0] == pytest.approx(0.15)
 
 
 def test_the_document_vector_is_that_of_two_pooling_layers() -> None:
