@@ -125,12 +125,7 @@ def document(predictor: Predictor, text: str, target: str | None = None, config:
     """The words of a text, and its sentences, with the weights of attention pooling. target: the correct label, to be shown
     beside the predicted one.
 
-    >>> small = {"family": "bert", "dim": 16, "layers": 1, "heads": 2}
-    >>> task = {"labels": ["no", "yes"], "pooling": "attention"}
-    >>> data = [("yes", "the cat sees"), ("no", "a dog runs")] * 20
-    >>> options = {"run": "pooled", "train": data, "valid": data, "model": small, "task": task, "training": {"steps": 2}}
-    >>> outcome = heedful.train("sst2-gpt1", **options)
-    >>> result = heedful.inspection.document(heedful.load("pooled"), "the cat runs", "no")
+    >>> result = heedful.inspection.document(heedful.load(pooling_run), "the cat runs", "no")
     >>> [word.word for word in result.sentences[0].words]
     ['<s>', 'the', 'cat', 'runs', '</s>']
     """

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from heedful.inspection.explaining.mistakes import PAIR
 from heedful.inspection.explaining.stages import Check, Explanation, Matrix, Mistake, Stage, check, matrix, with_sum
-from heedful.nn.hooks import record
+from heedful.nn.hooks import hook_points, record
 from heedful.nn.pooling import AttentionPooling
 
 SENTENCES = [["we", "went", "on", "a", "Monday"], ["the", "food", "was", "great"], ["go"]]
@@ -111,9 +111,10 @@ def pooled_weights(pooling: AttentionPooling, states: Tensor) -> Tensor:
 
 def check_weights(pooling: AttentionPooling, states: Tensor, weights: Tensor, name: str) -> Check:
     """Compare with the layer of models."""
-    with torch.no_grad(), record(pooling, "weights") as recorded:
+    (point,) = hook_points(pooling)
+    with torch.no_grad(), record(pooling, point) as recorded:
         pooling(states[None], None)
-    return check(f"the softmax of {name}", weights, recorded["weights"][0])
+    return check(f"the softmax of {name}", weights, recorded[point][0])
 
 
 def score_matrix(name: str, rows: list[str], pooling: AttentionPooling, states: Tensor) -> Matrix:

@@ -75,7 +75,7 @@ class ClassificationModel(ModelWithHead):
 
     def poolings(self) -> list[PoolingAttention]:
         """Of the body, if it pools its states itself; else of its head."""
-        own = [PoolingAttention("words", "pool.weights")] if isinstance(self.pool, AttentionPooling) else []
+        own = [PoolingAttention("words", self.path_of(self.pool.weights))] if isinstance(self.pool, AttentionPooling) else []
         return super().poolings() or own
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
