@@ -28,10 +28,11 @@ def documentation(thing: Any) -> str:
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_public_name_has_an_example_that_runs(
-    name: str, tiny_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tiny_runs: dict[str, Path], tiny_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = documentation(PUBLIC[name])
     names = {f"{task}_run": str(run) for task, run in tiny_runs.items()} | {"run": str(tiny_runs["translation"])}
+    names |= {"pooling_run": str(tiny_encoder)}
     names |= {"heedful": heedful}  # type: ignore[dict-item]
     if "translator" in text:
         names["translator"] = heedful.Translator.load(tiny_runs["translation"])  # type: ignore[assignment]

@@ -99,6 +99,7 @@ ANALYSES = [
     ),
     Analysis("saliency", ("{text}",), lambda one, text, other: inspection.saliency(one, text)),
     Analysis("saliency", ("{text}", "--steps", "4"), lambda one, text, other: inspection.saliency(one, text, steps=4)),
+    Analysis("document", ("{text}",), lambda one, text, other: inspection.document(one, text), ("encoder",)),
     Analysis("report", ("{text}",), lambda one, text, other: inspection.report(one, text), picture=False),
 ]
 CASES = [(one, task) for one in ANALYSES for task in one.tasks]
@@ -199,6 +200,9 @@ REFUSED = [
     (CLASSIFICATION, ("lens", "{text}", "-s", "beam=3"), "search options have no effect on a classifier"),
     (CLASSIFICATION, ("alternatives", "{text}", "--instead", "dog"), "a classifier decodes no text"),
     (TRANSLATION, ("lens", "{text}", "--target", "w1", "-s", "beam=3"), "search options have no effect with a given target"),
+    ("masked", ("patch", "{text}", "--from", "a [MASK]"), "given a text with 1 masks, expected 2"),
+    ("tagging", ("lens", "{text}", "--target", "D N"), "given 2 labels, expected one for each of 3 words"),
+    ("tagging", ("document", "{text}"), "pools its states without attention"),
     (TRANSLATION, ("lens", " "), "given an empty text, expected at least one word"),
     (TRANSLATION, ("lens", "{text}", "--target", " "), "given an empty target, expected at least one word"),
     (TRANSLATION, ("report", "{text}", "--include", "lense"), "unknown analysis in a report 'lense'"),
@@ -209,7 +213,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("task", "arguments", "message"), REFUSED, ids=[" ".join(one[1]) for one in REFUSED])
 def test_what_a_task_does_not_have_is_an_error(
-    task: str, arguments: tuple[str, ...], message: str, tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
+    task: str, arguments: tuple[str, ...], message: str, runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     name, *rest = (one.format(text=TEXTS[task]) for one in arguments)
     capsys.readouterr()

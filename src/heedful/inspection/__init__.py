@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from heedful.inspection.analyses.alternatives import AlternativesResult, alternatives
     from heedful.inspection.analyses.attention import AttentionResult, attention
     from heedful.inspection.analyses.cost import CostResult, cost
+    from heedful.inspection.analyses.document import DocumentResult, document
     from heedful.inspection.analyses.experts import ExpertsResult, experts
     from heedful.inspection.analyses.explain import explain
     from heedful.inspection.analyses.heads import HeadsResult, heads
@@ -38,6 +39,7 @@ MODULES = {
     "AlternativesResult": "heedful.inspection.analyses.alternatives",
     "AttentionResult": "heedful.inspection.analyses.attention",
     "CostResult": "heedful.inspection.analyses.cost",
+    "DocumentResult": "heedful.inspection.analyses.document",
     "ExpertsResult": "heedful.inspection.analyses.experts",
     "Explanation": "heedful.inspection.explaining.stages",
     "HeadsResult": "heedful.inspection.analyses.heads",
@@ -54,6 +56,7 @@ MODULES = {
     "alternatives": "heedful.inspection.analyses.alternatives",
     "attention": "heedful.inspection.analyses.attention",
     "cost": "heedful.inspection.analyses.cost",
+    "document": "heedful.inspection.analyses.document",
     "experts": "heedful.inspection.analyses.experts",
     "explain": "heedful.inspection.analyses.explain",
     "heads": "heedful.inspection.analyses.heads",
@@ -72,6 +75,7 @@ __all__ = [
     "AlternativesResult",
     "AttentionResult",
     "CostResult",
+    "DocumentResult",
     "ExpertsResult",
     "Explanation",
     "HeadsResult",
@@ -88,6 +92,7 @@ __all__ = [
     "alternatives",
     "attention",
     "cost",
+    "document",
     "experts",
     "explain",
     "heads",

@@ -206,6 +206,33 @@ def load(run: Path, checkpoint: str | None, device: str | None) -> Predictor:
     return load(run, checkpoint, device)
 
 
+def document(
+    run: Run,
+    text: Annotated[str | None, typer.Argument(help="The text; or give --file.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Read the text from this file.")] = None,
+    target: Annotated[str | None, typer.Option(help="The correct label, to be shown beside the predicted one.")] = None,
+    picture: Picture = None,
+    html: Html = None,
+    checkpoint: Checkpoint = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """A text with words and sentences shaded by the weights of attention pooling."""
+    from heedful import inspection
+    from heedful.data.input_lines import read_texts
+    from heedful.errors import ConfigError
+
+    if (text is None) == (file is None):
+        given = "neither a text nor --file" if text is None else "both a text and --file"
+        raise ConfigError(f"given {given}, expected one of them")
+    content = text if file is None else "\n".join(read_texts(file))
+    assert content is not None, "a text or a file was given"
+    predictor = load(run, checkpoint, device)
+    result = inspection.document(predictor, content, target)
+    present(result, json=json, picture=picture, html=html)
+    warn_of_unknown_words(predictor, content)
+
+
 def search_config(predictor: Predictor, search: list[str] | None) -> SearchConfig | None:
     """The run's search options changed as given; None: nothing was given."""
     return predictor.search_config(search, origin=COMMAND_LINE) if search else None
@@ -223,5 +250,5 @@ def warn_of_unknown_words(predictor: Predictor, text: str, target: str | None = 
 
 def mount(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (summary, attention, lens, alternatives, ablate, patch, saliency, report):
+    for command in (summary, attention, lens, alternatives, ablate, patch, saliency, document, report):
         app.command()(command)

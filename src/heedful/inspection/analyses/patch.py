@@ -57,7 +57,7 @@ class PatchResult(Result):
     log_probability: Tensor  # (outputs,): of the target given the input of the example
     other_log_probability: Tensor  # (outputs,): given the other input
     places: list[PatchedOutput]
-    left_out: list[str]  # hook points that were not patched, because the inputs differ in length
+    left_out: list[str]  # hook points that were not patched, because the inputs differ in length or have several sequences
     positions: dict[str, list[str]]  # side -> labels of its positions
 
     @property
@@ -122,7 +122,7 @@ class PatchResult(Result):
 
     def describe_left_out(self) -> list[str]:
         names = ", ".join(self.left_out)
-        return [f"not patched because the inputs differ in length: {names}"] if names else []
+        return [f"not patched because the inputs differ in length or have several sequences: {names}"] if names else []
 
 
 def patch(

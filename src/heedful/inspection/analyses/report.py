@@ -17,8 +17,12 @@ from heedful.search import SearchConfig
 from heedful.tasks.predictor import Predictor
 
 OF_TEXT = {"attention": "attention", "lens": "layers", "saliency": "any", "alternatives": "any"}  # name: what the run must have
+OF_TEXT |= {"document": "attention pooling"}
 OF_MODEL = {"summary": "any", "heads": "attention", "positions": "positions", "experts": "experts", "cost": "any"}
-DEFAULT = ("attention", "lens", "saliency"), ("summary", "heads", "positions", "experts", "cost")  # with a text, without one
+DEFAULT = (  # with a text, without one
+    ("document", "attention", "lens", "saliency"),
+    ("summary", "heads", "positions", "experts", "cost"),
+)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from heedful.errors import ConfigError, lookup
-from heedful.inspection.explaining import decoding, examples, losses, positions
+from heedful.inspection.explaining import decoding, examples, hierarchical, losses, masking, positions
 from heedful.inspection.explaining import lookup as lookup_example
 from heedful.inspection.explaining.attention_stages import QueryView, head_stages, source_attention_stages
 from heedful.inspection.explaining.batches import PreparedBatch, explain_preparation
@@ -224,6 +224,8 @@ TOPICS: dict[str, tuple[str, Callable[[], Explanation]]] = {
     "positions": ("sinusoidal positional encoding", positions.positions),
     "batch": ("from sentences to padded tensors and masks", batch),
     "loss": ("teacher forcing, cross-entropy, perplexity and label smoothing", losses.loss),
+    "masking": ("masked language modeling: which tokens are chosen, and what they become", masking.masking),
+    "hierarchical": ("words, sentences and document: two levels of attention pooling", hierarchical.hierarchical),
     "schedule": ("learning rate schedule: warm-up and decay", losses.schedule),
     "sampling": ("temperature, top-k and top-p", decoding.sampling),
     "search": ("greedy search, beam search as a tree, and length penalty", decoding.search),

@@ -29,7 +29,7 @@ class PatchingResult(NamedTuple):
     first: Tensor  # (outputs,): log p of the target given A
     second: Tensor  # (outputs,): given B
     effects: list[PatchEffect]
-    left_out: list[LayerOutput]  # where A and B have different numbers of positions
+    left_out: list[LayerOutput]  # where A and B have different numbers of positions, or several rows of them, as sentences
 
 
 class Pass(NamedTuple):
@@ -52,7 +52,8 @@ def patch_passes(model: Model, a: Pass, b: Pass) -> PatchingResult:
             first = a.run(model)[0]
         with record(model, *names) as recorded_b:
             second = b.run(model)[0]
-        both = {name for name in recorded.keys() & recorded_b.keys() if recorded[name].shape == recorded_b[name].shape}
+        shapes = {name: (recorded[name].shape, recorded_b[name].shape) for name in recorded.keys() & recorded_b.keys()}
+        both = {name for name, (first_shape, shape) in shapes.items() if first_shape == shape and shape[0] == 1}
         effects = []
         for output in outputs:
             if output.name in both:

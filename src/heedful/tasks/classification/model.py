@@ -74,8 +74,9 @@ class ClassificationModel(ModelWithHead):
         return self.pool(hidden, mask)
 
     def poolings(self) -> list[PoolingAttention]:
-        own = [PoolingAttention("words", "pool.weights")] if isinstance(self.pool, AttentionPooling) else []
-        return [*super().poolings(), *own]
+        """Of the body, if it pools its states itself; else of its head."""
+        own = [PoolingAttention("words", self.path_of(self.pool.weights))] if isinstance(self.pool, AttentionPooling) else []
+        return super().poolings() or own
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
         """One sequence for each example: (rows, choices)."""
