@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: setup demo test test-benchmarks test-browser docs bench faults clean
+.PHONY: setup demo test types tests test-benchmarks test-browser docs bench faults clean
 
 setup: $(STAMP)
 
@@ -17,11 +17,19 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	@$(BIN)/heed demo
 
+# mypy, which uses one core, runs beside the tests.
 test: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going types tests
+
+types: $(STAMP)
 	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses 2 -m "not browser and not benchmark"
+
+# The processes that tests start share the compiled modules, also where this variable is set.
+tests: export PYTHONDONTWRITEBYTECODE =
+tests: $(STAMP)
+	$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not browser and not benchmark"
 
 # The programs of benchmarks/, each with tiny models.
 test-benchmarks: $(STAMP)

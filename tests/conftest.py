@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from tiny import PLAIN, VARIANTS, Pairs, Variant, make_pairs, tiny_model
 from tiny_tasks import train_tiny_runs, write_tiny_recipe
 from workshop import heed
 
+from heedful.inspection.measures import hardware_limits
 from heedful.nn.model import SequenceModel
 
 torch.set_num_threads(1)  # models this small are three times faster so
@@ -20,10 +23,24 @@ settings.register_profile("heedful", deadline=None, derandomize=True)  # a busy 
 settings.load_profile("heedful")
 
 
+def pytest_collection_finish() -> None:
+    """The modules and the thousands of tests are never garbage: do not search them again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEED_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _limits_of_the_machine() -> Iterator[None]:
+    """Measured once: a measurement takes a second, and no two are equal, so that any two costs would differ."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hardware_limits, "measure", cache(hardware_limits.measure))
         yield
 
 

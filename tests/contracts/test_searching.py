@@ -108,8 +108,8 @@ def test_neither_batching_nor_padding_changes_a_translation(plain: SequenceModel
 
 @pytest.mark.parametrize("method", METHODS)
 def test_sources_that_wait_for_a_free_place_are_decoded_as_if_alone(plain: SequenceModel, method: str) -> None:
-    """Eleven sources, three at a time, so that some start while others are being decoded."""
-    sources, predict = sorted(some_sources(11), key=len, reverse=True), step_function(plain)
+    """Seven sources, three at a time, so that some start while others are being decoded."""
+    sources, predict = sorted(some_sources(7), key=len, reverse=True), step_function(plain)
     started = 0
 
     def next_group(count: int, slots: int) -> SourceBatch | None:
@@ -120,7 +120,7 @@ def test_sources_that_wait_for_a_free_place_are_decoded_as_if_alone(plain: Seque
     config = SearchConfig(min_length=3, **METHODS[method])
     waiting = Sources(next_group, capacity=3, max_limit=10, exceed_capacity=True)
     results = dict(search(predict, waiting, config, start=START, end=END))
-    assert sorted(results) == list(range(11))
+    assert sorted(results) == list(range(7))
     ties = 0
     for name, words in enumerate(sources):
         (alone,) = decode(predict, batched(plain, [words], [name]), **METHODS[method])

@@ -1,7 +1,7 @@
 """Recipes: every one trains two steps at reduced size, headers are complete, and names resolve to the right file.
 
 Recipes whose corpus is missing are skipped. The others train on its validation split, because learning a vocabulary from a
-whole corpus takes minutes."""
+whole corpus takes minutes, and validate on a few sentences."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from workshop import heed
+from workshop import heed, write_pairs
 
 from heedful.data.sources import files_of
 from heedful.data.splits import splits_of
 from heedful.errors import ConfigError
 from heedful.runs.config import read_run
 from heedful.runs.recipes import all_recipes, find_recipe
+from heedful.text.tokenizer import OPTIONS
 
 SMALL = ("training.steps=2", "training.validate_every=2", "task.validation_sentences=2", "data.batch_tokens=256")
-NARROW = {"dim": 32, "feed_forward": 64}
+NARROW = {"dim": 32, "feed_forward": 64, "channels": 32, "embedding": 32, "readout": 32}
+VOCAB = 1000
 
 
 @pytest.mark.parametrize("name", all_recipes())
@@ -32,14 +34,18 @@ def test_recipe_trains(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         checks = {"text": check_text_recipe, "labeled": check_labeled_recipe, "tagged": check_tagged_recipe}
         checks[data.form](name, tmp_path, capsys)
         return
-    smaller = ["data.counts={train=500, valid=5, test=5}"] if data.builtin else []
+    smaller = [f"model.{name}={size}" for name, size in NARROW.items() if name in type(config.model).model_fields]
+    if "vocab" in OPTIONS[config.tokenizer.kind]:
+        smaller.append(f"tokenizer.vocab={min(config.tokenizer.vocab, VOCAB)}")
+    if data.builtin:
+        smaller.append("data.counts={train=500, valid=5, test=5}")
     if data.folder is not None:
         if not os.environ.get("HEED_DATA"):
             pytest.skip(f"{name} requires the corpus {data.folder!r}: set HEED_DATA")
         assert all(file.is_file() for split in splits_of(data) for corpus in split for file in files_of(corpus))
-        narrow = [f"model.{name}={size}" for name, size in NARROW.items() if name in type(config.model).model_fields]
         sides = ", ".join(f'"{language}"' for language in data.languages or ())
-        smaller = [f'data.train={{folder="{data.folder}", languages=[{sides}], split="valid"}}', *narrow]
+        smaller.append(f'data.train={{folder="{data.folder}", languages=[{sides}], split="valid"}}')
+        smaller.append(f'data.valid={{tsv="{write_pairs(tmp_path / "few.tsv", 12)}"}}')
     if config.training.init:
         smaller.append('training.init=""')
     assert heed("train", name, *SMALL, *smaller, "--run", tmp_path / "run", "--json") == 0

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
+from typing import Any
 
 import typer
 
@@ -92,9 +94,15 @@ def run(arguments: list[str]) -> int:
     return run_command(lambda: invoke(arguments), arguments)
 
 
+@cache
+def root_command() -> Any:
+    """The command `heed` with its subcommands, built once per process."""
+    return set_metavars(typer.main.get_command(app))
+
+
 def invoke(arguments: list[str]) -> int:
     """Parse and run a command. typer's own `main` is not used because it catches broken pipes and Ctrl-C itself."""
-    command = set_metavars(typer.main.get_command(app))
+    command = root_command()
     if os.environ.get(VARIABLE):
         return complete(command, os.environ[VARIABLE])
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def describe() -> dict[str, str]:
     return versions if commit is None else versions | {"commit": commit}
 
 
+@cache
 def installed_version(package: str) -> str:
     try:
         return version(package)
@@ -38,8 +40,9 @@ def list_changes(earlier: dict[str, str]) -> list[str]:
     ]
 
 
+@cache
 def source_commit() -> str | None:
-    """The git commit of the source tree that this package is imported from, if any."""
+    """The git commit of the source tree that this package was imported from, if any."""
     try:
         answer = subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=5

@@ -182,7 +182,7 @@ def cost(predictor: Predictor, rows: int = 32, tokens: int = 32) -> CostResult:
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         machine=limits,
         phases={name: list_parts(one, limits, parameters_by_part(model, one.parts)) for name, one in records.items()},
-        memory=memory(model, size, decodes="decoding one token" in records),
+        memory=memory(model, size, decodes="decoding one token" in records, step=records.get("training step")),
         layer=layer,
         kinds=layer_costs(layer, LENGTH),
     )

@@ -30,7 +30,7 @@ from heedful.nn.model import Model
 from heedful.nn.sequence_layers import SEQUENCE_LAYERS, LayerSize
 from heedful.nn.torch_private import storage_id
 
-PARTS = 32  # a recurrence is split into, one of which is counted
+PARTS = 256  # a recurrence is split into, one of which is counted
 UPDATE = 7  # Adam reads a weight, its gradient and two moments, and writes all but the gradient
 
 
@@ -110,10 +110,10 @@ PHASES: dict[str, Callable[[nn.Module, Size], CostRecord]] = {
 }
 
 
-def memory(model: nn.Module, size: Size, *, decodes: bool = True) -> Memory:
-    """decodes: whether the model has a decoder state."""
+def memory(model: nn.Module, size: Size, *, decodes: bool = True, step: CostRecord | None = None) -> Memory:
+    """decodes: whether the model has a decoder state; step: its training step, if it has been counted already."""
     weights = size_of(model.parameters())
-    activations = sum(size for _, size in training_step(model, size).kept.values())
+    activations = sum(size for _, size in (step or training_step(model, size)).kept.values())
     cache = 0
     if decodes:
         with torch.no_grad():
