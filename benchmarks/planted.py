@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,8 +34,9 @@ from planted_defects import DEFECTS, FAULTS, Defect
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).parent / "results" / "planted.json"
 TREE = ("src", "tests", "benchmarks", "recipes", "docs")
-LIMIT = 180  # seconds for one test; a longer one counts as a hang
-BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError")  # the edit itself is wrong
+LIMIT, SECONDS = 120, 30  # seconds for one case or some tests, and more for each test; a longer one counts as a hang
+PYTEST = ("-m", "pytest", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers")
+BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError", "the case itself failed")
 
 
 class Outcome(NamedTuple):
@@ -59,23 +61,34 @@ def plant(defect: Defect, folder: Path) -> None:
     path.write_text(text.replace(defect.text, defect.replacement))
 
 
-def run_test(test: str, folder: Path) -> Outcome:
-    """Run one test in a copy of the tree."""
-    is_case = test.startswith(FAULTS)
-    case = ["benchmarks/faults.py", "--only", test.removeprefix(FAULTS)]
-    node = ["-m", "pytest", test, "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers"]
-    code, output = run([sys.executable, *(case if is_case else node)], folder)
+def run_tests(tests: Sequence[str], folder: Path) -> dict[str, Outcome]:
+    """Run some tests in a copy of the tree: all nodes of pytest in one process, each case of faults.py in its own."""
+    nodes = [test for test in dict.fromkeys(tests) if not test.startswith(FAULTS)]
+    code, output = run([sys.executable, *PYTEST, *nodes], folder, LIMIT + SECONDS * len(nodes)) if nodes else (0, "")
+    outcomes = {node: outcome_of(code, find_failure(node, output)) for node in nodes}
+    for case in dict.fromkeys(test for test in tests if test not in outcomes):
+        code, output = run([sys.executable, "benchmarks/faults.py", "--only", case.removeprefix(FAULTS)], folder, LIMIT)
+        wrong = [line for line in output.splitlines() if line.endswith("| WRONG |")]
+        outcomes[case] = outcome_of(code, wrong[0] if wrong else "")
+    return outcomes
+
+
+def find_failure(node: str, output: str) -> str:
+    """The line of pytest's summary on the first failure of a node, which may have several parameters."""
+    found = re.search(rf"^(?:FAILED|ERROR) {re.escape(node)}(?:$|[[ ].*)", output, re.MULTILINE)
+    return found[0] if found else ""
+
+
+def outcome_of(code: int | None, failure: str) -> Outcome:
+    """code: the exit code, None if it did not finish; failure: why this test failed, if it did."""
     if code is None:
-        return Outcome("hangs", f"did not finish within {LIMIT} s")
-    reason = reason_of(output)
-    if code == 0:
-        return Outcome("passes", reason)
-    failed = "WRONG" in output if is_case else re.search(r"\d+ failed", output) and not re.search(r"\d+ errors?\b", output)
-    is_broken = code != 1 or not failed or any(name in reason for name in BROKEN)
-    return Outcome("broken" if is_broken else "fails", reason)
+        return Outcome("hangs", "did not finish")
+    if code not in (0, 1) or failure.startswith("ERROR") or any(name in failure for name in BROKEN):
+        return Outcome("broken", failure or f"exit code {code}")
+    return Outcome("fails", failure.removeprefix("FAILED ")) if failure else Outcome("passes", "")
 
 
-def run(command: list[str], folder: Path) -> tuple[int | None, str]:
+def run(command: list[str], folder: Path, limit: float) -> tuple[int | None, str]:
     """Exit code and output; None if it did not finish. The process and its children are ended then."""
     environment = os.environ | {"PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "500"}
     process = subprocess.Popen(
@@ -88,19 +101,12 @@ def run(command: list[str], folder: Path) -> tuple[int | None, str]:
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=LIMIT)
+        output, _ = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
         return None, output
     return process.returncode, output
-
-
-def reason_of(output: str) -> str:
-    """The first failure of pytest or of faults.py, else the last line."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    failures = [line for line in lines if line.startswith(("FAILED", "ERROR")) or "WRONG" in line]
-    return (failures or lines[-1:] or ["nothing"])[0].removeprefix("FAILED ")
 
 
 def row(*cells: str) -> str:
@@ -120,8 +126,7 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory(prefix="heedful-planted-") as name:
         plain = copy_tree(ROOT, Path(name) / "plain")
-        tests = dict.fromkeys(test for defect in defects for test in defect.tests)
-        before = {test: run_test(test, plain) for test in tests}
+        before = run_tests([test for defect in defects for test in defect.tests], plain)
         for test, outcome in before.items():
             if outcome.verdict != "passes":
                 print(f"without a defect: {test} {outcome.verdict}: {outcome.text}", flush=True)
@@ -129,14 +134,15 @@ def main() -> int:
         for defect in defects:
             folder = copy_tree(plain, Path(name) / "planted")
             plant(defect, folder)
-            for test in defect.tests:
-                started = time.monotonic()
-                outcome = run_test(test, folder)
+            started = time.monotonic()
+            outcomes = run_tests(defect.tests, folder)
+            seconds = round(time.monotonic() - started, 1)
+            for test, outcome in outcomes.items():
                 fails = outcome.verdict == "fails" or (outcome.verdict == "hangs" and defect.hangs)
                 rows.append(
                     {"cause": defect.cause, "planted": defect.what, "file": defect.file, "test": test, "fails": fails}
                     | {"passes_without": before[test].verdict == "passes", "verdict": outcome.verdict, "seen": outcome.text}
-                    | {"seconds": round(time.monotonic() - started, 1)}
+                    | {"seconds": seconds}
                 )
                 print(row(str(defect.cause), defect.what, test, "yes" if fails else outcome.verdict.upper()), flush=True)
             shutil.rmtree(folder)

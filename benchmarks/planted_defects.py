@@ -407,7 +407,8 @@ CAUSES = [
         "a tokenizer.json is loaded as it is, with its own expressions and ids",
         "src/heedful/text/library.py",
         '    steps = lookup(normalization, NORMALIZATIONS, "normalization")\n',
-        '    return Tokenizer.from_str(json.dumps(content))\n    steps = lookup(normalization, NORMALIZATIONS, "normalization")\n',
+        "    return Tokenizer.from_str(json.dumps(content))\n"
+        '    steps = lookup(normalization, NORMALIZATIONS, "normalization")\n',
         ("tests/text/test_tokenizer.py::test_only_the_vocabulary_of_a_file_is_used",),
     ),
     Defect(
@@ -995,7 +996,7 @@ ROWS = [
         "README.md",
         "heed inspect alignment runs/demo  ",
         "heed align runs/demo --source test.en --target test.it  ",
-        ("tests/test_readme.py::test_files_that_a_command_of_the_readme_reads_exist",),
+        ("tests/test_readme.py::test_files_that_a_command_on_the_demo_reads_exist",),
     ),
     Defect(
         "documents",
