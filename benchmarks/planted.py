@@ -75,7 +75,7 @@ def run_tests(tests: Sequence[str], folder: Path) -> dict[str, Outcome]:
 
 def find_failure(node: str, output: str) -> str:
     """The line of pytest's summary on the first failure of a node, which may have several parameters."""
-    found = re.search(rf"^(?:FAILED|ERROR) {re.escape(node)}(?:$|[[ ].*)", output, re.MULTILINE)
+    found = re.search(rf"^(?:FAILED|ERROR) {re.escape(node)}(?:$|[\[ ].*)", output, re.MULTILINE)
     return found[0] if found else ""
 
 
