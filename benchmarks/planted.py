@@ -8,7 +8,7 @@ wrong behavior itself, and pass in an unmodified copy.
     python benchmarks/planted.py --only 5,13   the defects of these causes
     python benchmarks/planted.py --only bom    those whose name contains it
 
-The table goes to stdout, and to benchmarks/results/planted.json if all defects were planted. A test is a node of pytest, or
+The table goes to stdout, and the results of these defects to benchmarks/results/planted.json. A test is a node of pytest, or
 "faults: NAME", a case of faults.py.
 """
 
@@ -24,10 +24,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from peers.machine import machine_info
 from planted_defects import DEFECTS, FAULTS, Defect
 
@@ -35,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).parent / "results" / "planted.json"
 TREE = ("src", "tests", "benchmarks", "recipes", "docs")
 LIMIT, SECONDS = 120, 30  # seconds for one case or some tests, and more for each test; a longer one counts as a hang
-PYTEST = ("-m", "pytest", "-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers")
+PYTEST = ("-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers")
 BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError", "the case itself failed")
 
 
@@ -64,10 +67,11 @@ def plant(defect: Defect, folder: Path) -> None:
 def run_tests(tests: Sequence[str], folder: Path) -> dict[str, Outcome]:
     """Run some tests in a copy of the tree: all nodes of pytest in one process, each case of faults.py in its own."""
     nodes = [test for test in dict.fromkeys(tests) if not test.startswith(FAULTS)]
-    code, output = run([sys.executable, *PYTEST, *nodes], folder, LIMIT + SECONDS * len(nodes)) if nodes else (0, "")
+    code, output = run(lambda: pytest.main([*PYTEST, *nodes]), folder, LIMIT + SECONDS * len(nodes)) if nodes else (0, "")
     outcomes = {node: outcome_of(code, find_failure(node, output)) for node in nodes}
     for case in dict.fromkeys(test for test in tests if test not in outcomes):
-        code, output = run([sys.executable, "benchmarks/faults.py", "--only", case.removeprefix(FAULTS)], folder, LIMIT)
+        command = [sys.executable, "benchmarks/faults.py", "--only", case.removeprefix(FAULTS)]
+        code, output = run(partial(subprocess.call, command), folder, LIMIT)
         wrong = [line for line in output.splitlines() if line.endswith("| WRONG |")]
         outcomes[case] = outcome_of(code, wrong[0] if wrong else "")
     return outcomes
@@ -88,25 +92,30 @@ def outcome_of(code: int | None, failure: str) -> Outcome:
     return Outcome("fails", failure.removeprefix("FAILED ")) if failure else Outcome("passes", "")
 
 
-def run(command: list[str], folder: Path, limit: float) -> tuple[int | None, str]:
-    """Exit code and output; None if it did not finish. The process and its children are ended then."""
-    environment = os.environ | {"PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "500"}
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, _ = process.communicate()
-        return None, output
-    return process.returncode, output
+def run(work: Callable[[], int], folder: Path, limit: float) -> tuple[int | None, str]:
+    """Exit code and output of work() in a forked process in this folder; None if it did not finish, then it is killed.
+
+    Forked, because the large libraries are imported already: otherwise importing them would take half of the time."""
+    with tempfile.TemporaryFile("w+") as file:
+        process = os.fork()
+        if process == 0:
+            os.setsid()
+            for stream in (1, 2):
+                os.dup2(file.fileno(), stream)
+            os.chdir(folder)
+            sys.path[0] = str(folder / "src")  # in the place of the folder of this program
+            os.environ |= {"PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "500"}
+            code = work()
+            sys.stdout.flush()
+            os._exit(code)
+        end = time.monotonic() + limit
+        while not (ended := os.waitpid(process, os.WNOHANG))[0] and time.monotonic() < end:
+            time.sleep(0.05)
+        if not ended[0]:
+            os.killpg(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+        file.seek(0)
+        return os.waitstatus_to_exitcode(ended[1]) if ended[0] else None, file.read()
 
 
 def row(*cells: str) -> str:
@@ -118,12 +127,25 @@ def chosen(only: str) -> list[Defect]:
     return [d for d in DEFECTS if not names or any(n == str(d.cause) or (not n.isdigit() and n in str(d.cause)) for n in names)]
 
 
+def store(rows: list[dict[str, object]]) -> None:
+    """Write the results; those of defects that were not planted this time are kept."""
+    stored = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
+    by_test = {(one["planted"], one["test"]): one for one in [*stored, *rows]}
+    ordered = [by_test[key] for defect in DEFECTS for test in defect.tests if (key := (defect.what, test)) in by_test]
+    about = {**machine_info("pytest"), "defects": len(DEFECTS), "tests": len(ordered), "shown": sum(map(is_shown, ordered))}
+    RESULTS.write_text(json.dumps(about | {"rows": ordered}, indent=1, ensure_ascii=False) + "\n")
+
+
+def is_shown(one: dict[str, object]) -> bool:
+    return bool(one["fails"] and one["passes_without"])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Defects planted in today's code, and the tests that must fail.")
     parser.add_argument("--only", default="", help="numbers of causes, or parts of names, separated by commas")
-    only = parser.parse_args().only
-    defects = chosen(only)
-    rows = []
+    defects = chosen(parser.parse_args().only)
+    rows: list[dict[str, object]] = []
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in background jobs, and tests send it
     with tempfile.TemporaryDirectory(prefix="heedful-planted-") as name:
         plain = copy_tree(ROOT, Path(name) / "plain")
         before = run_tests([test for defect in defects for test in defect.tests], plain)
@@ -134,23 +156,18 @@ def main() -> int:
         for defect in defects:
             folder = copy_tree(plain, Path(name) / "planted")
             plant(defect, folder)
-            started = time.monotonic()
-            outcomes = run_tests(defect.tests, folder)
-            seconds = round(time.monotonic() - started, 1)
-            for test, outcome in outcomes.items():
-                fails = outcome.verdict == "fails" or (outcome.verdict == "hangs" and defect.hangs)
+            for test, outcome in run_tests(defect.tests, folder).items():
+                fails = outcome.verdict == "fails"
                 rows.append(
                     {"cause": defect.cause, "planted": defect.what, "file": defect.file, "test": test, "fails": fails}
                     | {"passes_without": before[test].verdict == "passes", "verdict": outcome.verdict, "seen": outcome.text}
-                    | {"seconds": seconds}
+                    | {"date": date.today().isoformat()}
                 )
                 print(row(str(defect.cause), defect.what, test, "yes" if fails else outcome.verdict.upper()), flush=True)
+            store(rows)
             shutil.rmtree(folder)
-    shown = sum(bool(one["fails"] and one["passes_without"]) for one in rows)
+    shown = sum(map(is_shown, rows))
     print(f"\n{len(defects)} defects, {len(rows)} tests of them: {shown} fail with the defect and pass without it")
-    if not only:
-        about = {**machine_info("pytest"), "defects": len(defects), "tests": len(rows), "shown": shown}
-        RESULTS.write_text(json.dumps(about | {"rows": rows}, indent=1, ensure_ascii=False) + "\n")
     return 0 if rows and shown == len(rows) else 1
 
 
