@@ -157,10 +157,13 @@ CAUSES = [
     Defect(
         8,
         "standard input is read through sys.stdin, whose lock a waiting thread holds",
-        READING,
-        "    return io.FileIO(0, closefd=False)",
-        "    return cast(io.FileIO, __import__('sys').stdin.buffer)",
-        (f"{TRANSLATE}::test_lines_before_an_invalid_one_are_translated_while_standard_input_stays_open",),
+        "src/heedful/data/input_lines.py",
+        "enumerate(read_lines(file, may_be_empty=may_be_empty), start=1):\n",
+        "enumerate((one.rstrip(b'\\n') for one in __import__('sys').stdin.buffer), start=1):\n",
+        (
+            f"{TRANSLATE}::test_ctrl_c_while_waiting_for_a_line_ends_cleanly",
+            f"{TRANSLATE}::test_a_closed_output_pipe_ends_the_command_silently",
+        ),
     ),
     Defect(
         8,
@@ -170,7 +173,7 @@ CAUSES = [
         "    if line is not None:\n        raise line\n    if chunk:\n        yield chunk\n",
         (
             "tests/data/test_input_lines.py::test_an_error_is_raised_after_the_lines_before_it",
-            "tests/cli/test_commands.py::test_lines_before_an_invalid_one_are_translated",
+            f"{TRANSLATE}::test_lines_before_an_invalid_one_are_translated_while_standard_input_stays_open",
         ),
     ),
     Defect(

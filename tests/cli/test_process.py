@@ -44,9 +44,12 @@ def test_a_failing_stream_is_one_message_and_an_exit_code(command: str, code: in
     assert (done.returncode, done.stderr.splitlines()[:1]) == (code, [message] if message else [])
 
 
-def test_a_closed_stderr_does_not_leak_messages_into_results() -> None:
-    plain, closed = shell("heed data list --json"), shell("heed data list --json 2>&-")
+def test_a_closed_stderr_does_not_leak_messages_into_results(tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "config.toml").touch()  # a message: the recipe of that name is used
+    plain, closed = (shell(f"cd {tmp_path}; heed config show demo --json {ending}") for ending in ("", "2>&-"))
     assert plain.returncode == closed.returncode == 0
+    assert "using the recipe" in plain.stderr
     assert closed.stdout == plain.stdout
 
 

@@ -167,7 +167,7 @@ def test_a_terminal_gets_a_prompt_and_no_control_characters(run: Path) -> None:
         with time_limit(60):  # without a prompt there is nothing to read
             while b"end with Ctrl-D" not in shown:
                 shown += os.read(master, 10_000)
-        os.write(master, b"a\x16\x1b]0;title\x07b\n\x04")  # Ctrl-V: the next byte is text
+        os.write(master, b"a\x16\x1b]0;title\x07b\xc2\x9b2J\n\x04")  # Ctrl-V: the next byte is text
         with suppress(OSError):  # the other side is closed
             while True:
                 shown += os.read(master, 10_000)
@@ -178,6 +178,7 @@ def test_a_terminal_gets_a_prompt_and_no_control_characters(run: Path) -> None:
     answered = shown.split(b"end with Ctrl-D", 1)[1].split(b"\n", 2)[2]  # without the echo of what was typed
     assert b"]0;title" in answered and b"not in the model's vocabulary" in answered
     assert b"\x1b" not in answered and b"\x07" not in answered
+    assert b'"source": "' in answered and b"\xc2\x9b" not in answered  # a control character that JSON does not escape
 
 
 # Output
