@@ -801,7 +801,7 @@ ROWS = [
         "header",
         "the header of a table of labels is an example",
         "src/heedful/data/labeled.py",
-        "    if data.header is None and not data.reads_tables:\n",
+        "    if alone or (counts[first] == 1 and LABEL_COLUMN.fullmatch(first.strip().lower())):\n",
         "    if False:\n",
         ("tests/data/test_labeled.py::test_a_header_is_an_error_or_skipped",),
     ),
