@@ -37,7 +37,7 @@ from planted_defects import DEFECTS, FAULTS, Defect
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).parent / "results" / "planted.json"
 TREE = ("src", "tests", "benchmarks", "recipes", "docs")
-LIMIT, SECONDS = 120, 30  # seconds for one case or some tests, and more for each test; a longer one counts as a hang
+LIMIT, SECONDS = 300, 30  # seconds for one case or some tests, and more for each test; a longer one counts as a hang
 PYTEST = ("-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-o", "addopts=--strict-markers")
 BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError", "the case itself failed")
 
