@@ -218,7 +218,7 @@ def test_another_number_of_prefixes_than_lines_is_refused(
 
 def test_a_very_long_line_is_refused_before_it_is_tokenized(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
-    with standard_input(b"w1 w2 " * 900_000):
+    with standard_input(b"w1 w2 " * 900_000), time_limit(30):
         assert error(capsys, "translate", run, code=3).startswith(
             "error: line 1 has 5,400,000 characters; expected at most 1,000,000"
         )
