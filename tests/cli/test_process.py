@@ -55,11 +55,12 @@ def test_a_closed_stderr_does_not_leak_messages_into_results(tmp_path: Path) -> 
 
 def test_a_terminal_never_receives_control_characters_of_the_input() -> None:
     master, slave = pty.openpty()
-    done = subprocess.run([*HEED, "no\x1b]0;title\x07such"], stdout=slave, stderr=slave, timeout=60, check=False)
+    missing = [*HEED, "data", "check", "no\x1b]0;title\x07such", "file"]  # the message has the name without quotes
+    done = subprocess.run(missing, stdout=slave, stderr=slave, timeout=60, check=False)
     os.close(slave)
     shown = os.read(master, 10_000).decode()
     os.close(master)
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "]0;title" in shown
     assert "\x1b" not in shown and "\x07" not in shown
 
