@@ -544,7 +544,7 @@ CAUSES = [
         PROCESS,
         '            stream.reconfigure(encoding=encoding, errors="backslashreplace", newline="\\n")\n',
         "            pass\n",
-        (f"{STREAM}[PYTHONIOENCODING=ascii heed config show demo-0-]",),
+        (f"{STREAM}[PYTHONIOENCODING=ascii heed config show demo training.init=\\xe9-0-]",),
     ),
     Defect(
         27,

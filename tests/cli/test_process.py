@@ -36,7 +36,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
         ("heed no-such-command 2>/dev/full", 2, ""),
         ("heed no-such-command 2>&-", 2, ""),
         ("heed data check - /dev/null <&-", 3, "error: standard input cannot be read: Bad file descriptor"),
-        ("PYTHONIOENCODING=ascii heed config show demo", 0, ""),
+        ("PYTHONIOENCODING=ascii heed config show demo training.init=é", 0, ""),
     ],
 )
 def test_a_failing_stream_is_one_message_and_an_exit_code(command: str, code: int, message: str) -> None:
