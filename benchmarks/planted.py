@@ -42,6 +42,9 @@ PYTEST = ("-q", "-rfE", "--tb=no", "-p", "no:cacheprovider", "-o", "addopts=--st
 BROKEN = ("ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "NameError", "the case itself failed")
 
 
+Row = dict[str, str | int | bool]
+
+
 class Outcome(NamedTuple):
     verdict: str  # fails, passes, hangs, or broken: the test could not run
     text: str  # why it failed
@@ -127,7 +130,7 @@ def chosen(only: str) -> list[Defect]:
     return [d for d in DEFECTS if not names or any(n == str(d.cause) or (not n.isdigit() and n in str(d.cause)) for n in names)]
 
 
-def store(rows: list[dict[str, object]]) -> None:
+def store(rows: list[Row]) -> None:
     """Write the results; those of defects that were not planted this time are kept."""
     stored = json.loads(RESULTS.read_text())["rows"] if RESULTS.exists() else []
     by_test = {(one["planted"], one["test"]): one for one in [*stored, *rows]}
@@ -136,7 +139,7 @@ def store(rows: list[dict[str, object]]) -> None:
     RESULTS.write_text(json.dumps(about | {"rows": ordered}, indent=1, ensure_ascii=False) + "\n")
 
 
-def is_shown(one: dict[str, object]) -> bool:
+def is_shown(one: Row) -> bool:
     return bool(one["fails"] and one["passes_without"])
 
 
@@ -144,7 +147,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Defects planted in today's code, and the tests that must fail.")
     parser.add_argument("--only", default="", help="numbers of causes, or parts of names, separated by commas")
     defects = chosen(parser.parse_args().only)
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it in background jobs, and tests send it
     with tempfile.TemporaryDirectory(prefix="heedful-planted-") as name:
         plain = copy_tree(ROOT, Path(name) / "plain")
@@ -158,11 +161,9 @@ def main() -> int:
             plant(defect, folder)
             for test, outcome in run_tests(defect.tests, folder).items():
                 fails = outcome.verdict == "fails"
-                rows.append(
-                    {"cause": defect.cause, "planted": defect.what, "file": defect.file, "test": test, "fails": fails}
-                    | {"passes_without": before[test].verdict == "passes", "verdict": outcome.verdict, "seen": outcome.text}
-                    | {"date": date.today().isoformat()}
-                )
+                about: Row = {"cause": defect.cause, "planted": defect.what, "file": defect.file, "test": test, "fails": fails}
+                about |= {"passes_without": before[test].verdict == "passes", "verdict": outcome.verdict, "seen": outcome.text}
+                rows.append(about | {"date": date.today().isoformat()})
                 print(row(str(defect.cause), defect.what, test, "yes" if fails else outcome.verdict.upper()), flush=True)
             store(rows)
             shutil.rmtree(folder)
