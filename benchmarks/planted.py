@@ -92,7 +92,8 @@ def outcome_of(code: int | None, failure: str) -> Outcome:
         return Outcome("hangs", "did not finish")
     if code not in (0, 1) or failure.startswith("ERROR") or any(name in failure for name in BROKEN):
         return Outcome("broken", failure or f"exit code {code}")
-    return Outcome("fails", failure.removeprefix("FAILED ")) if failure else Outcome("passes", "")
+    without_paths = re.sub(r"(?<![\w.])(?:/[\w.-]+)+/", "…/", failure.removeprefix("FAILED "))
+    return Outcome("fails", without_paths) if failure else Outcome("passes", "")
 
 
 def run(work: Callable[[], int], folder: Path, limit: float) -> tuple[int | None, str]:
