@@ -7,7 +7,7 @@ import importlib
 import re
 import shlex
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,20 @@ def test_every_command_and_option_in_the_docs_exists() -> None:
     root = typer.main.get_command(app)
     given = [(page, words, word) for page, words in commands for word in words if re.match(r"--?[a-z]", word)]
     assert not [(page, words) for page, words, option in given if option not in options_of(root, words)]
+
+
+def test_files_that_a_command_on_the_demo_reads_exist() -> None:
+    """The reader has just trained that run and has no file of text; other commands are for the reader's own files."""
+    written = ("--html", "--picture", "--out", "--output", "--save")
+    commands = [words for page in NAMES for words in heed_commands(page) if "runs/demo" in words]
+    assert len(commands) > 5
+    read = [
+        word
+        for words in commands
+        for option, word in pairwise(words)
+        if re.fullmatch(r"[\w./-]+\.[a-z]{2,}", word) and option not in written
+    ]
+    assert not [word for word in read if not (ROOT / word).exists()]
 
 
 def test_every_recipe_and_override_in_the_docs_is_valid() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import random
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -140,6 +141,22 @@ def standard_input(content: bytes) -> Iterator[None]:
         finally:
             os.dup2(saved, 0)
             os.close(saved)
+
+
+@contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """Raise TimeoutError after this time, so that a test of what might wait forever fails instead."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"not finished within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER = 1, 2, 3  # capabilities(7): root ignores the permissions of files

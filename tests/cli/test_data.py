@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from workshop import CLASSIFICATION, GPT, LANGUAGE, heed, write_recipe
+from workshop import CLASSIFICATION, GPT, LANGUAGE, heed, time_limit, write_recipe
 
 
 @pytest.fixture
@@ -48,7 +48,8 @@ def test_a_fifo_is_checked_in_one_pass(sides: tuple[Path, Path], capsys: pytest.
     fifo = sides[0].with_name("fifo")
     os.mkfifo(fifo)
     Thread(target=fifo.write_bytes, args=(sides[0].read_bytes(),), daemon=True).start()
-    assert heed("data", "check", fifo, sides[1]) == 0
+    with time_limit(20):  # a second open of the FIFO waits forever
+        assert heed("data", "check", fifo, sides[1]) == 0
     assert "100 lines, 100 pairs kept" in capsys.readouterr().out
 
 

@@ -36,7 +36,7 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
         ("heed no-such-command 2>/dev/full", 2, ""),
         ("heed no-such-command 2>&-", 2, ""),
         ("heed data check - /dev/null <&-", 3, "error: standard input cannot be read: Bad file descriptor"),
-        ("PYTHONIOENCODING=ascii heed config show demo", 0, ""),
+        ("PYTHONIOENCODING=ascii heed config show demo training.init=é", 0, ""),
     ],
 )
 def test_a_failing_stream_is_one_message_and_an_exit_code(command: str, code: int, message: str) -> None:
@@ -44,19 +44,23 @@ def test_a_failing_stream_is_one_message_and_an_exit_code(command: str, code: in
     assert (done.returncode, done.stderr.splitlines()[:1]) == (code, [message] if message else [])
 
 
-def test_a_closed_stderr_does_not_leak_messages_into_results() -> None:
-    plain, closed = shell("heed data list --json"), shell("heed data list --json 2>&-")
+def test_a_closed_stderr_does_not_leak_messages_into_results(tmp_path: Path) -> None:
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "config.toml").touch()  # a message: the recipe of that name is used
+    plain, closed = (shell(f"cd {tmp_path}; heed config show demo --json {ending}") for ending in ("", "2>&-"))
     assert plain.returncode == closed.returncode == 0
+    assert "using the recipe" in plain.stderr
     assert closed.stdout == plain.stdout
 
 
 def test_a_terminal_never_receives_control_characters_of_the_input() -> None:
     master, slave = pty.openpty()
-    done = subprocess.run([*HEED, "no\x1b]0;title\x07such"], stdout=slave, stderr=slave, timeout=60, check=False)
+    missing = [*HEED, "data", "check", "no\x1b]0;title\x07such", "file"]  # the message has the name without quotes
+    done = subprocess.run(missing, stdout=slave, stderr=slave, timeout=60, check=False)
     os.close(slave)
     shown = os.read(master, 10_000).decode()
     os.close(master)
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "]0;title" in shown
     assert "\x1b" not in shown and "\x07" not in shown
 

@@ -10,11 +10,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from workshop import heed, standard_input
+from workshop import heed, standard_input, time_limit
 
 HEED = [sys.executable, "-m", "heedful"]
 SOURCES = ["w1 w2", "w3 w4 w5", "w6"]
@@ -162,19 +163,22 @@ def test_a_terminal_gets_a_prompt_and_no_control_characters(run: Path) -> None:
     process = subprocess.Popen([*HEED, "translate", str(run), "--json"], stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
     shown = b""
-    while b"end with Ctrl-D" not in shown:
-        shown += os.read(master, 10_000)
-    os.write(master, b"a\x16\x1b]0;title\x07b\n\x04")  # Ctrl-V: the next byte is text
-    while True:
-        try:
-            shown += os.read(master, 10_000)
-        except OSError:  # the other side is closed
-            break
-    os.close(master)
-    assert process.wait(timeout=20) == 0
+    try:
+        with time_limit(60):  # without a prompt there is nothing to read
+            while b"end with Ctrl-D" not in shown:
+                shown += os.read(master, 10_000)
+        os.write(master, b"a\x16\x1b]0;title\x07b\xc2\x9b2J\n\x04")  # Ctrl-V: the next byte is text
+        with suppress(OSError):  # the other side is closed
+            while True:
+                shown += os.read(master, 10_000)
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        os.close(master)
     answered = shown.split(b"end with Ctrl-D", 1)[1].split(b"\n", 2)[2]  # without the echo of what was typed
     assert b"]0;title" in answered and b"not in the model's vocabulary" in answered
     assert b"\x1b" not in answered and b"\x07" not in answered
+    assert b'"source": "' in answered and b"\xc2\x9b" not in answered  # a control character that JSON does not escape
 
 
 # Output
@@ -214,7 +218,7 @@ def test_another_number_of_prefixes_than_lines_is_refused(
 
 def test_a_very_long_line_is_refused_before_it_is_tokenized(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     began = time.monotonic()
-    with standard_input(b"w1 w2 " * 900_000):
+    with standard_input(b"w1 w2 " * 900_000), time_limit(30):
         assert error(capsys, "translate", run, code=3).startswith(
             "error: line 1 has 5,400,000 characters; expected at most 1,000,000"
         )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,19 @@ from heedful.runs import train as training
 from heedful.tasks.translation.data import TranslationData
 from heedful.tasks.translation.task import TranslationTask
 from heedful.training import retention
-from heedful.training.signals import REQUESTS, Stop, interruptible, stop_requests
+from heedful.training.signals import Stop, interruptible, stop_requests
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-@pytest.mark.parametrize("number", REQUESTS, ids=lambda number: number.name)
+@pytest.fixture(params=SIGNALS, ids=lambda number: number.name)
+def number(request: pytest.FixtureRequest) -> Iterator[signal.Signals]:
+    """A signal that does not end the tests if training does not handle it."""
+    before = signal.signal(request.param, lambda *_: None)
+    yield request.param
+    signal.signal(request.param, before)
+
+
 def test_a_signal_during_training_saves_and_exits_with_75(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -40,7 +50,6 @@ def test_a_signal_during_training_saves_and_exits_with_75(
     assert retention.resolve(run, "last").name == "step-3"
 
 
-@pytest.mark.parametrize("number", REQUESTS, ids=lambda number: number.name)
 def test_a_signal_during_preparation_exits_with_75_and_a_message(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,10 +69,10 @@ def test_a_signal_during_preparation_exits_with_75_and_a_message(
 
 
 def test_handlers_are_restored() -> None:
-    before = [signal.getsignal(number) for number in REQUESTS]
+    before = [signal.getsignal(number) for number in SIGNALS]
     with stop_requests():
         assert signal.getsignal(signal.SIGHUP) != before[2]
-    assert [signal.getsignal(number) for number in REQUESTS] == before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
 def test_under_nohup_sighup_stays_ignored() -> None:
