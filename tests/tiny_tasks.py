@@ -31,6 +31,9 @@ SIZES = {"dim": 16, "heads": 2, "feed_forward": 32, "norm": "pre"}
 GPT = {"family": "gpt", "dim": 16, "layers": 1, "heads": 2}
 ENCODER = {"family": "encoder", "dim": 16, "layers": ["self-attention", "lstm"], "heads": 2, "position": "sinusoidal"}
 TAGGED = "the\tD\ncat\tN\nsees\tV\n\na\tD\ndog\tN\nruns\tV\n\n"
+SIMILAR = "anchor,positive,negatives\n" + "".join(
+    f"{a} {b},{b} {a},{a} {a}\n" for a in ("cat", "dog", "cow") for b in ("sees", "runs", "eats")
+)
 LABELED = "yes\tthe cat sees\nno\ta dog runs\n"
 EXAMPLES = {
     "pairs": DataExample(
@@ -81,6 +84,19 @@ EXAMPLES = {
         ("the cat sees.", "a dog", "the cat runs"),
         [(["the", "cat", "sees"], ["D", "N", "V"]), (["a", "dog"], ["D", "N"])] * 20,
     ),
+    "similar": DataExample(
+        {"train.csv": SIMILAR, "valid.csv": SIMILAR, "test.csv": SIMILAR},
+        {
+            "form": "similar",
+            **{split: {"file": f"{{folder}}/{split}.csv"} for split in ("train", "valid", "test")},
+            "columns": ["anchor", "positive", "negatives"],
+            "batch": 4,
+        },
+        {"family": "bert", "dim": 16, "layers": 1, "heads": 2},
+        {},
+        ("cat sees", "dog", "the cat runs"),
+        [("cat sees", "sees cat", "cat cat"), ("dog runs", "runs dog")] * 4,
+    ),
 }
 TASK_EXAMPLES = {  # where the example of a form does not fit
     "masked": EXAMPLES["text"]._replace(
@@ -105,6 +121,7 @@ OPTION_VALUES = {
     "against": ["{run}"],
     "output": ["{folder}/output.txt"],
     "top": ["3"],
+    "pooling": ["cls"],
 }
 
 

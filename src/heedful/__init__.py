@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from heedful.runs.train import train
     from heedful.search import SearchConfig
     from heedful.tasks.classification.predictor import Classifier
+    from heedful.tasks.embedding.predictor import Embedder
     from heedful.tasks.language.predictor import TextGenerator
     from heedful.tasks.masked.predictor import MaskFiller
     from heedful.tasks.predictor import Predictor
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 MODULES = {  # name -> module that defines it
     "Classifier": "heedful.tasks.classification.predictor",
+    "Embedder": "heedful.tasks.embedding.predictor",
     "HeedfulError": "heedful.errors",
     "MaskFiller": "heedful.tasks.masked.predictor",
     "Predictor": "heedful.tasks.predictor",
@@ -50,6 +52,7 @@ MODULES = {  # name -> module that defines it
 
 __all__ = [
     "Classifier",
+    "Embedder",
     "HeedfulError",
     "MaskFiller",
     "Predictor",

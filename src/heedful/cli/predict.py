@@ -24,7 +24,7 @@ from heedful.cli.output import (
 )
 from heedful.cli.task_options import refuse_options_of_others, with_options
 from heedful.errors import ConfigError
-from heedful.tasks import TASKS, find_command
+from heedful.tasks import TASKS, find_command, find_task
 
 if TYPE_CHECKING:
     from heedful.search import SearchConfig
@@ -58,11 +58,8 @@ def predict(
     refuse_conflicts(paths if files or text is None else [], files, options)
     predictor = load_run(run, together, checkpoint, device, precision)
     name: str = predictor.run.task.name
-    if task not in (None, name):
-        raise ConfigError(
-            f"{run} is a run of task {name!r}, expected a run of task {task!r}",
-            hint=f"use heed {find_command(name).name} or heed predict",
-        )
+    if task is not None:
+        predictor, name = predictor_of(task, predictor), task
     refuse_options_of_others(run, name, {other: type(one) for other, one in options.items()}, given)
     refuse_search_options(search, name, "predict")
     own = options[name]
@@ -83,6 +80,15 @@ def predict(
     for prediction in predictor.predict_chunks(chunks, config, own, unknown):
         print_json(prediction.to_dict()) if json else print_rows(prediction.rows())
     warn_of_unknown([f"{word} (line {number})" if prompt is None else word for word, number in unknown.items()])
+
+
+def predictor_of(task: str, predictor: Predictor) -> Predictor:
+    """The predictor for the command of a task; an error for a run that it cannot use."""
+    try:
+        return find_task(task).predictor.of(predictor)
+    except ConfigError as error:
+        own = find_command(predictor.run.task.name).name
+        raise ConfigError(str(error.args[0]), hint=f"use heed {own} or heed predict") from error
 
 
 def print_rows(rows: Sequence[str]) -> None:

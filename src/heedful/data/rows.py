@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from heedful.data.json_text import parse_json
 from heedful.data.unusable import LineProblem, usable_text
@@ -24,6 +24,12 @@ from heedful.storage.reading import MAX_LINE, read_lines
 Format = Literal["tsv", "csv", "jsonl"]
 Columns = Sequence[int | str]
 Row = tuple[int, list[Any] | LineProblem]  # line, and the values of the columns: texts, in JSONL any value
+LABELED = "data.label and data.texts"  # the options that name the columns of labeled texts, for hints
+
+
+class Reader(Protocol):
+    def __call__(self, path: Path, columns: Columns, options: str = ...) -> Iterator[Row]:
+        """The rows of a file; options: those that name the columns, for hints."""
 
 
 def format_of(name: str) -> Format | None:
@@ -31,7 +37,7 @@ def format_of(name: str) -> Format | None:
     return next((form for form in READERS if name.lower().removesuffix(".gz").endswith(f".{form}")), None)
 
 
-def read_tsv(path: Path, columns: Columns) -> Iterator[Row]:
+def read_tsv(path: Path, columns: Columns, options: str = LABELED) -> Iterator[Row]:
     by_name = any(isinstance(column, str) for column in columns)
     header: list[str] = []
     chosen = [column - 1 for column in columns if isinstance(column, int)]
@@ -40,7 +46,7 @@ def read_tsv(path: Path, columns: Columns) -> Iterator[Row]:
         text = usable_text(raw, number)
         if by_name and number == 1:
             header = header_cells(path, text if isinstance(text, LineProblem) else text.split("\t"))
-            chosen = find_columns(path, header, columns)
+            chosen = find_columns(path, header, columns, options)
         elif isinstance(text, LineProblem):
             yield number, text
         else:
@@ -51,14 +57,14 @@ def read_tsv(path: Path, columns: Columns) -> Iterator[Row]:
                 raise DataError(
                     f"{path} line {number} has {len(cells)} column{'s' * (len(cells) != 1)}; "
                     f"expected at least {max(chosen) + 1}, separated by tabs",
-                    hint="check data.label and data.texts, which are counted from 1, and the tabs of that line",
+                    hint=f"check {options}, counted from 1, and the tabs of that line",
                 )
             yield number, [cells[column] for column in chosen]
     if by_name and number == 1:
         raise only_header(path)
 
 
-def read_csv(path: Path, columns: Columns) -> Iterator[Row]:
+def read_csv(path: Path, columns: Columns, options: str = LABELED) -> Iterator[Row]:
     lines: list[bytes] = []  # of the current row
 
     def decoded() -> Iterator[str]:
@@ -84,7 +90,7 @@ def read_csv(path: Path, columns: Columns) -> Iterator[Row]:
         problem = usable_text(b"\n".join(lines), first)
         if count == 1:
             header = header_cells(path, problem if isinstance(problem, LineProblem) else cells)
-            chosen = find_columns(path, header, columns)
+            chosen = find_columns(path, header, columns, options)
         elif isinstance(problem, LineProblem):
             yield first, problem
         elif not cells:
@@ -96,7 +102,7 @@ def read_csv(path: Path, columns: Columns) -> Iterator[Row]:
         raise only_header(path)
 
 
-def read_jsonl(path: Path, columns: Columns) -> Iterator[Row]:
+def read_jsonl(path: Path, columns: Columns, options: str = LABELED) -> Iterator[Row]:
     for number, raw in enumerate(read_lines(path), start=1):
         text = usable_text(raw, number)
         if isinstance(text, LineProblem):
@@ -104,13 +110,13 @@ def read_jsonl(path: Path, columns: Columns) -> Iterator[Row]:
             continue
         place = f"{path} line {number}"
         record = parse_json(text, place, hint="write one JSON object per line, without blank lines")
-        hint = "name the fields of the label and of the texts: data.label and data.texts"
+        hint = f"check {options}, which name the fields"
         values = [find_field(record, str(column), place, hint) for column in columns]
         unusable = (problem for value in values if isinstance(problem := check_strings(value, number), LineProblem))
         yield number, next(unusable, values)
 
 
-READERS: dict[Format, Callable[[Path, Columns], Iterator[Row]]] = {"tsv": read_tsv, "csv": read_csv, "jsonl": read_jsonl}
+READERS: dict[Format, Reader] = {"tsv": read_tsv, "csv": read_csv, "jsonl": read_jsonl}
 
 
 def header_cells(path: Path, cells: list[str] | LineProblem) -> list[str]:
@@ -121,7 +127,7 @@ def header_cells(path: Path, cells: list[str] | LineProblem) -> list[str]:
     return cells
 
 
-def find_columns(path: Path, header: Sequence[str], names: Columns) -> list[int]:
+def find_columns(path: Path, header: Sequence[str], names: Columns, options: str) -> list[int]:
     """The positions of columns in a header; DataError with the columns that exist."""
     for name in names:
         if header.count(str(name)) > 1:
@@ -129,19 +135,19 @@ def find_columns(path: Path, header: Sequence[str], names: Columns) -> list[int]
         if name not in header:
             raise DataError(
                 f"{path} has no column {name!r}; its columns are: {', '.join(header)}",
-                hint=missing_column_hint(str(name), header),
+                hint=missing_column_hint(str(name), header, options),
             )
     return [header.index(str(name)) for name in names]
 
 
-def missing_column_hint(name: str, header: Sequence[str]) -> str:
+def missing_column_hint(name: str, header: Sequence[str], options: str) -> str:
     if len(header) == 1:
         mark = next((mark for mark in ("\t", ";", "|", ",") if mark in header[0]), None)
         if mark is not None:
             fix = 'set format = "tsv" next to file' if mark == "\t" else "separate the columns as the format asks"
             return f"the only column name contains {mark!r}; {fix}"
     close = nearest(name, header)
-    return f"did you mean {close!r}?" if close else "check data.label and data.texts, and that line 1 is the header"
+    return f"did you mean {close!r}?" if close else f"check {options}, and that line 1 is the header"
 
 
 def refuse_unequal(path: Path, line: int, cells: Sequence[str], header: Sequence[str], hint: str) -> None:

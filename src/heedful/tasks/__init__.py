@@ -24,6 +24,7 @@ TASKS = {
     "classification": "heedful.tasks.classification",
     "masked": "heedful.tasks.masked",
     "tagging": "heedful.tasks.tagging",
+    "embedding": "heedful.tasks.embedding",
 }
 
 

@@ -1,0 +1,54 @@
+"""[task] of embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from heedful.config.base import PositiveNumber, Problem
+from heedful.models.family import Architecture, FamilyConfig
+from heedful.nn.model import EncoderModel
+from heedful.tasks.base import TaskConfig
+from heedful.tasks.embedding.model import EmbeddingModel, PoolingName
+from heedful.training.train_state import Direction
+
+
+class EmbeddingConfig(TaskConfig):
+    unit: ClassVar[str] = "examples"
+    architectures: ClassVar[tuple[Architecture, ...]] = ("encoder",)
+    name: Literal["embedding"]
+    """Task."""
+    pooling: PoolingName | None = None
+    """Hidden states as one vector; default: cls if model.pooler is set, else mean."""
+    temperature: PositiveNumber = 0.05
+    """Similarities are divided by this before the softmax; lower: hard negatives have more weight."""
+
+    @property
+    def metrics(self) -> Mapping[str, Direction]:
+        return {"loss": "lower", "accuracy": "higher", "recall_10": "higher", "mrr": "higher"}
+
+    def pooling_of(self, model: FamilyConfig) -> PoolingName:
+        """The pooling with this model."""
+        return self.pooling or ("cls" if getattr(model, "pooler", False) else "mean")
+
+    def add_head(self, model: EncoderModel, dim: int) -> EmbeddingModel:
+        return EmbeddingModel(model, self.pooling_of(model.config))
+
+    def problems_with(self, run: Any) -> list[Problem]:
+        problems = []
+        if getattr(run.model, "pooler", False) and self.pooling_of(run.model) != "cls":
+            problems.append(Problem("model.pooler", f"given true, but task.pooling is {self.pooling!r}; expected 'cls'"))
+        return [*problems, *input_problems(run.model, self.name)]
+
+
+def input_problems(model: FamilyConfig, task: str) -> list[Problem]:
+    """Problems of a model whose input is not the tokens of one or two texts."""
+    problems = []
+    if model.sentence_grid is not None:
+        given = f"given {model.family!r}, which reads documents as sentences; task {task!r} expects a model of one sequence"
+        problems.append(Problem("model.family", given))
+    if model.reads_spelling:
+        problems.append(Problem("model.characters", f"task {task!r} provides no spelling of words; expected 0"))
+    if model.numeric_inputs:
+        problems.append(Problem("model.features", f"given {model.numeric_inputs}, but the inputs of task {task!r} are texts"))
+    return problems

@@ -1,0 +1,62 @@
+"""Sentence embeddings: an encoder, pooling, and vectors of length 1 (Reimers and Gurevych, 2019).
+
+    v = p / |p|                                p: the mean of the hidden states, or the state of the first token
+
+    loss_i = -log exp(a_i . c_i / T) / sum_j exp(a_i . c_j / T)        InfoNCE (van den Oord et al., 2018)
+
+a: anchors; c: candidates, the positives of all rows of a batch and their hard negatives; T: temperature (Gao et al., 2021).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from heedful.nn.model import EncoderModel, ModelWithHead
+from heedful.nn.pooling import mean
+
+PoolingName = Literal["mean", "cls"]
+POOLINGS: dict[PoolingName, Callable[[EncoderModel, Tensor, Tensor | None], Tensor]] = {
+    "mean": lambda body, hidden, mask: mean(hidden, mask),
+    "cls": lambda body, hidden, mask: body.first_state(hidden),
+}
+
+
+class EmbeddingModel(ModelWithHead):
+    """An encoder of texts as vectors; its head has no weights."""
+
+    body: EncoderModel
+
+    def __init__(self, body: EncoderModel, pooling: PoolingName) -> None:
+        super().__init__()
+        self.body, self.pooling = body, pooling
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None, *, pooling: PoolingName | None = None) -> Tensor:
+        """tokens (texts, time), mask (texts, time): True for real tokens, None: no padding -> vectors (texts, dim); pooling:
+        default: that of the model."""
+        hidden = self.body.encode(tokens, mask)  # (texts, time, dim)
+        pooled = POOLINGS[pooling or self.pooling](self.body, hidden, mask)  # (texts, dim)
+        return functional.normalize(pooled.float(), dim=-1)
+
+    def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
+        """The similarities of all texts: (rows, rows)."""
+        vectors = self(target)
+        return vectors @ vectors.T
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+def contrastive_losses(anchors: Tensor, candidates: Tensor, allowed: Tensor, temperature: float) -> Tensor:
+    """anchors (rows, dim); candidates (rows, 1 + negatives, dim): the positive of each row, then its hard negatives; allowed
+    (rows, rows, 1 + negatives): True for candidates that a row is compared with -> losses (rows,)."""
+    rows, width = candidates.shape[:2]
+    logits = anchors @ candidates.flatten(0, 1).T / temperature  # (rows, rows x (1 + negatives))
+    logits = logits.masked_fill(~allowed.flatten(1), -math.inf)
+    positives = torch.arange(0, rows * width, width, device=logits.device)  # (rows,)
+    return functional.cross_entropy(logits, positives, reduction="none")

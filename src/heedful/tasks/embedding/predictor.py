@@ -1,0 +1,164 @@
+"""Trained sentence embeddings: heedful.Embedder.load("runs/mine").encode(["a cat", "a dog"]) -> (2, dim)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any, ClassVar, NamedTuple, Self, cast
+
+from torch import Tensor
+
+from heedful.config.given import ARGUMENT
+from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
+from heedful.data.splits import SPLITS
+from heedful.errors import ConfigError, lookup
+from heedful.nn import masks
+from heedful.search import SearchConfig
+from heedful.tasks.embedding.command import PredictOptions
+from heedful.tasks.embedding.config import EmbeddingConfig, input_problems
+from heedful.tasks.embedding.data import SimilarBatch, SimilarData, SimilarRow, encode_texts, widest
+from heedful.tasks.embedding.evaluate import encode_ids, evaluate
+from heedful.tasks.embedding.model import POOLINGS, EmbeddingModel, PoolingName, contrastive_losses
+from heedful.tasks.predictor import (
+    Figures,
+    Loader,
+    Predictor,
+    Searcher,
+    ValidationResult,
+    missing_split_error,
+    note_unknown_in_chunks,
+)
+
+
+class EmbeddedText(NamedTuple):
+    """A text and its vector."""
+
+    given: str
+    vector: list[float]
+
+    @property
+    def text(self) -> str:
+        return " ".join(f"{value:.6g}" for value in self.vector)
+
+    def rows(self) -> list[str]:
+        return [self.text]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"text": self.given, "vector": self.vector}
+
+
+class Embedder(Predictor):
+    """Sentence embeddings: of a run of task embedding, or the pooled hidden states of any other run of an encoder.
+
+    >>> embedder = heedful.Embedder.load(embedding_run)
+    >>> embedder.encode(["the cat sees", "a dog runs"]).shape
+    torch.Size([2, 16])
+    >>> heedful.Embedder.load(masked_run).similarity(["the cat"], ["the cat", "a dog"]).shape
+    torch.Size([1, 2])
+    """
+
+    phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
+
+    @classmethod
+    def of(cls, predictor: Predictor) -> Self:
+        """The predictor itself, or one that computes pooled hidden states of its encoder; an error if it has none."""
+        family = predictor.run.model
+        if isinstance(predictor, cls) or family.architecture != "encoder" or input_problems(family, ""):
+            return super().of(predictor)
+        model: Any = EmbeddingModel(cast(Any, predictor.model.base_model), "mean").eval()
+        return cls(predictor.run, replace(predictor.loaded, models=[model]), predictor.checkpoint)
+
+    @property
+    def embedder(self) -> EmbeddingModel:
+        """The encoder with its pooling."""
+        return cast(EmbeddingModel, cast(object, self.model))
+
+    @property
+    def similar(self) -> SimilarData:
+        """The data of the run."""
+        if not isinstance(self.run.task, EmbeddingConfig):
+            raise ConfigError(
+                f"a run of task {self.run.task.name!r} has no pairs of similar texts to evaluate embeddings with; expected a "
+                "run of task 'embedding'"
+            )
+        return SimilarData(self.run)
+
+    def encode(self, texts: Sequence[str], pooling: PoolingName | None = None) -> Tensor:
+        """The vectors of texts, of length 1: (texts, dim), on the CPU. pooling: mean or cls, default: that of the run, and mean
+        for a run of another task."""
+        if isinstance(texts, str):
+            raise ConfigError(
+                f"one text was given, {texts!r:.40}; expected a list of texts", hint="put it into brackets: [text]"
+            )
+        if pooling is not None:
+            lookup(pooling, dict.fromkeys(map(str, POOLINGS)), "pooling")
+        for number, text in enumerate(texts, start=1):
+            if not isinstance(text, str):
+                raise ConfigError(f"text {number} is {text!r:.60}; expected a text")
+            refuse_too_long(text, f"text {number}")
+        most = min(self.system.max_length, self.embedder.body.max_length or self.system.max_length)
+        ids = encode_texts(texts, self.system.target_tokenizer, most)
+        return encode_ids(self.embedder, self.system, ids, pooling).cpu()
+
+    def similarity(self, texts: Sequence[str], others: Sequence[str]) -> Tensor:
+        """The cosine similarity of each text with each of the others: (texts, others)."""
+        return self.encode(texts) @ self.encode(others).T
+
+    def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[EmbeddedText]:
+        """Yield the vector of each text; pooling as in `encode`."""
+        pooling = options.pop("pooling", None)
+        if options:
+            raise ConfigError(f"{ARGUMENT}: given {next(iter(options))!r}, but task 'embedding' has one option: pooling")
+        remaining = iter(texts)
+        return self.embed(iter(lambda: list(islice(remaining, CHUNK_LINES)), []), pooling)
+
+    def predict_chunks(
+        self, chunks: Iterable[Sequence[str]], config: SearchConfig, options: PredictOptions, unknown: dict[str, int]
+    ) -> Iterator[EmbeddedText]:
+        return self.embed(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown), options.pooling)
+
+    def embed(self, chunks: Iterable[Sequence[str]], pooling: PoolingName | None) -> Iterator[EmbeddedText]:
+        for chunk in chunks:
+            for text, vector in zip(chunk, self.encode(chunk, pooling).tolist(), strict=True):
+                yield EmbeddedText(text, vector)
+
+    def rows(self, split: str) -> list[SimilarRow]:
+        """The encoded pairs of a split of the run's data."""
+        data = self.similar
+        examples = data.examples(lookup_split(split))
+        if examples is None:
+            raise missing_split_error(split)
+        return data.encode(examples, self.system.target_tokenizer)
+
+    def evaluate(self, split: str = "test") -> dict[str, float]:
+        """Loss and retrieval metrics on a split of the run's data."""
+        return evaluate(self.embedder, self.system, self.rows(split), self.similar.config.temperature)
+
+    def report(self, split: str | None, options: Any, *, load: Loader, search: Searcher) -> Figures:
+        return Figures(split or "test", self.evaluate(split or "test"))
+
+    def validate(self) -> ValidationResult:
+        return ValidationResult(self.evaluate("valid"), None, None, {})
+
+    def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
+        """Of the first `count` rows of the training data, compared within batches."""
+        data, rows = self.similar, self.rows("train")[:count]
+        for at in range(0, len(rows), data.data.batch):
+            chosen = rows[at : at + data.data.batch]
+            batch = data.collate(chosen, widest(chosen), self.system.target_tokenizer.specials.pad)
+            yield partial(row_losses, self.embedder, batch.to(self.system.device), data.config.temperature)
+
+
+def lookup_split(split: str) -> str:
+    """The name itself; an error unless it is one of a split."""
+    lookup(split, dict.fromkeys(SPLITS), "split")
+    return split
+
+
+def row_losses(model: EmbeddingModel, batch: SimilarBatch, temperature: float) -> Tensor:
+    """The loss of each row of a batch, (rows,)."""
+    mask = masks.padding(batch.lengths.flatten().clamp_min(1), batch.tokens.shape[-1])  # a row needs a token to attend to
+    vectors = model(batch.tokens.flatten(0, 1), mask).view(*batch.tokens.shape[:2], -1)  # (rows, 2 + negatives, dim)
+    return contrastive_losses(vectors[:, 0], vectors[:, 1:], batch.allowed, temperature)
