@@ -34,6 +34,12 @@ TAGGED = "the\tD\ncat\tN\nsees\tV\n\na\tD\ndog\tN\nruns\tV\n\n"
 SIMILAR = "anchor,positive,negatives\n" + "".join(
     f"{a} {b},{b} {a},{a} {a}\n" for a in ("cat", "dog", "cow") for b in ("sees", "runs", "eats")
 )
+SPANS = "question,context,answer,answer_start\n" + "".join(
+    f"where is the {a}?,the {a} is in the {b} and the {c} is out,{b},{len(f'the {a} is in the ')}\n"
+    for a in ("cat", "dog", "cow")
+    for b in ("box", "car")
+    for c in ("pig", "hen")
+)
 LABELED = "yes\tthe cat sees\nno\ta dog runs\n"
 EXAMPLES = {
     "pairs": DataExample(
@@ -96,6 +102,20 @@ EXAMPLES = {
         {},
         ("cat sees", "dog", "the cat runs"),
         [("cat sees", "sees cat", "cat cat"), ("dog runs", "runs dog")] * 4,
+    ),
+    "spans": DataExample(
+        {"train.csv": SPANS, "valid.csv": SPANS, "test.csv": SPANS},
+        {
+            "form": "spans",
+            **{split: {"file": f"{{folder}}/{split}.csv"} for split in ("train", "valid", "test")},
+            "max_length": 16,
+            "stride": 4,
+            "batch": 4,
+        },
+        {"family": "bert", "dim": 16, "layers": 1, "heads": 2},
+        {},
+        ("where is the cat?\tthe cat is in the box", "where is the dog?\tout", "where is it?\t" + "the dog is in the car " * 4),
+        [("where is it?", "it is in the box", "box", 13), ("where is it?", "it is out", "out", 6)] * 4,
     ),
 }
 TASK_EXAMPLES = {  # where the example of a form does not fit

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from heedful.tasks.language.predictor import TextGenerator
     from heedful.tasks.masked.predictor import MaskFiller
     from heedful.tasks.predictor import Predictor
+    from heedful.tasks.span.predictor import SpanExtractor
     from heedful.tasks.tagging.predictor import Tagger
     from heedful.tasks.translation.predictor import Translator
 
@@ -36,6 +37,7 @@ MODULES = {  # name -> module that defines it
     "MaskFiller": "heedful.tasks.masked.predictor",
     "Predictor": "heedful.tasks.predictor",
     "SearchConfig": "heedful.search",
+    "SpanExtractor": "heedful.tasks.span.predictor",
     "Tagger": "heedful.tasks.tagging.predictor",
     "TextGenerator": "heedful.tasks.language.predictor",
     "Translator": "heedful.tasks.translation.predictor",
@@ -57,6 +59,7 @@ __all__ = [
     "MaskFiller",
     "Predictor",
     "SearchConfig",
+    "SpanExtractor",
     "Tagger",
     "TextGenerator",
     "Translator",

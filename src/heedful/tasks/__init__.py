@@ -25,6 +25,7 @@ TASKS = {
     "masked": "heedful.tasks.masked",
     "tagging": "heedful.tasks.tagging",
     "embedding": "heedful.tasks.embedding",
+    "span": "heedful.tasks.span",
 }
 
 

@@ -76,6 +76,19 @@ class TaskConfig(Config):
         return []
 
 
+def input_problems(model: FamilyConfig, task: str) -> list[Problem]:
+    """Problems of a model whose input is not the tokens of one or two texts."""
+    problems = []
+    if model.sentence_grid is not None:
+        given = f"given {model.family!r}, which reads documents as sentences; task {task!r} expects a model of one sequence"
+        problems.append(Problem("model.family", given))
+    if model.reads_spelling:
+        problems.append(Problem("model.characters", f"task {task!r} provides no spelling of words; expected 0"))
+    if model.numeric_inputs:
+        problems.append(Problem("model.features", f"given {model.numeric_inputs}, but the inputs of task {task!r} are texts"))
+    return problems
+
+
 class TaskData(Protocol):
     """The data of a task."""
 

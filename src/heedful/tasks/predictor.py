@@ -306,12 +306,13 @@ def value_as_toml(name: str, value: object) -> str:
 
 
 def check_split(data: Any, split: str) -> None:
-    """Raise an error unless this is the name of a split and the folder of the data exists."""
+    """Raise an error unless this is the name of a split and the folder of the data, if it has one, exists."""
     lookup(split, dict.fromkeys(SPLITS), "split")
-    if data.folder is None or getattr(data, split) is not None or find_path(data.folder).is_dir():
+    folder = getattr(data, "folder", None)
+    if folder is None or getattr(data, split) is not None or find_path(folder).is_dir():
         return
     raise DataError(
-        f"the folder of the run's data, {data.folder!r}, was found neither here nor in ./data nor in $HEED_DATA",
+        f"the folder of the run's data, {folder!r}, was found neither here nor in ./data nor in $HEED_DATA",
         hint="run the command where the run was trained, or set HEED_DATA",
     )
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from heedful.config.base import PositiveNumber, Problem
 from heedful.models.family import Architecture, FamilyConfig
 from heedful.nn.model import EncoderModel
-from heedful.tasks.base import TaskConfig
+from heedful.tasks.base import TaskConfig, input_problems
 from heedful.tasks.embedding.model import EmbeddingModel, PoolingName
 from heedful.training.train_state import Direction
 
@@ -39,16 +39,3 @@ class EmbeddingConfig(TaskConfig):
         if getattr(run.model, "pooler", False) and self.pooling_of(run.model) != "cls":
             problems.append(Problem("model.pooler", f"given true, but task.pooling is {self.pooling!r}; expected 'cls'"))
         return [*problems, *input_problems(run.model, self.name)]
-
-
-def input_problems(model: FamilyConfig, task: str) -> list[Problem]:
-    """Problems of a model whose input is not the tokens of one or two texts."""
-    problems = []
-    if model.sentence_grid is not None:
-        given = f"given {model.family!r}, which reads documents as sentences; task {task!r} expects a model of one sequence"
-        problems.append(Problem("model.family", given))
-    if model.reads_spelling:
-        problems.append(Problem("model.characters", f"task {task!r} provides no spelling of words; expected 0"))
-    if model.numeric_inputs:
-        problems.append(Problem("model.features", f"given {model.numeric_inputs}, but the inputs of task {task!r} are texts"))
-    return problems

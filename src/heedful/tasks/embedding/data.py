@@ -143,7 +143,7 @@ def encode_texts(texts: Sequence[str], tokenizer: Tokenizer, most: int) -> list[
     found: list[Ids] = []
     for at in range(0, len(texts), ENCODE_BATCH):
         ids = tokenizer.encode_many([text[:characters] for text in texts[at : at + ENCODE_BATCH]])
-        found += [(marks.start, *row[: most - 2], marks.end) for row in ids]
+        found += [(marks.start, *row[: max(most - 2, 0)], marks.end) for row in ids]
     return found
 
 

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from heedful.config.given import ARGUMENT
 from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
-from heedful.data.splits import SPLITS
 from heedful.errors import ConfigError, lookup
 from heedful.nn import masks
 from heedful.search import SearchConfig
+from heedful.tasks.base import input_problems
 from heedful.tasks.embedding.command import PredictOptions
-from heedful.tasks.embedding.config import EmbeddingConfig, input_problems
+from heedful.tasks.embedding.config import EmbeddingConfig
 from heedful.tasks.embedding.data import SimilarBatch, SimilarData, SimilarRow, encode_texts, widest
 from heedful.tasks.embedding.evaluate import encode_ids, evaluate
 from heedful.tasks.embedding.model import POOLINGS, EmbeddingModel, PoolingName, contrastive_losses
@@ -27,6 +27,7 @@ from heedful.tasks.predictor import (
     Predictor,
     Searcher,
     ValidationResult,
+    check_split,
     missing_split_error,
     note_unknown_in_chunks,
 )
@@ -127,7 +128,8 @@ class Embedder(Predictor):
     def rows(self, split: str) -> list[SimilarRow]:
         """The encoded pairs of a split of the run's data."""
         data = self.similar
-        examples = data.examples(lookup_split(split))
+        check_split(data.data, split)
+        examples = data.examples(split)
         if examples is None:
             raise missing_split_error(split)
         return data.encode(examples, self.system.target_tokenizer)
@@ -149,12 +151,6 @@ class Embedder(Predictor):
             chosen = rows[at : at + data.data.batch]
             batch = data.collate(chosen, widest(chosen), self.system.target_tokenizer.specials.pad)
             yield partial(row_losses, self.embedder, batch.to(self.system.device), data.config.temperature)
-
-
-def lookup_split(split: str) -> str:
-    """The name itself; an error unless it is one of a split."""
-    lookup(split, dict.fromkeys(SPLITS), "split")
-    return split
 
 
 def row_losses(model: EmbeddingModel, batch: SimilarBatch, temperature: float) -> Tensor:
