@@ -7,7 +7,7 @@ import random
 
 import pytest
 import torch
-from claims import masking
+from claims import answering, masking
 from claims.layers import DELAY, SYMBOLS, TIME, Deep, Stack, echoed, field
 from claims.summarizing import END, FIRST, LONGEST, PAD, TAG, TAGS, tagged
 from claims.texts import (
@@ -161,3 +161,10 @@ def test_a_document_of_the_masked_claim_has_one_topic() -> None:
     topics = [[word.split("w")[0] for word in " ".join(one).split() if "w" in word and word[0] == "t"] for one in documents]
     assert all(len(words) == 6 and len(set(words)) == 1 for words in topics) and all(one[2] == "" for one in documents)
     assert len({words[0] for words in topics}) == masking.TOPICS
+
+
+def test_the_answer_of_the_span_claim_is_in_its_text() -> None:
+    for seed in range(20):
+        question, context, answer, start = answering.example(random.Random(seed))
+        assert context[start:].startswith(f"{answer}.")
+        assert context[:start].endswith(f"the {question.removeprefix('where is the ').removesuffix('?')} is ")

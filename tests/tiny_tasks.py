@@ -91,10 +91,10 @@ EXAMPLES = {
         [(["the", "cat", "sees"], ["D", "N", "V"]), (["a", "dog"], ["D", "N"])] * 20,
     ),
     "similar": DataExample(
-        {"train.csv": SIMILAR, "valid.csv": SIMILAR, "test.csv": SIMILAR},
+        {"similar.csv": SIMILAR},
         {
             "form": "similar",
-            **{split: {"file": f"{{folder}}/{split}.csv"} for split in ("train", "valid", "test")},
+            **{split: {"file": "{folder}/similar.csv"} for split in ("train", "valid", "test")},
             "columns": ["anchor", "positive", "negatives"],
             "batch": 4,
         },
@@ -104,10 +104,10 @@ EXAMPLES = {
         [("cat sees", "sees cat", "cat cat"), ("dog runs", "runs dog")] * 4,
     ),
     "spans": DataExample(
-        {"train.csv": SPANS, "valid.csv": SPANS, "test.csv": SPANS},
+        {"spans.csv": SPANS},
         {
             "form": "spans",
-            **{split: {"file": f"{{folder}}/{split}.csv"} for split in ("train", "valid", "test")},
+            **{split: {"file": "{folder}/spans.csv"} for split in ("train", "valid", "test")},
             "max_length": 16,
             "stride": 4,
             "batch": 4,

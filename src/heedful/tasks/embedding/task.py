@@ -22,6 +22,7 @@ from heedful.tasks.embedding.data import SimilarBatch, SimilarData, SimilarSplit
 from heedful.tasks.embedding.evaluate import evaluate
 from heedful.tasks.embedding.model import EmbeddingModel
 from heedful.tasks.embedding.predictor import Embedder, row_losses
+from heedful.tasks.embedding.starter import STARTER
 from heedful.tasks.system import System
 from heedful.training.loop import StreamedBatch, Validation
 from heedful.training.update import Objective
@@ -89,4 +90,4 @@ class EmbeddingTask:
         return Validation(evaluate(model, self.system, self.corpora.valid, self.config.temperature), {}, [])
 
 
-TASK = TaskDefinition(EmbeddingConfig, SimilarConfig, SimilarData, EmbeddingTask, Embedder, format_examples)
+TASK = TaskDefinition(EmbeddingConfig, SimilarConfig, SimilarData, EmbeddingTask, Embedder, format_examples, STARTER)

@@ -20,6 +20,7 @@ from heedful.tasks.span.data import SpanBatch, SpanData, SpanSplits, format_exam
 from heedful.tasks.span.evaluate import evaluate
 from heedful.tasks.span.model import SpanModel
 from heedful.tasks.span.predictor import SpanExtractor, row_losses
+from heedful.tasks.span.starter import STARTER
 from heedful.tasks.system import System
 from heedful.training.loop import StreamedBatch, Validation
 from heedful.training.update import Objective
@@ -85,4 +86,4 @@ class SpanTask:
         return Validation(evaluate(model, self.system, self.spans, self.corpora.valid), {}, [])
 
 
-TASK = TaskDefinition(SpanConfig, SpansConfig, SpanData, SpanTask, SpanExtractor, format_examples)
+TASK = TaskDefinition(SpanConfig, SpansConfig, SpanData, SpanTask, SpanExtractor, format_examples, STARTER)
