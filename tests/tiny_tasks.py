@@ -108,8 +108,8 @@ EXAMPLES = {
         {
             "form": "spans",
             **{split: {"file": "{folder}/spans.csv"} for split in ("train", "valid", "test")},
-            "max_length": 16,
-            "stride": 4,
+            "max_length": 32,
+            "stride": 8,
             "batch": 4,
         },
         {"family": "bert", "dim": 16, "layers": 1, "heads": 2},

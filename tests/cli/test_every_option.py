@@ -29,6 +29,10 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "translate": {"translation": "{run} {folder}/sources.txt"},
     "classify": {"classification": "{run} {folder}/prompts.txt"},
+    "fill": {"masked": "{run} {folder}/masks.txt"},
+    "tag": {"tagging": "{run} {folder}/words.txt"},
+    "embed": {"embedding": "{run} {folder}/prompts.txt"},
+    "answer": {"span": "{run} {folder}/questions.txt"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
     "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "align": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
@@ -88,6 +92,7 @@ VALUES: dict[str, str | None] = {
     "output": "{out}/output.txt",
     "other": "w4 w5 w6",
     "picture": "{out}/picture.svg",
+    "pooling": "cls",
     "position": "1",
     "precision": "bf16",
     "prefixes": "{folder}/prefixes.txt",
@@ -105,7 +110,9 @@ VALUES: dict[str, str | None] = {
     "split": "valid",
     "step": None,
     "steps": "3",
+    "top": "3",
     "symmetrize": "union",
+    "split_punctuation": None,
     "target": "w7",
     "align.target": "{folder}/sources.txt",
     "score.target": "{folder}/sources.txt",
@@ -173,6 +180,9 @@ def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (made / "sources.txt").write_text("w1 w2\nw3 w4 w5\n")
     (made / "targets.txt").write_text("w2 w1\nw5 w4 w3\n")
     (made / "prompts.txt").write_text("the cat sees\n")
+    (made / "masks.txt").write_text("the [MASK] sees\n")
+    (made / "words.txt").write_text("the cat sees.\n")
+    (made / "questions.txt").write_text("where is the cat?\tthe cat is in the box\n")
     (made / "prefixes.txt").write_text("w2\nw6\n")
     (made / "gold.txt").write_text("0-1 1-0\n0-2 1-1 2-0\n")
     (made / "heads.tsv").write_text("w1 w2\tw2 w1\t0-1 1-0\n")

@@ -39,8 +39,11 @@ class EmbeddingModel(ModelWithHead):
     def forward(self, tokens: Tensor, mask: Tensor | None = None, *, pooling: PoolingName | None = None) -> Tensor:
         """tokens (texts, time), mask (texts, time): True for real tokens, None: no padding -> vectors (texts, dim); pooling:
         default: that of the model."""
-        hidden = self.body.encode(tokens, mask)  # (texts, time, dim)
-        pooled = POOLINGS[pooling or self.pooling](self.body, hidden, mask)  # (texts, dim)
+        return self.pool(self.body.encode(tokens, mask), mask, pooling)
+
+    def pool(self, hidden: Tensor, mask: Tensor | None, pooling: PoolingName | None = None) -> Tensor:
+        """Hidden states (texts, time, dim) -> vectors (texts, dim)."""
+        pooled = POOLINGS[pooling or self.pooling](self.body, hidden, mask)
         return functional.normalize(pooled.float(), dim=-1)
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:

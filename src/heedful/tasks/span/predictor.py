@@ -6,14 +6,21 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast, overload
 
 from torch import Tensor
 
 from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
-from heedful.data.spans import Question
+from heedful.data.row_files import RowFile, find_split_file, scan_file
+from heedful.data.rows import format_of
+from heedful.data.samples import Sample
+from heedful.data.spans import Answer, Question, spans_form
 from heedful.errors import ConfigError
+from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
+from heedful.tasks.encoded_example import Decoded, EncodedExample
+from heedful.tasks.forced import ForcedBatch
 from heedful.tasks.predictor import (
     Figures,
     Loader,
@@ -23,8 +30,10 @@ from heedful.tasks.predictor import (
     check_split,
     missing_split_error,
     note_unknown_in_chunks,
+    refuse_empty,
 )
-from heedful.tasks.span.data import QuestionRows, SpanBatch, SpanData
+from heedful.tasks.span import forced
+from heedful.tasks.span.data import QuestionRows, SpanBatch, SpanData, SpanRow
 from heedful.tasks.span.evaluate import best_of_windows, evaluate, find_spans
 from heedful.tasks.span.model import SpanModel, span_losses
 
@@ -129,6 +138,62 @@ class SpanExtractor(Predictor):
         for at in range(0, len(rows), self.run.data.batch):
             batch = self.spans.collate(rows[at : at + self.run.data.batch], self.system.target_tokenizer.specials.pad)
             yield partial(row_losses, self.extractor, batch.to(self.system.device))
+
+    def sample_texts(self, split: str) -> Iterator[Sample]:
+        file = find_split_file(self.run.data, split)
+        return iter(()) if file is None else self.samples_of(file)
+
+    def read_samples(self, path: Path) -> Iterator[Sample]:
+        """Questions in the columns of the run's data."""
+        return self.samples_of(RowFile(path, format_of(path.name) or self.run.data.train.kind))
+
+    def samples_of(self, file: RowFile) -> Iterator[Sample]:
+        return map(forced.sample_of, scan_file(self.run.data, file, spans_form(self.run.data)).examples)
+
+    def row_of(self, text: str, answer: Answer | None) -> SpanRow | None:
+        """The row of a question and its answer, None: the predicted one; None if it needs several windows."""
+        question = question_from(text, 1)
+        if answer is None:
+            (found,) = self.predictions([text])
+            answer = Answer(found.text, found.start)
+        rows = self.encoded([question._replace(answers=(answer,))]).rows
+        return rows[0] if len(rows) == 1 and rows[0].first else None
+
+    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
+        """The question and the context with the first and the last token of the answer; target: a part of the context, default:
+        the predicted answer."""
+        refuse_empty(text, target)
+        if config is not None:
+            raise ConfigError("search options have no effect on a model that extracts answers", hint="remove them")
+        context, answer = question_from(text, 1).context, None
+        if target is not None:
+            if target not in context:
+                raise ConfigError(f"target: given {target!r:.60}, which is no part of the context; expected one")
+            answer = Answer(target, context.index(target))
+        row = self.row_of(text, answer)
+        if row is None:
+            most = self.run.data.max_length
+            raise ConfigError(f"given a question and a context of more than {most} tokens, expected at most as many")
+        return forced.encode_row(row, text, self.spans, self.system)
+
+    def decode_example(
+        self, example: EncodedExample, prefix: Sequence[int] = (), config: SearchConfig | None = None
+    ) -> Decoded:
+        """The first and the last token that are most probable, each by itself."""
+        if prefix:
+            raise ConfigError("answers are extracted, so no token can be forced", hint="compare the tokens' probabilities")
+        with inference_context(self.extractor):
+            logs = example.logits(self.extractor, example.forward(self.extractor).hidden)[0].log_softmax(-1)
+        best, total = logs.argmax(-1).tolist(), float(logs.amax(-1).sum())
+        return Decoded(" … ".join(example.outputs.spell(best)), best, total, total)
+
+    def replace_input(self, example: EncodedExample, text: str) -> EncodedExample:
+        raise self.no_analysis()  # the tokens of another context are other choices
+
+    def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
+        """Missing answers are predicted; questions that need several windows are left out."""
+        found = (self.row_of(sample.target or "", forced.answer_of(sample)) for sample in samples)
+        return forced.span_batches(self.extractor, self.system, self.spans, [row for row in found if row is not None])
 
 
 def question_from(given: Input, number: int) -> Question:
