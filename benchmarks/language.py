@@ -1,4 +1,4 @@
-"""Train recipes of language models and of models fine-tuned from them, score each, and write a file for each.
+"""Train recipes of language models, of encoders and of models fine-tuned from them, score each, and write a file for each.
 
     python benchmarks/language.py benchmarks/results/language --work runs \
         --run "shakespeare-char shakespeare-char" --run "wikitext2 wikitext2" --run "reviews gpt1-reviews" \
@@ -60,8 +60,8 @@ def score(run: Path, split: str, log: Path, clock: Clock) -> dict[str, float]:
         return {}
     if code:
         raise Failed(f"scoring {split} ended with {code}\n{log.read_text(errors='replace')[-1500:]}")
-    figures: dict[str, float] = json.loads(output)["figures"]
-    return figures
+    figures: dict[str, Any] = json.loads(output)["figures"]
+    return {name: value["value"] if isinstance(value, dict) else value for name, value in figures.items()}  # or with interval
 
 
 def measure(job: Job, work: Path, output: Path, clock: Clock) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from headers import changes, is_measured, with_header
@@ -42,23 +44,35 @@ def figures(of: dict[str, float]) -> str:
 
 
 def update_language_recipes(folder: Path) -> Iterator[str]:
-    """Write the headers of recipes whose current settings were measured; yield messages."""
-    recipes = all_recipes()
+    """Write the headers of recipes whose current settings were measured, with one seed or several; yield messages."""
+    seeds: dict[str, list[dict[str, Any]]] = {}
     for path in sorted(folder.glob("*.json")):
         results = json.loads(path.read_text())
-        recipe = recipes.get(results["recipe"])
-        if recipe is None or path.stem != results["recipe"]:
+        if re.fullmatch(rf"{re.escape(results['recipe'])}(-[0-9]+)?", path.stem):  # other names have other options
+            seeds.setdefault(results["recipe"], []).append(results)
+    recipes = all_recipes()
+    for name, several in seeds.items():
+        if name not in recipes:
             continue
-        fits = is_measured(results, recipe)
-        recipe.write_text(with_header(recipe.read_text(encoding="utf-8"), measured(results) if fits else {}), encoding="utf-8")
-        yield f"{path.stem}: {'measured with the current settings' if fits else 'measured with other settings'}"
+        recipe = recipes[name]
+        fitting = [results for results in several if is_measured(results, recipe)]
+        recipe.write_text(with_header(recipe.read_text(encoding="utf-8"), measured(fitting)), encoding="utf-8")
+        yield f"{name}: {len(fitting)} of {len(several)} results match the current recipe"
 
 
-def measured(results: dict[str, Any]) -> dict[str, str]:
+def measured(seeds: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """The header lines of these results, with the mean of their scores; empty without results."""
+    if not seeds:
+        return {}
+    means = {
+        split: {name: mean(one["scores"][split][name] for one in seeds) for name in scores}
+        for split, scores in seeds[0]["scores"].items()
+    }
+    many = f" (mean of {len(seeds)} seeds)" if len(seeds) > 1 else ""
     lines = {
-        "result": "; ".join(f"{split} {figures(one)}" for split, one in results["scores"].items()),
-        "machine": results["machine"],
-        "minutes": f"{results['train_seconds'] / 60:.1f}",
-        "date": results["date"],
+        "result": "; ".join(f"{split} {figures(one)}" for split, one in means.items()) + many,
+        "machine": " or ".join(sorted({one["machine"] for one in seeds})),
+        "minutes": f"{mean(one['train_seconds'] for one in seeds) / 60:.1f}",
+        "date": max(one["date"] for one in seeds),
     }
     return {name: lines[name] for name in MEASURED if lines.get(name)}
