@@ -61,6 +61,7 @@ VALUES: dict[str, str | None] = {
     "against": "{other}",
     "average.last": "1",  # not beside --steps
     "average.steps": "1",  # not there
+    "baselines": None,
     "batch": None,
     "bootstrap": "50",
     "by": "norms",
@@ -208,6 +209,7 @@ def test_the_commands_that_take_a_run_are_all_here() -> None:
     }
     assert takes_run - COMMANDS.keys() == {
         "export",
+        "inspect document",
         "inspect experts",
     }  # tested in tests/exchange and tests/inspection, with models of their own
 

@@ -50,6 +50,8 @@ def test_without_arguments_the_topics_are_listed(capsys: pytest.CaptureFixture[s
         "search",
         "sampling",
         "schedule",
+        "masking",
+        "hierarchical",
     } == set(topics)
     assert heed("explain") == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == list(topics)

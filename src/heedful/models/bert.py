@@ -18,7 +18,15 @@ from pydantic import model_validator
 from torch import Tensor, nn
 
 from heedful.config.base import Probability, Problem, Size, SmallCount, ZeroOrSmallCount, refuse, unused
-from heedful.models.family import Architecture, FamilyConfig, PerLayer, PositionName, per_layer, refuse_pruned_positions
+from heedful.models.family import (
+    Architecture,
+    FamilyConfig,
+    PerLayer,
+    PositionName,
+    head_problems,
+    per_layer,
+    refuse_pruned_positions,
+)
 from heedful.nn.attention import self_attention
 from heedful.nn.blocks import FEED_FORWARDS, NORMS
 from heedful.nn.dropout import Dropout
@@ -88,19 +96,9 @@ class BertConfig(FamilyConfig):
 
     @model_validator(mode="after")
     def _fits_together(self) -> BertConfig:
-        problems = []
-        if len(self.head_counts) != self.layers:
-            given = f"given {list(self.head_counts)!r}, expected one number or one for each of {self.layers} layers"
-            problems.append(Problem("heads", given))
-        elif self.head_dim is None and not max(self.head_counts):
-            problems.append(Problem("head_dim", "missing; expected a size, since no layer has heads to derive it from"))
-        elif self.head_dim is None and self.dim % max(self.head_counts):
-            most = max(self.head_counts)
-            sentence = f"given {most}, which does not divide dim {self.dim}; choose a divisor or set model.head_dim"
-            problems.append(Problem("heads", sentence))
-        elif self.position == "rotary" and self.resolved_head_dim % 2:
-            sentence = f"given 'rotary', which requires an even head_dim, but it is {self.resolved_head_dim}"
-            problems.append(Problem("position", sentence))
+        problems = head_problems(
+            self.head_counts, layers=self.layers, dim=self.dim, head_dim=self.head_dim, position=self.position
+        )
         if self.position == "sinusoidal" and self.dim % 2:
             problems.append(Problem("dim", f"given {self.dim}, expected an even number for sinusoidal positions"))
         reasons = {}

@@ -24,6 +24,21 @@ def refuse_pruned_positions(position: str, before: Sequence[tuple[int, ...]], le
         raise ConfigError(sentence, hint="train with another model.position, or prune cross-attention only")
 
 
+def head_problems(counts: tuple[int, ...], *, layers: int, dim: int, head_dim: int | None, position: str) -> list[Problem]:
+    """Problems with the heads of each layer, and with a positional encoding that they do not fit."""
+    if len(counts) != layers:
+        return [Problem("heads", f"given {list(counts)!r}, expected one number or one for each of {layers} layers")]
+    most = max(counts)
+    if head_dim is None and not most:
+        return [Problem("head_dim", "missing; expected a size, since no layer has heads to derive it from")]
+    if head_dim is None and dim % most:
+        return [Problem("heads", f"given {most}, which does not divide dim {dim}; choose a divisor or set model.head_dim")]
+    size = head_dim or dim // most
+    if position == "rotary" and size % 2:
+        return [Problem("position", f"given 'rotary', which requires an even head_dim, but it is {size}")]
+    return []
+
+
 def tying_problems(tie: str, *, shared: bool) -> list[Problem]:
     """Problems with shared embeddings where source and target have separate vocabularies."""
     if tie != "all" or shared:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple, Protocol, Self, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from heedful.data.prefetch import prefetch
 from heedful.training.loop import StreamedBatch
@@ -44,3 +46,9 @@ def stream_batches(
             epoch, cursor = epoch + 1, 0
 
     return prefetch(batches(), ahead)
+
+
+def shuffled_batches(examples: int, size: int, *, seed: int, epoch: int) -> list[NDArray[np.int64]]:
+    """The examples of each batch of an epoch, in random order: a pure function of the arguments."""
+    order = np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(examples)
+    return [order[at : at + size] for at in range(0, examples, size)]

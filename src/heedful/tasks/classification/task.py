@@ -16,7 +16,7 @@ from torch import Tensor
 from heedful.data.labeled import LabeledConfig
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
-from heedful.tasks.batch_stream import StreamPosition, stream_batches
+from heedful.tasks.batch_stream import StreamPosition, shuffled_batches, stream_batches
 from heedful.tasks.classification.batch import LabeledBatch
 from heedful.tasks.classification.config import ClassificationConfig
 from heedful.tasks.classification.data import EncodedSplits, LabeledData, format_examples
@@ -62,9 +62,7 @@ class ClassificationTask:
         return f"{sizes['examples']:,} examples in {sizes['batches_per_epoch']:,} batches per epoch"
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
-        """The examples of each batch: a pure function of the seed and the epoch."""
-        order = np.random.Generator(np.random.Philox(key=[self.seed, epoch])).permutation(len(self.corpora.train.labels))
-        return [order[at : at + self.data.batch] for at in range(0, len(order), self.data.batch)]
+        return shuffled_batches(len(self.corpora.train.labels), self.data.batch, seed=self.seed, epoch=epoch)
 
     def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
         """An endless stream of batches from the given position, prefetched."""

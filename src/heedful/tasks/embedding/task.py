@@ -16,7 +16,7 @@ from torch import Tensor
 from heedful.data.similar import SimilarConfig
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
-from heedful.tasks.batch_stream import StreamPosition, stream_batches
+from heedful.tasks.batch_stream import StreamPosition, shuffled_batches, stream_batches
 from heedful.tasks.embedding.config import EmbeddingConfig
 from heedful.tasks.embedding.data import SimilarBatch, SimilarData, SimilarSplits, format_examples
 from heedful.tasks.embedding.evaluate import evaluate
@@ -54,9 +54,7 @@ class EmbeddingTask:
         )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
-        """The rows of each batch: a pure function of the seed and the epoch."""
-        order = np.random.Generator(np.random.Philox(key=[self.seed, epoch])).permutation(len(self.corpora.train))
-        return [order[at : at + self.data.batch] for at in range(0, len(order), self.data.batch)]
+        return shuffled_batches(len(self.corpora.train), self.data.batch, seed=self.seed, epoch=epoch)
 
     def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
         """An endless stream of batches from the given position, prefetched."""

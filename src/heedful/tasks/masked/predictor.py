@@ -239,10 +239,11 @@ class MaskFiller(Predictor):
 
     def forced_batches(self, samples: Iterable[Sample]) -> Iterator[ForcedBatch]:
         """Texts with tokens chosen and hidden as in evaluation; the losses are those of the chosen tokens. Texts that are
-        empty, too long, or have tokens across word boundaries are left out."""
+        empty, too long, unknown as a whole, or have tokens across word boundaries are left out."""
         tokenizer, longest = self.system.target_tokenizer, self.run.data.block
         texts = (pieces_of(tokenizer, sample.target or "", sample.target_arcs, longest - 1) for sample in samples)
-        rows = [EncodedSample(None, pieces) for pieces in texts if pieces is not None]
+        known = (pieces for pieces in texts if pieces is not None and not self.masking.special[pieces.ids].all())
+        rows = [EncodedSample(None, pieces) for pieces in known]
         order = sorted(range(len(rows)), key=lambda i: len(rows[i].target.ids), reverse=True)
         for chosen in batches_of(order, lambda i: len(rows[i].target.ids) + 2, BATCH):
             batch = self.masked_alone([rows[i].target.ids for i in chosen]).to(self.system.device)

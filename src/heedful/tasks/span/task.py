@@ -14,7 +14,7 @@ from torch import Tensor
 from heedful.data.spans import SpansConfig
 from heedful.nn.losses import Loss
 from heedful.tasks.base import RunConfig, TaskDefinition
-from heedful.tasks.batch_stream import StreamPosition, stream_batches
+from heedful.tasks.batch_stream import StreamPosition, shuffled_batches, stream_batches
 from heedful.tasks.span.config import SpanConfig
 from heedful.tasks.span.data import SpanBatch, SpanData, SpanSplits, format_examples
 from heedful.tasks.span.evaluate import evaluate
@@ -51,9 +51,7 @@ class SpanTask:
         )
 
     def plan(self, epoch: int) -> list[NDArray[np.int64]]:
-        """The rows of each batch: a pure function of the seed and the epoch."""
-        order = np.random.Generator(np.random.Philox(key=[self.seed, epoch])).permutation(len(self.corpora.train.rows))
-        return [order[at : at + self.data.batch] for at in range(0, len(order), self.data.batch)]
+        return shuffled_batches(len(self.corpora.train.rows), self.data.batch, seed=self.seed, epoch=epoch)
 
     def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
         """An endless stream of batches from the given position, prefetched."""
