@@ -224,7 +224,7 @@ TOPICS: dict[str, tuple[str, Callable[[], Explanation]]] = {
     "positions": ("sinusoidal positional encoding", positions.positions),
     "batch": ("from sentences to padded tensors and masks", batch),
     "loss": ("teacher forcing, cross-entropy, perplexity and label smoothing", losses.loss),
-    "masking": ("masked language modeling: which tokens are chosen, and what they become", masking.masking),
+    "masking": ("masked language modeling: tokens chosen, masked and replaced", masking.masking),
     "hierarchical": ("words, sentences and document: two levels of attention pooling", hierarchical.hierarchical),
     "schedule": ("learning rate schedule: warm-up and decay", losses.schedule),
     "sampling": ("temperature, top-k and top-p", decoding.sampling),
