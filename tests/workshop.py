@@ -1,12 +1,19 @@
-"""Helpers for tests of whole runs: a corpus of reversed sentences, a tiny recipe, and the command line in this process."""
+"""Helpers for tests of whole runs: a corpus of reversed sentences, a tiny recipe, and the command line in this process or in
+a child process."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
+import logging
 import os
 import random
 import signal
-from collections.abc import Iterator
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -14,8 +21,10 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
+import torch
 import typer
 
+from heedful.__main__ import main
 from heedful.cli import app, run
 
 WORDS = [f"w{i}" for i in range(20)]
@@ -80,6 +89,104 @@ def every_command(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[t
 def heed(*arguments: str | Path) -> int:
     """Run a command and return its exit code."""
     return run([str(argument) for argument in arguments])
+
+
+def start_heed(
+    *arguments: str | bytes | Path, closed: tuple[int, ...] = (), before: Callable[[], object] | None = None, **options: Any
+) -> subprocess.Popen[Any]:
+    """Start `heed` in a child process; closed: numbers of its closed standard streams; before: called in it first.
+
+    It is a process of its own, with the streams, signals and exit codes of `python -m heedful`. It is forked from this one, so
+    that it does not spend two seconds on importing torch. Tests of the start of a command start `python -m heedful` instead."""
+
+    def prepare() -> None:
+        for number in closed:
+            os.close(number)
+        if before is not None:
+            before()
+
+    def command() -> None:
+        sys.argv = ["heed", *map(os.fsdecode, arguments)]
+        prepare()
+        main()
+
+    if torch.cuda.is_available():  # CUDA and autograd do not work in a forked process
+        return subprocess.Popen([sys.executable, "-m", "heedful", *arguments], preexec_fn=prepare, **options)
+    return start(command, **options, closed=closed)
+
+
+def run_heed(*arguments: str | bytes | Path, timeout: float = 60, **options: Any) -> subprocess.CompletedProcess[Any]:
+    """Run `heed` in a child process and capture its output, like subprocess.run."""
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with start_heed(*arguments, **streams | options) as process:
+        try:
+            output, messages = process.communicate(timeout=timeout)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(["heed", *arguments], process.returncode, output, messages)
+
+
+def start(
+    function: Callable[[], object], *, closed: tuple[int, ...] = (), env: dict[str, str] | None = None, **options: Any
+) -> subprocess.Popen[Any]:
+    """Call a function in a forked child process, which is otherwise as subprocess.Popen starts one with these options."""
+
+    def child() -> None:
+        """Called where Popen would start another program: streams, folder and process group are set."""
+        code = 1
+        try:
+            reset_interpreter(closed, os.environ.copy() if env is None else env)
+            function()
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            try:
+                for stream in (sys.stdout, sys.stderr):
+                    if stream is not None:
+                        stream.flush()
+            except (OSError, ValueError):
+                code = 120  # as Python exits if it cannot flush them
+            os._exit(code)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # this process has threads: the child needs none of their locks
+        return subprocess.Popen(["heed"], preexec_fn=child, restore_signals=False, **options)
+
+
+def reset_interpreter(closed: tuple[int, ...], env: dict[str, str]) -> None:
+    """Make this forked process like one that has just started: streams, signals, environment, logging, warnings.
+
+    Other open files become /dev/null: they keep their numbers, because their objects may still close them."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in [int(path.name) for path in Path("/dev/fd").iterdir()]:
+        if number > 2 and number != null:
+            os.dup2(null, number, inheritable=False)
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        errors = "backslashreplace" if number == 2 else "strict"
+        buffering = 1 if number == 2 or (number not in closed and os.isatty(number)) else -1
+        stream = os.fdopen(number, mode, buffering, encoding="utf-8", errors=errors, closefd=False)
+        setattr(sys, name, None if number in closed else stream)
+    for signal_number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if signal.getsignal(signal_number) not in (signal.SIG_IGN, signal.SIG_DFL, None):
+            signal.signal(signal_number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.environ.clear()
+    os.environ.update(env)
+    logging.root.handlers.clear()
+    warnings.resetwarnings()
+    for ignored in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+        warnings.simplefilter("ignore", ignored)
+    warnings.showwarning = show_warning  # type: ignore[assignment]  # pytest has replaced it
+    gc.enable()  # Popen disables it before it calls this
+
+
+def show_warning(message: Any, category: Any, filename: str, line: int, file: Any = None, text: str | None = None) -> None:
+    print(warnings.formatwarning(message, category, filename, line, text), end="", file=sys.stderr)
 
 
 GPT = """\

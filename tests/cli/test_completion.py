@@ -1,4 +1,4 @@
-"""Shell completion of the real `heed` command, as bash and zsh call it."""
+"""Shell completion, as bash and zsh call it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import typer
-from workshop import heed
+from workshop import heed, run_heed
 
 import heedful
 from heedful.cli import app
@@ -34,9 +34,9 @@ def completions(line: str, folder: Path) -> list[str]:
     """What bash offers after this line, of which the last word is incomplete."""
     words = line.split(" ")
     asked = environment(_HEED_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(words) - 1))
-    done = subprocess.run([HEED], env=asked, cwd=folder, capture_output=True, text=True, timeout=60)
+    done = run_heed(env=asked, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.split()
+    return str(done.stdout).split()
 
 
 def bash(script: str, folder: Path, **variables: str) -> str:

@@ -12,6 +12,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from workshop import run_heed, start, start_heed
+
+import heedful.cli
 
 HEED = [sys.executable, "-m", "heedful"]
 LIST = [*HEED, "data", "list"]
@@ -28,7 +31,6 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     [
         ("heed data list | true", 0, ""),
         ("heed --help | true", 0, ""),
-        ("heed config show demo | head -1", 0, ""),
         ("heed data list >/dev/full", 4, "error: standard output cannot be written: No space left on device"),
         ("heed data list >&-", 4, "error: standard output cannot be written: Bad file descriptor"),
         ("heed data list --json >/dev/full", 4, "error: standard output cannot be written: No space left on device"),
@@ -44,10 +46,17 @@ def test_a_failing_stream_is_one_message_and_an_exit_code(command: str, code: in
     assert (done.returncode, done.stderr.splitlines()[:1]) == (code, [message] if message else [])
 
 
+def test_a_reader_that_stops_after_a_line_ends_the_command_silently() -> None:
+    with start_heed("config", "show", "demo", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None and process.stdout.readline()
+        process.stdout.close()
+        assert (process.wait(timeout=60), process.stderr.read()) == (0, "")
+
+
 def test_a_closed_stderr_does_not_leak_messages_into_results(tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "config.toml").touch()  # a message: the recipe of that name is used
-    plain, closed = (shell(f"cd {tmp_path}; heed config show demo --json {ending}") for ending in ("", "2>&-"))
+    plain, closed = (run_heed("config", "show", "demo", "--json", cwd=tmp_path, closed=closed) for closed in ((), (2,)))
     assert plain.returncode == closed.returncode == 0
     assert "using the recipe" in plain.stderr
     assert closed.stdout == plain.stdout
@@ -65,21 +74,26 @@ def test_a_terminal_never_receives_control_characters_of_the_input() -> None:
     assert "\x1b" not in shown and "\x07" not in shown
 
 
-WAITING = """
-import sys, time
-import heedful.cli
-def invoke(arguments):
-    print("ready", flush=True)
-    time.sleep(30)
-heedful.cli.invoke = invoke
-heedful.cli.main()
-"""
+def start_waiting() -> subprocess.Popen[str]:
+    """A command that waits; the first line of its output is read."""
+
+    def invoke(arguments: list[str]) -> int:
+        print("ready", flush=True)
+        time.sleep(30)
+        return 0
+
+    def wait() -> None:
+        heedful.cli.invoke = invoke
+        heedful.cli.main()
+
+    process = start(wait, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    return process
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_any_command_with_a_message_and_75(number: signal.Signals) -> None:
-    process = subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process = start_waiting()
     time.sleep(0.05)
     process.send_signal(number)
     _, messages = process.communicate(timeout=20)
@@ -105,8 +119,7 @@ def test_the_installed_command_handles_signals_from_the_start() -> None:
 
 def test_a_second_signal_right_after_the_first_changes_nothing() -> None:
     """`timeout` signals the process and its group."""
-    process = subprocess.Popen([sys.executable, "-c", WAITING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process = start_waiting()
     for _ in range(3):
         process.send_signal(signal.SIGINT)
         time.sleep(0.002)

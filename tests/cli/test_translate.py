@@ -8,16 +8,14 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from workshop import heed, standard_input, time_limit
+from workshop import heed, standard_input, start_heed, time_limit
 
-HEED = [sys.executable, "-m", "heedful"]
 SOURCES = ["w1 w2", "w3 w4 w5", "w6"]
 
 
@@ -51,7 +49,7 @@ class InteractiveProcess:
 
     def __init__(self, run: Path) -> None:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.process: subprocess.Popen[bytes] = subprocess.Popen([*HEED, "translate", str(run)], **pipes)
+        self.process: subprocess.Popen[bytes] = start_heed("translate", run, **pipes)
         self.input, self.output, self.messages = self.process.stdin, self.process.stdout, self.process.stderr
 
     def send(self, content: bytes) -> bytes:
@@ -160,7 +158,7 @@ def test_standard_input_given_twice_is_refused(
 
 def test_a_terminal_gets_a_prompt_and_no_control_characters(run: Path) -> None:
     master, slave = pty.openpty()
-    process = subprocess.Popen([*HEED, "translate", str(run), "--json"], stdin=slave, stdout=slave, stderr=slave)
+    process = start_heed("translate", run, "--json", stdin=slave, stdout=slave, stderr=slave)
     os.close(slave)
     shown = b""
     try:

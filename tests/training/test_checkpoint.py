@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import shutil
 import subprocess
-import sys
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from workshop import start
 
 from heedful.errors import CheckpointError
 from heedful.storage.manifest import NAME
@@ -292,20 +293,18 @@ def test_a_failing_disk_leaves_the_old_checkpoint_and_no_temporary_files(
 
 def test_an_incomplete_write_leaves_the_old_checkpoint_and_no_temporary_files(folder: Path) -> None:
     """The limit on the size of files makes the library's own write fail, as a full disk does."""
-    program = f"""
-import resource, torch
-from pathlib import Path
-from heedful.errors import CheckpointError
-from heedful.training.checkpoint import save
-resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
-try:
-    save(Path({str(folder.parent)!r}), 8, {{"model": {{"weight": torch.zeros(2000)}}}}, {{}})
-except CheckpointError as error:
-    print(error)
-"""
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "File too large" in answer.stdout
-    assert "the last checkpoint, step-7, is unchanged" in answer.stdout
+
+    def save_another() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+        try:
+            save(folder.parent, 8, {"model": {"weight": torch.zeros(2000)}}, {})
+        except CheckpointError as error:
+            print(error)
+
+    with start(save_another, stdout=subprocess.PIPE, text=True) as process:
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0 and "File too large" in output
+    assert "the last checkpoint, step-7, is unchanged" in output
     verify(folder)
     assert [path.name for path in folder.parent.iterdir()] == ["step-7"]
 

@@ -7,9 +7,12 @@ kills real processes."""
 from __future__ import annotations
 
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -17,6 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from workshop import start
 
 from heedful.training.checkpoint import load, save, verifies, verify
 from heedful.training.metrics_log import append_metrics, read_metrics, truncate_metrics
@@ -163,56 +167,39 @@ def test_every_state_that_a_kill_can_leave_is_good(name: str, tmp_path: Path, mo
     assert len(values) >= scenario.states
 
 
-KILL = """
-import os, random, signal, sys, time
-from pathlib import Path
-import torch
-from heedful.training.checkpoint import load, save, verify
-from heedful.training.retention import newest, point_best, prune, resolve
-from heedful.training.run_folder import lock
-
-run, kills = Path(sys.argv[1]), int(sys.argv[2])
-checkpoints, chance, last = run / "checkpoints", random.Random(5), 0
-
-def work(tell):
+def save_forever(run: Path) -> None:
+    """Write a dot before every step."""
+    checkpoints = run / "checkpoints"
     with lock(run):
         folder, _ = newest(checkpoints)
         step = load(folder)[1]["step"] if folder else 0
         while True:
-            os.write(tell, b".")
-            for again in range(2):  # every step is saved twice: the second time it is replaced
+            os.write(1, b".")
+            for _ in range(2):  # every step is saved twice: the second time it is replaced
                 save(checkpoints, step + 1, {"model": {"weight": torch.full((2000,), float(step + 1))}}, {"step": step + 1})
             step += 1
             if step % 3 == 0:
                 point_best(checkpoints, f"step-{step}")
             prune(checkpoints, keep_last=2)
 
-save(checkpoints, 1, {"model": {"weight": torch.ones(2000)}}, {"step": 1})
-point_best(checkpoints, "step-1")
-for number in range(kills):
-    heard, tell = os.pipe()
-    child = os.fork()
-    if child == 0:
-        work(tell)
-    os.close(tell)
-    os.read(heard, 1)  # it has started
-    if number % 8 == 0:
-        os.read(heard, 1)  # it has finished a step
-    time.sleep(chance.uniform(0, 0.04))
-    os.kill(child, signal.SIGKILL)
-    os.close(heard)
-    assert os.WIFSIGNALED(os.waitpid(child, 0)[1]), "the child ended by itself"
-    folder, troubles = newest(checkpoints)
-    tensors, state = load(folder)
-    assert not troubles and state["step"] >= last and f"step-{state['step']}" == folder.name.removesuffix(".replaced")
-    assert torch.equal(tensors["model"]["weight"], torch.full((2000,), float(state["step"])))
-    verify(resolve(run, "best"))
-    last = state["step"]
-print(last)
-"""
-
 
 def test_kills_at_random_moments_lose_no_checkpoint(tmp_path: Path) -> None:
-    answer = subprocess.run([sys.executable, "-c", KILL, tmp_path, "40"], capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr
-    assert int(answer.stdout) >= 5  # there was progress between the kills
+    checkpoints, chance, last = tmp_path / "checkpoints", random.Random(5), 0
+    save(checkpoints, 1, {"model": {"weight": torch.ones(2000)}}, {"step": 1})
+    point_best(checkpoints, "step-1")
+    for number in range(40):
+        with start(lambda: save_forever(tmp_path), stdout=subprocess.PIPE, bufsize=0) as process:
+            assert process.stdout is not None and process.stdout.read(1)  # it has started
+            if number % 8 == 0:
+                assert process.stdout.read(1)  # it has finished a step
+            time.sleep(chance.uniform(0, 0.04))
+            process.kill()
+        assert process.returncode == -signal.SIGKILL, "the child ended by itself"
+        folder, troubles = newest(checkpoints)
+        assert folder is not None
+        tensors, state = load(folder)
+        assert not troubles and state["step"] >= last and f"step-{state['step']}" == folder.name.removesuffix(".replaced")
+        assert torch.equal(tensors["model"]["weight"], torch.full((2000,), float(state["step"])))
+        verify(resolve(tmp_path, "best"))
+        last = state["step"]
+    assert last >= 5  # there was progress between the kills

@@ -7,13 +7,11 @@ import json
 import os
 import resource
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from workshop import heed, write_recipe
+from workshop import heed, run_heed, write_recipe
 
 from heedful.errors import CheckpointError
 from heedful.training.metrics_log import append_metrics, read_metrics, truncate_metrics
@@ -106,12 +104,11 @@ def test_a_file_size_limit_stops_the_run_and_keeps_its_checkpoint(run: Path, wor
         line = json.dumps({"step": 1, "note": "x" * 1000}) + "\n"
         file.write(line * (limit // len(line)))
     before = (run / "checkpoints" / "step-2" / "model.safetensors").read_bytes()
-    command = [sys.executable, "-m", "heedful", "train", str(run), "training.steps=6", "training.save_every=6"]
 
     def limited() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited, timeout=120)
+    done = run_heed("train", run, "training.steps=6", "training.save_every=6", before=limited, timeout=120)
     assert done.returncode == 4, done.stderr
     assert "metrics.jsonl cannot be written: File too large" in done.stderr and "Traceback" not in done.stderr
     assert (run / "checkpoints" / "step-2" / "model.safetensors").read_bytes() == before
@@ -131,16 +128,7 @@ def test_temporary_files_of_killed_processes_are_removed(run: Path) -> None:
 
 
 def test_a_folder_name_that_is_not_utf8_is_refused_at_once(workshop: Path, tmp_path: Path) -> None:
-    command: list[str | bytes] = [
-        sys.executable,
-        "-m",
-        "heedful",
-        "train",
-        str(workshop / "recipe.toml"),
-        "--run",
-        os.fsencode(tmp_path) + b"/\xff",
-    ]
-    done = subprocess.run(command, capture_output=True, timeout=120)
+    done = run_heed("train", workshop / "recipe.toml", "--run", os.fsencode(tmp_path) + b"/\xff")
     assert done.returncode == 2, done.stderr
-    assert b"is not UTF-8" in done.stderr and b"Traceback" not in done.stderr
+    assert "is not UTF-8" in done.stderr and "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []

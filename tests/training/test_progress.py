@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from rich.console import Console
-from workshop import heed, write_recipe
+from workshop import heed, start_heed, write_recipe
 
 from heedful.errors import CheckpointError
 from heedful.nn.losses import Loss
 from heedful.training.metrics_log import read_metrics
 from heedful.training.progress import LenientStream, Progress, duration, lenient
 from heedful.training.time_limit import Stopwatch
-
-ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 class FakeClock:
@@ -127,11 +123,11 @@ def test_a_folder_that_was_renamed_gets_no_new_metrics(tmp_path: Path) -> None:
 
 def test_training_finishes_when_stderr_cannot_be_written(tmp_path: Path) -> None:
     """Two processes: the disk behind stderr is full, and the pipe is closed."""
-    command = [sys.executable, "-m", "heedful", "train", str(write_recipe(tmp_path)), "--run"]
+    command = ("train", write_recipe(tmp_path), "--run")
     with Path("/dev/full").open("w") as full:
         processes = {
-            "full": subprocess.Popen([*command, str(tmp_path / "full")], stderr=full, env=ONE_THREAD),
-            "pipe": subprocess.Popen([*command, str(tmp_path / "pipe")], stderr=subprocess.PIPE, env=ONE_THREAD),
+            "full": start_heed(*command, tmp_path / "full", stderr=full),
+            "pipe": start_heed(*command, tmp_path / "pipe", stderr=subprocess.PIPE),
         }
     reader = processes["pipe"].stderr
     assert reader is not None

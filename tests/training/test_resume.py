@@ -16,7 +16,7 @@ from pathlib import Path
 import kill
 import pytest
 import torch
-from workshop import heed, write_recipe
+from workshop import heed, start_heed, write_recipe
 
 from heedful.training import facts
 
@@ -36,7 +36,8 @@ def last_checkpoint(run: Path) -> int:
 
 def kill_when(reached: Callable[[], bool], recipe: Path, run: Path) -> None:
     """Start or continue the run, and kill it shortly after the condition holds."""
-    process = kill.start(recipe, run)
+    with run.with_suffix(".log").open("ab") as log:
+        process = start_heed("train", recipe, "--run", run, "--device", "cpu", stdout=subprocess.DEVNULL, stderr=log)
     try:
         while not reached():
             assert process.poll() is None, run.with_suffix(".log").read_text()
@@ -127,9 +128,8 @@ def test_a_flipped_bit_is_detected_and_the_previous_checkpoint_used(tmp_path: Pa
 
 def test_sigterm_saves_and_exits_with_75_and_the_same_command_continues(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
-    command = [sys.executable, "-m", "heedful", "train", str(recipe), "training.steps=4000", "training.save_every=4000",
-               "training.validate_every=4000", "--run", str(tmp_path / "run")]  # fmt: skip
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    steps = [f"training.{name}=4000" for name in ("steps", "save_every", "validate_every")]
+    process = start_heed("train", recipe, *steps, "--run", tmp_path / "run", stderr=subprocess.PIPE, text=True)
     metrics = tmp_path / "run" / "metrics.jsonl"
     while not metrics.exists() or metrics.read_text().count("\n") < 3:
         assert process.poll() is None, process.stderr.read() if process.stderr else ""

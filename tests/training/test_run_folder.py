@@ -6,13 +6,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from workshop import start
 
 from heedful.errors import CheckpointError
 from heedful.training import facts
@@ -20,22 +21,19 @@ from heedful.training.checkpoint import load, save
 from heedful.training.facts import FORMAT
 from heedful.training.run_folder import RunFolder, lock, read_facts, write_facts
 
-HOLD = """
-import os, sys, time
-from pathlib import Path
-from heedful.training.run_folder import lock
-with lock(Path(sys.argv[1])):
-    child = os.fork() if sys.argv[2] == "fork" else 0
-    if child or sys.argv[2] == "alone":
-        print(child, flush=True)
-    time.sleep(60)
-"""
+
+def hold(run: Path, kind: str) -> None:
+    with lock(run):
+        child = os.fork() if kind == "fork" else 0
+        if child or kind == "alone":
+            print(child, flush=True)
+        time.sleep(60)
 
 
 @contextmanager
 def holder(run: Path, kind: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """Another process that holds the lock, and its forked child, if any."""
-    process = subprocess.Popen([sys.executable, "-c", HOLD, run, kind], stdout=subprocess.PIPE, text=True)
+    process = start(lambda: hold(run, kind), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     child = int(process.stdout.readline())
     try:

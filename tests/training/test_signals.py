@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from workshop import heed, write_recipe
+from workshop import heed, start, write_recipe
 
 from heedful.errors import Interrupted
+from heedful.runs import build
 from heedful.runs import train as training
 from heedful.tasks.translation.data import TranslationData
 from heedful.tasks.translation.task import TranslationTask
@@ -109,20 +110,15 @@ def test_interruptible_returns_the_result_or_raises_the_error() -> None:
         interruptible(lambda: dict[str, int]()["no"])
 
 
-DEAF = """
-import hashlib, sys
-from heedful.cli import run
-from heedful.runs import build
-build.train_tokenizer = lambda *_: hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
-sys.exit(run(sys.argv[1:]))
-"""
-
-
 def test_ctrl_c_works_while_a_tokenizer_is_trained(tmp_path: Path) -> None:
     """In a separate process, which must exit although a native call does not handle signals."""
     recipe, config = write_recipe(tmp_path), tmp_path / "run" / "config.toml"
-    command = [sys.executable, "-c", DEAF, "train", str(recipe), "--run", str(tmp_path / "run")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
+
+    def train() -> None:
+        build.train_tokenizer = lambda *_: hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # type: ignore[attr-defined, assignment]
+        raise SystemExit(heed("train", recipe, "--run", tmp_path / "run", "--device", "cpu"))
+
+    with start(train, stderr=subprocess.PIPE, text=True) as process:
         while not config.exists() and process.poll() is None:
             time.sleep(0.05)
         time.sleep(0.3)
