@@ -26,6 +26,7 @@ from heedful.training.config import TrainingConfig
 
 def write_reference(folder: Path) -> None:
     pages = {"api": api_page(), "commands": commands_page(), "config": config_page()}
+    folder.mkdir(exist_ok=True)  # a clone has none
     for name, text in pages.items():
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
 
