@@ -71,7 +71,7 @@ def read_settings(
     origin: str = OVERRIDE,
     beside: Path | None = None,
 ) -> Settings[ConfigType]:
-    """Read a file and overrides; beside: the folder where paths of the file are looked up first."""
+    """Read a file and overrides; beside: the folder that relative paths of the file are resolved against first."""
     given = replace(read_file(path) if path else Given(None, {}), origin=origin)
     if beside is not None:
         given = replace(given, tree=cast(dict[str, object], resolve_beside([schema], given.tree, beside)))

@@ -67,7 +67,7 @@ class BertConfig(FamilyConfig):
     relative_clip: Size = 16
     """Maximum distance that relative positions distinguish."""
     segments: ZeroOrSmallCount = 2
-    """Number of segment embeddings, which tell the texts of a pair apart; 0: none."""
+    """Number of segment embeddings, one for each text of a pair; 0: none."""
     pooler: bool = False
     """Dense layer with tanh on the state of the first token, as in BERT; needs a task that uses it: pooling "cls", or
     next-sentence prediction."""

@@ -83,8 +83,8 @@ def architecture_problems(model: FamilyConfig, task: TaskConfig) -> list[Problem
 def read_run(
     path: Path | None, overrides: Sequence[str] = (), *, origin: str = OVERRIDE, beside: Path | None = None
 ) -> Settings[Run]:
-    """Read and check a config file with overrides ("training.steps=200"); beside: the folder where its paths are looked up
-    first."""
+    """Read and check a config file with overrides ("training.steps=200"); beside: the folder that its relative
+    paths are resolved against first."""
     refuse_repeats(overrides, origin)
     return read_settings(Run, path, overrides, origin=origin, beside=beside)
 
