@@ -65,7 +65,7 @@ def measured(seeds: Sequence[dict[str, Any]]) -> dict[str, str]:
     if not seeds:
         return {}
     means = {
-        split: {name: mean(one["scores"][split][name] for one in seeds) for name in scores}
+        split: {name: mean(one["scores"][split][name] for one in seeds) for name in METRIC_NAMES if name in scores}
         for split, scores in seeds[0]["scores"].items()
     }
     many = f" (mean of {len(seeds)} seeds)" if len(seeds) > 1 else ""
