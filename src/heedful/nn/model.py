@@ -153,6 +153,10 @@ class SequenceModel(Model):
         """Maximum number of target tokens; None: unlimited."""
         return None
 
+    def set_turns(self, separator: int, turns: int) -> None:
+        """Set the token that separates the turns of a dialogue in the source, and their maximum number. To most families it
+        is a token like any other."""
+
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
         """Encode the source. source (sources, time), source_mask (sources, time), None: no padding; room: slots of the cache
         for all rows of a source, 0: a single `step` with the whole target."""
