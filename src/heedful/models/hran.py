@@ -26,7 +26,7 @@ from heedful.nn.decoder_state import State, Tree
 from heedful.nn.grid import make_grid
 from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import linear
-from heedful.nn.model import CROSS, AttentionLayer
+from heedful.nn.model import CROSS, UTTERANCE, AttentionLayer
 from heedful.nn.pooling import softmax_or_zeros
 from heedful.nn.recurrent import EncoderOutput, Gru, Hidden, keep_padded
 from heedful.nn.scores import Additive, WeightedSum
@@ -78,7 +78,7 @@ class UtteranceEncoder(nn.Module):
         ahead, _ = self.ahead(words, None, real)
         back, _ = self.back(words.flip(1), None, real.flip(1))
         states = torch.cat((ahead, back.flip(1)), dim=-1)  # (sources x utterances, words, 2 dim)
-        return EncoderOutput(self.out(grid.move_back(states.unflatten(0, (x.shape[0], -1)))), [])
+        return EncoderOutput(self.out(grid.move_back(states.view(x.shape[0], self.utterances, *states.shape[1:]))), [])
 
     def layer_outputs(self) -> list[HookPoint]:
         return [self.out]
@@ -124,11 +124,13 @@ class Steps(NamedTuple):
 
     def utterance_weights(self, sources: int) -> Tensor:
         """(sources, n, U)."""
-        return torch.stack([one.utterances for one in self.attended], dim=1).flatten(0, 1).unflatten(0, (sources, -1))
+        stacked = torch.stack([one.utterances for one in self.attended], dim=1)  # (rows, time, U)
+        return stacked.view(sources, -1, stacked.shape[2])
 
     def levels(self, sources: int) -> Tensor:
         """(sources, n, U, dim)."""
-        return torch.stack([one.levels for one in self.attended], dim=1).flatten(0, 1).unflatten(0, (sources, -1))
+        stacked = torch.stack([one.levels for one in self.attended], dim=1)  # (rows, time, U, dim)
+        return stacked.view(sources, -1, *stacked.shape[2:])
 
 
 class HierarchicalDecoder(nn.Module):
@@ -162,7 +164,7 @@ class HierarchicalDecoder(nn.Module):
         if contexts is not None:
             steps = self.run_steps(x, memory, row_state, real, vectors, contexts)
         pairs = self.answer(torch.cat((steps.hidden, x, steps.contexts), dim=-1))  # (rows, time, 2 x readout)
-        return DecoderOutput(self.out(pairs.unflatten(-1, (-1, 2)).amax(-1)), steps.state, {})
+        return DecoderOutput(self.out(pairs.view(*x.shape[:2], -1, 2).amax(-1)), steps.state, {})
 
     def run_steps(
         self, x: Tensor, memory: Tree, state: Hidden, real: Tensor | None, vectors: Tensor | None, contexts: Tensor | None
@@ -193,7 +195,7 @@ class HierarchicalDecoder(nn.Module):
             level, levels, weights = (torch.zeros_like(query),), [], []
             for at, mask in enumerate(inside):
                 if vectors is None:
-                    both = torch.cat((query, level[0]), dim=-1).unflatten(0, (sources, -1))  # (sources, n, 2 dim)
+                    both = torch.cat((query, level[0]), dim=-1).view(sources, -1, 2 * self.dim)  # (sources, n, 2 dim)
                     weight = softmax_or_zeros(self.word_attention.score(both, keys), mask)  # (sources, n, S)
                     weights.append(weight.flatten(0, 1))
                     vector = (weight @ values).flatten(0, 1)  # (rows, 2 dim)
@@ -249,8 +251,8 @@ class Hran(Recurrent):
         self.register_buffer("separator", torch.tensor(NO_TOKEN), persistent=False)
 
     def attentions(self) -> list[AttentionLayer]:
-        levels = self.decoder.word_attention, self.decoder.utterance_attention
-        return [one for at, level in enumerate(levels) for one in self.attention(CROSS, at, level)]
+        words = self.attention(UTTERANCE, 0, self.decoder.word_attention)
+        return [*words, *self.attention(CROSS, 0, self.decoder.utterance_attention)]
 
     def set_turns(self, separator: int, turns: int) -> None:
         self.separator.fill_(separator)

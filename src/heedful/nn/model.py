@@ -40,10 +40,11 @@ class AttentionKind(NamedTuple):
 ENCODER = AttentionKind("encoder", "source", "source")
 DECODER = AttentionKind("decoder", "target", "target")
 CROSS = AttentionKind("cross", "target", "source")
+UTTERANCE = AttentionKind("utterance", "target", "source")  # within each utterance of the source, a head for each
 READING = AttentionKind("reading", "source", "source")  # a decoder-only model over its source
 WITHIN = AttentionKind("within", "target", "both")  # a decoder-only model over source and target
 SELF = AttentionKind("self", "target", "target")  # an encoder-only model, in both directions; its text is the target
-ATTENTION_KINDS = (ENCODER, DECODER, CROSS, READING, WITHIN, SELF)  # in the order of tables
+ATTENTION_KINDS = (ENCODER, DECODER, CROSS, UTTERANCE, READING, WITHIN, SELF)  # in the order of tables
 
 
 class AttentionLayer(NamedTuple):
