@@ -50,15 +50,24 @@ class Explanation(Protocol):
 class Replier(Protocol):
     """What a conversation needs of a predictor."""
 
-    def reply(self, history: Sequence[str], *, show: Show | None = None, **options: Any) -> AnyReply:
-        """The reply to the last turn of a history, oldest turn first; options: of the search."""
+    def reply(
+        self,
+        history: Sequence[str],
+        *,
+        show: Show | None = None,
+        candidates: int = 1,
+        temperature: float | None = None,
+        **search: Any,
+    ) -> AnyReply:
+        """The reply to the last turn of a history, oldest turn first. candidates: replies to return; temperature: of sampling,
+        None: as the run searches; search: further options of the search."""
 
     def why(self, history: Sequence[str], reply: str) -> Explanation:
         """What the reply to a history depends on."""
 
 
 class Conversation:
-    """The turns of a user and a model, in turn. `options` are those of the search; they may be changed between turns."""
+    """The turns of a user and a model, in turn. `options` are those of `Replier.reply`; they may be changed between turns."""
 
     def __init__(self, replier: Replier, **options: Any) -> None:
         self.replier, self.options = replier, dict(options)

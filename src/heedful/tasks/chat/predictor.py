@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from heedful.data.input_lines import chunk_lines, read_texts, refuse_too_long
 from heedful.data.samples import Sample
 from heedful.errors import ConfigError
 from heedful.search import SearchConfig
+from heedful.search.hypothesis import OPTIONS_OF
 from heedful.tasks.base import RunConfig
 from heedful.tasks.chat.command import EvaluateOptions
 from heedful.tasks.chat.data import ChatData
@@ -40,7 +41,7 @@ UNFINISHED = "\ufffd"  # the replacement of a character whose last bytes are sti
 
 class Reply(NamedTuple):
     history: list[str]
-    candidates: list[Candidate]  # best first, at least one
+    candidates: list[Candidate]  # best first, or samples in their order; at least one
     neighbors: Sequence[Candidate] = ()  # none: the reply is generated, not retrieved
 
     @property
@@ -77,10 +78,19 @@ class ChatBot(PairPredictor):
         """A new conversation; options of `SearchConfig` may be given by name."""
         return Conversation(self, **search)
 
-    def reply(self, history: Sequence[str], *, show: Show | None = None, **search: Any) -> Reply:
+    def reply(
+        self,
+        history: Sequence[str],
+        *,
+        show: Show | None = None,
+        candidates: int = 1,
+        temperature: float | None = None,
+        **search: Any,
+    ) -> Reply:
         """The reply to the last turn of a history, oldest turn first. show: is called with each new part of the reply while it
-        is generated; search: options of `SearchConfig`."""
-        parts = self.stream(history, **search)
+        is generated; candidates: replies to return, with scores; temperature: of sampling, None: as the run searches; search:
+        options of `SearchConfig`."""
+        parts = self.stream(history, **self.search_options(candidates, temperature, search))
         while True:
             try:
                 part = next(parts)
@@ -90,13 +100,26 @@ class ChatBot(PairPredictor):
             if show is not None:
                 show(part)
 
+    def search_options(self, candidates: int, temperature: float | None, search: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of `SearchConfig`: a temperature selects sampling; without sampling, a beam finds several candidates."""
+        options = dict(search)
+        if temperature is not None:
+            options = {name: value for name, value in options.items() if name not in OPTIONS_OF["beam"]}
+            options |= {"method": "sample", "temperature": temperature}
+        if candidates > 1:
+            if self.search_config_from(options).method != "sample":
+                options |= {"method": "beam", "beam": max(candidates, options.get("beam", self.run.search.beam))}
+            options["n_best"] = candidates
+        return options
+
     def stream(self, history: Sequence[str], **search: Any) -> Generator[str, None, Reply]:
         """Yield the parts of the reply as they are generated, and return it. Beam search, whose best hypothesis may change
         until the end, yields the whole text at once."""
         turns, config = check_history(history), self.search_config_from(search)
         text = self.format_turns(turns)
         refuse_too_long(text, "the history")
-        piece = Piece(0, self.system.source_tokenizer.encode(text), [], text)
+        ids = self.system.source_tokenizer.encode(text)
+        piece = Piece(len(turns) - 1, ids, [], text)  # samples of another turn have other random numbers
         shown = ""
         steps = decode_by_steps(self.system, piece, config)
         while True:
@@ -200,10 +223,10 @@ class ChatBot(PairPredictor):
 
 
 def check_history(history: Sequence[str]) -> list[str]:
-    """The turns as a list; an error if they are one text, or if one is empty."""
+    """The turns as a list; an error if they are one text, or if the last one, which is replied to, is empty."""
     if isinstance(history, str):
         raise ConfigError(f"one text was given, {history!r:.40}; expected a list of turns", hint="put it into brackets: [text]")
     turns = list(history)
-    if not turns or not all(turn.strip() for turn in turns):
-        raise ConfigError(f"given {turns!r:.60}, expected at least one turn, and no empty one")
+    if not turns or not turns[-1].strip():
+        raise ConfigError(f"given {turns!r:.60}, expected a last turn of at least one word")
     return turns
