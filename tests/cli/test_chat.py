@@ -81,7 +81,8 @@ class Terminal:
         """Send a line; return what is shown until the next prompt."""
         self.send(f"{text}\n")
         self.expect("\n")
-        return self.expect("> ")
+        self.seen = f"\n{self.seen}"  # an untrained model may reply "<turn> "
+        return self.expect("\n> ")
 
     def close(self) -> int:
         """The exit code."""
