@@ -21,6 +21,8 @@ class ChatConfig(TaskConfig):
     """Probability mass moved from the true token."""
     validation_metrics: tuple[ReplyMetric, ...] = ("bleu", "distinct_2")
     """Metrics of generated replies."""
+    validation_examples: ZeroOrCount = 0
+    """Examples whose perplexity is computed in a validation, evenly spaced in the validation data; 0: all."""
     validation_replies: ZeroOrCount = 200
     """Replies to generate in a validation; 0: all."""
     samples: ZeroOrCount = 1

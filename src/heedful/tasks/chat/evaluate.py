@@ -33,6 +33,15 @@ def distinct(texts: Sequence[str], length: int) -> float:
     return 100 * len(set(grams)) / max(len(grams), 1)
 
 
+def evenly_spaced(examples: Examples, count: int) -> Examples:
+    """This many examples, evenly spaced; 0: all."""
+    total = len(examples.sources)
+    if not 0 < count < total:
+        return examples
+    chosen = [at * total // count for at in range(count)]
+    return Examples([examples.sources[at] for at in chosen], [examples.references[at] for at in chosen])
+
+
 def evaluate_replies(
     system: System, examples: Examples, search: SearchConfig, metrics: Sequence[str], limit: int
 ) -> ReplyEvaluation:

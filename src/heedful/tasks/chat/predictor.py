@@ -16,7 +16,7 @@ from heedful.search.hypothesis import OPTIONS_OF
 from heedful.tasks.base import RunConfig
 from heedful.tasks.chat.command import EvaluateOptions
 from heedful.tasks.chat.data import ChatData
-from heedful.tasks.chat.evaluate import evaluate_replies
+from heedful.tasks.chat.evaluate import evaluate_replies, evenly_spaced
 from heedful.tasks.chat.history import chat_system
 from heedful.tasks.chat.why import AttentionByTurn, attention_by_turn
 from heedful.tasks.conversation import Conversation, Show
@@ -196,7 +196,8 @@ class ChatBot(PairPredictor):
         return Figures(split, {"replies": len(examples.sources), **figures})
 
     def validate(self) -> ValidationResult:
-        task, examples = self.run.task, self.examples("valid")
+        task = self.run.task
+        examples = evenly_spaced(self.examples("valid"), task.validation_examples)
         result = evaluate_replies(self.system, examples, self.run.search, task.validation_metrics, task.validation_replies)
         return ValidationResult(result.figures, len(examples.sources), len(result.replies), result.signatures)
 

@@ -7,7 +7,7 @@ from heedful.nn.model import SequenceModel
 from heedful.tasks.base import RunConfig, TaskDefinition
 from heedful.tasks.chat.config import ChatConfig
 from heedful.tasks.chat.data import ChatData, format_examples
-from heedful.tasks.chat.evaluate import evaluate_replies
+from heedful.tasks.chat.evaluate import evaluate_replies, evenly_spaced
 from heedful.tasks.chat.history import chat_system
 from heedful.tasks.chat.predictor import ChatBot
 from heedful.tasks.chat.starter import STARTER
@@ -24,7 +24,8 @@ class ChatTask(PairsTask):
 
     def validate(self, model: SequenceModel) -> Validation:
         """Evaluate on the validation data, by the function that `heed evaluate` calls."""
-        config, examples = self.config, self.corpora.valid
+        config = self.config
+        examples = evenly_spaced(self.corpora.valid, config.validation_examples)
         result = evaluate_replies(self.system, examples, self.search, config.validation_metrics, config.validation_replies)
         shown = list(zip(examples.sources, result.replies, strict=False))[: config.samples]
         return Validation(result.figures, result.signatures, [f"{source}  ->  {reply}" for source, reply in shown])
