@@ -115,10 +115,10 @@ def cache_folder() -> Path:
 
 def key_of(corpus: CorpusConfig, encoders: tuple[Encoder, Encoder], options: StoreOptions, dropped: NDArray[np.int64]) -> str:
     about = {
-        "content": [content_hash(path) for path in files_of(corpus)] or grammar_fingerprint(),
+        "content": [content_hash(path) for path in files_of(corpus)] or builtin_fingerprint(corpus),
         "reading": corpus.model_dump(include={"tsv", "jsonl", "columns", "fields", "tag", "header"})
         | {"tsv": corpus.tsv is not None, "jsonl": corpus.jsonl is not None},
-        "builtin": corpus.model_dump(include={"split", "count", "seed"}) if corpus.builtin else None,
+        "builtin": corpus.model_dump(include={"builtin", "split", "count", "seed"}) if corpus.builtin else None,
         "dropped": sha256(np.ascontiguousarray(dropped).tobytes()).hexdigest(),
     }
     return store_key(about, encoders, options)
@@ -144,11 +144,13 @@ def content_hash(path: Path) -> str:
         raise unreadable(path, error) from error
 
 
-def grammar_fingerprint() -> str:
-    """Return a hash of the grammar's source files, on which the built-in corpus depends."""
+def builtin_fingerprint(corpus: CorpusConfig) -> str:
+    """Return a hash of the source files that a built-in corpus depends on: of the grammar, or of the toys."""
+    is_toy = isinstance(corpus.builtin, str)
+    files = read_package_files("heedful.data" if is_toy else "heedful.data.grammar")
     digest = sha256()
-    for name, content in read_package_files("heedful.data.grammar").items():
-        digest.update(name.encode() + b"\0" + sha256(content).digest())
+    for name in ["toys.py"] if is_toy else files:
+        digest.update(name.encode() + b"\0" + sha256(files[name]).digest())
     return digest.hexdigest()
 
 
