@@ -8,7 +8,7 @@ two_turns_back   the answer is in a turn of the user before the last one: a mode
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ EXCHANGES, WORDS = 50, 30
 SIZES = {"dim": 64, "embedding": 64, "readout": 64, "dropout": 0.0}
 
 
-def train(folder: Path, dialogues: dict[str, Sequence[Sequence[str]]], family: str, turns: int, steps: int) -> heedful.ChatBot:
+def train(folder: Path, dialogues: Mapping[str, Any], family: str, turns: int, steps: int) -> heedful.ChatBot:
     """A small model of the last turns of dialogues."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {
@@ -84,7 +84,7 @@ def right_utterance(bot: heedful.ChatBot, dialogues: Sequence[Dialogue]) -> floa
 
 def two_turns_back_claim(folder: Path) -> Evidence:
     made = {split: list(sample(two_turns_back, split, count)) for split, count in COUNTS.items()}
-    splits: dict[str, Sequence[Sequence[str]]] = {split: [one.turns for one in made[split]] for split in made}
+    splits = {split: [one.turns for one in made[split]] for split in made}
     bots = {
         "single turn": train(folder / "single", splits, "bahdanau", 1, STEPS),
         "joined history": train(folder / "history", splits, "bahdanau", 5, STEPS),

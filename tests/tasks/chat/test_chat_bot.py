@@ -42,7 +42,7 @@ def train(folder: Path, dialogues: Sequence[Sequence[str]], model: dict[str, Any
         "search": {"method": "greedy", "max_extra": 5},
     }
     (folder / "recipe.toml").write_text(write_toml(config))
-    splits = {"train": dialogues, "valid": dialogues, "test": dialogues}
+    splits: dict[str, Any] = {"train": dialogues, "valid": dialogues, "test": dialogues}
     heedful.train(folder / "recipe.toml", run=folder / "run", device="cpu", console=Console(quiet=True), **splits)
     return ChatBot.load(folder / "run")
 
