@@ -238,7 +238,7 @@ def test_anything_that_replies_holds_a_conversation() -> None:
         def why(self, history: Any, reply: str) -> Any:
             return (list(history), reply)
 
-    conversation: Any = Conversation(Retriever())  # type: ignore[arg-type]
+    conversation: Any = Conversation(Retriever())
     assert conversation.say("when?").text == "at nine"
     assert conversation.why() == (["when?"], "at nine")
     assert conversation.undo() and not conversation.undo() and conversation.turns == []
