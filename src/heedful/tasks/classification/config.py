@@ -89,6 +89,4 @@ class ClassificationConfig(TaskConfig):
             problems += unused(run, {"data.label_separator": "task.multi_label is false"})
         if getattr(run.model, "pooler", False) and pooling != "cls":
             problems.append(Problem("model.pooler", f"given true, but task.pooling is {pooling!r}; expected 'cls'"))
-        if getattr(run.model, "characters", 0):
-            problems.append(Problem("model.characters", "classification provides no spelling of words; expected 0"))
         return problems

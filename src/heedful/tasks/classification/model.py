@@ -18,6 +18,7 @@ from heedful.nn.dropout import Dropout
 from heedful.nn.model import EncoderModel, Model, ModelWithHead, PoolingAttention, SequenceModel
 from heedful.nn.pooling import AttentionPooling, Pooling
 from heedful.tasks.classification.batch import LabeledBatch
+from heedful.tasks.spelling import BYTES
 
 Reader = Callable[[Any, LabeledBatch, Tensor | None], Tensor]  # model, batch, mask -> hidden (rows, time, dim)
 
@@ -27,7 +28,8 @@ def read_forward(model: SequenceModel, batch: LabeledBatch, mask: Tensor | None)
 
 
 def read_both_ways(model: EncoderModel, batch: LabeledBatch, mask: Tensor | None) -> Tensor:
-    return model.encode(batch.tokens, mask, segments=batch.segments)
+    more: dict[str, Tensor] = {"spelling": batch.spelling} if batch.spelling.shape[-1] else {}
+    return model.encode(batch.tokens, mask, segments=batch.segments, **more)
 
 
 READERS: dict[Architecture, Reader] = {"decoder": read_forward, "encoder": read_both_ways}
@@ -79,10 +81,11 @@ class ClassificationModel(ModelWithHead):
         return super().poolings() or own
 
     def batch_logits(self, source: Tensor, target: Tensor) -> Tensor:
-        """One sequence for each example: (rows, choices)."""
+        """One sequence for each example, with empty spellings: (rows, choices)."""
         rows, time = target.shape
         last = target.new_full((rows,), time - 1)
-        return self(LabeledBatch(target, torch.zeros_like(target), last, last))[0]
+        spelling = target.new_zeros(rows, time, BYTES if self.body.config.reads_spelling else 0)
+        return self(LabeledBatch(target, torch.zeros_like(target), last, last, spelling))[0]
 
     if TYPE_CHECKING:
         __call__ = forward
