@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from heedful.data.pairs import MAX_RATIO, Pair, pairs
 from heedful.data.prefetch import prefetch
-from heedful.data.sources import CorpusConfig, files_of, title_of
+from heedful.data.sources import CorpusConfig, CorpusPart, files_of, title_of
 from heedful.data.store import PairStore, load_store
 from heedful.errors import DataError, WriteError
 from heedful.storage import folders
@@ -112,6 +112,8 @@ def key_of(corpus: CorpusConfig, encoders: tuple[Encoder, Encoder], options: Sto
         "options": [options.max_length, options.max_ratio, options.keep_text],
         "dropped": sha256(np.ascontiguousarray(dropped).tobytes()).hexdigest(),
     }
+    if isinstance(corpus, CorpusPart):
+        about["part"] = [1, *corpus.part]  # the number is that of the rule by which parts are made
     return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
 
 
