@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -43,8 +44,11 @@ from heedful.tasks.predictor import (
 )
 from heedful.tasks.system import batches_of
 from heedful.text.specials import MASK
+from heedful.text.tokenizer import Tokenizer
 
 ALIAS = "[MASK]"  # of the mask token, in input texts
+BEFORE_PUNCTUATION = re.compile(rf"(?<={MASK})(?=[^\w\s<])")
+WORD = "a"  # stands for the word that a mask hides
 CHUNK = 1024  # texts that are sorted by length and predicted together
 
 
@@ -166,7 +170,7 @@ class MaskFiller(Predictor):
         """[CLS] text [SEP]; an error if it is longer than the sequences of the training."""
         refuse_too_long(text, place)
         tokenizer, most = self.system.target_tokenizer, self.run.data.block
-        row = [tokenizer.specials.start, *encode_text(tokenizer, text.replace(ALIAS, MASK)), tokenizer.specials.end]
+        row = [tokenizer.specials.start, *encode_masked(tokenizer, text.replace(ALIAS, MASK)), tokenizer.specials.end]
         if len(row) > most:
             raise DataError(
                 f"{place} has {len(row) - 2} tokens; expected at most {most - 2}, since data.block is {most}",
@@ -271,6 +275,17 @@ class MaskFiller(Predictor):
         places = pad([one.places[0].tolist() for one in masked], 0)  # (rows, slots)
         mask = torch.arange(tokens.shape[1]) < torch.tensor([[row.shape[1]] for row in rows])  # (rows, time)
         return MaskedBatch(tokens, places, targets, mask, None, None)
+
+
+def encode_masked(tokenizer: Tokenizer, text: str) -> list[int]:
+    """`encode_text`, with punctuation directly after a mask encoded as after a word, where no space precedes it."""
+    first, *others = BEFORE_PUNCTUATION.split(text)
+    ids, word = encode_text(tokenizer, first), tokenizer.encode(WORD)
+    for part in others:
+        after_word = encode_text(tokenizer, WORD + part)
+        is_separate = after_word[: len(word)] == word != after_word
+        ids += after_word[len(word) :] if is_separate else encode_text(tokenizer, part)
+    return ids
 
 
 def token_logits(model: MaskedModel, batch: MaskedBatch) -> Tensor:
