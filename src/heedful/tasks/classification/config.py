@@ -31,6 +31,9 @@ class ClassificationConfig(TaskConfig):
     class_weights: Literal["balanced"] | tuple[PositiveNumber, ...] | None = None
     """Weight of each label in the loss; balanced: inverse to its frequency; default: 1. With multi_label, the weight of the
     examples that have the label."""
+    label_smoothing: Probability = 0.0
+    """Label smoothing: probability that is moved from the correct label to all labels in equal parts; with multi_label, from
+    the correct choice to both, yes and no."""
     pooling: PoolingName | None = None
     """Hidden states of an encoder as one vector; default: cls if model.pooler is set, else mean."""
     auxiliary: NonNegativeNumber = 0.5

@@ -35,10 +35,12 @@ def read_both_ways(model: EncoderModel, batch: LabeledBatch, mask: Tensor | None
 READERS: dict[Architecture, Reader] = {"decoder": read_forward, "encoder": read_both_ways}
 
 
-def label_loss(logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-    """The sum over examples of -log p of their labels; labels as in `LabeledBatch`; weights (labels,), None: all are 1."""
+def label_loss(logits: Tensor, labels: Tensor, weights: Tensor | None, smoothing: float = 0.0) -> Tensor:
+    """The sum over examples of -log p of their labels; labels as in `LabeledBatch`; weights (labels,), None: all are 1;
+    smoothing: as `label_smoothing`."""
     if labels.ndim == 1:
-        return functional.cross_entropy(logits.float(), labels, weights, reduction="sum")
+        return functional.cross_entropy(logits.float(), labels, weights, reduction="sum", label_smoothing=smoothing)
+    labels = labels * (1 - smoothing) + smoothing / 2
     total = functional.binary_cross_entropy_with_logits(logits.float(), labels, pos_weight=weights, reduction="sum")
     return total / labels.shape[1]  # the mean over labels
 

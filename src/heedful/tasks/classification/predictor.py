@@ -215,7 +215,9 @@ class Classifier(Predictor):
 
     def token_loss(self) -> TokenLoss:
         weight = self.run.task.auxiliary if self.run.model.architecture == "decoder" else 0.0
-        return TokenLoss(omitted=[f"adds {weight:g} x the language modeling loss"] if weight else [])
+        omitted = [f"adds {weight:g} x the language modeling loss"] if weight else []
+        smoothing = self.run.task.label_smoothing
+        return TokenLoss(omitted=[*omitted, *([f"smooths the labels by {smoothing:g}"] if smoothing else [])])
 
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Of the first `count` examples of the training data."""
