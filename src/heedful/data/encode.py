@@ -102,7 +102,7 @@ def cache_folder() -> Path:
 
 
 def key_of(corpus: CorpusConfig, encoders: tuple[Encoder, Encoder], options: StoreOptions, dropped: NDArray[np.int64]) -> str:
-    about = {
+    about: dict[str, Any] = {
         "format": FORMAT,
         "content": [content_hash(path) for path in files_of(corpus)] or grammar_fingerprint(),
         "reading": corpus.model_dump(include={"tsv", "jsonl", "columns", "fields", "tag", "header"})

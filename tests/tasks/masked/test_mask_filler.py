@@ -91,7 +91,8 @@ def test_punctuation_after_a_mask_is_encoded_as_after_a_word(kind: str) -> None:
     lines = ['the men, a man. "the men" run!', "the men run. a man"]
     sized = {"characters": {}, "unigram": {"vocab": 40}}.get(kind, {"vocab": 320, "min_frequency": 1})
     tokenizer = train_tokenizer(TokenizerConfig.model_validate({"kind": kind} | sized), lines, [MASK])
-    mask, space = [tokenizer.specials.mask], tokenizer.encode("a b")[1:2] if kind == "characters" else []
+    mask, space = tokenizer.specials.mask, tokenizer.encode("a b")[1:2] if kind == "characters" else []
+    assert mask is not None
     for text in ("the men, run", "the men. a man", "the men run!", "men.", "the men.\nmen!"):
         expected: list[int] = []
         for number, line in enumerate(text.split("\n")):
@@ -99,6 +100,6 @@ def test_punctuation_after_a_mask_is_encoded_as_after_a_word(kind: str) -> None:
             before = tokenizer.encode(head.strip())
             whole = tokenizer.encode(f"{head}men{tail}")
             rest = whole[len(tokenizer.encode(f"{head}men")) :]
-            middle = [*(space if before else []), *mask] if kind == "characters" else mask
+            middle = [*(space if before else []), mask]
             expected += [*([tokenizer.specials.end] if number else []), *before, *middle, *rest]
         assert encode_masked(tokenizer, text.replace("men", MASK)) == expected
