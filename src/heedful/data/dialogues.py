@@ -31,7 +31,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, Size, SmallCount, refuse, unused
-from heedful.data.hash_split import PARTS, fraction_problems
+from heedful.data.fractions import PARTS, fraction_problems
 from heedful.data.json_text import parse_json
 from heedful.data.pairs import MAX_CHARACTERS
 from heedful.data.report import CorpusCheck
