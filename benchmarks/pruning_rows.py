@@ -72,7 +72,7 @@ def seed_text(models: dict[str, dict[str, Any]], penalty: float) -> str:
         ]
         changes.append(f"{statistics.mean(lost):+.2f} with gates on {kind}")
     return (
-        f"{len(models)} models from different seeds, each pruned with the same penalty of {penalty:g}, fixed beforehand: "
+        f"{len(models)} models with different seeds, pruned with the same penalty of {penalty:g}, fixed in advance: "
         f"BLEU on test changes by {' and '.join(changes)}, on average."
     )
 
@@ -114,7 +114,7 @@ def header(results: list[tuple[dict[str, Any], dict[str, Any]]], models: list[di
 
 def pruning_text(results: dict[str, Any]) -> str:
     return (
-        "Heads kept of each kind after training with gates (docs/guides/pruning.md) and removing heads with closed gates; "
+        "Heads of each kind that remain after training with gates (docs/guides/pruning.md) and removing closed heads; "
         f"{results['machine']}, torch {results['torch']}, {results['date']}."
     )
 
@@ -148,8 +148,8 @@ def chosen_rows(results: dict[str, Any]) -> list[list[str]]:
 
 def chosen_text(results: dict[str, Any]) -> str:
     return (
-        "Size and speed, with gates trained once more. For each kind, the model with the "
-        f"fewest heads of that kind within {results['allowed']:g} BLEU of the full model "
+        "Size and speed; gates were trained again. For each kind, the model with the "
+        f"fewest such heads within {results['allowed']:g} BLEU of the full model "
         f"({results['whole']['bytes'] / 1e6:.2f} MB) on the validation data; speeds are medians of alternating blocks."
     )
 

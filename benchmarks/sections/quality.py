@@ -16,12 +16,11 @@ def quality() -> str:
     head = ["data", "seeds", "BLEU, cased", "lower-cased", "chrF", "seconds", "HF Marian", "difference", "machine", "date"]
     signatures = sorted({result["scores"]["bleu"]["signature"] for row in results for result in row.seeds})
     return (
-        "## Quality\n\nSingle models on the test sets of their data: the mean of the seeds and each of them. Seconds are "
-        "those of the whole training, imports, data, tokenizer, compilation and validation included, on a machine that several "
-        "runs shared. "
-        "Settings were chosen on the validation sets. HF Marian is a model of the same size and tokenizer, trained by "
-        "`benchmarks/peers/translation.py` for the seconds in brackets, to which imports, data and tokenizer are not counted: "
-        "they are the same as what `training.minutes` gave ours; of several peers the one with the best validation BLEU. "
+        "## Translation quality\n\nSingle models on the test sets of their data: the mean over seeds, and each seed. Seconds "
+        "include imports, data, tokenizer, compilation and validation, on a machine shared by several runs. Settings were "
+        "selected on the validation sets. HF Marian is a model of the same size with the same tokenizer, trained by "
+        "`benchmarks/peers/translation.py` for the seconds in brackets, excluding imports, data and tokenizer: the same time "
+        "as `training.minutes` gave ours; of several HF runs the one with the best validation BLEU. "
         f"Signature: {' and '.join(f'`{signature}`' for signature in signatures)}.\n\n`python benchmarks/quality.py --help`\n"
         f"\n{table(head, [cells(row) for row in results])}\n"
     )
