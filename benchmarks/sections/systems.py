@@ -73,7 +73,6 @@ def language() -> str:
     return (
         "## Language models\n\nCheckpoints were selected on the validation data; seconds are those of the whole training, "
         "validation included. Published results: nanoGPT's validation loss of 1.47 on tiny Shakespeare after three "
-        "minutes on an A100; AWD-LSTM's test perplexity of 65.8 on WikiText-2. The validation phrases of SST-2 are often parts of training "
-        "phrases; its test sentences are not.\n\n`python benchmarks/language.py --help`\n"
+        "minutes on an A100; AWD-LSTM's test perplexity of 65.8 on WikiText-2.\n\n`python benchmarks/language.py --help`\n"
         f"\n{table(LANGUAGE_HEAD, rows)}\n"
     )
