@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from headers import is_measured, with_header
-from pruning_picture import heads_of
 
 from heedful.runs.recipes import all_recipes
 
@@ -16,6 +15,12 @@ SPLITS = ("valid", "test")
 SEED_KINDS = ("encoder", "all")  # kinds that were pruned in models of several seeds
 
 HEAD = ["", "penalty", "encoder", "decoder", "cross", "valid BLEU", "test BLEU", "parameters", "seconds of training"]
+
+
+def heads_of(heads: dict[str, Any], kind: str) -> int:
+    """The number of heads of one kind or of all; counts are per layer or already summed."""
+    counts = {name: count if isinstance(count, int) else sum(count) for name, count in heads.items()}
+    return sum(counts.values()) if kind == "all" else counts[kind]
 
 
 def bleu_of(point: dict[str, Any], split: str) -> str:
