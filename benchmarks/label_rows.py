@@ -36,7 +36,7 @@ def label_rows(folder: Path, baselines: Result | None) -> list[list[str]]:
     found = [(data_of(seeds[0]), mean(accuracies(seeds, "test")), row(seeds)) for seeds in groups.values()]
     for data, scores in ({} if baselines is None else baselines["test_accuracy"]).items():
         for name, accuracy in scores.items():
-            found.append((data, accuracy, baseline_row(DATA[data], name, accuracy, baselines or {})))
+            found.append((data, 100 * accuracy, baseline_row(DATA[data], name, accuracy, baselines or {})))
     return [cells for *_, cells in sorted(found, key=lambda one: (list(DATA).index(one[0]), -one[1]))]
 
 

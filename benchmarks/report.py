@@ -31,8 +31,6 @@ SECTIONS = (
     systems.language,
     encoders.labels,
     dialogue.chat,
-    dialogue.retrieval,
-    dialogue.retrieval_index,
     quality.starters,
     systems.claims,
     inside.alignment,

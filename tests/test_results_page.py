@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import report
 import sections
+from label_rows import HEAD, label_rows
+from language_rows import DATA
 from sections import checks, dialogue, encoders, quality
 
 OPTIONAL = (
@@ -17,8 +19,6 @@ OPTIONAL = (
     checks.planted,
     checks.texts,
     dialogue.chat,
-    dialogue.retrieval,
-    dialogue.retrieval_index,
     encoders.classification_cpu,
     encoders.document_sentences,
     encoders.masked_training,
@@ -26,13 +26,6 @@ OPTIONAL = (
     quality.starters,
 )
 MACHINE = {"machine": "a CPU", "torch": "2.0", "date": "2026-01-01"}
-RANKING = {name: [0.5, 0.4, 0.6] for name in ("recall_1", "recall_10", "mrr")}
-RANKED = {
-    "figures": {"loss": 1.0} | {name: value for name, (value, *_) in RANKING.items()},
-    "intervals": {name: bounds for name, (_, *bounds) in RANKING.items()},
-}
-BM25 = RANKED | {"difference": RANKING}
-RETRIEVER = RANKED | {"recipe": "r", "split": "test", "examples": 9, "candidates": 100, "bm25": BM25}
 CHAT_MODEL = {"perplexity": 5.0, "interval": [4.0, 6.0], "seeds": [4.5, 5.5], "by_turns": {"1": 6.0, "5": 4.0}, "parameters": 7}
 SAMPLES: dict[str, dict[str, Any]] = {  # small results in the format of programs whose results are not stored yet
     "chat.json": {
@@ -42,18 +35,6 @@ SAMPLES: dict[str, dict[str, Any]] = {  # small results in the format of program
         "models": {"a": CHAT_MODEL, "b": CHAT_MODEL},
         "paired": {"b - a": {"difference": -0.1, "interval": [-0.2, 0.1], "replies_better": 0.6}},
         "overrides": [],
-    },
-    "retrieval.json": {"single-turn": RETRIEVER, "multi-turn": RETRIEVER, "multi-turn - single-turn": RANKING},
-    "retrieval_index.json": {
-        "entries": 1000,
-        "dim": 8,
-        "single": {"milliseconds": 3.0, "milliseconds_per_query": 3.0},
-        "batch_of_64": {"milliseconds": 64.0, "milliseconds_per_query": 1.0},
-        "exact": True,
-        "index_mb": 5,
-        "open_seconds": 0.1,
-        "resident_mb_before": 1,
-        "resident_mb_after": 2,
     },
     "classify_cpu.json": {
         "texts_per_second": {"heedful": 30.0, "pipeline": 10.0, "pipeline_sorted": 15.0},
@@ -93,6 +74,15 @@ def test_the_page_is_what_the_generator_writes() -> None:
     page = report.results_page()
     assert_tables_are_rectangular(page)
     assert page == report.PAGE.read_text(encoding="utf-8"), "to update docs/results.md: python benchmarks/report.py"
+
+
+def test_models_and_baselines_are_sorted_by_accuracy_within_their_data() -> None:
+    rows = label_rows(sections.RESULTS / "language", sections.read("baselines.json"))
+    at = HEAD.index("test accuracy")
+    for _, group in groupby(rows, lambda row: row[0]):
+        accuracies = [float(row[at].partition("%")[0]) for row in group]
+        assert len(accuracies) > 2 and accuracies == sorted(accuracies, reverse=True)
+    assert len({row[0] for row in rows}) == len([*groupby(rows, lambda row: row[0])]) == len(DATA)
 
 
 def test_a_section_without_results_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
