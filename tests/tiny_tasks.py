@@ -40,6 +40,12 @@ SPANS = "question,context,answer,answer_start\n" + "".join(
     for b in ("box", "car")
     for c in ("pig", "hen")
 )
+DIALOGUES = "".join(
+    f"{a} {b}\t{b} {a}\t{b} {c}\t{c} {b} {a}\n"
+    for a in ("cat", "dog", "cow")
+    for b in ("sees", "runs", "eats")
+    for c in ("here", "there")
+)
 LABELED = "yes\tthe cat sees\nno\ta dog runs\n"
 EXAMPLES = {
     "pairs": DataExample(
@@ -103,6 +109,21 @@ EXAMPLES = {
         ("cat sees", "dog", "the cat runs"),
         [("cat sees", "sees cat", "cat cat"), ("dog runs", "runs dog")] * 4,
     ),
+    "dialogues": DataExample(
+        {"dialogues.tsv": DIALOGUES},
+        {
+            "form": "dialogues",
+            **{split: {"file": "{folder}/dialogues.tsv"} for split in ("train", "valid", "test")},
+            "turns": 3,
+            "batch": 4,
+            "batch_tokens": 64,
+            "max_length": 32,
+        },
+        {"family": "bert", "dim": 16, "layers": 1, "heads": 2},
+        {},
+        ("cat sees", "dog", "cat runs\truns cat\tdog eats"),
+        [["cat sees", "sees cat", "dog runs", "runs dog"], ["dog runs", "runs dog"]] * 4,
+    ),
     "spans": DataExample(
         {"spans.csv": SPANS},
         {
@@ -142,6 +163,7 @@ OPTION_VALUES = {
     "output": ["{folder}/output.txt"],
     "top": ["3"],
     "pooling": ["cls"],
+    "match": ["answers"],
 }
 
 

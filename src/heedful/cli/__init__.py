@@ -25,6 +25,7 @@ from heedful.cli import (
     predict,
     prune,
     runs,
+    search,
     train,
     vectors,
 )
@@ -64,6 +65,7 @@ app.command()(new.new)
 app.command()(train.train)
 predict.mount(app)
 evaluate.mount(app)
+app.command()(search.search)
 app.command()(evaluate.score)
 app.command()(align.align)
 app.command()(explain.explain)
