@@ -145,6 +145,7 @@ TASK_EXAMPLES = {  # where the example of a form does not fit
         search={},
         inputs=("the [MASK] sees", "[MASK] dog [MASK]", "the dog [MASK]"),
     ),
+    "skip_thought": EXAMPLES["text"]._replace(model={"family": "encoder", "dim": 16, "layers": ["gru"]}, search={}),
 }
 OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "samples": 0}
 TRAINING = {"steps": 6, "save_every": 2, "validate_every": 3, "report_every": 1}

@@ -27,6 +27,7 @@ TASKS = {
     "embedding": "heedful.tasks.embedding",
     "span": "heedful.tasks.span",
     "retrieval": "heedful.tasks.retrieval",
+    "skip_thought": "heedful.tasks.skip_thought",
 }
 
 

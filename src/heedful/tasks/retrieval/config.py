@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from heedful.config.base import Problem, ZeroOrCount
+from heedful.config.base import PositiveNumber, Problem, ZeroOrCount
 from heedful.evaluation.ranking import RANKINGS
 from heedful.nn.model import EncoderModel
-from heedful.tasks.embedding.config import EmbeddingConfig
+from heedful.tasks.embedding.config import PooledConfig
 from heedful.tasks.retrieval.command import Match
 from heedful.tasks.retrieval.model import DualEncoder
 from heedful.training.train_state import Direction
 
 
-class RetrievalConfig(EmbeddingConfig):
-    name: Literal["retrieval"]  # type: ignore[assignment]
+class RetrievalConfig(PooledConfig):
+    name: Literal["retrieval"]
     """Task."""
+    temperature: PositiveNumber = 0.05
+    """Similarities are divided by this before the softmax; lower: hard negatives have more weight."""
     shared: bool = True
     """One encoder for questions and answers; false: two, with the same initial weights."""
     match: Match = "both"
@@ -35,4 +37,8 @@ class RetrievalConfig(EmbeddingConfig):
         problems = super().problems_with(run)
         if run.training.init and not self.shared:
             problems.append(Problem("task.shared", "given false, but training.init has one encoder; expected true"))
+        if not run.tokenizer.shared:
+            problems.append(
+                Problem("tokenizer.shared", "given false, but questions and answers have one vocabulary; expected true")
+            )
         return problems
