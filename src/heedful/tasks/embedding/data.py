@@ -137,16 +137,13 @@ def allowed_candidates(texts: Tensor, lengths: Tensor) -> Tensor:
     return allowed
 
 
-def encode_texts(
-    texts: Sequence[str], tokenizer: Tokenizer, most: int, *, keep: Literal["start", "end"] = "start"
-) -> list[Ids]:
-    """[start text end] of each text, truncated to `most` tokens; keep: the part of a longer text that is kept."""
-    marks, characters, room = tokenizer.specials, max(MAX_CHARACTERS, CHARACTERS_PER_TOKEN * most), max(most - 2, 0)
+def encode_texts(texts: Sequence[str], tokenizer: Tokenizer, most: int) -> list[Ids]:
+    """[start text end] of each text, truncated to `most` tokens."""
+    marks, characters = tokenizer.specials, max(MAX_CHARACTERS, CHARACTERS_PER_TOKEN * most)
     found: list[Ids] = []
     for at in range(0, len(texts), ENCODE_BATCH):
-        part = slice(characters) if keep == "start" else slice(-characters, None)
-        ids = tokenizer.encode_many([text[part] for text in texts[at : at + ENCODE_BATCH]])
-        found += [(marks.start, *(row[:room] if keep == "start" else row[max(len(row) - room, 0) :]), marks.end) for row in ids]
+        ids = tokenizer.encode_many([text[:characters] for text in texts[at : at + ENCODE_BATCH]])
+        found += [(marks.start, *row[: max(most - 2, 0)], marks.end) for row in ids]
     return found
 
 

@@ -1,11 +1,12 @@
 """The data of retrieval: questions with their history, and answers.
 
-    question    [start turn <turn> turn <turn> question end]      the last `data.turns` turns; truncated at the beginning
-    answer      [start answer end]                                truncated at the end
+    question    [start question <turn> turn before <turn> turn before that end]         the last `data.turns` turns
+    answer      [start answer end]
 
-Dialogues (form "dialogues") yield an example for every reply. Pairs of a question and an answer (form "similar") have one turn,
-and may have hard negatives. The answers of the other rows of a batch are negatives as well; left out are those with the same
-tokens as the question or the answer, and the answers to the same question.
+Both are truncated at the end, so that of a long question the oldest turns are cut. Dialogues (form "dialogues") yield an
+example for every reply. Pairs of a question and an answer (form "similar") have one turn, and may have hard negatives. The
+answers of the other rows of a batch are negatives as well; left out are those with the same tokens as the question or the
+answer, and the answers to the same question.
 """
 
 from __future__ import annotations
@@ -127,13 +128,13 @@ class RetrievalData:
         )
 
     def encode_questions(self, questions: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[Ids]:
-        """Tokens of the last turns of each question; the oldest are cut. Speakers alternate, and the first speaks last."""
+        """Tokens of the last turns of each question, the newest turn first: its tokens have the same positions in every
+        question, and the oldest are cut. Speakers alternate, and the first speaks last."""
         texts = []
         for question in questions:
-            recent = question[-self.turns :]
-            turns = [Turn(text, (len(recent) - 1 - at) % 2) for at, text in enumerate(recent)]
+            turns = [Turn(text, at % 2) for at, text in enumerate(reversed(question[-self.turns :]))]
             texts.append(format_history(self.template, turns, 1))
-        return encode_texts(texts, tokenizer, self.data.max_length, keep="end")
+        return encode_texts(texts, tokenizer, self.data.max_length)
 
     def encode_answers(self, answers: Sequence[str], tokenizer: Tokenizer) -> list[Ids]:
         return encode_texts(answers, tokenizer, self.data.max_length)
