@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from heedful.cli.output import Checkpoint, Device, Json, print_json, print_message, print_text, table, warn_of_unknown
+from heedful.cli.output import Checkpoint, Device, Json, print_json, print_message, print_text, warn_of_unknown
 from heedful.cli.predict import Run
 from heedful.config.bounds import MAX_SMALL
 from heedful.errors import ConfigError
@@ -40,7 +40,7 @@ def search(
 
     Stored answers are those of the training data, or of a file given with --build. They are indexed once."""
     from heedful.data.sources import find_path
-    from heedful.tasks.retrieval.predictor import RetrievedAnswers, Retriever
+    from heedful.tasks.retrieval.predictor import RetrievedAnswers, Retriever, answer_table
 
     if build is not None and rebuild:
         raise ConfigError("given both --build and --rebuild, expected one of them")
@@ -59,6 +59,5 @@ def search(
     if json:
         print_json(RetrievedAnswers(tuple(question), answers, True).to_dict())
     else:
-        rows = [(f"{answer.score:.4f}", answer.text, answer.question[-1] if answer.question else "") for answer in answers]
-        print_text(table([("cosine", "answer", "stored question"), *rows]))
+        print_text(answer_table(answers))
     warn_of_unknown([word for turn in question for word in retriever.unknown_words(turn)])

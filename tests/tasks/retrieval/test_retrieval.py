@@ -63,7 +63,7 @@ def test_only_stored_text_is_returned(retriever: heedful.Retriever, tmp_path: Pa
     for prediction in retriever.predictions(texts, top=50):
         found = [answer.text for answer in prediction.answers]
         assert set(found) <= stored and len(set(found)) == len(found) > 5
-    assert {retriever.reply(["dog runs", "runs dog", text]) for text in ("cow", "what?")} <= stored
+    assert {retriever.reply(["dog runs", "runs dog", text]).text for text in ("cow", "what?")} <= stored
     retriever.build(write_faq(tmp_path))
     assert {answer.text for answer in retriever.search("cat", 9, "answers")} == {"yes", "no", "perhaps", "a plain answer"}
 
@@ -230,3 +230,16 @@ def test_bm25_and_the_model_score_the_same_candidates(retriever: heedful.Retriev
         np.testing.assert_allclose(scores[row], similar, atol=1e-5)
         expected = BM25(encoded.texts).scores(examples[row].question[-1])[drawn[row]]
         np.testing.assert_allclose(words[row], expected)
+
+
+def test_a_reply_has_candidates_the_stored_questions_and_an_explanation(retriever: heedful.Retriever) -> None:
+    history, shown = ["cat sees", "sees cat", "sees here"], list[str]()
+    reply = retriever.reply(history, show=shown.append, candidates=3)
+    assert [shown, list(reply.candidates)] == [[reply.text], retriever.search(history, 3)]
+    assert [one.text for one in reply.neighbors] == [" | ".join(one.question) for one in reply.candidates]
+    assert reply.neighbors[0].text == " | ".join(history)
+    why = retriever.why(history, reply.text)
+    assert [one["text"] for one in why.to_dict()["neighbors"]] == [one.text for one in retriever.search(history)]
+    assert reply.text in why.text()
+    with pytest.raises(ConfigError, match="'temperature', which has no effect"):
+        retriever.reply(history, temperature=0.5)

@@ -9,7 +9,7 @@ from heedful.config.base import PositiveNumber, Problem
 from heedful.models.family import Architecture, FamilyConfig
 from heedful.nn.model import EncoderModel
 from heedful.tasks.base import TaskConfig, input_problems
-from heedful.tasks.embedding.model import EmbeddingModel, PoolingName
+from heedful.tasks.embedding.model import EmbeddingModel, TrainedPooling
 from heedful.training.train_state import Direction
 
 
@@ -18,10 +18,11 @@ class PooledConfig(TaskConfig):
 
     unit: ClassVar[str] = "examples"
     architectures: ClassVar[tuple[Architecture, ...]] = ("encoder",)
-    pooling: PoolingName | None = None
-    """Hidden states as one vector; default: cls if model.pooler is set, else mean."""
+    pooling: TrainedPooling | None = None
+    """Hidden states as one vector: mean, cls, or attention, a mean with learned weights; default: cls if model.pooler is set,
+    else mean."""
 
-    def pooling_of(self, model: FamilyConfig) -> PoolingName:
+    def pooling_of(self, model: FamilyConfig) -> TrainedPooling:
         """The pooling with this model."""
         return self.pooling or ("cls" if getattr(model, "pooler", False) else "mean")
 

@@ -25,7 +25,7 @@ from heedful.nn.model import inference_context
 from heedful.search import SearchConfig
 from heedful.tasks.base import input_problems
 from heedful.tasks.embedding.command import PredictOptions
-from heedful.tasks.embedding.config import EmbeddingConfig, PooledConfig
+from heedful.tasks.embedding.config import EmbeddingConfig
 from heedful.tasks.embedding.data import Ids, SimilarBatch, SimilarData, SimilarRow, encode_texts, widest
 from heedful.tasks.embedding.evaluate import encode_ids, evaluate
 from heedful.tasks.embedding.forced import Candidates, encode_row, make_candidates, similar_batches
@@ -80,9 +80,8 @@ class Embedder(Predictor):
         family = predictor.run.model
         if isinstance(predictor, cls) or family.architecture != "encoder" or input_problems(family, ""):
             return super().of(predictor)
-        task = predictor.run.task
-        pooling = task.pooling_of(family) if isinstance(task, PooledConfig) else "mean"
-        model: Any = EmbeddingModel(cast(Any, predictor.model.base_model), pooling).eval()
+        own: Any = predictor.model
+        model: Any = own if isinstance(own, EmbeddingModel) else EmbeddingModel(own.base_model, "mean").eval()
         return cls(predictor.run, replace(predictor.loaded, models=[model]), predictor.checkpoint)
 
     @property

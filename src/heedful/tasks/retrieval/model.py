@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from heedful.nn import masks
 from heedful.nn.model import EncoderModel
-from heedful.tasks.embedding.model import EmbeddingModel, PoolingName, contrastive_losses
+from heedful.tasks.embedding.model import EmbeddingModel, TrainedPooling, contrastive_losses
 from heedful.tasks.retrieval.batch import ReplyBatch
 
 
 class DualEncoder(EmbeddingModel):
     """The encoder of questions, and that of answers, which may be the same."""
 
-    def __init__(self, body: EncoderModel, pooling: PoolingName, *, shared: bool) -> None:
+    def __init__(self, body: EncoderModel, pooling: TrainedPooling, *, shared: bool) -> None:
         super().__init__(body, pooling)
         self.separate_answers = None if shared else EmbeddingModel(copy.deepcopy(body), pooling)
 

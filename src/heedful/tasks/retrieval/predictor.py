@@ -13,6 +13,7 @@ from torch import Tensor
 from heedful.config.given import ARGUMENT
 from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
 from heedful.errors import ConfigError, lookup
+from heedful.evaluation.tables import table
 from heedful.search import SearchConfig
 from heedful.tasks.embedding.evaluate import encode_ids
 from heedful.tasks.predictor import (
@@ -43,7 +44,12 @@ from heedful.tasks.retrieval.knowledge import (
 )
 from heedful.tasks.retrieval.model import DualEncoder, row_losses
 
-SHOWN_TURNS = 1  # turns of a stored question that are printed
+NEAREST = 5  # entries that explain a reply
+
+
+class StoredQuestion(NamedTuple):
+    text: str  # its turns, oldest first
+    score: float
 
 
 class RetrievedAnswers(NamedTuple):
@@ -58,22 +64,53 @@ class RetrievedAnswers(NamedTuple):
         """The best answer."""
         return self.answers[0].text
 
+    @property
+    def candidates(self) -> Sequence[Answer]:
+        """All answers, best first."""
+        return self.answers
+
+    @property
+    def neighbors(self) -> Sequence[StoredQuestion]:
+        """The stored questions that the answers belong to."""
+        return [StoredQuestion(" | ".join(answer.question), answer.score) for answer in self.answers if answer.question]
+
     def rows(self) -> list[str]:
         if not self.detailed:
             return [self.text]
         return [f"{answer.score:.4f}\t{answer.text}" for answer in self.answers]
 
     def to_dict(self) -> dict[str, Any]:
-        answers = [answer._asdict() | {"question": list(answer.question)} for answer in self.answers]
-        return {"question": list(self.question), "answers": answers}
+        return {"question": list(self.question), "answers": [answer_dict(answer) for answer in self.answers]}
+
+
+class NearestEntries(NamedTuple):
+    """What a reply depends on: the entries that are most similar to the history."""
+
+    reply: str
+    answers: list[Answer]
+
+    def text(self) -> str:
+        return answer_table(self.answers)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"reply": self.reply, "neighbors": [answer_dict(answer) for answer in self.answers]}
+
+
+def answer_table(answers: Sequence[Answer]) -> str:
+    rows = [(f"{answer.score:.4f}", answer.text, answer.question[-1] if answer.question else "") for answer in answers]
+    return table([("cosine", "answer", "stored question"), *rows])
+
+
+def answer_dict(answer: Answer) -> dict[str, Any]:
+    return answer._asdict() | {"question": list(answer.question)}
 
 
 class Retriever(Predictor):
     """Retrieval of stored answers: those of the training data, or of a file given to `build`.
 
     >>> retriever = heedful.Retriever.load(retrieval_run)
-    >>> [answer.text for answer in retriever.search("cat sees", top=2)]
-    ['sees cat', 'cat cat']
+    >>> [answer.question for answer in retriever.search("cat sees", top=1)]
+    [('cat sees',)]
     """
 
     phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")
@@ -151,9 +188,27 @@ class Retriever(Predictor):
                 refuse_too_long(turn, f"question {number}")
         return self.knowledge.search(self.encode_questions(questions), chosen, top)
 
-    def reply(self, history: Sequence[str]) -> str:
-        """The best stored answer to the last turn of a dialogue, given the turns before it."""
-        return self.search(history, top=1)[0].text
+    def reply(
+        self,
+        history: Sequence[str],
+        *,
+        show: Callable[[str], None] | None = None,
+        candidates: int = 1,
+        temperature: float | None = None,
+        **search: Any,
+    ) -> RetrievedAnswers:
+        """The best stored answer to the last turn of a dialogue, oldest turn first; show: is called with it."""
+        if temperature is not None or search:
+            name = next(iter(search), "temperature")
+            raise ConfigError(f"{ARGUMENT}: given {name!r}, which has no effect: answers are retrieved, not generated")
+        found = RetrievedAnswers(tuple(history), self.search(history, candidates), candidates > 1)
+        if show is not None:
+            show(found.text)
+        return found
+
+    def why(self, history: Sequence[str], reply: str) -> NearestEntries:
+        """The stored answers and questions that are most similar to a history; reply: the one that was given."""
+        return NearestEntries(reply, self.search(history, NEAREST))
 
     def predictions(self, texts: Iterable[str], **options: Any) -> Iterator[RetrievedAnswers]:
         """Yield the best answers to each text, whose turns are separated by tabs. top: answers to each; match: as in

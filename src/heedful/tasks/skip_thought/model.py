@@ -23,7 +23,7 @@ from heedful.nn.linear import linear
 from heedful.nn.losses import Loss, cross_entropy
 from heedful.nn.model import EncoderModel
 from heedful.nn.sequence_layers import Gru, LayerSize
-from heedful.tasks.embedding.model import EmbeddingModel, PoolingName
+from heedful.tasks.embedding.model import EmbeddingModel, TrainedPooling
 
 
 class Neighbors(NamedTuple):
@@ -60,7 +60,7 @@ class Decoder(nn.Module):
 class SkipThoughtModel(EmbeddingModel):
     """An encoder with two decoders."""
 
-    def __init__(self, body: EncoderModel, pooling: PoolingName, dim: int) -> None:
+    def __init__(self, body: EncoderModel, pooling: TrainedPooling, dim: int) -> None:
         super().__init__(body, pooling)
         self.previous, self.next = Decoder(dim), Decoder(dim)
         self.readout = linear(dim, body.embedding.num_embeddings)
