@@ -2,10 +2,10 @@
 
     python benchmarks/retrieval_index.py                       benchmarks/results/retrieval_index.json, about two minutes
 
-Random vectors of length 1 are written as the index of a knowledge base, and opened as `heed search` opens it. Queries are random
-vectors, one at a time and 64 at a time; each is compared with all stored vectors. Memory is measured in a fresh process, which
-opens the index and searches: the file is mapped, so its pages count as resident after the first search and can be dropped by
-the system at any time. Exact: the numbers and their order equal those of a sort of all scores, computed in double precision.
+Random vectors of length 1 are written as the index of a knowledge base, and opened as `heed search` opens it. Queries are
+random vectors, one at a time and 64 at a time; each is compared with all stored vectors. Memory is measured in a fresh process
+that opens the index and searches: the file is mapped, so its pages count as resident after the first search, and the system can
+drop them at any time. Exact: the numbers and their order equal those of a sort of all scores, computed in double precision.
 """
 
 from __future__ import annotations
