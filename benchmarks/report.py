@@ -13,7 +13,7 @@ from families_rows import update_family_recipes
 from headers import update_recipes
 from language_rows import update_language_recipes
 from pruning_rows import update_pruning_recipe
-from sections import RESULTS, ROOT, growth, inside, limits, read, speed, systems
+from sections import RESULTS, ROOT, growth, inside, limits, read, retrieval, speed, systems
 from sections.quality import quality
 
 SECTIONS = (
@@ -26,6 +26,8 @@ SECTIONS = (
     systems.families,
     systems.directions,
     systems.language,
+    retrieval.retrieval,
+    retrieval.index,
     systems.claims,
     inside.alignment,
     inside.positions,
@@ -46,6 +48,7 @@ def update_headers() -> Iterator[str]:
     yield from update_language_recipes(RESULTS / "language")
     yield from update_direction_recipes(gather(RESULTS / "families"))
     yield from update_pruning_recipe(inside.pruned_models())
+    yield from retrieval.update_retrieval_recipes()
 
 
 def main() -> None:

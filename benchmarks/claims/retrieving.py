@@ -1,8 +1,8 @@
 """Claims about vectors of sentences: a question finds its answer in other words, and neighbors in a text become similar.
 
 paraphrase      144 stored questions, each a verb and a thing; every verb and every thing has four names. The answer is a page
-                number. Asked are combinations of other names in another template, so that no word but "the" is stored; all
-                pairs of a template and four of the names of a question are seen in training, these combinations are not
+                number. Asked are combinations of other names in another template, so that no word but "to" and "the" is
+                stored; training has other combinations of the same names
 skip-thought    documents of four sentences about one of twelve topics. A topic has four groups of words, and a sentence has
                 words of one group, so two sentences of different groups share no word; only the text around them relates them
 """
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from rich.console import Console
@@ -23,6 +24,7 @@ from claims import Evidence
 from claims.texts import write_lines
 from heedful.config.toml import write_toml
 from heedful.evaluation.bm25 import BM25
+from heedful.runs.build import make_model
 
 NAMES = 4  # of every verb and of every thing
 SIZE = 12  # verbs, and things
@@ -39,14 +41,17 @@ def answer(verb: int, thing: int) -> str:
     return f"see page {verb * SIZE + thing}"
 
 
-def questions() -> tuple[list[tuple[str, str]], list[tuple[str, str]], list[tuple[str, str]]]:
+Pairs = list[tuple[str, str]]  # question, answer
+
+
+def questions() -> tuple[Pairs, Pairs, Pairs]:
     """(question, answer) pairs to train on, to store and to ask; those to ask are not among those to train on."""
-    train, stored, asked = [], [], []
+    train, stored, asked = Pairs(), Pairs(), Pairs()
     for verb, thing in product(range(SIZE), repeat=2):
         stored.append((ask(0, verb, thing, (0, 0)), answer(verb, thing)))
         asked_names = random.Random(f"{verb} {thing}").sample(list(product(range(1, NAMES), repeat=2)), 3)
         for template, names in product(range(len(TEMPLATES)), product(range(NAMES), repeat=2)):
-            pair = ask(template, verb, thing, names), answer(verb, thing)
+            pair = ask(template, verb, thing, (names[0], names[1])), answer(verb, thing)
             (asked if template > 0 and names in asked_names else train).append(pair)
     return train, stored, asked
 
@@ -82,9 +87,9 @@ def paraphrase(folder: Path) -> Evidence:
 
     words = BM25([question for question, _ in stored])
     by_words = 0
-    for question, own in asked:
+    for question, right in asked:
         best = words.scores(question).argsort(kind="stable")[::-1][:3]
-        by_words += own in [stored[at][1] for at in best]
+        by_words += right in [stored[at][1] for at in best]
     own, paraphrased = share(stored, 1), share(asked, 3)
     figures = {
         "paraphrases with the answer among the first three": f"{paraphrased:.1%}",
@@ -125,15 +130,11 @@ def skip_thought(folder: Path) -> Evidence:
         "model": {"family": "encoder", "dim": 64, "layers": ["gru"], "dropout": 0.0},
     }
     run = train(folder, config, STEPS["skip-thought"])
-    shares = []
-    for trained in (True, False):
-        embedder = heedful.Embedder.load(run)
-        if not trained:
-            torch.manual_seed(1)
-            for module in embedder.embedder.modules():
-                if hasattr(module, "reset_parameters"):
-                    module.reset_parameters()
-        shares.append(topic_of_neighbors(embedder, random.Random(2)))
+    trained = heedful.Embedder.load(run)
+    vocab = len(trained.system.target_tokenizer)
+    initial: Any = make_model(cast(Any, trained.run), vocab, vocab).eval()  # with the weights before training
+    untrained = heedful.Embedder(trained.run, replace(trained.system, models=[initial]), trained.checkpoint)
+    shares = [topic_of_neighbors(embedder, random.Random(2)) for embedder in (trained, untrained)]
     figures = {
         "nearest sentences without a common word that have the same topic": f"{shares[0]:.1%}",
         "by the untrained encoder": f"{shares[1]:.1%}",

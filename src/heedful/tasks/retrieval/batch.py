@@ -24,4 +24,5 @@ class ReplyBatch(NamedTuple):
     def rows(self, start: int, end: int) -> ReplyBatch:
         """The rows from start to end, compared with each other only."""
         part = slice(start, end)
-        return ReplyBatch(*(tensor[part] for tensor in self[:4]), self.allowed[part, part])
+        questions, question_lengths, answers, answer_lengths = (tensor[part] for tensor in self[:4])
+        return ReplyBatch(questions, question_lengths, answers, answer_lengths, self.allowed[part, part])

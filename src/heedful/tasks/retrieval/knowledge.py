@@ -135,7 +135,9 @@ def write_index(knowledge: Path, checkpoint: Path, encoders: Encoders) -> None:
                 content.write(raw)
                 offsets.append(offsets[-1] + len(raw))
             asked = [(number, entry.question) for number, entry in entries if entry.question]
-            new = [(number, entry.answer) for number, entry in entries if not (entry.answer in seen or seen.add(entry.answer))]
+            first = {entry.answer: number for number, entry in reversed(entries)}  # the first entry of each answer
+            new = sorted((number, answer) for answer, number in first.items() if answer not in seen)
+            seen.update(first)
             append(files, "questions", encoders.questions([question for _, question in asked]), [number for number, _ in asked])
             append(files, "answers", encoders.answers([answer for _, answer in new]), [number for number, _ in new])
         np.array(offsets, np.int64).tofile(stack.enter_context(create(folder / "lines.offsets")))

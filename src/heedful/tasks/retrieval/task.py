@@ -91,8 +91,9 @@ class RetrievalTask:
         return Objective(Loss(total, count), {"loss": Loss(total.detach(), count)})
 
     def validate(self, model: DualEncoder) -> Validation:
-        options = {"temperature": self.config.temperature, "candidates": self.config.candidates}
-        return Validation(evaluate(model, self.system, self.corpora.valid, **options), {}, [])
+        temperature, candidates = self.config.temperature, self.config.candidates
+        figures = evaluate(model, self.system, self.corpora.valid, temperature=temperature, candidates=candidates)
+        return Validation(figures, {}, [])
 
 
 def store_replies(run: RunConfig, folder: Path) -> None:
