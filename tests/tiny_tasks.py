@@ -40,12 +40,7 @@ SPANS = "question,context,answer,answer_start\n" + "".join(
     for b in ("box", "car")
     for c in ("pig", "hen")
 )
-DIALOGUES = "".join(
-    f"{a} {b}\t{b} {a}\t{b} {c}\t{c} {b} {a}\n"
-    for a in ("cat", "dog", "cow")
-    for b in ("sees", "runs", "eats")
-    for c in ("here", "there")
-)
+DIALOGUES = "".join(f"the {a}\t{a} {b}\ta {b}\t{b} {a}\n" for a in ("cat", "dog", "cow") for b in ("sees", "runs", "eats"))
 LABELED = "yes\tthe cat sees\nno\ta dog runs\n"
 EXAMPLES = {
     "pairs": DataExample(
@@ -109,21 +104,6 @@ EXAMPLES = {
         ("cat sees", "dog", "the cat runs"),
         [("cat sees", "sees cat", "cat cat"), ("dog runs", "runs dog")] * 4,
     ),
-    "dialogues": DataExample(
-        {"dialogues.tsv": DIALOGUES},
-        {
-            "form": "dialogues",
-            **{split: {"file": "{folder}/dialogues.tsv"} for split in ("train", "valid", "test")},
-            "turns": 3,
-            "batch": 4,
-            "batch_tokens": 64,
-            "max_length": 32,
-        },
-        {"family": "bert", "dim": 16, "layers": 1, "heads": 2},
-        {},
-        ("cat sees", "dog", "cat runs\truns cat\tdog eats"),
-        [["cat sees", "sees cat", "dog runs", "runs dog"], ["dog runs", "runs dog"]] * 4,
-    ),
     "spans": DataExample(
         {"spans.csv": SPANS},
         {
@@ -139,15 +119,35 @@ EXAMPLES = {
         [("where is it?", "it is in the box", "box", 13), ("where is it?", "it is out", "out", 6)] * 4,
     ),
 }
+EXAMPLES["dialogues"] = DataExample(
+    {"dialogues.txt": DIALOGUES * 4, "test-dialogues.txt": DIALOGUES},
+    {
+        "form": "dialogues",
+        "train": {"file": "{folder}/dialogues.txt"},
+        "valid": {"file": "{folder}/dialogues.txt"},
+        "test": {"file": "{folder}/test-dialogues.txt"},
+        "turns": 3,
+        "batch_tokens": 128,
+    },
+    {"layers": 2, **SIZES},
+    {"max_extra": 3},
+    ("the cat", "the dog\tdog runs", "a cow"),
+    [["the cat", "cat sees"], ("the dog", "dog runs", "a cow", "cow eats")] * 10,
+)
 TASK_EXAMPLES = {  # where the example of a form does not fit
     "masked": EXAMPLES["text"]._replace(
         model={"family": "bert", "dim": 16, "layers": 1, "heads": 2},
         search={},
         inputs=("the [MASK] sees", "[MASK] dog [MASK]", "the dog [MASK]"),
     ),
+    "retrieval": EXAMPLES["dialogues"]._replace(
+        data=EXAMPLES["dialogues"].data | {"batch": 4, "max_length": 32},
+        model={"family": "bert", "dim": 16, "layers": 1, "heads": 2},
+        search={},
+    ),
     "skip_thought": EXAMPLES["text"]._replace(model={"family": "encoder", "dim": 16, "layers": ["gru"]}, search={}),
 }
-OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "samples": 0}
+OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "validation_replies": 4, "samples": 0}
 TRAINING = {"steps": 6, "save_every": 2, "validate_every": 3, "report_every": 1}
 QUICK = {"length": 8}  # options of `heed predict` that make it fast
 # Values of options that tasks declare, where `option_arguments` finds none by their type; several arguments where one option
@@ -163,8 +163,9 @@ OPTION_VALUES = {
     "against": ["{run}"],
     "output": ["{folder}/output.txt"],
     "top": ["3"],
+    "replies": ["1"],
     "pooling": ["cls"],
-    "match": ["answers"],
+    "match": ["questions"],
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from claims import (
     Claim,
     answering,
+    chatting,
     documents,
     language,
     layers,
@@ -90,6 +91,13 @@ CLAIMS: dict[str, Claim] = {
         "the nearest sentence without a common word has the same topic in 90%, by an untrained encoder in at most 30%",
         "Kiros 2015",
         retrieving.skip_thought,
+    ),
+    "exchanges": Claim("fifty exchanges are learned by heart: 95% of the replies are exact", "Vinyals 2015", chatting.by_heart),
+    "two-turns-back": Claim(
+        "the answer is two turns back: 95% right with the history and with HRAN, chance with the last turn alone; the right "
+        "utterance has the largest weight in 80%",
+        "Xing 2018",
+        chatting.two_turns_back_claim,
     ),
     "echo": Claim(
         "one script echoes the input 50 steps back with attention, and with a convolution iff its receptive field is > 50",

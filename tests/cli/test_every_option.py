@@ -93,7 +93,7 @@ VALUES: dict[str, str | None] = {
     "length": "3",
     "lines": None,
     "lowercase": None,
-    "match": "answers",
+    "match": "questions",
     "metrics": "gleu",
     "moment": "consume",
     "out": "{out}/result",

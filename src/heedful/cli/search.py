@@ -47,17 +47,19 @@ def search(
     if not question and build is None and not rebuild:
         raise ConfigError("given no question, expected a text", hint=f'heed search {run} "…"')
     retriever = Retriever.load(run, checkpoint, device)
+    about = {}
     if build is not None or rebuild or not retriever.is_indexed:
-        print_message("indexing the stored answers, once")
+        print_message("indexing the stored answers")
         count = retriever.build(None if build is None else find_path(str(build)))
         print_message(f"{retriever.knowledge_folder}: {count:,} entries")
+        about = {"knowledge": str(retriever.knowledge_folder), "indexed": count}
     if not question:
         if json:
-            print_json({"knowledge": str(retriever.knowledge_folder), "entries": len(retriever.knowledge)})
+            print_json(about)
         return
     answers = retriever.search(question, top, match)
     if json:
-        print_json(RetrievedAnswers(tuple(question), answers, True).to_dict())
+        print_json(RetrievedAnswers(tuple(question), answers, True).to_dict() | about)
     else:
         print_text(answer_table(answers))
     warn_of_unknown([word for turn in question for word in retriever.unknown_words(turn)])

@@ -4,7 +4,7 @@
     folder = "multi30k"             source = "train.en"             source = "a.en"
     languages = ["en", "de"]        target = "train.de.gz"          …
                                     [data.valid]                    [[data.train]]
-    (or: builtin = true)            …                               tsv = "b.tsv"
+    (or: builtin = true, "copy")    …                               tsv = "b.tsv"
 
 The short form on the left applies to the splits without a table of their own. The config keeps the form that was given;
 `splits_of` resolves it to corpora.
@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from heedful.config.base import Config, Count, PathName, Size, ZeroOrSmallCount
+from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrSmallCount
 from heedful.config.bounds import MAX_NUMBER
 from heedful.data.pairs import MAX_RATIO
 from heedful.data.sources import ALIASES, CorpusConfig, PairCount, find_folder, find_path, splits_in
 from heedful.data.tables import dataset_splits, text_columns
+from heedful.data.toys import PairToy, ToySplit
 from heedful.data.unusable import MAX_UNUSABLE, Share
 from heedful.errors import ConfigError
 
@@ -45,14 +46,14 @@ MaxRatio = Annotated[float, Field(gt=1.0, le=MAX_NUMBER)]
 
 
 class Counts(Config):
-    """Number of pairs that the grammar generates for each split; splits are disjoint by a hash of the source."""
+    """Number of examples of a built-in corpus in each split; splits are disjoint, by a hash."""
 
     train: PairCount = 20_000
-    """Training pairs."""
+    """Training examples."""
     valid: PairCount = 500
-    """Validation pairs."""
+    """Validation examples."""
     test: PairCount = 500
-    """Test pairs."""
+    """Test examples."""
 
 
 class DataConfig(Config):
@@ -70,10 +71,10 @@ class DataConfig(Config):
     """Folder of <split>.<language> files, plain or .gz."""
     languages: tuple[str, str] | None = None
     """Source and target language, as in the names of the folder's files."""
-    builtin: bool = False
-    """Use sentences of the built-in English-Italian grammar."""
+    builtin: bool | PairToy = False
+    """Generate pairs: true for the built-in English-Italian grammar, or the name of a toy."""
     counts: Counts | None = None
-    """Number of pairs of each split that the grammar generates."""
+    """Number of pairs of each split that are generated."""
     strict: bool = False
     """Stop at an unusable pair instead of skipping it."""
     max_ratio: MaxRatio = MAX_RATIO
@@ -128,6 +129,32 @@ class DataConfig(Config):
         return self
 
 
+class BuiltinOptions(Protocol):
+    """The options of [data] that choose a toy."""
+
+    @property
+    def folder(self) -> str | None: ...
+    @property
+    def builtin(self) -> str | None: ...
+    @property
+    def counts(self) -> Counts | None: ...
+
+
+def builtin_problems(data: BuiltinOptions) -> list[Problem]:
+    """Options that conflict with a toy, or have no effect without one."""
+    problems = []
+    if data.folder is not None and data.builtin is not None:
+        problems.append(Problem("builtin", "given with data.folder, expected one of them"))
+    if data.counts is not None and data.builtin is None:
+        problems.append(Problem("counts", "would have no effect without data.builtin"))
+    return problems
+
+
+def toy_split(data: BuiltinOptions, split: str) -> ToySplit | None:
+    """The split of the toy; None if there is none."""
+    return None if data.builtin is None else ToySplit(data.builtin, split, getattr(data.counts or Counts(), split))
+
+
 class Splits(NamedTuple):
     train: tuple[CorpusConfig, ...]
     valid: tuple[CorpusConfig, ...] = ()
@@ -147,7 +174,7 @@ def corpora_of(data: DataConfig, split: str) -> tuple[CorpusConfig, ...]:
     if split == "test" and data.train is not None:
         return ()  # the folder's test set belongs to another corpus than the training data
     if data.builtin:
-        return (CorpusConfig(builtin=True, split=split, count=getattr(data.counts or Counts(), split)),)
+        return (CorpusConfig(builtin=data.builtin, split=split, count=getattr(data.counts or Counts(), split)),)
     if data.folder is None or data.languages is None:
         return ()
     if split == "test" and not any(name.startswith(ALIASES["test"]) for name in splits_in(data.folder, data.languages)):
@@ -156,7 +183,7 @@ def corpora_of(data: DataConfig, split: str) -> tuple[CorpusConfig, ...]:
 
 
 def set_split(corpus: CorpusConfig, split: str) -> CorpusConfig:
-    """Set the default split of a folder, of a dataset with splits or of the grammar: "valid" in [data.valid]."""
+    """Set the default split of a folder, of a dataset with splits or of a built-in corpus: "valid" in [data.valid]."""
     if corpus.split is not None or corpus.form not in ("dataset", "folder", "builtin"):
         return corpus
     if corpus.dataset is not None and not dataset_splits(find_folder(corpus.dataset)):

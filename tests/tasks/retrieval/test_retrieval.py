@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 from tiny_tasks import DIALOGUES, write_tiny_recipe
-from workshop import heed
+from workshop import heed, standard_input
 
 import heedful
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.evaluation.bm25 import BM25
+from heedful.tasks.conversation import Conversation
 from heedful.tasks.retrieval.data import Example, RetrievalData
 from heedful.tasks.retrieval.evaluate import Bm25Setting, bm25_scores, draw_candidates, model_scores
 from heedful.tasks.retrieval.knowledge import KnowledgeBase, VectorTable, read_entries
@@ -146,7 +147,7 @@ def test_the_command_prints_the_answers_of_the_search(
     run: Path, retriever: heedful.Retriever, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert heed("search", run, "--build", write_faq(tmp_path), "--json") == 0
-    assert json.loads(capsys.readouterr().out) == {"knowledge": str(run / "knowledge"), "entries": 4}
+    assert json.loads(capsys.readouterr().out) == {"knowledge": str(run / "knowledge"), "indexed": 4}
     assert heed("search", run, "cat sees", "cow eats", "--top", "2", "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     found = retriever.search(["cat sees", "cow eats"], 2)
@@ -233,7 +234,7 @@ def test_bm25_and_the_model_score_the_same_candidates(retriever: heedful.Retriev
 
 
 def test_a_reply_has_candidates_the_stored_questions_and_an_explanation(retriever: heedful.Retriever) -> None:
-    history, shown = ["cat sees", "sees cat", "sees here"], list[str]()
+    history, shown = ["the cat", "cat sees", "a sees"], list[str]()
     reply = retriever.reply(history, show=shown.append, candidates=3)
     assert [shown, list(reply.candidates)] == [[reply.text], retriever.search(history, 3)]
     assert [one.text for one in reply.neighbors] == [" | ".join(one.question) for one in reply.candidates]
@@ -243,3 +244,17 @@ def test_a_reply_has_candidates_the_stored_questions_and_an_explanation(retrieve
     assert reply.text in why.text()
     with pytest.raises(ConfigError, match="'temperature', which has no effect"):
         retriever.reply(history, temperature=0.5)
+
+
+def test_a_conversation_has_stored_replies_and_why_lists_their_neighbors(
+    run: Path, retriever: heedful.Retriever, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with standard_input(b"the cat\na sees\n"):
+        assert heed("chat", run, "--json") == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    reply = retriever.reply(["the cat"]).text
+    assert first["answers"][0]["text"] == reply
+    assert second["question"] == ["the cat", reply, "a sees"]
+    conversation = Conversation(retriever)
+    conversation.say("the cat")
+    assert conversation.why().to_dict()["reply"] == reply

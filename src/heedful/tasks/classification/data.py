@@ -146,7 +146,7 @@ class LabeledData:
 
     def files(self) -> list[Path]:
         found = (find_split_file(self.data, split) for split in ("train", "valid", "test"))
-        return list(dict.fromkeys(file.path for file in found if file is not None))
+        return list(dict.fromkeys(file.path for file in found if file is not None and isinstance(file.path, Path)))
 
     def examples(self, file: LabeledFile) -> list[Example]:
         """Read the usable examples of a file; labels that the config does not list are an error."""

@@ -109,8 +109,8 @@ class Retriever(Predictor):
     """Retrieval of stored answers: those of the training data, or of a file given to `build`.
 
     >>> retriever = heedful.Retriever.load(retrieval_run)
-    >>> [answer.question for answer in retriever.search("cat sees", top=1)]
-    [('cat sees',)]
+    >>> [answer.question for answer in retriever.search("the cat", top=1)]
+    [('the cat',)]
     """
 
     phases: ClassVar[tuple[str, ...]] = ("training step", "prediction")

@@ -36,6 +36,7 @@ from heedful.data.tagged import (
     refuse_other_sizes,
     refuse_unknown_label,
 )
+from heedful.data.toys import ToySplit
 from heedful.errors import ConfigError, DataError
 from heedful.evaluation.spans import is_bio
 from heedful.tasks.base import ExampleFile, RunConfig, Tokenizers
@@ -92,7 +93,7 @@ class TaggedData:
         found = ((split, find_split_file(self.data, split)) for split in SPLITS)
         return CheckReport(tuple(check_sentences(self.data, split, file, check) for split, file in found if file is not None))
 
-    def refuse(self, labels: Sequence[str], path: Path, sentences: Sequence[TaggedSentence]) -> None:
+    def refuse(self, labels: Sequence[str], path: Path | ToySplit, sentences: Sequence[TaggedSentence]) -> None:
         """Raise an error for unknown labels, for labels in BIO that are not valid if there is a CRF, and for vectors of another
         size than model.features."""
         refuse_unknown_label(path, sentences, labels)
@@ -103,7 +104,7 @@ class TaggedData:
 
     def files(self) -> list[Path]:
         found = [file.path for split in SPLITS if (file := find_split_file(self.data, split)) is not None]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(path for path in found if isinstance(path, Path)))
 
     def file(self, split: str) -> TaggedSource:
         file = find_split_file(self.data, split)
