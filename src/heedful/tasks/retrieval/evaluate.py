@@ -28,7 +28,7 @@ from heedful.tasks.system import System
 SEED = 1  # of the drawn candidates
 BLOCK = 1 << 14  # examples scored at a time
 WINDOWS = (1, 3, 0)  # turns of the query of BM25; 0: all that the model reads
-PARAMETERS = ((0.9, 0.4), (1.2, 0.75), (2.0, 0.75), (1.2, 0.3))  # k1 and b
+PARAMETERS = ((0.9, 0.4), (1.2, 0.75), (2.0, 0.75), (4.0, 0.75), (2.0, 1.0))  # k1 and b
 
 
 def draw_candidates(answers: Sequence[int], total: int, candidates: int) -> NDArray[np.int64]:
@@ -84,12 +84,13 @@ def bm25_scores(
 
 
 def choose_bm25(examples: Sequence[Example], encoded: EncodedExamples, candidates: int, sample: int) -> Bm25Setting:
-    """The setting with the best recall@1 on the first `sample` examples of these, the validation data."""
-    drawn = draw_candidates(encoded.answers, len(encoded.texts), candidates)[:sample]
+    """The setting with the best recall@1 on these, the validation data: on about `sample` examples, evenly spaced."""
+    spaced = slice(None, None, max(1, len(examples) // sample))
+    drawn = draw_candidates(encoded.answers, len(encoded.texts), candidates)[spaced]
     turns = WINDOWS if max((len(example.question) for example in examples), default=1) > 1 else (1,)
     settings = [Bm25Setting(window, k1, b) for window, (k1, b) in product(turns, PARAMETERS)]
 
     def recall(setting: Bm25Setting) -> float:
-        return float(rank_statistics(bm25_scores(examples[:sample], encoded.texts, drawn, setting))[:, 0].mean())
+        return float(rank_statistics(bm25_scores(examples[spaced], encoded.texts, drawn, setting))[:, 0].mean())
 
     return max(settings, key=recall)

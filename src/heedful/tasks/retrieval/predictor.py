@@ -80,7 +80,8 @@ class RetrievedAnswers(NamedTuple):
         return [f"{answer.score:.4f}\t{answer.text}" for answer in self.answers]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"question": list(self.question), "answers": [answer_dict(answer) for answer in self.answers]}
+        answers = [answer_dict(answer) for answer in self.answers]
+        return {"question": list(self.question), "reply": self.text, "answers": answers}
 
 
 class NearestEntries(NamedTuple):

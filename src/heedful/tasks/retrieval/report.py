@@ -68,7 +68,8 @@ class RetrievalReport:
             rows.append((f"{NAMES[name]}, model - BM25", f"{value:+.4f}", f"{low:+.4f} to {high:+.4f}"))
         parts = [f"{self.examples:,} questions of {self.split}, {self.candidates:,} candidates each", table(rows)]
         if self.bm25_setting is not None:
-            turns = f"the last {self.bm25_setting.turns} turns" if self.bm25_setting.turns else "all turns that the model reads"
+            last = self.bm25_setting.turns
+            turns = {0: "all turns that the model reads", 1: "the last turn"}.get(last, f"the last {last} turns")
             parts.append(f"BM25: k1 {self.bm25_setting.k1:g}, b {self.bm25_setting.b:g}, {turns}; chosen on valid")
         return "\n\n".join(parts)
 
