@@ -13,7 +13,21 @@ from families_rows import update_family_recipes
 from headers import update_recipes
 from language_rows import update_language_recipes
 from pruning_rows import update_pruning_recipe
-from sections import RESULTS, ROOT, checks, dialogue, encoders, growth, inside, limits, quality, read, speed, systems
+from sections import (
+    RESULTS,
+    ROOT,
+    checks,
+    dialogue,
+    encoders,
+    growth,
+    inside,
+    limits,
+    quality,
+    read,
+    retrieval,
+    speed,
+    systems,
+)
 
 PAGE = ROOT / "docs" / "results.md"
 SECTIONS = (
@@ -32,6 +46,8 @@ SECTIONS = (
     encoders.labels,
     dialogue.chat,
     quality.starters,
+    retrieval.retrieval,
+    retrieval.index,
     systems.claims,
     inside.alignment,
     encoders.document_sentences,
@@ -56,6 +72,7 @@ def update_headers() -> Iterator[str]:
     yield from update_language_recipes(RESULTS / "language")
     yield from update_direction_recipes(gather(RESULTS / "families"))
     yield from update_pruning_recipe(inside.pruned_models())
+    yield from retrieval.update_retrieval_recipes()
 
 
 def results_page() -> str:

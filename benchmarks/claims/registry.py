@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from claims import Claim, answering, chatting, documents, language, layers, masking, refining, summarizing, tagging, translating
+from claims import (
+    Claim,
+    answering,
+    chatting,
+    documents,
+    language,
+    layers,
+    masking,
+    refining,
+    retrieving,
+    summarizing,
+    tagging,
+    translating,
+)
 
 CLAIMS: dict[str, Claim] = {
     "fixed-vector": Claim(
@@ -67,6 +80,17 @@ CLAIMS: dict[str, Claim] = {
         "where is the key? 95% of answers exact in unseen texts about three things, in a minute of one core",
         "Devlin 2019",
         answering.span,
+    ),
+    "paraphrase": Claim(
+        "a question in words that are not stored: 90% of the right answers of 144 among the first three; a stored question has "
+        "its own answer first",
+        "retrieval chatbots",
+        retrieving.paraphrase,
+    ),
+    "skip-thought": Claim(
+        "the nearest sentence without a common word has the same topic in 90%, by an untrained encoder in at most 30%",
+        "Kiros 2015",
+        retrieving.skip_thought,
     ),
     "exchanges": Claim("fifty exchanges are learned by heart: 95% of the replies are exact", "Vinyals 2015", chatting.by_heart),
     "two-turns-back": Claim(

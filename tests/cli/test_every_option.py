@@ -14,9 +14,11 @@ from typing import NamedTuple
 import pytest
 from workshop import every_command, heed
 
-from heedful.tasks import TASKS
+from heedful.tasks import TASKS, find_task
+from heedful.tasks.predictor import Predictor
 
 TEXT = {"translation": "w1 w2 w3", "language": "the cat", "classification": "the cat sees"}
+ANALYZED = [task for task in TASKS if find_task(task).predictor.sample_texts is not Predictor.sample_texts]
 HEADS = {"translation": "cross.0.0", "language": "within.0.0", "classification": "within.0.0"}
 ANY_TEXT = {task: f"{{run}} '{text}'" for task, text in TEXT.items()}
 # Arguments with which a command works, for the tasks that it works for; the words of a subcommand are separated by a space.
@@ -33,6 +35,9 @@ COMMANDS: dict[str, dict[str, str]] = {
     "tag": {"tagging": "{run} {folder}/words.txt"},
     "embed": {"embedding": "{run} {folder}/prompts.txt"},
     "answer": {"span": "{run} {folder}/questions.txt"},
+    "retrieve": {"retrieval": "{run} {folder}/prompts.txt"},
+    "encode": {"skip_thought": "{run} {folder}/prompts.txt"},
+    "search": {"retrieval": "{run} 'cat sees'"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
     "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "align": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
@@ -45,8 +50,8 @@ COMMANDS: dict[str, dict[str, str]] = {
         "classification": "{run} 'the cat sees' --from 'a dog runs'",
     },
     "inspect summary": dict.fromkeys(TASKS, "{run}"),
-    **{f"inspect {name}": dict.fromkeys(TASKS, "{run} --sentences 4") for name in ("heads", "pruning")},
-    "inspect positions": dict.fromkeys(TASKS, "{run}"),
+    **{f"inspect {name}": dict.fromkeys(ANALYZED, "{run} --sentences 4") for name in ("heads", "pruning")},
+    "inspect positions": dict.fromkeys(ANALYZED, "{run}"),
     "inspect cost": dict.fromkeys(TASKS, "{run} --rows 2 --tokens 5"),
     "inspect alignment": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "average": dict.fromkeys(TASKS, "{run} --steps 2"),
@@ -63,6 +68,7 @@ VALUES: dict[str, str | None] = {
     "average.steps": "1",  # not there
     "baselines": None,
     "batch": None,
+    "build": "{folder}/answers.tsv",
     "bootstrap": "50",
     "by": "norms",
     "choose_on": "{folder}/sources.txt,{folder}/targets.txt,{folder}/gold.txt",
@@ -87,6 +93,7 @@ VALUES: dict[str, str | None] = {
     "length": "3",
     "lines": None,
     "lowercase": None,
+    "match": "questions",
     "metrics": "gleu",
     "moment": "consume",
     "out": "{out}/result",
@@ -99,6 +106,7 @@ VALUES: dict[str, str | None] = {
     "prefixes": "{folder}/prefixes.txt",
     "prompt": "the dog",
     "reference": "{folder}/targets.txt",
+    "rebuild": None,
     "reverse": "{other}",
     "row": "0.2",
     "rows": "4",
@@ -184,6 +192,7 @@ def folder(tiny_runs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
     (made / "masks.txt").write_text("the [MASK] sees\n")
     (made / "words.txt").write_text("the cat sees.\n")
     (made / "questions.txt").write_text("where is the cat?\tthe cat is in the box\n")
+    (made / "answers.tsv").write_text("a cat\tyes\na dog\tno\n")
     (made / "prefixes.txt").write_text("w2\nw6\n")
     (made / "gold.txt").write_text("0-1 1-0\n0-2 1-1 2-0\n")
     (made / "heads.tsv").write_text("w1 w2\tw2 w1\t0-1 1-0\n")

@@ -10,8 +10,8 @@ from typing import Any, get_args
 import pytest
 
 from heedful.data import toys
-from heedful.data.generated_split import split_of
 from heedful.data.fractions import PARTS
+from heedful.data.generated_split import split_of
 from heedful.data.labeled import LabeledConfig, LabeledFile, read_examples
 from heedful.data.labeled import find_split_file as labeled_file
 from heedful.data.links import read_word_links

@@ -80,7 +80,8 @@ class Embedder(Predictor):
         family = predictor.run.model
         if isinstance(predictor, cls) or family.architecture != "encoder" or input_problems(family, ""):
             return super().of(predictor)
-        model: Any = EmbeddingModel(cast(Any, predictor.model.base_model), "mean").eval()
+        own: Any = predictor.model
+        model: Any = own if isinstance(own, EmbeddingModel) else EmbeddingModel(own.base_model, "mean").eval()
         return cls(predictor.run, replace(predictor.loaded, models=[model]), predictor.checkpoint)
 
     @property
