@@ -31,8 +31,8 @@ def labels() -> str:
         "`roberta` start from `roberta-reviews`. The validation phrases of SST-2, used by `sst2-gpt1`, are often parts of "
         "training phrases; its test sentences are not. Recipes with `data.split` are validated on a part of the training "
         "data without near-duplicates of the rest. Baselines, in plain text, are fitted on the training data: logistic "
-        "regression on words (bag of words), or on words and pairs of words with naive Bayes weights (naive Bayes features; Wang "
-        "and Manning, 2012), and an averaged perceptron (Collins, 2002), among others.\n"
+        "regression on words (bag of words), or on words and pairs of words with naive Bayes weights (naive Bayes features; "
+        "Wang and Manning, 2012), and an averaged perceptron (Collins, 2002), among others.\n"
         "\n`python benchmarks/language.py --help`, `python benchmarks/baselines.py`\n"
         f"\n{table(HEAD, rows)}\n"
     )
