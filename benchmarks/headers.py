@@ -49,7 +49,9 @@ def changes(result: Result, path: Path) -> list[str]:
         value = parse_value(text)
         if name == "training.init":
             return bool(value) and str(values.get(name, "")).endswith(str(value))
-        return name in ("seed", "training.compile") or values.get(name) == value or (name == "training.minutes" and bool(all_steps))
+        if name == "training.minutes" and all_steps:
+            return True
+        return name in ("seed", "training.compile") or values.get(name) == value
 
     return [override for override in result["overrides"] if not is_neutral(override)]
 

@@ -83,3 +83,28 @@ def tiny_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     recipe = write_tiny_recipe("classification", folder)
     assert heed("train", recipe, model, "task.pooling=attention", "--run", folder / "run") == 0
     return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def tiny_several(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of a classifier with any number of labels per text."""
+    folder = tmp_path_factory.mktemp("several")
+    recipe = write_tiny_recipe("classification", folder)
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.tsv").write_text("red|round\tthe cat sees\nred\ta dog runs\n\tthe dog\n" * 8)
+    model, labels = 'model={family="bert", dim=16, layers=2, heads=2}', 'task.labels=["red", "round", "flat"]'
+    options = ("task.multi_label=true", "data.label_separator=|", "task.pooling=attention")
+    assert heed("train", recipe, model, labels, *options, "training.steps=2", "--run", folder / "run") == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="session")
+def tiny_numeric(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run folder of a tagger of numeric sequences."""
+    folder = tmp_path_factory.mktemp("numeric")
+    recipe = write_tiny_recipe("tagging", folder)
+    for split in ("train", "valid", "test"):
+        (folder / f"tagged-{split}.tsv").write_text("1\t2\tup\n-1\t0\tdown\n3\t0.5\tup\n\n2\t2\tup\n-2\t1\tdown\n\n" * 6)
+    model = 'model={family="encoder", dim=16, layers=["self-attention"], heads=2, position="sinusoidal", features=2}'
+    assert heed("train", recipe, model, "data.numeric=true", "training.steps=2", "--run", folder / "run") == 0
+    return folder / "run"

@@ -121,7 +121,9 @@ def test_places_name_the_file_of_the_side(tmp_path: Path) -> None:
 
 def test_the_built_in_corpus_comes_from_the_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
     def generate(split: str, count: int, seed: int) -> Iterator[SimpleNamespace]:
-        return (SimpleNamespace(source=f"{split} {seed} {number}", target="è") for number in range(count))
+        return (
+            SimpleNamespace(source=f"{split} {seed} {number}", target="è", alignment=frozenset()) for number in range(count)
+        )
 
     monkeypatch.setitem(sys.modules, "heedful.data.grammar", SimpleNamespace(generate=generate))
     corpus = CorpusConfig(builtin=True, split="valid", count=2, seed=5)

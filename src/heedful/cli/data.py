@@ -12,20 +12,30 @@ from heedful.cli.output import COMMAND_LINE, Json, print_json, print_message, pr
 if TYPE_CHECKING:
     from heedful.data.report import CheckReport
 
+EXAMPLE = 48  # characters of an example in the list
+
 app = typer.Typer(help="Get public corpora, and check data files before training.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_catalog(json: Json = False) -> None:
-    """List the public corpora of the catalog."""
+    """List the public corpora of the catalog, and the built-in toys."""
     from heedful.data.fetch import list_corpora
+    from heedful.data.toys import list_toys
 
-    corpora = list_corpora()
+    corpora, toys = list_corpora(), list_toys()
     if json:
-        print_json({"corpora": corpora})
+        print_json({"corpora": corpora, "toys": toys})
         return
     rows = [(str(one["name"]), str(one["task"]), "yes" if one["here"] else "no", str(one["terms"])) for one in corpora]
     print_text(table([("name", "task", "local", "license"), *rows]))
+    print_text('\nToys, generated examples with exact answers: data.builtin = "NAME" with data.form as below.\n')
+    lines = [(toy["name"], toy["form"], toy["summary"], shorten(toy["example"])) for toy in toys]
+    print_text(table([("toy", "form", "what", "example"), *lines], width=200))
+
+
+def shorten(example: str) -> str:
+    return example if len(example) <= EXAMPLE else f"{example[: EXAMPLE - 1]}…"
 
 
 @app.command()

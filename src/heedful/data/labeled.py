@@ -11,6 +11,8 @@
     label = 1                                        tab-separated files without header: columns by number, counted from 1
     texts = [2]
 
+    builtin = "negation"                             examples of a toy (`toys.py`), as many as `counts` says
+
 A text may have several labels: a list in JSONL, or `label_separator = "|"` for a cell such as `red|round`.
 """
 
@@ -20,7 +22,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -37,11 +39,14 @@ from heedful.config.base import (
     refuse,
     unused,
 )
-from heedful.data.hash_split import PARTS, Fractions, fraction_problems, split_by_hash
+from heedful.data.fractions import Fractions, SplitPart, fraction_problems, makes_part
+from heedful.data.hash_split import select_part
 from heedful.data.report import CorpusCheck
 from heedful.data.rows import READERS, Format, Row, format_of, shorten_json
-from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, find_table, missing_split
+from heedful.data.sources import ColumnName, find_folder, find_in_folder, find_path, find_table, missing_split
+from heedful.data.splits import Counts, builtin_problems, toy_split
 from heedful.data.tables import read_rows
+from heedful.data.toys import LABELED, LabeledToy, ToySplit, sample
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError, nearest
 
@@ -89,6 +94,10 @@ class LabeledConfig(Config):
     """Form of the data: texts with labels."""
     folder: PathName | None = None
     """Folder with train.tsv, valid.tsv and test.tsv, plain or .gz."""
+    builtin: LabeledToy | None = None
+    """Generate the examples of this toy."""
+    counts: Counts | None = None
+    """Number of examples of each split that are generated."""
     train: LabeledTable | None = None
     """Training data, instead of the folder's."""
     valid: LabeledTable | None = None
@@ -121,9 +130,10 @@ class LabeledConfig(Config):
     @model_validator(mode="after")
     def _fits_together(self) -> LabeledConfig:
         problems = []
-        if self.folder is None:
+        if self.folder is None and self.builtin is None:
             missing = [name for name in ("train", "valid") if getattr(self, name) is None and not self.makes(name)]
-            problems = [Problem(name, "missing; expected a table with a file, or data.folder") for name in missing]
+            problems = [Problem(name, "missing; expected a table with a file, data.folder or data.builtin") for name in missing]
+        problems += builtin_problems(self)
         if self.label in self.texts:
             problems.append(
                 Problem("texts", f"given {list(self.texts)!r}, which includes the column of the label, {self.label}")
@@ -140,8 +150,9 @@ class LabeledConfig(Config):
             return unused(self, no_effect)
         no_effect |= {name: f"data.split makes a {name} part of data.train" for name in ("valid", "test") if self.makes(name)}
         problems = [Problem("split", sentence) for sentence in fraction_problems(self.split)]
-        if self.train is None and self.folder is not None:
-            problems.append(Problem("split", 'given with data.folder, expected data.train: { file = "…" }'))
+        if self.train is None and (self.folder or self.builtin):
+            given = "data.folder" if self.folder else "data.builtin"
+            problems.append(Problem("split", f'given with {given}, expected data.train: {{ file = "…" }}'))
         return [*problems, *unused(self, no_effect)]
 
     def _column_problems(self) -> list[Problem]:
@@ -169,7 +180,7 @@ class LabeledConfig(Config):
 
     def makes(self, split: str) -> bool:
         """Whether `data.split` makes this part, and others."""
-        return self.split is not None and 0.0 < self.split[PARTS.index(split)] < 1.0
+        return makes_part(self.split, split)
 
     @property
     def length_multiple(self) -> int:
@@ -187,9 +198,9 @@ class Example(NamedTuple):
 
 
 class LabeledFile(NamedTuple):
-    """The data of a split: a file or table, or a part of one."""
+    """The data of a split: a file or table, or a part of one, or a toy."""
 
-    path: Path
+    path: Path | ToySplit
     kind: Format | Literal["table"]
     part: str | None = None  # of data.split; None: all of it
 
@@ -205,11 +216,14 @@ def find_split_file(data: LabeledConfig, split: str) -> LabeledFile | None:
         return LabeledFile(find_path(given.file), given.kind, part)
     if given is not None:
         return LabeledFile(find_table(given.parquet, given.dataset, given.split, "train" if part else split), "table", part)
-    if data.folder is None or (data.train is not None and split == "test"):
-        return None  # a folder's test set belongs to other training data
+    if data.train is not None and split == "test":
+        return None  # the test set of a folder or toy belongs to other training data
+    if (toy := toy_split(data, split)) is not None:
+        return LabeledFile(toy, "table")
+    if data.folder is None:
+        return None
     folder = find_folder(data.folder)
-    names = [f"{name}.tsv{packed}" for name in ALIASES[split] for packed in ("", ".gz")]
-    path = next((folder / name for name in names if (folder / name).is_file()), None)
+    path = find_in_folder(folder, split, [".tsv"])
     if path is None and split != "test":
         raise missing_split(folder, f"{split}.tsv")
     return None if path is None else LabeledFile(path, "tsv")
@@ -255,7 +269,7 @@ def check_examples(
         findings, skipped = (), 0
     if file.part is not None and not lines:
         raise DataError(
-            f"{file.path} has no example for {file.part} with data.split = {list(data.split or ())}; expected at least one",
+            SplitPart(file.part, data.split or (1.0, 0.0, 0.0)).empty(str(file.path), "example"),
             hint="use a larger fraction, or more examples",
         )
     counts = Counter(label for _, example in lines for label in example.labels)
@@ -266,7 +280,7 @@ def check_examples(
         kept=len(lines),
         findings=findings,
         dropped=np.zeros(0, np.int64),
-        conversions=() if file.kind == "table" else unusable.conversions([file.path]),
+        conversions=unusable.conversions([file.path]) if isinstance(file.path, Path) and file.kind != "table" else (),
         unit="examples",
         remark=", ".join(f"{label}: {counts[label]:,}" for label in labels),
     )
@@ -291,13 +305,17 @@ def scan_examples(
     if labels is not None:
         refuse_unknown_label(file, lines, labels)
     if file.part is not None and data.split is not None:
-        parts = split_by_hash(["\n".join(example.texts) for _, example in lines], data.split)
-        lines = [line for line, part in zip(lines, parts, strict=True) if part == file.part]
+        texts = ["\n".join(example.texts) for _, example in lines]
+        lines = select_part(lines, texts, SplitPart(file.part, data.split))
     return ExamplesFile(lines, unusable)
 
 
 def read_labeled_rows(data: LabeledConfig, file: LabeledFile) -> Iterator[Row]:
-    """The rows of a file or table: the value of the label, then the texts."""
+    """The rows of a file, table or toy: the value of the label, then the texts."""
+    if isinstance(file.path, ToySplit):
+        name, split, count = file.path
+        yield from enumerate(map(list, sample(LABELED[cast(LabeledToy, name)], split, count)), start=1)
+        return
     if file.kind != "table":
         yield from READERS[file.kind](file.path, (data.label, *data.texts))
         return
@@ -369,7 +387,7 @@ def refuse_unknown_label(file: LabeledFile, lines: Iterable[ExampleLine], labels
                 )
 
 
-def refuse_header(path: Path, lines: Sequence[ExampleLine]) -> None:
+def refuse_header(path: Path | ToySplit, lines: Sequence[ExampleLine]) -> None:
     """Raise if line 1 looks like a header: its label is a column name, or the only label that occurs once."""
     if not lines or lines[0].line != 1 or len(lines[0].example.labels) != 1:
         return

@@ -14,15 +14,15 @@ import logging
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from heedful.data.encode import Ragged, cache_folder, content_hash, find_or_build, grammar_fingerprint
+from heedful.data.encode import Ragged, builtin_fingerprint, cache_folder, content_hash, find_or_build
 from heedful.data.gold import refuse_out_of_range
 from heedful.data.input_lines import read_texts
-from heedful.data.sources import CorpusConfig, find_path
+from heedful.data.sources import CorpusConfig, builtin_pairs, find_path
 from heedful.data.store import PairStore
 from heedful.errors import DataError
 from heedful.evaluation.word_alignment import Alignment, Link, parse_alignment
@@ -74,9 +74,9 @@ class AlignedCorpus(NamedTuple):
 
 
 def open_links(aligned: AlignedCorpus, encoders: tuple[WordTokenizer, WordTokenizer], cache: Path | None = None) -> Links:
-    """Return the links of a store's pairs, from the cache, or built from the alignment file or the grammar."""
+    """Return the links of a store's pairs, from the cache, or built from the alignment file or by the built-in corpus."""
     path = alignment_file(aligned.corpus)
-    content = grammar_fingerprint() if path is None else content_hash(path)
+    content = builtin_fingerprint(aligned.corpus) if path is None else content_hash(path)
     key = sha256(f"{FORMAT} {aligned.store.folder.name} {content}".encode()).hexdigest()[:32]
     folder = (cache or cache_folder()) / "links" / key
     return find_or_build(folder, load_links, lambda partial: write_links(partial, aligned, encoders))
@@ -135,12 +135,8 @@ def read_word_links(corpus: CorpusConfig, path: Path | None) -> Iterator[Alignme
         for number, line in enumerate(read_texts(path), start=1):
             yield parse_alignment(line, f"{path} line {number}")
         return
-    from heedful.data.grammar import generate
-
-    assert corpus.count is not None, "a built-in corpus has a count"
-    split = cast(Literal["train", "valid", "test"], corpus.split or "train")
-    for sentence in generate(split, corpus.count, corpus.seed or 0):
-        yield Alignment(sentence.alignment, sentence.alignment)
+    for pair in builtin_pairs(corpus):
+        yield Alignment(pair.alignment, pair.alignment)
 
 
 def count_words(words: NDArray[np.int64]) -> int:

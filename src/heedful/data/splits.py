@@ -4,7 +4,10 @@
     folder = "multi30k"             source = "train.en"             source = "a.en"
     languages = ["en", "de"]        target = "train.de.gz"          …
                                     [data.valid]                    [[data.train]]
-    (or: builtin = true)            …                               tsv = "b.tsv"
+    (or: builtin = true, "copy")    …                               tsv = "b.tsv"
+
+With `split = [0.9, 0.05, 0.05]` only train is given, one corpus, and split into train, valid and test (`hash_split.py`):
+near-duplicate sources stay together.
 
 The short form on the left applies to the splits without a table of their own. The config keeps the form that was given;
 `splits_of` resolves it to corpora.
@@ -14,15 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
-from heedful.config.base import Config, Count, PathName, Size, ZeroOrSmallCount
+from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrSmallCount
 from heedful.config.bounds import MAX_NUMBER
+from heedful.data.fractions import Fractions, SplitPart, fraction_problems, makes_part
 from heedful.data.pairs import MAX_RATIO
-from heedful.data.sources import ALIASES, CorpusConfig, PairCount, find_folder, find_path, splits_in
+from heedful.data.sources import ALIASES, CorpusConfig, CorpusPart, PairCount, find_folder, find_path, splits_in
 from heedful.data.tables import dataset_splits, text_columns
+from heedful.data.toys import PairToy, ToySplit
 from heedful.data.unusable import MAX_UNUSABLE, Share
 from heedful.errors import ConfigError
 
@@ -45,14 +50,14 @@ MaxRatio = Annotated[float, Field(gt=1.0, le=MAX_NUMBER)]
 
 
 class Counts(Config):
-    """Number of pairs that the grammar generates for each split; splits are disjoint by a hash of the source."""
+    """Number of examples of a built-in corpus in each split; splits are disjoint, by a hash."""
 
     train: PairCount = 20_000
-    """Training pairs."""
+    """Training examples."""
     valid: PairCount = 500
-    """Validation pairs."""
+    """Validation examples."""
     test: PairCount = 500
-    """Test pairs."""
+    """Test examples."""
 
 
 class DataConfig(Config):
@@ -66,14 +71,16 @@ class DataConfig(Config):
     """Validation corpora."""
     test: Corpora | None = None
     """Test corpora."""
+    split: Fractions | None = None
+    """Split `train` into train, valid and test: three fractions; near-duplicate sources stay together. Default: no split."""
     folder: PathName | None = None
     """Folder of <split>.<language> files, plain or .gz."""
     languages: tuple[str, str] | None = None
     """Source and target language, as in the names of the folder's files."""
-    builtin: bool = False
-    """Use sentences of the built-in English-Italian grammar."""
+    builtin: bool | PairToy = False
+    """Generate pairs: true for the built-in English-Italian grammar, or the name of a toy."""
     counts: Counts | None = None
-    """Number of pairs of each split that the grammar generates."""
+    """Number of pairs of each split that are generated."""
     strict: bool = False
     """Stop at an unusable pair instead of skipping it."""
     max_ratio: MaxRatio = MAX_RATIO
@@ -117,15 +124,66 @@ class DataConfig(Config):
         if self.counts and not self.builtin:
             problems.append("counts would have no effect without builtin")
         if not self.folder and not self.builtin:
-            missing = [split for split in ("train", "valid") if getattr(self, split) is None]
+            missing = [split for split in ("train", "valid") if getattr(self, split) is None and not self.makes(split)]
             if missing:
                 problems.append(f"{' and '.join(missing)} missing; expected a table of files, or folder, or builtin")
         for split in ("valid", "test"):
             if any(corpus.weight != 1.0 for corpus in getattr(self, split) or ()):
                 problems.append(f"{split}: weight would have no effect; only train is weighted")
+        problems += self.split_problems()
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    def split_problems(self) -> list[str]:
+        """Problems of `split`."""
+        if self.split is None:
+            return []
+        problems = [f"split: {sentence}" for sentence in fraction_problems(self.split)]
+        if not any(map(self.makes, SPLITS)):
+            return problems  # all of it is for training
+        given = "folder" if self.folder else "builtin" if self.builtin else None
+        if given:
+            problems.append(f'split: given with data.{given}, expected data.train: {{ tsv = "…" }}')
+        if self.train is not None and len(self.train) > 1:
+            problems.append(f"split: given with {len(self.train)} corpora in data.train, expected one")
+        for corpus in self.train or ():
+            if corpus.form in ("folder", "builtin"):
+                problems.append(f"split: given with train.{corpus.form}, which has splits of its own; expected a file")
+            if corpus.alignment:
+                problems.append("split: cannot be combined with train.alignment, whose line n belongs to line n of the corpus")
+        made = [name for name in ("valid", "test") if self.makes(name) and getattr(self, name) is not None]
+        return [*problems, *(f"{name} would have no effect: data.split makes a {name} part of data.train" for name in made)]
+
+    def makes(self, split: str) -> bool:
+        """Whether `data.split` makes this part, and others."""
+        return makes_part(self.split, split)
+
+
+class BuiltinOptions(Protocol):
+    """The options of [data] that choose a toy."""
+
+    @property
+    def folder(self) -> str | None: ...
+    @property
+    def builtin(self) -> str | None: ...
+    @property
+    def counts(self) -> Counts | None: ...
+
+
+def builtin_problems(data: BuiltinOptions) -> list[Problem]:
+    """Options that conflict with a toy, or have no effect without one."""
+    problems = []
+    if data.folder is not None and data.builtin is not None:
+        problems.append(Problem("builtin", "given with data.folder, expected one of them"))
+    if data.counts is not None and data.builtin is None:
+        problems.append(Problem("counts", "would have no effect without data.builtin"))
+    return problems
+
+
+def toy_split(data: BuiltinOptions, split: str) -> ToySplit | None:
+    """The split of the toy; None if there is none."""
+    return None if data.builtin is None else ToySplit(data.builtin, split, getattr(data.counts or Counts(), split))
 
 
 class Splits(NamedTuple):
@@ -141,13 +199,16 @@ def splits_of(data: DataConfig) -> Splits:
 
 
 def corpora_of(data: DataConfig, split: str) -> tuple[CorpusConfig, ...]:
+    if data.split is not None and data.makes(split):
+        (corpus,) = (set_split(one, "train") for one in data.train or ())
+        return (CorpusPart(**corpus.model_dump(exclude_unset=True), part=SplitPart(split, data.split)),)
     given: tuple[CorpusConfig, ...] | None = getattr(data, split)
     if given is not None:
         return tuple(set_split(corpus, split) for corpus in given)
     if split == "test" and data.train is not None:
         return ()  # the folder's test set belongs to another corpus than the training data
     if data.builtin:
-        return (CorpusConfig(builtin=True, split=split, count=getattr(data.counts or Counts(), split)),)
+        return (CorpusConfig(builtin=data.builtin, split=split, count=getattr(data.counts or Counts(), split)),)
     if data.folder is None or data.languages is None:
         return ()
     if split == "test" and not any(name.startswith(ALIASES["test"]) for name in splits_in(data.folder, data.languages)):
@@ -156,7 +217,7 @@ def corpora_of(data: DataConfig, split: str) -> tuple[CorpusConfig, ...]:
 
 
 def set_split(corpus: CorpusConfig, split: str) -> CorpusConfig:
-    """Set the default split of a folder, of a dataset with splits or of the grammar: "valid" in [data.valid]."""
+    """Set the default split of a folder, of a dataset with splits or of a built-in corpus: "valid" in [data.valid]."""
     if corpus.split is not None or corpus.form not in ("dataset", "folder", "builtin"):
         return corpus
     if corpus.dataset is not None and not dataset_splits(find_folder(corpus.dataset)):

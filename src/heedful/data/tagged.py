@@ -6,6 +6,8 @@
     train = { file = "train.tsv" }       two columns: a word, a tab and its label in each line, an empty line between sentences
     valid = { file = "valid.tsv" }       or: split = [0.9, 0.05, 0.05], and train alone is given (`hash_split.py`)
 
+    builtin = "tag-by-context"           sentences of a toy (`toys.py`), as many as `counts` says
+
     numeric = true                       vectors instead of words: numbers and the label, separated by tabs, in each line
 
 In CoNLL-U, the words are the numbered tokens: lines of multiword tokens (1-2) and of empty nodes (1.1) are left out. A sentence
@@ -19,16 +21,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 from pydantic import model_validator
 
 from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrSmallCount, refuse, unused
 from heedful.data import conllu
-from heedful.data.hash_split import PARTS, Fractions, fraction_problems, split_by_hash
+from heedful.data.fractions import PARTS, Fractions, SplitPart, fraction_problems, makes_part
+from heedful.data.hash_split import select_part
 from heedful.data.report import CorpusCheck
-from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
+from heedful.data.sources import ALIASES, find_folder, find_in_folder, find_path, missing_split
+from heedful.data.splits import Counts, builtin_problems, toy_split
+from heedful.data.toys import TAGGED, Draw, TaggedToy, TaggedWords, ToySplit, echo, sample
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
 from heedful.errors import DataError, nearest
 from heedful.evaluation.spans import follows
@@ -58,6 +63,12 @@ class TaggedConfig(Config):
     """Form of the data: sentences with a label for each word, or sequences of vectors with a label for each."""
     folder: PathName | None = None
     """Folder with train, valid and test files: .conllu, .tsv or .txt, plain or .gz."""
+    builtin: TaggedToy | None = None
+    """Generate the sentences of this toy."""
+    counts: Counts | None = None
+    """Number of sentences of each split that are generated."""
+    distance: Size | None = None
+    """Distance of the toy "echo", in words; default: 10."""
     train: TaggedFile | None = None
     """Training file, instead of the folder's."""
     valid: TaggedFile | None = None
@@ -83,10 +94,14 @@ class TaggedConfig(Config):
 
     @model_validator(mode="after")
     def _fits_together(self) -> TaggedConfig:
-        problems = []
-        if self.folder is None:
+        problems = builtin_problems(self)
+        if self.folder is None and self.builtin is None:
             missing = [name for name in ("train", "valid") if getattr(self, name) is None and not self.makes(name)]
-            problems = [Problem(name, "missing; expected a table with a file, or data.folder") for name in missing]
+            problems += [
+                Problem(name, "missing; expected a table with a file, data.folder or data.builtin") for name in missing
+            ]
+        if self.distance is not None and self.builtin != "echo":
+            problems.append(Problem("distance", 'would have no effect without data.builtin = "echo"'))
         if self.max_length < MIN_LENGTH:
             problems.append(
                 Problem("max_length", f"given {self.max_length}, expected at least {MIN_LENGTH}: a word, start and end")
@@ -114,13 +129,14 @@ class TaggedConfig(Config):
             return []
         no_effect = {name: f"data.split makes a {name} part of data.train" for name in ("valid", "test") if self.makes(name)}
         problems = [Problem("split", sentence) for sentence in fraction_problems(self.split)]
-        if self.train is None and self.folder is not None:
-            problems.append(Problem("split", 'given with data.folder, expected data.train: { file = "…" }'))
+        if self.train is None and (self.folder or self.builtin):
+            given = "data.folder" if self.folder else "data.builtin"
+            problems.append(Problem("split", f'given with {given}, expected data.train: {{ file = "…" }}'))
         return [*problems, *unused(self, no_effect)]
 
     def makes(self, split: str) -> bool:
         """Whether `data.split` makes this part, and others."""
-        return self.split is not None and 0.0 < self.split[PARTS.index(split)] < 1.0
+        return makes_part(self.split, split)
 
     @property
     def length_multiple(self) -> int:
@@ -141,9 +157,9 @@ class TaggedSentence(NamedTuple):
 
 
 class TaggedSource(NamedTuple):
-    """The data of a split: a file, or a part of one."""
+    """The data of a split: a file, or a part of one, or a toy."""
 
-    path: Path
+    path: Path | ToySplit
     part: str | None = None  # of data.split; None: all of it
 
 
@@ -155,7 +171,7 @@ class TaggedSentences(NamedTuple):
     lines: int  # with a word
 
 
-Check = Callable[[Path, Sequence[TaggedSentence]], None]
+Check = Callable[[Path | ToySplit, Sequence[TaggedSentence]], None]
 
 
 def suffix_of(name: str) -> str | None:
@@ -169,12 +185,15 @@ def find_split_file(data: TaggedConfig, split: str) -> TaggedSource | None:
     given: TaggedFile | None = getattr(data, "train" if part else split)
     if given is not None:
         return TaggedSource(find_path(given.file), part)
-    if data.folder is None or (split == "test" and data.train is not None):
-        return None  # a folder's test set belongs to other training data
+    if split == "test" and data.train is not None:
+        return None  # the test set of a folder or toy belongs to other training data
+    if (toy := toy_split(data, split)) is not None:
+        return TaggedSource(toy)
+    if data.folder is None:
+        return None
     folder = find_folder(data.folder)
     suffixes = TABBED if data.numeric or data.column == "label" else (CONLLU, *TABBED) if data.column is None else (CONLLU,)
-    names = [f"{name}{suffix}{packed}" for name in ALIASES[split] for suffix in suffixes for packed in ("", ".gz")]
-    path = next((folder / name for name in names if (folder / name).is_file()), None)
+    path = find_in_folder(folder, split, suffixes)
     if path is None and split != "test":
         others = {suffix_of(file.name) for file in folder.iterdir() if file.name.split(".")[0] in sum(ALIASES.values(), ())}
         raise missing_split(folder, f"{split}{next((suffix for suffix in suffixes if suffix in others), suffixes[0])}")
@@ -185,6 +204,9 @@ def scan_sentences(data: TaggedConfig, source: TaggedSource) -> TaggedSentences:
     """Read a file, or its part; DataError with file and line if a line has not the columns of the format."""
     path = source.path
     unusable = UnusableLines(lambda problem: f"{path} line {problem.line}")
+    if isinstance(path, ToySplit):
+        sentences = list(toy_sentences(data, path))
+        return TaggedSentences(sentences, unusable, sum(len(sentence.words) for sentence in sentences))
     parse: Callable[[Sequence[tuple[int, str]]], TaggedSentence] = partial(parse_tabbed, data, path)
     if suffix_of(path.name) == CONLLU:
         parse = partial(parse_conllu, path, conllu.NAMES.index(data.column or "upos"))
@@ -200,9 +222,18 @@ def scan_sentences(data: TaggedConfig, source: TaggedSource) -> TaggedSentences:
             if sentence.words:
                 sentences.append(sentence)
     if source.part is not None and data.split is not None:
-        parts = split_by_hash([" ".join(sentence.words) for sentence in sentences], data.split)
-        sentences = [sentence for sentence, part in zip(sentences, parts, strict=True) if part == source.part]
+        texts = [" ".join(sentence.words) for sentence in sentences]
+        sentences = select_part(sentences, texts, SplitPart(source.part, data.split))
     return TaggedSentences(sentences, unusable, lines)
+
+
+def toy_sentences(data: TaggedConfig, toy: ToySplit) -> Iterator[TaggedSentence]:
+    """The sentences of a toy; the line of a word is the number of its sentence."""
+    draw: Draw[TaggedWords] = TAGGED[cast(TaggedToy, toy.name)]
+    if data.distance is not None:
+        draw = partial(echo, distance=data.distance)
+    for number, (words, labels) in enumerate(sample(draw, toy.split, toy.count), start=1):
+        yield TaggedSentence(number, words, labels, [number] * len(words))
 
 
 def read_blocks(path: Path, *, comments: bool) -> Iterator[list[tuple[int, str | LineProblem]]]:
@@ -293,7 +324,7 @@ def check_sentences(data: TaggedConfig, split: str, source: TaggedSource, check:
     check(path, sentences)
     if part is not None and not sentences:
         raise DataError(
-            f"{path} has no sentence for {part} with data.split = {list(data.split or ())}; expected at least one",
+            SplitPart(part, data.split or (1.0, 0.0, 0.0)).empty(str(path), "sentence"),
             hint="use a larger fraction, or more sentences",
         )
     if part is not None:
@@ -308,13 +339,13 @@ def check_sentences(data: TaggedConfig, split: str, source: TaggedSource, check:
         kept=len(sentences),
         findings=unusable.findings() if part in (None, "train") else (),
         dropped=np.zeros(0, np.int64),
-        conversions=unusable.conversions([path]),
+        conversions=unusable.conversions([path]) if isinstance(path, Path) else (),
         unit="sentences",
         remark=", ".join([*most, *more]),
     )
 
 
-def refuse_unknown_label(path: Path, sentences: Sequence[TaggedSentence], labels: Sequence[str]) -> None:
+def refuse_unknown_label(path: Path | ToySplit, sentences: Sequence[TaggedSentence], labels: Sequence[str]) -> None:
     """Raise at the first label that is not one of `labels`."""
     known = set(labels)
     for sentence in sentences:
@@ -327,7 +358,7 @@ def refuse_unknown_label(path: Path, sentences: Sequence[TaggedSentence], labels
                 )
 
 
-def refuse_other_sizes(path: Path, sentences: Sequence[TaggedSentence], features: int) -> None:
+def refuse_other_sizes(path: Path | ToySplit, sentences: Sequence[TaggedSentence], features: int) -> None:
     """Raise at the first vector that does not have this size."""
     for sentence in sentences:
         for number, word in zip(sentence.lines, sentence.words, strict=True):
@@ -339,7 +370,7 @@ def refuse_other_sizes(path: Path, sentences: Sequence[TaggedSentence], features
                 )
 
 
-def refuse_invalid_bio(path: Path, sentences: Sequence[TaggedSentence]) -> None:
+def refuse_invalid_bio(path: Path | ToySplit, sentences: Sequence[TaggedSentence]) -> None:
     """Raise at the first label that cannot follow the one before it in BIO."""
     for sentence in sentences:
         previous = None

@@ -136,6 +136,7 @@ class FeatureMap(nn.Module):
     def __init__(self, features: int, dim: int) -> None:
         super().__init__()
         self.map = linear(features, dim)
+        self.standardized = HookPoint()  # (rows, time, features)
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("deviation", torch.ones(features))
 
@@ -147,7 +148,7 @@ class FeatureMap(nn.Module):
 
     def forward(self, vectors: Tensor) -> Tensor:
         """(rows, time, features) -> (rows, time, dim)."""
-        return self.map((vectors - self.mean) / self.deviation)
+        return self.map(self.standardized((vectors - self.mean) / self.deviation))
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -192,6 +193,9 @@ class Encoder(EncoderModel):
 
     def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
         return {} if self.features is not None else super().embeddings()
+
+    def input_vectors(self) -> list[nn.Module]:
+        return super().input_vectors() if self.features is None else [self.features.standardized]
 
     def attentions(self) -> list[AttentionLayer]:
         modules = [(at, layer.mix.attention()) for at, layer in enumerate(self.layers)]

@@ -40,10 +40,11 @@ class AttentionKind(NamedTuple):
 ENCODER = AttentionKind("encoder", "source", "source")
 DECODER = AttentionKind("decoder", "target", "target")
 CROSS = AttentionKind("cross", "target", "source")
+UTTERANCE = AttentionKind("utterance", "target", "source")  # within each utterance of the source, a head for each
 READING = AttentionKind("reading", "source", "source")  # a decoder-only model over its source
 WITHIN = AttentionKind("within", "target", "both")  # a decoder-only model over source and target
 SELF = AttentionKind("self", "target", "target")  # an encoder-only model, in both directions; its text is the target
-ATTENTION_KINDS = (ENCODER, DECODER, CROSS, READING, WITHIN, SELF)  # in the order of tables
+ATTENTION_KINDS = (ENCODER, DECODER, CROSS, UTTERANCE, READING, WITHIN, SELF)  # in the order of tables
 
 
 class AttentionLayer(NamedTuple):
@@ -107,6 +108,10 @@ class Model(nn.Module):
         """The embedding of each side's tokens; a shared one is listed for both."""
         return {}
 
+    def input_vectors(self) -> list[nn.Module]:
+        """The modules whose outputs are the vectors of the input tokens, each once; by default the embeddings."""
+        return list(dict.fromkeys(self.embeddings().values()))
+
     def forced(self, source: Tensor | None, source_mask: Tensor | None, target_in: Tensor) -> Step:
         """Hidden states of a whole text: target_in (rows, time) -> (rows, time, dim); source None: the model has no source."""
         raise NotImplementedError
@@ -152,6 +157,10 @@ class SequenceModel(Model):
     def max_length(self) -> int | None:
         """Maximum number of target tokens; None: unlimited."""
         return None
+
+    def set_turns(self, separator: int, turns: int) -> None:
+        """Set the token that separates the turns of a dialogue in the source, and their maximum number. To most families it
+        is a token like any other."""
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
         """Encode the source. source (sources, time), source_mask (sources, time), None: no padding; room: slots of the cache
@@ -230,6 +239,9 @@ class ModelWithHead(Model):
 
     def embeddings(self) -> dict[Literal["source", "target"], nn.Embedding]:
         return self.body.embeddings()
+
+    def input_vectors(self) -> list[nn.Module]:
+        return self.body.input_vectors()
 
     def forced(self, source: Tensor | None, source_mask: Tensor | None, target_in: Tensor) -> Step:
         return self.body.forced(source, source_mask, target_in)

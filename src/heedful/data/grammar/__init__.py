@@ -35,15 +35,14 @@ Order         Short sentences come first, because their families are small and d
               sentences are generated, the longer they get.
 """
 
+from heedful.data.generated_split import Split, split_of
 from heedful.data.grammar.corpus import (
     EXAMPLES,
     LABELS,
     SPLITS,
     Sentence,
-    Split,
     count_pairs,
     generate,
-    split_of,
     translate_exactly,
 )
 

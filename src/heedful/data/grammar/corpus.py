@@ -8,13 +8,13 @@ Each number is drawn once, and no sentence has two numbers, so no memory is need
 
 from __future__ import annotations
 
-import hashlib
 import random
 from bisect import bisect
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, product
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from heedful.data.generated_split import Split, split_of
 from heedful.data.grammar.actions import IDIOMS, act
 from heedful.data.grammar.clauses import Clause, Mood, adjective_phrase, copula
 from heedful.data.grammar.lexicon import ADJECTIVES
@@ -24,7 +24,6 @@ from heedful.data.grammar.rules import families
 from heedful.data.grammar.spaces import Family, Space, shuffled
 from heedful.errors import ConfigError, DataError
 
-Split = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")
 
 
@@ -38,12 +37,6 @@ class Sentence(NamedTuple):
     source_labels: tuple[str, ...]
     target_heads: tuple[int, ...]
     target_labels: tuple[str, ...]
-
-
-def split_of(source: str) -> Split:
-    """Return the split of a source sentence."""
-    bucket = int.from_bytes(hashlib.sha256(source.encode()).digest()[:8]) % 20
-    return "test" if bucket == 0 else "valid" if bucket == 1 else "train"
 
 
 def _capitalize(words: Sequence[str], asks: bool) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from heedful.config.given import ARGUMENT
-from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
+from heedful.data.input_lines import CHUNK_LINES, checked_chunks, refuse_too_long
 from heedful.data.row_files import RowFile, find_split_file, scan_file
 from heedful.data.rows import format_of
 from heedful.data.samples import Sample
@@ -107,10 +107,7 @@ class Embedder(Predictor):
             )
         if pooling is not None:
             lookup(pooling, dict.fromkeys(map(str, POOLINGS)), "pooling")
-        for number, text in enumerate(texts, start=1):
-            if not isinstance(text, str):
-                raise ConfigError(f"text {number} is {text!r:.60}; expected a text")
-            refuse_too_long(text, f"text {number}")
+        texts = [text_from(text, number) for number, text in enumerate(texts, start=1)]
         most = min(self.system.max_length, self.embedder.body.max_length or self.system.max_length)
         ids = encode_texts(texts, self.system.target_tokenizer, most)
         return encode_ids(self.embedder, self.system, ids, pooling).cpu()
@@ -133,7 +130,7 @@ class Embedder(Predictor):
         return self.embed(note_unknown_in_chunks(chunks, self.system.target_tokenizer, unknown), options.pooling)
 
     def embed(self, chunks: Iterable[Sequence[str]], pooling: PoolingName | None) -> Iterator[EmbeddedText]:
-        for chunk in chunks:
+        for _, chunk in checked_chunks(chunks, text_from):
             for text, vector in zip(chunk, self.encode(chunk, pooling).tolist(), strict=True):
                 yield EmbeddedText(text, vector)
 
@@ -227,6 +224,14 @@ class Embedder(Predictor):
                 known = None if sample.label is None else encode_texts([sample.label], tokenizer, most)[0]
                 rows.append((EncodedSample(None, pieces), known or names[self.nearest(text, candidates)]))
         return similar_batches(self.embedder, self.system, rows, candidates, self.similar.config.temperature)
+
+
+def text_from(given: Any, number: int) -> str:
+    """An input as a text; an error if it is none, or too long."""
+    if not isinstance(given, str):
+        raise ConfigError(f"text {number} is {given!r:.60}; expected a text")
+    refuse_too_long(given, f"text {number}")
+    return given
 
 
 def row_losses(model: EmbeddingModel, batch: SimilarBatch, temperature: float) -> Tensor:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from heedful.data.grammar import generate
 from heedful.data.pairs import pairs
 from heedful.data.samples import Sample, from_grammar
+from heedful.data.sources import builtin_pairs
 from heedful.data.splits import DataConfig, splits_of
+from heedful.evaluation.word_alignment import Alignment
 from heedful.search import SearchConfig
 from heedful.tasks.forced import EncodedSample, pieces_of
 from heedful.tasks.system import System
@@ -15,9 +17,12 @@ from heedful.tasks.translation.translate import translate
 
 
 def pair_samples(data: DataConfig, split: str) -> Iterator[Sample]:
-    """The pairs of a split; those of the built-in grammar with arcs and alignment."""
+    """The pairs of a split; those of the built-in grammar with arcs and alignment, those of a toy with alignment."""
     for corpus in getattr(splits_of(data), split):
-        if corpus.builtin:
+        if isinstance(corpus.builtin, str):
+            for pair in builtin_pairs(corpus):
+                yield Sample(pair.source, pair.target, alignment=Alignment(pair.alignment, pair.alignment))
+        elif corpus.builtin:
             yield from from_grammar(generate(corpus.split or "train", corpus.count or 0, corpus.seed or 0))
         else:
             yield from (Sample(pair.source, pair.target) for pair in pairs(corpus, max_ratio=data.max_ratio))

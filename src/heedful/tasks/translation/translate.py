@@ -11,14 +11,14 @@ short limit or a tiny vocabulary allows no more), the last one is repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from heedful.data.input_lines import chunk_lines, refuse_too_long
+from heedful.data.input_lines import checked_chunks, chunk_lines, refuse_too_long
 from heedful.data.split_text import join_translations, split_to_fit
 from heedful.errors import ConfigError
 from heedful.nn.decoder_state import States
@@ -31,9 +31,11 @@ from heedful.search import (
     SearchResult,
     SourceBatch,
     Sources,
+    StepFunction,
     ensemble,
     length_limits,
     search,
+    search_steps,
     step_function,
 )
 from heedful.tasks.batches import source_tensors
@@ -109,11 +111,22 @@ def translate_chunks(
     system: System, chunks: Iterable[Sequence[str]], config: SearchConfig, prefixes: Iterable[str] | None = None
 ) -> Iterator[Translation]:
     """`translate` for lines in chunks: the translations of a chunk are yielded before the next chunk is read."""
+    for first, given in checked_chunks(with_prefixes(chunks, prefixes), check_line):
+        yield from translate_chunk(system, given, config, first - 1)
+
+
+class InputLine(NamedTuple):
+    text: str
+    prefix: str  # that its translation must start with
+
+
+def with_prefixes(chunks: Iterable[Sequence[str]], prefixes: Iterable[str] | None) -> Iterator[list[InputLine]]:
+    """Yield each line with its prefix, in chunks; an error unless there is one for each line."""
     prefix_lines = None if prefixes is None else iter(prefixes)
     number = 0
     for chunk in chunks:
         given = [""] * len(chunk) if prefix_lines is None else list(islice(prefix_lines, len(chunk)))
-        yield from translate_chunk(system, chunk[: len(given)], given, config, number)
+        yield [InputLine(*line) for line in zip(chunk, given, strict=False)]
         number += len(given)
         if len(given) < len(chunk):
             raise ConfigError(f"line {number + 1} has no prefix: {number} prefixes were given; expected one for each line")
@@ -121,15 +134,18 @@ def translate_chunks(
         raise ConfigError(f"more prefixes were given than the {number} lines; expected one for each line")
 
 
-def translate_chunk(
-    system: System, lines: Sequence[str], prefixes: Sequence[str], config: SearchConfig, number: int
-) -> list[Translation]:
+def check_line(line: InputLine, number: int) -> InputLine:
+    """The line; an error if it is too long."""
+    refuse_too_long(line.text, f"line {number}")
+    refuse_too_long(line.prefix, f"the prefix of line {number}")
+    return line
+
+
+def translate_chunk(system: System, given: Sequence[InputLine], config: SearchConfig, number: int) -> list[Translation]:
     """Translate some lines at once; number: the number of the first line, from 0."""
+    lines, prefixes = [line.text for line in given], [line.prefix for line in given]
     pieces: list[Piece] = []
     pieces_of: list[range] = []  # indices of each line's pieces
-    for at, (line, prefix) in enumerate(zip(lines, prefixes, strict=True), start=number + 1):
-        refuse_too_long(line, f"line {at}")
-        refuse_too_long(prefix, f"the prefix of line {at}")
     encoded = system.source_tokenizer.encode_many(lines)
     for index, (line, ids, prefix) in enumerate(zip(lines, encoded, prefixes, strict=True)):
         parts = split_line(system, line, ids)
@@ -232,6 +248,29 @@ def similar_lengths(ordered: Sequence[Piece]) -> Iterator[list[Piece]]:
 @torch.inference_mode()
 def search_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig) -> Iterator[SearchResult]:
     """Yield the results of pieces, given longest first, as they are finished; at most `batch_capacity` at a time."""
+    specials, sources = system.target_tokenizer.specials, piece_sources(system, pieces, config)
+    yield from search(next_token(system), sources, config, start=specials.start, end=specials.end, engines=system.engines)
+
+
+@torch.inference_mode()
+def decode_by_steps(system: System, piece: Piece, config: SearchConfig) -> Generator[list[int], None, list[Candidate]]:
+    """Decode one piece: yield the tokens of the first hypothesis after each step, and return all candidates, best first."""
+    specials, sources = system.target_tokenizer.specials, piece_sources(system, [piece], config)
+    try:
+        found = yield from search_steps(next_token(system), sources, config, start=specials.start, end=specials.end)
+    except NonFiniteScores as error:
+        raise system.nonfinite_error("the last turn") from error
+    return [to_candidate(system, hypothesis) for hypothesis in found]
+
+
+def next_token(system: System) -> StepFunction:
+    """The step function of the model or the ensemble."""
+    members = [step_function(model) for model in system.models]
+    return members[0] if len(members) == 1 else ensemble(members)
+
+
+def piece_sources(system: System, pieces: Sequence[Piece], config: SearchConfig) -> Sources:
+    """The pieces, given longest first, as sources of a search."""
     lengths, prefixes = (torch.tensor([len(getattr(piece, part)) for piece in pieces]) for part in ("ids", "prefix"))
     limits = length_limits(config, lengths, prefixes)
     model_limits = [model.max_length for model in system.models if model.max_length is not None]
@@ -272,12 +311,8 @@ def search_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig)
         states = start(source, mask, slots)
         return SourceBatch(states, chosen_limits.to(system.device), source_ids, [piece.prefix for piece in chosen])
 
-    members = [step_function(model) for model in system.models]
-    specials = system.target_tokenizer.specials
-    predict = members[0] if len(members) == 1 else ensemble(members)
     graph = GraphInputs(source_length, placeholder_states, system.device) if captures else None
-    sources = Sources(start_batch, capacity, max_limit, max_prefix, exceed_capacity, graph)
-    yield from search(predict, sources, config, start=specials.start, end=specials.end, engines=system.engines)
+    return Sources(start_batch, capacity, max_limit, max_prefix, exceed_capacity, graph)
 
 
 def round_up(number: int, multiple: int) -> int:
