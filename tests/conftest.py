@@ -7,16 +7,16 @@ import random
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
-from tiny import PLAIN, VARIANTS, Pairs, Variant, make_pairs, tiny_model
+from tiny import PLAIN, VARIANTS, Group, Pairs, by_family, make_pairs, tiny_model
 from tiny_tasks import train_tiny_runs, write_tiny_recipe
 from workshop import heed
 
 from heedful.inspection.measures import hardware_limits
-from heedful.nn.model import SequenceModel
 
 torch.set_num_threads(1)  # models this small are three times faster so
 settings.register_profile("heedful", deadline=None, derandomize=True)  # a busy machine is no failure, and a failure repeats
@@ -27,6 +27,34 @@ def pytest_collection_finish() -> None:
     """The modules and the thousands of tests are never garbage: do not search them again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Call a test with a group once for each member, always with the same seeds; a failure lists all members that fail."""
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    groups = {name: value for name, value in given.items() if isinstance(value, Group)}
+    if not groups:
+        return None
+    ((name, group),) = groups.items()
+    skipped: list[BaseException] = []
+    failed: dict[str, BaseException] = {}
+    for member in group.members:
+        try:
+            made = group.make(member)
+            set_seeds()
+            pyfuncitem.obj(**given | {name: made})
+        except pytest.skip.Exception as error:
+            skipped.append(error)
+        except (Exception, pytest.fail.Exception) as error:
+            failed[str(member)] = error
+    if failed:
+        first = next(iter(failed.values()))
+        first.add_note(f"fails for {len(failed)} of {len(group.members)}: {', '.join(failed)}")
+        raise first
+    if len(skipped) == len(group.members):
+        raise skipped[0]
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,24 +72,26 @@ def _limits_of_the_machine() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def _seeds() -> None:
+def set_seeds() -> None:
     random.seed(0)
     torch.manual_seed(0)
 
 
-@pytest.fixture(params=VARIANTS, ids=str)
-def model(request: pytest.FixtureRequest) -> SequenceModel:
-    """Every family in every variant. Shared between tests: do not change it."""
-    variant: Variant = request.param
-    return tiny_model(variant)
+@pytest.fixture(autouse=True)
+def _seeds() -> None:
+    set_seeds()
 
 
-@pytest.fixture(params=PLAIN, ids=str)
-def plain(request: pytest.FixtureRequest) -> SequenceModel:
+@pytest.fixture(params=by_family(VARIANTS, tiny_model), ids=str)
+def model(request: pytest.FixtureRequest) -> Any:
+    """Every family; the test is called with each of its variants. Shared between tests: do not change it."""
+    return request.param
+
+
+@pytest.fixture(params=by_family(PLAIN, tiny_model), ids=str)
+def plain(request: pytest.FixtureRequest) -> Any:
     """Variants of positional encoding and norm only: for tests that take long."""
-    variant: Variant = request.param
-    return tiny_model(variant)
+    return request.param
 
 
 @pytest.fixture

@@ -208,6 +208,23 @@ def tiny_encoder(variant: Variant) -> EncoderModel:
         return perturb(model).eval()
 
 
+class Group(NamedTuple):
+    """The value of an argument of a test that is called once for each member (pytest_pyfunc_call in conftest.py)."""
+
+    name: str
+    members: tuple[Any, ...]
+    make: Callable[[Any], Any]  # the argument of a member
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def by_family(variants: Sequence[Variant], make: Callable[[Variant], Any] = lambda variant: variant) -> list[Any]:
+    """The variants of each family as one parameter: thousands of tests would spend more time in pytest than in the models."""
+    families = dict.fromkeys(variant.family for variant in variants)
+    return [Group(name, tuple(one for one in variants if one.family == name), make) for name in families]
+
+
 def perturb(model: AnyModule) -> AnyModule:
     """Add noise to every parameter, so that no bias is zero and no gain is one."""
     with torch.no_grad():

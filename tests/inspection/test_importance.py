@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from tiny import START, VARIANTS, VOCAB, WORDS, Pairs, Variant, logits_of, tiny_config, tiny_model
+from tiny import START, VARIANTS, VOCAB, WORDS, Pairs, Variant, by_family, logits_of, tiny_config, tiny_model
 from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
@@ -105,7 +105,7 @@ def test_a_head_with_zero_values_has_no_importance(pairs: Pairs) -> None:
         assert float(result[0].abs()) < 1e-5 < float(result[1].abs())
 
 
-@pytest.mark.parametrize("variant", ATTENDING, ids=str)
+@pytest.mark.parametrize("variant", by_family(ATTENDING), ids=str)
 def test_every_family_returns_all_heads_and_is_unchanged(variant: Variant, pairs: Pairs) -> None:
     model = tiny_model(variant)
     before = logits_of(model, pairs)

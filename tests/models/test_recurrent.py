@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from pydantic import TypeAdapter
-from tiny import VARIANTS, VOCAB, Pairs, Variant, config_problems, logits_of, perturb, source_maps, tiny_model
+from tiny import VARIANTS, VOCAB, Pairs, Variant, by_family, config_problems, logits_of, perturb, source_maps, tiny_model
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -139,7 +139,7 @@ def test_local_attention_stays_within_its_radius(pairs: Pairs) -> None:
     assert (weights[0][distance <= 1] > 0).all()
 
 
-@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant.family in FAMILIES], ids=str)
+@pytest.mark.parametrize("variant", by_family([variant for variant in VARIANTS if variant.family in FAMILIES]), ids=str)
 @torch.inference_mode()
 def test_a_model_may_be_cast_to_half_precision(variant: Variant, pairs: Pairs) -> None:
     """Without autocast: weights, states and attention are bfloat16."""
