@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 from collections.abc import Iterator
 from functools import cache
@@ -16,11 +17,18 @@ from tiny import PLAIN, VARIANTS, Group, Pairs, by_family, make_pairs, tiny_mode
 from tiny_tasks import train_tiny_runs, write_tiny_recipe
 from workshop import heed
 
+from heedful.inspection.analyses import cost
 from heedful.inspection.measures import hardware_limits
 
 torch.set_num_threads(1)  # models this small are three times faster so
 settings.register_profile("heedful", deadline=None, derandomize=True)  # a busy machine is no failure, and a failure repeats
 settings.load_profile("heedful")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Benchmarks that are not run are not imported: their libraries take seconds in every worker."""
+    deselected = "not benchmark" in config.getoption("markexpr") and collection_path.suffix == ".py"
+    return True if deselected and "pytestmark = pytest.mark.benchmark" in collection_path.read_text() else None
 
 
 def pytest_collection_finish() -> None:
@@ -69,6 +77,22 @@ def _limits_of_the_machine() -> Iterator[None]:
     """Measured once: a measurement takes a second, and no two are equal, so that any two costs would differ."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hardware_limits, "measure", cache(hardware_limits.measure))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_waiting_for_the_disk() -> Iterator[None]:
+    """A tiny run flushes 45 files and folders to the disk, milliseconds each. The descriptor must still be valid."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _costs_of_layer_types() -> Iterator[None]:
+    """Counted once for each size by the analysis, which compares the same layer types of the same size in many tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "layer_costs", cache(cost.layer_costs))
         yield
 
 
