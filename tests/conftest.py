@@ -19,6 +19,7 @@ from workshop import heed
 
 from heedful.inspection.analyses import cost
 from heedful.inspection.measures import hardware_limits
+from heedful.inspection.measures.cost_report import layer_costs
 
 torch.set_num_threads(1)  # models this small are three times faster so
 settings.register_profile("heedful", deadline=None, derandomize=True)  # a busy machine is no failure, and a failure repeats
@@ -92,7 +93,7 @@ def _no_waiting_for_the_disk() -> Iterator[None]:
 def _costs_of_layer_types() -> Iterator[None]:
     """Counted once for each size by the analysis, which compares the same layer types of the same size in many tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cost, "layer_costs", cache(cost.layer_costs))
+        patch.setattr(cost, "layer_costs", cache(layer_costs))
         yield
 
 
