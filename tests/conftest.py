@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from groups import call_for_members, set_seeds
 from hypothesis import settings
-from tiny import PLAIN, VARIANTS, Group, Pairs, by_family, make_pairs, tiny_model
+from tiny import PLAIN, VARIANTS, Pairs, by_family, make_pairs, tiny_model
 from tiny_tasks import train_tiny_runs, write_tiny_recipe
 from workshop import heed
 
@@ -40,30 +40,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Call a test with a group once for each member, always with the same seeds; a failure lists all members that fail."""
+    """Call a test with a group for each of its members."""
     given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    groups = {name: value for name, value in given.items() if isinstance(value, Group)}
-    if not groups:
-        return None
-    ((name, group),) = groups.items()
-    skipped: list[BaseException] = []
-    failed: dict[str, BaseException] = {}
-    for member in group.members:
-        try:
-            made = group.make(member)
-            set_seeds()
-            pyfuncitem.obj(**given | {name: made})
-        except pytest.skip.Exception as error:
-            skipped.append(error)
-        except (Exception, pytest.fail.Exception) as error:
-            failed[str(member)] = error
-    if failed:
-        first = next(iter(failed.values()))
-        first.add_note(f"fails for {len(failed)} of {len(group.members)}: {', '.join(failed)}")
-        raise first
-    if len(skipped) == len(group.members):
-        raise skipped[0]
-    return True
+    return call_for_members(pyfuncitem.obj, given) or None
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -95,11 +74,6 @@ def _costs_of_layer_types() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cost, "layer_costs", cache(layer_costs))
         yield
-
-
-def set_seeds() -> None:
-    random.seed(0)
-    torch.manual_seed(0)
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar, get_origin
 
 import pytest
 import torch
+from groups import Group
 from pydantic import ValidationError
 from torch import Tensor, nn
 
@@ -206,17 +207,6 @@ def tiny_encoder(variant: Variant) -> EncoderModel:
     with torch.inference_mode(False):
         model: EncoderModel = ENCODERS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB)
         return perturb(model).eval()
-
-
-class Group(NamedTuple):
-    """The value of an argument of a test that is called once for each member (pytest_pyfunc_call in conftest.py)."""
-
-    name: str
-    members: tuple[Any, ...]
-    make: Callable[[Any], Any]  # the argument of a member
-
-    def __str__(self) -> str:
-        return self.name
 
 
 def by_family(variants: Sequence[Variant], make: Callable[[Variant], Any] = lambda variant: variant) -> list[Any]:
