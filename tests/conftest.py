@@ -13,7 +13,7 @@ import pytest
 import torch
 from groups import call_for_members, set_seeds
 from hypothesis import settings
-from tiny import PLAIN, VARIANTS, Pairs, by_family, make_pairs, tiny_model
+from tiny import PLAIN, VARIANTS, Pairs, by_family, each_value_once, make_pairs, tiny_model
 from tiny_tasks import train_tiny_runs, write_tiny_recipe
 from workshop import heed
 
@@ -90,6 +90,13 @@ def model(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(params=by_family(PLAIN, tiny_model), ids=str)
 def plain(request: pytest.FixtureRequest) -> Any:
     """Variants of positional encoding and norm only: for tests that take long."""
+    return request.param
+
+
+@pytest.fixture(params=by_family(each_value_once(PLAIN), tiny_model), ids=str)
+def searched(request: pytest.FixtureRequest) -> Any:
+    """Every family and every positional encoding: for searches, whose operations on states contracts/test_stepping.py tests
+    with all variants."""
     return request.param
 
 

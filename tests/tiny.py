@@ -190,6 +190,18 @@ PLAIN = [
 ] + [Variant(family, ()) for family in FAMILIES if not fits(family, {"position": "none", "norm": "pre"})]
 
 
+def each_value_once(variants: Sequence[Variant]) -> list[Variant]:
+    """Enough of the variants for every family and every choice to occur."""
+    seen: set[Any] = set()
+    kept = []
+    for variant in variants:
+        values = {variant.family, *variant.changes}
+        if values - seen:
+            kept.append(variant)
+            seen |= values
+    return kept
+
+
 @cache
 def tiny_model(variant: Variant) -> SequenceModel:
     torch.manual_seed(1)
