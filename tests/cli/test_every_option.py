@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -143,6 +144,11 @@ NEUTRAL = {
 }
 
 
+# Options whose code is the same for all tasks. Figures and pages of every analysis and task: inspection/test_every_analysis.py
+# and inspection/test_every_model_analysis.py.
+SHARED = ("checkpoint", "device", "html", "picture")
+
+
 class Case(NamedTuple):
     command: str
     option: str
@@ -170,10 +176,16 @@ def options_of(command: str) -> dict[str, str]:
 
 
 def cases() -> Iterator[Case]:
+    """Every option of every command with every task; an option of SHARED with the task that it has been tried with least."""
+    tried: Counter[tuple[str, str]] = Counter()
     for command, tasks in COMMANDS.items():
         for option in options_of(command):
-            for task in tasks:
-                yield Case(command, option, task)
+            if option not in SHARED:
+                yield from (Case(command, option, task) for task in tasks)
+                continue
+            task = min(tasks, key=lambda task: tried[option, task])
+            tried[option, task] += 1
+            yield Case(command, option, task)
 
 
 def split(arguments: str, paths: dict[str, Path]) -> list[str]:
@@ -221,6 +233,15 @@ def test_the_commands_that_take_a_run_are_all_here() -> None:
         "inspect document",
         "inspect experts",
     }  # tested in tests/exchange and tests/inspection, with models of their own
+
+
+def test_every_option_is_tried_with_every_command_and_every_task() -> None:
+    """Of the commands that have it and of the tasks of these commands."""
+    tried = list(cases())
+    for command, tasks in COMMANDS.items():
+        for option in options_of(command):
+            assert any((case.command, case.option) == (command, option) for case in tried)
+            assert {case.task for case in tried if case.option == option} >= tasks.keys()
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)

@@ -53,6 +53,7 @@ def test_recipe_trains(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         smaller.append(f'data.valid={{tsv="{write_pairs(tmp_path / "few.tsv", 12)}"}}')
     if config.training.init:
         smaller.append('training.init=""')
+    smaller.append("search.max_extra=3")
     assert heed("train", name, *SMALL, *smaller, "--run", tmp_path / "run", "--json") == 0
     assert json.loads(capsys.readouterr().out)["step"] == 2
 
