@@ -39,6 +39,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "retrieve": {"retrieval": "{run} {folder}/prompts.txt"},
     "encode": {"skip_thought": "{run} {folder}/prompts.txt"},
     "search": {"retrieval": "{run} 'cat sees'"},
+    "reply": {"chat": "{run} {folder}/prompts.txt"},
     "evaluate": {"translation": "{run} --bootstrap 0", "language": "{run}", "classification": "{run}"},
     "score": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
     "align": {"translation": "{run} --source {folder}/sources.txt --target {folder}/targets.txt"},
@@ -108,6 +109,8 @@ VALUES: dict[str, str | None] = {
     "prompt": "the dog",
     "reference": "{folder}/targets.txt",
     "rebuild": None,
+    "replies": "1",
+    "reply.search": "n_best=2",
     "reverse": "{other}",
     "row": "0.2",
     "rows": "4",
@@ -229,10 +232,11 @@ def test_the_commands_that_take_a_run_are_all_here() -> None:
         if any(param.name == "run" and param.param_type_name == "argument" for param in params)
     }
     assert takes_run - COMMANDS.keys() == {
+        "chat",
         "export",
         "inspect document",
         "inspect experts",
-    }  # tested in tests/exchange and tests/inspection, with models of their own
+    }  # tested in test_chat.py with standard input, and in tests/exchange and tests/inspection with models of their own
 
 
 def test_every_option_is_tried_with_every_command_and_every_task() -> None:
