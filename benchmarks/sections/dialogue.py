@@ -10,7 +10,7 @@ def chat() -> str:
         return ""
     results = read("chat.json")
     turns = list(next(iter(results["models"].values()))["by_turns"])
-    head = ["recipe", "parameters", "perplexity", "95% interval", "seeds", *(f"after {count} turns" for count in turns)]
+    head = ["recipe", "parameters", "perplexity", "95% interval", "seeds", *(f"turns: {count}" for count in turns)]
     rows = [
         [
             f"`{name}`",

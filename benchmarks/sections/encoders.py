@@ -25,16 +25,30 @@ def labels() -> str:
     if not rows:
         return ""
     return (
-        "## Text classification and tagging\n\nAccuracy of labels (of words for UD English EWT, universal part of speech): the "
-        "mean over seeds, and each seed. Checkpoints were selected on the validation data; seconds are those of the whole "
-        "training, validation included, without pre-training. `sst2-gpt1` starts from `gpt1-reviews`; recipes that end in "
-        "`roberta` start from `roberta-reviews`. The validation phrases of SST-2, used by `sst2-gpt1`, are often parts of "
-        "training phrases; its test sentences are not. Recipes with `data.split` are validated on a part of the training "
-        "data without near-duplicates of the rest. Baselines, in plain text, are fitted on the training data: logistic "
-        "regression on words (bag of words), or on words and pairs of words with naive Bayes weights (naive Bayes features; "
-        "Wang and Manning, 2012), and an averaged perceptron (Collins, 2002), among others.\n"
+        "## Text classification and tagging\n\nAccuracy of labels (of words for UD English EWT, universal part of speech): "
+        "the mean over seeds, and each seed. Checkpoints were selected on the validation data; seconds are those of the whole "
+        "training, validation included, without pre-training. `sst2-gpt1` starts from `gpt1-reviews`, `sst2-bert` from "
+        "`bert-reviews`, and recipes that end in `roberta` from `roberta-reviews`. The validation phrases of SST-2, used by "
+        "`sst2-gpt1`, are often parts of training phrases; its test sentences are not. Recipes with `data.split` are "
+        "validated on a part of the training data without near-duplicates of the rest. Baselines, in plain text, are fitted "
+        "on the training data: logistic regression on words (bag of words), or on words and pairs of words with naive Bayes "
+        "weights (naive Bayes features; Wang and Manning, 2012), and an averaged perceptron (Collins, 2002), among others.\n"
         "\n`python benchmarks/language.py --help`, `python benchmarks/baselines.py`\n"
-        f"\n{table(HEAD, rows)}\n"
+        f"\n{table(HEAD, rows)}\n{paired_comparison()}"
+    )
+
+
+def paired_comparison() -> str:
+    """BERT and GPT-1 on the same test sentences, one run each."""
+    if not measured("sst2_bert_against_gpt1.json"):
+        return ""
+    results = read("sst2_bert_against_gpt1.json")
+    accuracy = results["comparison"]["accuracy"]
+    low, high = (f"{100 * accuracy[bound]:+.1f}" for bound in ("low", "high"))
+    return (
+        f"\n`sst2-bert` compared with `sst2-gpt1` on the same {results['examples']} test sentences of SST-2, one run each: "
+        f"accuracy {100 * accuracy['difference']:+.1f} points, 95% interval {low} to {high} ({accuracy['verdict']}).\n"
+        "\n`heed evaluate RUN --against OTHER --json`\n"
     )
 
 
