@@ -83,12 +83,12 @@ def fill_up(batch: Batch, budget: int, lengths: tuple[int, int], source: Special
     mask[len(batch.source) :, 0] = True  # a row needs at least one token to attend to
     filled = grow(batch.source, source_length, source.pad)
     filled[len(batch.source) :, 0] = source.end
-    targets = (grow(tensor, target_length, target.pad) for tensor in (batch.target_in, batch.target_out))
+    target_in, target_out = (grow(tensor, target_length, target.pad) for tensor in (batch.target_in, batch.target_out))
     gold = batch.gold
     if gold is not None:  # (rows, target time, source time)
         added = (0, source_length - gold.shape[2], 0, target_length - gold.shape[1], 0, rows - len(gold))
         gold = torch.nn.functional.pad(gold, added)
-    return Batch(filled, mask, *targets, batch.tokens, gold)
+    return Batch(filled, mask, target_in, target_out, batch.tokens, gold)
 
 
 def split_batch(batch: Batch, parts: int, padding: int) -> list[Batch]:
