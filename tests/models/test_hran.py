@@ -44,7 +44,7 @@ def run_gru(layer: Gru, x: Tensor, state: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def test_hidden_states_equal_the_formulas_of_the_paper(model: Hran) -> None:
-    decoder, dim = model.decoder, 8
+    decoder, recurrence, dim = model.decoder, model.decoder.recurrence, 8
     for row, utterances in ((0, [[5, 6, 4], [7, 8, 9, 4], [10, 2]]), (1, [[9, 4], [5, 2]])):
         words = []  # h_ij
         for tokens in utterances:
@@ -56,15 +56,15 @@ def test_hidden_states_equal_the_formulas_of_the_paper(model: Hran) -> None:
         for y in model.embedding.embed("target", TARGET[row : row + 1])[0]:
             level, levels = torch.zeros(dim), []
             for h in reversed(words):
-                score = decoder.word_attention.score
+                score = recurrence.word_attention.score
                 both = score.query(torch.cat((state, level))) + score.key(h)
                 weights = score.value(both.tanh())[:, 0].softmax(0)
-                level = run_gru(decoder.utterance, weights @ h, level)
+                level = run_gru(recurrence.utterance, weights @ h, level)
                 levels.append(level)
-            score = decoder.utterance_attention.score
+            score = recurrence.utterance_attention.score
             chosen = score.value((score.query(state) + score.key(torch.stack(levels))).tanh())[:, 0].softmax(0)
             context = chosen @ torch.stack(levels)
-            state = run_gru(decoder.layer, torch.cat((y, context)), state)
+            state = run_gru(recurrence.layer, torch.cat((y, context)), state)
             hidden.append(decoder.answer(torch.cat((state, y, context))).view(-1, 2).amax(-1))
         found = model.forced(SOURCE, MASK, TARGET).hidden[row]
         assert_close(found, torch.stack(hidden), atol=1e-5, rtol=0)
