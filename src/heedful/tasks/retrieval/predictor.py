@@ -75,9 +75,10 @@ class RetrievedAnswers(NamedTuple):
         return [StoredQuestion(" | ".join(answer.question), answer.score) for answer in self.answers if answer.question]
 
     def rows(self) -> list[str]:
+        texts = [" ".join(answer.text.split("\n")) for answer in self.answers]  # a line for each
         if not self.detailed:
-            return [self.text]
-        return [f"{answer.score:.4f}\t{answer.text}" for answer in self.answers]
+            return texts[:1]
+        return [f"{answer.score:.4f}\t{text}" for answer, text in zip(self.answers, texts, strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
         answers = [answer_dict(answer) for answer in self.answers]
