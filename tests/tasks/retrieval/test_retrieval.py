@@ -15,6 +15,7 @@ from workshop import heed, standard_input
 import heedful
 from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.evaluation.bm25 import BM25
+from heedful.runs.config import read_run
 from heedful.tasks.conversation import Conversation
 from heedful.tasks.retrieval.data import Example, RetrievalData
 from heedful.tasks.retrieval.evaluate import Bm25Setting, bm25_scores, draw_candidates, model_scores
@@ -169,6 +170,16 @@ def test_wrong_files_and_arguments_are_errors(
         (tmp_path / name).write_text(content)
         with pytest.raises(DataError, match=rf"{name} line 1"):
             retriever.build(tmp_path / name)
+    before = (run / "knowledge" / "replies.jsonl").read_bytes()
+    (tmp_path / "blank.txt").write_text("\n\n")
+    with pytest.raises(DataError, match="there are no answers to store"):
+        retriever.build(tmp_path / "blank.txt")
+    assert (run / "knowledge" / "replies.jsonl").read_bytes() == before
+    (tmp_path / "plain.jsonl").write_text('{"answer": "two\\nlines"}\n')
+    retriever.build(tmp_path / "plain.jsonl")
+    assert next(retriever.predictions(["cat"])).rows() == ["two lines"]
+    with pytest.raises(ConfigError, match="the stored answers have no questions"):
+        retriever.search("cat", match="questions")
     assert heed("search", run) == 2 and heed("search", run, "--rebuild", "--build", tmp_path / "a.tsv") == 2
     with pytest.raises(ConfigError, match="expected at least 1"):
         retriever.search("cat", 0)
@@ -258,3 +269,25 @@ def test_a_conversation_has_stored_replies_and_why_lists_their_neighbors(
     conversation = Conversation(retriever)
     conversation.say("the cat")
     assert conversation.why().to_dict()["reply"] == reply
+
+
+def test_options_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    recipe = write_tiny_recipe("retrieval", tmp_path)
+    for change, message in {
+        "tokenizer.shared=false": "questions and answers have one vocabulary",
+        "data.form=labeled": "data",
+        "task.match=all": "expected one of",
+    }.items():
+        with pytest.raises(ConfigError, match=message):
+            read_run(recipe, [change])
+    with pytest.raises(ConfigError, match=r"training\.init has one encoder"):
+        read_run(recipe, ["task.shared=false", "training.init=runs/other"])
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_a_retriever_of_another_precision_finds_nearly_the_same(
+    run: Path, retriever: heedful.Retriever, precision: str
+) -> None:
+    expected = retriever.search("the cat", 3)
+    found = heedful.Retriever.load(run, precision=precision).search("the cat", 3)
+    assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=0.05)

@@ -128,13 +128,14 @@ class RetrievalData:
         )
 
     def encode_questions(self, questions: Sequence[Sequence[str]], tokenizer: Tokenizer) -> list[Ids]:
-        """Tokens of the last turns of each question, the newest turn first: its tokens have the same positions in every
-        question, and the oldest are cut. Speakers alternate, and the first speaks last."""
-        texts = []
-        for question in questions:
-            turns = [Turn(text, at % 2) for at, text in enumerate(reversed(question[-self.turns :]))]
-            texts.append(format_history(self.template, turns, 1))
-        return encode_texts(texts, tokenizer, self.data.max_length)
+        """Tokens of the last turns of each question; of those that are too many the oldest are cut."""
+        return encode_texts([self.join_turns(question) for question in questions], tokenizer, self.data.max_length)
+
+    def join_turns(self, question: Sequence[str]) -> str:
+        """The last turns of a question as one text, the newest turn first: its tokens have the same positions in every
+        question. Speakers alternate, and the first speaks last."""
+        turns = [Turn(text, at % 2) for at, text in enumerate(reversed(question[-self.turns :]))]
+        return format_history(self.template, turns, 1)
 
     def encode_answers(self, answers: Sequence[str], tokenizer: Tokenizer) -> list[Ids]:
         return encode_texts(answers, tokenizer, self.data.max_length)

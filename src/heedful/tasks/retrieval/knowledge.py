@@ -30,7 +30,7 @@ from torch import Tensor
 from heedful.data.json_text import parse_json
 from heedful.data.rows import check_strings
 from heedful.data.unusable import LineProblem
-from heedful.errors import CheckpointError, DataError
+from heedful.errors import CheckpointError, ConfigError, DataError
 from heedful.storage.folders import new_folder
 from heedful.storage.manifest import NAME as MANIFEST
 from heedful.storage.manifest import Damaged, checked_manifest, write_manifest
@@ -106,8 +106,10 @@ def make_entry(cells: Sequence[Any], place: str) -> Entry:
 
 def write_replies(knowledge: Path, entries: Iterable[Entry]) -> int:
     """Write replies.jsonl, each entry once; returns their number."""
+    seen: dict[Entry, None] = dict.fromkeys(entries)  # read before the file is replaced
+    if not seen:
+        raise DataError("there are no answers to store; expected at least one")
     knowledge.mkdir(parents=True, exist_ok=True)
-    seen: dict[Entry, None] = dict.fromkeys(entries)
     with output_file(knowledge / REPLIES) as file:
         for entry in seen:
             file.write(json.dumps({"question": list(entry.question), "answer": entry.answer}, ensure_ascii=False) + "\n")
@@ -170,6 +172,8 @@ class KnowledgeBase:
     def search(self, queries: Tensor, match: Match, top: int) -> list[list[Answer]]:
         """queries (queries, dim) -> the best distinct answers to each, best first."""
         chosen = [self.tables[table] for table in TABLES if match in (table, "both")]
+        if not any(len(table.entries) for table in chosen):
+            raise ConfigError(f"match: given {match!r}, but the stored answers have no questions", hint="match answers")
         wide = top
         while True:
             hits = [nearest_vectors(table.vectors, queries, wide) for table in chosen]  # scores and rows, (queries, wide)

@@ -12,18 +12,24 @@ from torch import Tensor
 
 from heedful.config.given import ARGUMENT
 from heedful.data.input_lines import CHUNK_LINES, refuse_too_long
+from heedful.data.samples import Sample
+from heedful.data.similar import SimilarTexts
 from heedful.errors import ConfigError, lookup
 from heedful.evaluation.tables import table
 from heedful.search import SearchConfig
 from heedful.tasks.embedding.evaluate import encode_ids
+from heedful.tasks.embedding.forced import Candidates, make_candidates
+from heedful.tasks.embedding.model import EmbeddingModel
+from heedful.tasks.embedding.nearest_text import NearestTextPredictor
+from heedful.tasks.encoded_example import EncodedExample
 from heedful.tasks.predictor import (
     Loader,
-    Predictor,
     Searcher,
     ValidationResult,
     check_split,
     missing_split_error,
     note_unknown_in_chunks,
+    refuse_empty,
 )
 from heedful.tasks.retrieval import report
 from heedful.tasks.retrieval.command import EvaluateOptions, Match, PredictOptions
@@ -75,9 +81,10 @@ class RetrievedAnswers(NamedTuple):
         return [StoredQuestion(" | ".join(answer.question), answer.score) for answer in self.answers if answer.question]
 
     def rows(self) -> list[str]:
+        texts = [" ".join(answer.text.split("\n")) for answer in self.answers]  # a line for each
         if not self.detailed:
-            return [self.text]
-        return [f"{answer.score:.4f}\t{answer.text}" for answer in self.answers]
+            return texts[:1]
+        return [f"{answer.score:.4f}\t{text}" for answer, text in zip(self.answers, texts, strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
         answers = [answer_dict(answer) for answer in self.answers]
@@ -106,7 +113,7 @@ def answer_dict(answer: Answer) -> dict[str, Any]:
     return answer._asdict() | {"question": list(answer.question)}
 
 
-class Retriever(Predictor):
+class Retriever(NearestTextPredictor):
     """Retrieval of stored answers: those of the training data, or of a file given to `build`.
 
     >>> retriever = heedful.Retriever.load(retrieval_run)
@@ -119,6 +126,16 @@ class Retriever(Predictor):
     @property
     def dual_encoder(self) -> DualEncoder:
         return cast(DualEncoder, cast(object, self.model))
+
+    @property
+    def embedder(self) -> EmbeddingModel:
+        """The encoder of questions."""
+        return self.dual_encoder
+
+    @property
+    def temperature(self) -> float:
+        temperature: float = self.run.task.temperature
+        return temperature
 
     @property
     def data(self) -> RetrievalData:
@@ -251,6 +268,32 @@ class Retriever(Predictor):
 
     def validate(self) -> ValidationResult:
         return ValidationResult(self.evaluate("valid"), None, None, {})
+
+    def candidates(self, pairs: Sequence[SimilarTexts] = ()) -> Candidates:
+        """The answers of the validation data, and of further pairs; all are compared."""
+        known = [self.as_pair(example) for example in self.data.examples("valid") or []]
+        found = make_candidates(self.dual_encoder.answers, self.system, [*known, *pairs], self.system.max_length)
+        return found._replace(positives={})
+
+    def as_pair(self, example: Example) -> SimilarTexts:
+        """An example with its question as one text."""
+        return SimilarTexts(self.data.join_turns(example.question), example.answer, example.negatives)
+
+    def sample_texts(self, split: str) -> Iterator[Sample]:
+        """Of every example the question with its history as one text, and the answer as its label."""
+        pairs = map(self.as_pair, self.data.examples(split) or [])
+        return (Sample(None, pair.anchor, label=pair.positive) for pair in pairs)
+
+    def read_samples(self, path: Path) -> Iterator[Sample]:
+        """Stored questions and answers, as `build` reads them."""
+        pairs = (self.as_pair(Example(*entry)) for entry in read_entries(path) if entry.question)
+        return (Sample(None, pair.anchor, label=pair.positive) for pair in pairs)
+
+    def encode_example(self, text: str, target: str | None = None, config: SearchConfig | None = None) -> EncodedExample:
+        """A question, with turns separated by tabs, and its best answer among those of the validation data; target: another
+        answer."""
+        refuse_empty(text, target)
+        return super().encode_example(self.data.join_turns(text.split("\t")), target, config)
 
     def training_losses(self, count: int) -> Iterator[Callable[[], Tensor]]:
         """Of the first `count` training examples, compared within batches."""
