@@ -1,7 +1,7 @@
 """A claim about hierarchical attention: documents of five sentences, in which one key word decides the label.
 
-key_word    the other words say nothing, so a model that is right has found the word, and its attention can be checked. Documents
-            without a key word have a label of their own: without them, a model needs not find the words of one of the labels
+key_word    the other words say nothing, so a model that is right has found the word, and its attention can be checked.
+            Documents without a key word have a label of their own: without them, a model need not find the words of one label
 """
 
 from __future__ import annotations

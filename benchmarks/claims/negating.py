@@ -1,15 +1,16 @@
 """A claim about sentiment: "not terrible" is positive, and the attention of the adjective shows why.
 
-negation    each word may have "not" or "perhaps" before it, so that the words alone do
-            not determine the label. In a causal model the word "not" cannot attend to the adjective after it: the adjective
-            must attend to "not".
+negation    each word may have "not" or "perhaps" before it, so that the words alone do not determine the label. Three routes
+            around the attention of the adjective to "not" are closed: in a causal model "not" cannot attend to the adjective
+            after it; relative positions of at most two words keep the last token from finding what stands before the adjective;
+            and with "perhaps", the absence of other words before the adjective does not mean "not".
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,7 @@ def negated(texts: Iterable[LabeledText]) -> Iterable[str]:
     """The texts in which "not" negates the adjective."""
     for _, text in texts:
         words = text.split()
-        if any(word == NOT and after in POSITIVE + NEGATIVE for word, after in zip(words, words[1:], strict=False)):
+        if any(word == NOT and after in POSITIVE + NEGATIVE for word, after in pairwise(words)):
             yield text
 
 
