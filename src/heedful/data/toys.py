@@ -108,7 +108,7 @@ class ToySplit(NamedTuple):
 
     name: str
     split: str
-    count: int
+    size: int  # examples
 
     def __str__(self) -> str:
         return f"built-in {self.name} {self.split}"
