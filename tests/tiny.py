@@ -194,6 +194,7 @@ def tiny_model(variant: Variant) -> SequenceModel:
     torch.manual_seed(1)
     with torch.inference_mode(False):  # later tests of the same model may need gradients
         model: SequenceModel = MODELS[variant.family](tiny_config(variant.family, dict(variant.changes)), VOCAB, VOCAB)
+        model.set_turns(WORDS[1], 2)
         return perturb(model).eval()
 
 

@@ -40,6 +40,7 @@ SPANS = "question,context,answer,answer_start\n" + "".join(
     for b in ("box", "car")
     for c in ("pig", "hen")
 )
+DIALOGUES = "".join(f"the {a}\t{a} {b}\ta {b}\t{b} {a}\n" for a in ("cat", "dog", "cow") for b in ("sees", "runs", "eats"))
 LABELED = "yes\tthe cat sees\nno\ta dog runs\n"
 EXAMPLES = {
     "pairs": DataExample(
@@ -118,6 +119,21 @@ EXAMPLES = {
         [("where is it?", "it is in the box", "box", 13), ("where is it?", "it is out", "out", 6)] * 4,
     ),
 }
+EXAMPLES["dialogues"] = DataExample(
+    {"dialogues.txt": DIALOGUES * 4, "test-dialogues.txt": DIALOGUES},
+    {
+        "form": "dialogues",
+        "train": {"file": "{folder}/dialogues.txt"},
+        "valid": {"file": "{folder}/dialogues.txt"},
+        "test": {"file": "{folder}/test-dialogues.txt"},
+        "turns": 3,
+        "batch_tokens": 128,
+    },
+    {"layers": 2, **SIZES},
+    {"max_extra": 3},
+    ("the cat", "the dog\tdog runs", "a cow"),
+    [["the cat", "cat sees"], ("the dog", "dog runs", "a cow", "cow eats")] * 10,
+)
 TASK_EXAMPLES = {  # where the example of a form does not fit
     "masked": EXAMPLES["text"]._replace(
         model={"family": "bert", "dim": 16, "layers": 1, "heads": 2},
@@ -125,7 +141,7 @@ TASK_EXAMPLES = {  # where the example of a form does not fit
         inputs=("the [MASK] sees", "[MASK] dog [MASK]", "the dog [MASK]"),
     ),
 }
-OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "samples": 0}
+OPTIONS: dict[str, Any] = {"labels": ["no", "yes"], "validation_sentences": 4, "validation_replies": 4, "samples": 0}
 TRAINING = {"steps": 6, "save_every": 2, "validate_every": 3, "report_every": 1}
 QUICK = {"length": 8}  # options of `heed predict` that make it fast
 # Values of options that tasks declare, where `option_arguments` finds none by their type; several arguments where one option
@@ -141,6 +157,7 @@ OPTION_VALUES = {
     "against": ["{run}"],
     "output": ["{folder}/output.txt"],
     "top": ["3"],
+    "replies": ["1"],
     "pooling": ["cls"],
 }
 

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from claims import Claim, answering, documents, language, layers, masking, negating, refining, summarizing, tagging, translating
+from claims import (
+    Claim,
+    answering,
+    chatting,
+    documents,
+    language,
+    layers,
+    masking,
+    negating,
+    refining,
+    summarizing,
+    tagging,
+    translating,
+)
 
 CLAIMS: dict[str, Claim] = {
     "fixed-vector": Claim(
@@ -78,6 +91,13 @@ CLAIMS: dict[str, Claim] = {
         "where is the key? 95% of answers exact in unseen texts about three things, in a minute of one core",
         "Devlin 2019",
         answering.span,
+    ),
+    "exchanges": Claim("fifty exchanges are learned by heart: 95% of the replies are exact", "Vinyals 2015", chatting.by_heart),
+    "two-turns-back": Claim(
+        "the answer is two turns back: 95% right with the history and with HRAN, chance with the last turn alone; the right "
+        "utterance has the largest weight in 80%",
+        "Xing 2018",
+        chatting.two_turns_back_claim,
     ),
     "echo": Claim(
         "one script echoes the input 50 steps back with attention, and with a convolution iff its receptive field is > 50",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from heedful.runs.load import load
     from heedful.runs.train import train
     from heedful.search import SearchConfig
+    from heedful.tasks.chat.predictor import ChatBot
     from heedful.tasks.classification.predictor import Classifier
     from heedful.tasks.embedding.predictor import Embedder
     from heedful.tasks.language.predictor import TextGenerator
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from heedful.tasks.translation.predictor import Translator
 
 MODULES = {  # name -> module that defines it
+    "ChatBot": "heedful.tasks.chat.predictor",
     "Classifier": "heedful.tasks.classification.predictor",
     "Embedder": "heedful.tasks.embedding.predictor",
     "HeedfulError": "heedful.errors",
@@ -53,6 +55,7 @@ MODULES = {  # name -> module that defines it
 }
 
 __all__ = [
+    "ChatBot",
     "Classifier",
     "Embedder",
     "HeedfulError",

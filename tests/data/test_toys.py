@@ -10,6 +10,8 @@ from typing import Any, get_args
 import pytest
 
 from heedful.data import toys
+from heedful.data.dialogues import DialoguesConfig, read_dialogues
+from heedful.data.dialogues import find_split_file as dialogue_file
 from heedful.data.generated_split import split_of
 from heedful.data.hash_split import PARTS
 from heedful.data.labeled import LabeledConfig, LabeledFile, read_examples
@@ -171,6 +173,14 @@ def test_labeled_and_tagged_toys_are_read_like_files() -> None:
     assert source is not None
     sentences = read_sentences(tagged, source)
     assert len(sentences) == 6 and all(one.labels[4:] == one.words[:-4] for one in sentences)
+
+
+def test_dialogues_of_a_toy_are_read_like_a_file() -> None:
+    data = DialoguesConfig(form="dialogues", builtin="two-turns-back", counts=Counts(valid=4))
+    file = dialogue_file(data, "valid")
+    assert file is not None and str(file.path) == "built-in two-turns-back valid"
+    found = [[turn.text for turn in dialogue.turns] for dialogue in read_dialogues(data, file)]
+    assert found == [one.turns for one in sample(toys.two_turns_back, "valid", 4)]
 
 
 @pytest.mark.parametrize(

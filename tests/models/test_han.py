@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from heedful.models.family import SentenceGrid
-from heedful.models.han import Han, HanConfig, make_grid
+from heedful.models.han import Han, HanConfig
+from heedful.nn.grid import grid_sizes, make_grid
 from heedful.nn.hooks import record
 
 
@@ -100,7 +101,7 @@ def pooled(level: Any, x: Tensor) -> Tensor:
 
 def test_the_grid_has_the_sizes_that_occur_and_every_token_once() -> None:
     mask = torch.arange(9) < torch.tensor(LENGTHS)[:, None]
-    grid = make_grid(SEGMENTS, mask, SentenceGrid(40, 50))
+    grid = make_grid(SEGMENTS, mask, grid_sizes(SEGMENTS, mask, SentenceGrid(40, 50)))
     assert (grid.sentences, grid.words) == (3, 5)
     moved = grid.move(torch.arange(1.0, 10.0).expand(2, 9)[..., None])[..., 0]
     assert moved[0].tolist() == [[1, 2, 3, 0, 0], [4, 0, 0, 0, 0], [5, 6, 7, 8, 9]]

@@ -31,7 +31,12 @@ def test_recipe_trains(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     config = read_run(all_recipes()[name]).config
     data = config.data
     if data.form != "pairs":
-        checks = {"text": check_text_recipe, "labeled": check_labeled_recipe, "tagged": check_tagged_recipe}
+        checks = {
+            "text": check_text_recipe,
+            "labeled": check_labeled_recipe,
+            "tagged": check_tagged_recipe,
+            "dialogues": check_dialogue_recipe,
+        }
         checks[data.form](name, tmp_path, capsys)
         return
     smaller = [f"model.{name}={size}" for name, size in NARROW.items() if name in type(config.model).model_fields]
@@ -81,6 +86,15 @@ def check_tagged_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "tagged.tsv").write_text("some\tDET\nwords\tNOUN\n\nothers\tNOUN\n\n" * 20)
     files = [f'data.{split}={{ file = "{tmp_path / "tagged.tsv"}" }}' for split in ("train", "valid", "test")]
     options = [*SMALL[:2], *files, "data.column=label", *narrow(name), 'training.init=""']
+    assert heed("train", name, *options, "--run", tmp_path / "run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["step"] == 2
+
+
+def check_dialogue_recipe(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "few.txt").write_text("".join(f"question {number}\tanswer {number}\tthanks\tbye\n" for number in range(30)))
+    files = [f'data.{split}={{ file = "{tmp_path / "few.txt"}" }}' for split in ("train", "valid", "test")]
+    options = [*SMALL[:2], *files, *narrow(name), "tokenizer.vocab=200", "task.validation_replies=2"]
+    options += ["model.readout=16"] if hasattr(read_run(all_recipes()[name]).config.model, "readout") else []
     assert heed("train", name, *options, "--run", tmp_path / "run", "--json") == 0
     assert json.loads(capsys.readouterr().out)["step"] == 2
 

@@ -14,6 +14,7 @@ import typer
 
 from heedful.cli import (
     align,
+    chat,
     configs,
     data,
     demo,
@@ -63,6 +64,7 @@ app.command()(demo.demo)
 app.command()(new.new)
 app.command()(train.train)
 predict.mount(app)
+app.command()(chat.chat)
 evaluate.mount(app)
 app.command()(evaluate.score)
 app.command()(align.align)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from hashlib import sha256
@@ -76,13 +76,25 @@ def open_store(
     """
     options = options or StoreOptions()
     dropped = np.zeros(0, np.int64) if dropped is None else dropped
-    root = (cache or cache_folder()) / "tokens"
     key = key_of(corpus, encoders, options, dropped)
     kept = without_dropped(dropped, pairs(corpus, max_ratio=options.max_ratio))
-    store = find_or_build(root / key, find_store, lambda partial: write_store(partial, kept, encoders, options))
+    return open_pairs(key, kept, encoders, options, title_of(corpus), cache)
+
+
+def open_pairs(
+    key: str,
+    kept: Iterable[Pair],
+    encoders: tuple[Encoder, Encoder],
+    options: StoreOptions,
+    title: str,
+    cache: Path | None = None,
+) -> PairStore:
+    """Return the store with this key, written from the pairs if it is not in the cache; title: the files, for messages."""
+    folder = (cache or cache_folder()) / "tokens" / key
+    store = find_or_build(folder, find_store, lambda partial: write_store(partial, kept, encoders, options))
     if len(store) == 0:
         raise DataError(
-            f"no pair of {title_of(corpus)} can be used: all {len(store.overlong):,} are longer than "
+            f"no pair of {title} can be used: all {len(store.overlong):,} are longer than "
             f"data.max_length = {options.max_length} tokens on a side",
             hint="raise data.max_length, or choose a tokenizer with a larger vocabulary",
         )
@@ -103,16 +115,24 @@ def cache_folder() -> Path:
 
 def key_of(corpus: CorpusConfig, encoders: tuple[Encoder, Encoder], options: StoreOptions, dropped: NDArray[np.int64]) -> str:
     about = {
-        "format": FORMAT,
-        "content": [content_hash(path) for path in files_of(corpus)] or builtin_fingerprint(corpus),
+        "content": [content_hash(path) for path in files_of(corpus)]
+        or builtin_fingerprint(is_toy=isinstance(corpus.builtin, str)),
         "reading": corpus.model_dump(include={"tsv", "jsonl", "columns", "fields", "tag", "header"})
         | {"tsv": corpus.tsv is not None, "jsonl": corpus.jsonl is not None},
         "builtin": corpus.model_dump(include={"builtin", "split", "count", "seed"}) if corpus.builtin else None,
-        "encoders": [encoder.fingerprint for encoder in encoders],
-        "options": [options.max_length, options.max_ratio, options.keep_text],
         "dropped": sha256(np.ascontiguousarray(dropped).tobytes()).hexdigest(),
     }
-    return sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
+    return store_key(about, encoders, options)
+
+
+def store_key(about: Mapping[str, Any], encoders: tuple[Encoder, Encoder], options: StoreOptions) -> str:
+    """The name of a store; about: what determines the texts, as JSON values."""
+    common = {
+        "format": FORMAT,
+        "encoders": [encoder.fingerprint for encoder in encoders],
+        "options": [options.max_length, options.max_ratio, options.keep_text],
+    }
+    return sha256(json.dumps({**about, **common}, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def content_hash(path: Path) -> str:
@@ -125,9 +145,8 @@ def content_hash(path: Path) -> str:
         raise unreadable(path, error) from error
 
 
-def builtin_fingerprint(corpus: CorpusConfig) -> str:
+def builtin_fingerprint(*, is_toy: bool) -> str:
     """Return a hash of the source files that a built-in corpus depends on: of the grammar, or of the toys."""
-    is_toy = isinstance(corpus.builtin, str)
     files = read_package_files("heedful.data" if is_toy else "heedful.data.grammar")
     digest = sha256()
     for name in ["toys.py"] if is_toy else files:

@@ -42,7 +42,7 @@ from heedful.config.base import (
 from heedful.data.hash_split import PARTS, Fractions, fraction_problems, split_by_hash
 from heedful.data.report import CorpusCheck
 from heedful.data.rows import READERS, Format, Row, format_of, shorten_json
-from heedful.data.sources import ALIASES, ColumnName, find_folder, find_path, find_table, missing_split
+from heedful.data.sources import ColumnName, find_folder, find_in_folder, find_path, find_table, missing_split
 from heedful.data.splits import Counts, builtin_problems, toy_split
 from heedful.data.tables import read_rows
 from heedful.data.toys import LABELED, LabeledToy, ToySplit, sample
@@ -222,8 +222,7 @@ def find_split_file(data: LabeledConfig, split: str) -> LabeledFile | None:
     if data.folder is None:
         return None
     folder = find_folder(data.folder)
-    names = [f"{name}.tsv{packed}" for name in ALIASES[split] for packed in ("", ".gz")]
-    path = next((folder / name for name in names if (folder / name).is_file()), None)
+    path = find_in_folder(folder, split, [".tsv"])
     if path is None and split != "test":
         raise missing_split(folder, f"{split}.tsv")
     return None if path is None else LabeledFile(path, "tsv")

@@ -18,6 +18,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "nul": ("line with a NUL byte", "lines with NUL bytes"),
     "empty": ("line with an empty side", "lines with an empty side"),
     "blank": ("line with an empty column", "lines with an empty column"),
+    "turns": ("line with fewer than two turns", "lines with fewer than two turns"),
     "long": ("line that is too long", "lines that are too long"),
     "ratio": ("line that exceeds the maximum length ratio", "lines that exceed the maximum length ratio"),
     "duplicate": ("duplicate", "duplicates"),

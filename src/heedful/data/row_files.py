@@ -1,4 +1,4 @@
-"""Rows of one text file per split: what the forms "similar" and "spans" have in common.
+"""Rows of one text file per split: what the forms "similar" and "spans" have in common, and in part "dialogues".
 
     train = { file = "train.csv" }       .tsv, .csv or .jsonl, plain or .gz (see `rows.py`)
     valid = { file = "valid.csv" }
@@ -10,7 +10,7 @@ A form adds the options that name its columns, and a function from the values of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -22,6 +22,7 @@ from heedful.data.hash_split import PARTS, Fractions, fraction_problems, split_b
 from heedful.data.report import CorpusCheck
 from heedful.data.rows import READERS, Columns, Format, format_of
 from heedful.data.sources import find_path
+from heedful.data.toys import ToySplit
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines
 from heedful.errors import DataError
 
@@ -48,15 +49,9 @@ class RowTable(Config):
         return self.format or format_of(self.file) or "tsv"
 
 
-class RowFilesConfig(Config):
-    """Options of [data] that do not depend on the form."""
+class SplitConfig(Config):
+    """Options of [data] for examples that are split and batched."""
 
-    train: RowTable
-    """Training data."""
-    valid: RowTable | None = None
-    """Validation data."""
-    test: RowTable | None = None
-    """Test data."""
     split: Fractions | None = None
     """Split `train` into train, valid and test: three fractions; near-duplicates stay together. Default: no split."""
     max_unusable: Share = MAX_UNUSABLE
@@ -69,6 +64,26 @@ class RowFilesConfig(Config):
     """Pad lengths to a multiple of this, so that few shapes occur; 1: no extra padding; auto: 16 with CUDA graphs, else 1."""
     prefetch: ZeroOrSmallCount = 4
     """Batches prepared ahead in the background; 0: none."""
+
+    def makes(self, split: str) -> bool:
+        """Whether `data.split` makes this part, and others."""
+        return self.split is not None and 0.0 < self.split[PARTS.index(split)] < 1.0
+
+    @property
+    def length_multiple(self) -> int:
+        """`pad_to_multiple_of` as a number: 1 as long as "auto" is not resolved."""
+        return 1 if self.pad_to_multiple_of == "auto" else self.pad_to_multiple_of
+
+
+class RowFilesConfig(SplitConfig):
+    """Options of [data] that do not depend on the form."""
+
+    train: RowTable
+    """Training data."""
+    valid: RowTable | None = None
+    """Validation data."""
+    test: RowTable | None = None
+    """Test data."""
 
     def split_problems(self) -> list[Problem]:
         """Problems of the splits."""
@@ -95,15 +110,6 @@ class RowFilesConfig(Config):
         wrong = {name: columns for name, columns in options.items() if any(isinstance(column, int) for column in columns)}
         return [Problem(name, f"{list(columns)!r} has numbers; expected {why}") for name, columns in wrong.items()]
 
-    def makes(self, split: str) -> bool:
-        """Whether `data.split` makes this part, and others."""
-        return self.split is not None and 0.0 < self.split[PARTS.index(split)] < 1.0
-
-    @property
-    def length_multiple(self) -> int:
-        """`pad_to_multiple_of` as a number: 1 as long as "auto" is not resolved."""
-        return 1 if self.pad_to_multiple_of == "auto" else self.pad_to_multiple_of
-
     @property
     def sides(self) -> tuple[int, int]:
         return 0, self.max_length
@@ -115,6 +121,7 @@ class RowFile(NamedTuple):
     path: Path
     kind: Format
     part: str | None = None  # of data.split; None: all of it
+    toy: ToySplit | None = None  # generated instead of read; then the path is only a name
 
 
 def find_split_file(data: RowFilesConfig, split: str) -> RowFile | None:
@@ -140,30 +147,49 @@ class RowForm(NamedTuple, Generic[Found]):
     key: Callable[[Found], str]  # the text by which `data.split` compares examples
 
 
-def scan_file(data: RowFilesConfig, file: RowFile, form: RowForm[Found]) -> ScannedFile[Found]:
+def scan_file(data: SplitConfig, file: RowFile, form: RowForm[Found]) -> ScannedFile[Found]:
     """Read a file or its part; DataError with file and line where its form is wrong."""
+    rows = READERS[file.kind](file.path, form.columns, form.options)
+    found = (
+        values if isinstance(values, LineProblem) else form.parse(values, f"{file.path} line {line}", line)
+        for line, values in rows
+    )
+    return collect_examples(data, file, found, form.key)
+
+
+def collect_examples(
+    data: SplitConfig, file: RowFile, found: Iterable[Found | LineProblem], key: Callable[[Found], str]
+) -> ScannedFile[Found]:
+    """The examples of the file's part, and all unusable lines; key: the text by which `data.split` compares examples."""
     examples: list[Found] = []
     unusable = UnusableLines(lambda problem: f"{file.path} line {problem.line}")
-    for line, values in READERS[file.kind](file.path, form.columns, form.options):
-        found = values if isinstance(values, LineProblem) else form.parse(values, f"{file.path} line {line}", line)
-        if isinstance(found, LineProblem):
-            unusable.add(found)
+    for one in found:
+        if isinstance(one, LineProblem):
+            unusable.add(one)
         else:
-            examples.append(found)
+            examples.append(one)
     if file.part is not None and data.split is not None:
-        parts = split_by_hash([form.key(example) for example in examples], data.split)
+        parts = split_by_hash([key(example) for example in examples], data.split)
         examples = [example for example, part in zip(examples, parts, strict=True) if part == file.part]
     return ScannedFile(examples, unusable)
 
 
-def check_file(data: RowFilesConfig, split: str, file: RowFile, form: RowForm[Found]) -> CorpusCheck:
+def check_file(data: SplitConfig, split: str, file: RowFile, form: RowForm[Found]) -> CorpusCheck:
     """Read a file once and report its unusable lines; those of a file that `data.split` splits with its training part."""
-    examples, unusable = scan_file(data, file, form)
+    return summarize_scan(data, split, file, scan_file(data, file, form))
+
+
+def summarize_scan(
+    data: SplitConfig, split: str, file: RowFile, scan: ScannedFile[Found], unit: str = "examples"
+) -> CorpusCheck:
+    """The report on a file that was read."""
+    examples, unusable = scan
     reported = file.part in (None, "train")
     if file.part is not None and not examples:
         raise DataError(
-            f"{file.path} has no example for {file.part} with data.split = {list(data.split or ())}; expected at least one",
-            hint="use a larger fraction, or more examples",
+            f"{file.path} has no {unit.removesuffix('s')} for {file.part} with data.split = {list(data.split or ())}; "
+            "expected at least one",
+            hint=f"use a larger fraction, or more {unit}",
         )
     return CorpusCheck(
         split=split,
@@ -173,5 +199,5 @@ def check_file(data: RowFilesConfig, split: str, file: RowFile, form: RowForm[Fo
         findings=unusable.findings() if reported else (),
         dropped=np.zeros(0, np.int64),
         conversions=unusable.conversions([file.path]),
-        unit="examples",
+        unit=unit,
     )

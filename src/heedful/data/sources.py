@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, cast
@@ -272,6 +272,12 @@ def refuse_streams(paths: Iterable[Path]) -> None:
                 )
         except OSError as error:
             raise unreadable(path, error) from error
+
+
+def find_in_folder(folder: Path, split: str, suffixes: Sequence[str]) -> Path | None:
+    """The file of a split by its name: train.tsv or train.tsv.gz for the suffix ".tsv"; None if there is none."""
+    names = [f"{name}{suffix}{packed}" for name in ALIASES[split] for suffix in suffixes for packed in ("", ".gz")]
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def missing_split(folder: Path, name: str) -> DataError:

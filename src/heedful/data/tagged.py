@@ -30,7 +30,7 @@ from heedful.config.base import Config, Count, PathName, Problem, Size, ZeroOrSm
 from heedful.data import conllu
 from heedful.data.hash_split import PARTS, Fractions, fraction_problems, split_by_hash
 from heedful.data.report import CorpusCheck
-from heedful.data.sources import ALIASES, find_folder, find_path, missing_split
+from heedful.data.sources import ALIASES, find_folder, find_in_folder, find_path, missing_split
 from heedful.data.splits import Counts, builtin_problems, toy_split
 from heedful.data.toys import TAGGED, Draw, TaggedToy, TaggedWords, ToySplit, echo, sample
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines, usable_text
@@ -192,8 +192,7 @@ def find_split_file(data: TaggedConfig, split: str) -> TaggedSource | None:
         return None
     folder = find_folder(data.folder)
     suffixes = TABBED if data.numeric or data.column == "label" else (CONLLU, *TABBED) if data.column is None else (CONLLU,)
-    names = [f"{name}{suffix}{packed}" for name in ALIASES[split] for suffix in suffixes for packed in ("", ".gz")]
-    path = next((folder / name for name in names if (folder / name).is_file()), None)
+    path = find_in_folder(folder, split, suffixes)
     if path is None and split != "test":
         others = {suffix_of(file.name) for file in folder.iterdir() if file.name.split(".")[0] in sum(ALIASES.values(), ())}
         raise missing_split(folder, f"{split}{next((suffix for suffix in suffixes if suffix in others), suffixes[0])}")

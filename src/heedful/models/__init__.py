@@ -22,6 +22,7 @@ from heedful.models.family import FamilyConfig
 from heedful.models.gnmt import GNMT
 from heedful.models.gpt import GPT
 from heedful.models.han import Han
+from heedful.models.hran import Hran
 from heedful.models.luong import Luong
 from heedful.models.mixed import Mixed
 from heedful.models.sutskever import Sutskever
@@ -35,6 +36,7 @@ MODELS: dict[str, Any] = {  # family -> class, called with its config, the sourc
     "luong": Luong,
     "gnmt": GNMT,
     "deep_att": DeepAtt,
+    "hran": Hran,
     "convs2s": ConvS2S,
     "bytenet": ByteNet,
     "mixed": Mixed,

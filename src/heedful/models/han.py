@@ -11,7 +11,7 @@ The input is one row of tokens per document, with the sentence of each token in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from pydantic import model_validator
@@ -21,6 +21,7 @@ from heedful.config.base import Probability, Problem, Size, refuse
 from heedful.models.encoder import BYTES
 from heedful.models.family import Architecture, FamilyConfig, SentenceGrid
 from heedful.nn.dropout import Dropout
+from heedful.nn.grid import grid_sizes, make_grid
 from heedful.nn.hooks import HookPoint
 from heedful.nn.linear import linear
 from heedful.nn.model import EncoderModel, LayerOutput, PoolingAttention
@@ -82,34 +83,6 @@ class Level(nn.Module):
         __call__ = forward
 
 
-class Grid(NamedTuple):
-    """The place of each token in a grid of sentences and words."""
-
-    places: Tensor  # (rows, time): sentence x words + word; padding: sentences x words
-    sentences: int
-    words: int
-
-    def move(self, x: Tensor) -> Tensor:
-        """x (rows, time, dim) -> (rows, sentences, words, dim), zeros where there is no token."""
-        grid = x.new_zeros(x.shape[0], self.sentences * self.words + 1, x.shape[2])
-        grid = grid.scatter(1, self.places[..., None].expand_as(x), x)
-        return grid[:, :-1].view(x.shape[0], self.sentences, self.words, -1)  # the last place is that of padding
-
-
-def make_grid(segments: Tensor, mask: Tensor, limit: SentenceGrid) -> Grid:
-    """segments (rows, time): the sentence of each token, ascending; mask (rows, time). Sizes are the limits, or on a CPU, where
-    reading them is free, those that occur."""
-    time = torch.arange(segments.shape[1], device=segments.device).expand_as(segments)
-    begins = segments != segments.roll(1, 1)  # (rows, time)
-    begins[:, 0] = True
-    word = time - torch.where(begins, time, 0).cummax(1).values  # (rows, time): place in its sentence
-    sentences, words = (min(size, segments.shape[1]) for size in limit)
-    if segments.device.type == "cpu" and not torch.compiler.is_compiling():
-        sentences, words = int(segments.masked_fill(~mask, 0).max()) + 1, int(word.masked_fill(~mask, 0).max()) + 1
-    places = (segments * words + word).masked_fill(~mask, sentences * words)
-    return Grid(places, sentences, words)
-
-
 class Han(EncoderModel):
     def __init__(self, config: HanConfig, vocab: int) -> None:
         super().__init__()
@@ -151,7 +124,8 @@ class Han(EncoderModel):
             letters = spelling.flatten(0, 1)  # (rows x time, bytes)
             words = self.characters(self.bytes(letters), letters != 0).view(*tokens.shape, -1)  # (rows, time, dim)
             x = self.join(torch.cat((x, words), dim=-1))
-        grid = make_grid(torch.zeros_like(tokens) if segments is None else segments, real, self.config.sentence_grid)
+        segments = torch.zeros_like(tokens) if segments is None else segments
+        grid = make_grid(segments, real, grid_sizes(segments, real, self.config.sentence_grid))
         x = grid.move(self.dropout(x))  # (rows, sentences, words, embedding)
         there = grid.move(real[..., None].to(x.dtype))[..., 0] > 0  # (rows, sentences, words)
         vectors = self.words(x.flatten(0, 1), there.flatten(0, 1))  # (rows x sentences, dim)

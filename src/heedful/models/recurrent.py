@@ -4,6 +4,7 @@
     bahdanau    attention before each step, with the previous state
     luong       attention after each step, with the new state
     gnmt        attention with the previous state of the lowest layer; all layers use its context vector
+    hran        attention to the words of each turn of a dialogue, and to the turns
 
 Each is in its own file. All are `Recurrent`: embeddings, an encoder, a decoder, and an output layer. An encoder is
 `x, mask -> EncoderOutput`; a decoder is `begin(encoded, mask) -> memory, row_state` and
@@ -99,14 +100,14 @@ class Encoder(Protocol):
     def layer_outputs(self) -> list[HookPoint]:
         """Hook points of the hidden states (sources, time, dim), lowest first."""
 
-    def __call__(self, x: Tensor, mask: Tensor | None) -> EncoderOutput:
+    def __call__(self, x: Tensor, mask: Tensor | None, /) -> EncoderOutput:
         """x (sources, time, word_dim), mask (sources, time): padding is at the end."""
 
 
 class Decoder(Protocol):
     out: HookPoint  # hidden states before the output layer
 
-    def begin(self, encoded: EncoderOutput, mask: Tensor | None) -> tuple[Tree, Tree]:
+    def begin(self, encoded: EncoderOutput, mask: Tensor | None, /) -> tuple[Tree, Tree]:
         """The memory that the decoder attends to, and its initial row state."""
 
     def __call__(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:

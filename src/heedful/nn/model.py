@@ -40,10 +40,11 @@ class AttentionKind(NamedTuple):
 ENCODER = AttentionKind("encoder", "source", "source")
 DECODER = AttentionKind("decoder", "target", "target")
 CROSS = AttentionKind("cross", "target", "source")
+UTTERANCE = AttentionKind("utterance", "target", "source")  # within each utterance of the source, a head for each
 READING = AttentionKind("reading", "source", "source")  # a decoder-only model over its source
 WITHIN = AttentionKind("within", "target", "both")  # a decoder-only model over source and target
 SELF = AttentionKind("self", "target", "target")  # an encoder-only model, in both directions; its text is the target
-ATTENTION_KINDS = (ENCODER, DECODER, CROSS, READING, WITHIN, SELF)  # in the order of tables
+ATTENTION_KINDS = (ENCODER, DECODER, CROSS, UTTERANCE, READING, WITHIN, SELF)  # in the order of tables
 
 
 class AttentionLayer(NamedTuple):
@@ -152,6 +153,10 @@ class SequenceModel(Model):
     def max_length(self) -> int | None:
         """Maximum number of target tokens; None: unlimited."""
         return None
+
+    def set_turns(self, separator: int, turns: int) -> None:
+        """Set the token that separates the turns of a dialogue in the source, and their maximum number. To most families it
+        is a token like any other."""
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
         """Encode the source. source (sources, time), source_mask (sources, time), None: no padding; room: slots of the cache

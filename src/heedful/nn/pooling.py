@@ -41,6 +41,14 @@ def last(hidden: Tensor, mask: Tensor | None) -> Tensor:
     return hidden[torch.arange(hidden.shape[0], device=hidden.device), mask.sum(1) - 1]
 
 
+def softmax_or_zeros(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Softmax over the last axis where mask is True; zeros, with finite gradients, in rows where it is nowhere True."""
+    if mask is None:
+        return scores.softmax(-1)
+    lowest = torch.finfo(scores.dtype).min  # with -inf, the gradient of a row that is all padding would be NaN
+    return scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0.0)
+
+
 class AttentionPooling(nn.Module):
     """The mean weighted by how well the states match a learned vector."""
 
@@ -54,11 +62,7 @@ class AttentionPooling(nn.Module):
     def forward(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """Zeros where all is padding."""
         scores = self.map(hidden).tanh() @ self.query.to(hidden.dtype)  # (rows, time)
-        if mask is None:
-            weights = self.weights(scores.softmax(-1))
-        else:
-            lowest = torch.finfo(scores.dtype).min  # with -inf, the gradient of a row that is all padding would be NaN
-            weights = self.weights(scores.masked_fill(~mask, lowest).softmax(-1).masked_fill(~mask, 0.0))
+        weights = self.weights(softmax_or_zeros(scores, mask))
         return torch.einsum("rt,rtd->rd", weights.to(hidden.dtype), hidden)
 
     if TYPE_CHECKING:

@@ -72,13 +72,14 @@ class General(Score):
 
 
 class Additive(Score):
-    """A hidden layer of the query's size."""
+    """A hidden layer, by default of the query's size."""
 
-    def __init__(self, query_dim: int, key_dim: int) -> None:
+    def __init__(self, query_dim: int, key_dim: int, dim: int | None = None) -> None:
         super().__init__()
-        self.query = unbiased(query_dim, query_dim)
-        self.key = linear(key_dim, query_dim)
-        self.value = unbiased(query_dim, 1)
+        hidden = dim or query_dim
+        self.query = unbiased(query_dim, hidden)
+        self.key = linear(key_dim, hidden)
+        self.value = unbiased(hidden, 1)
 
     def project_keys(self, source: Tensor) -> Tensor:
         return self.key(source)

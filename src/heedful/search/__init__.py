@@ -11,7 +11,16 @@ import torch
 from torch import Tensor
 
 from heedful.nn.decoder_state import States
-from heedful.search.engine import Engines, GraphInputs, NonFiniteScores, SearchResult, SourceBatch, Sources, search
+from heedful.search.engine import (
+    Engines,
+    GraphInputs,
+    NonFiniteScores,
+    SearchResult,
+    SourceBatch,
+    Sources,
+    search,
+    search_steps,
+)
 from heedful.search.hypothesis import Hypothesis, SearchConfig
 from heedful.search.step_function import StepFunction, ensemble, step_function
 
@@ -52,5 +61,6 @@ __all__ = [
     "length_limits",
     "search",
     "search_batch",
+    "search_steps",
     "step_function",
 ]

@@ -8,7 +8,7 @@ decodes text while the GPU computes. When few sources are left and none wait, th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, NamedTuple
@@ -122,6 +122,21 @@ def search(
     engines[shape] = engine  # now the newest
     for old in list(engines)[:-MAX_ENGINES]:
         engines.pop(old, None)
+
+
+def search_steps(
+    predict: StepFunction, sources: Sources, config: SearchConfig, *, start: int, end: int
+) -> Generator[list[int], None, list[Hypothesis]]:
+    """Search one source: yield the tokens of its first hypothesis after each step, and return all hypotheses, best first."""
+    engine = Engine(predict, replace(sources, graph=None), config, start=start, end=end)
+    results: list[SearchResult] = []
+    while engine.has_sources:
+        engine.step()
+        frontier = engine.frontier
+        tokens: list[int] = frontier.tokens[0, 0, : int(frontier.count[0])].tolist()
+        yield tokens[: tokens.index(end)] if end in tokens else tokens
+        results = engine.collect_finished()
+    return results[0][1]
 
 
 def run(engine: Engine) -> Iterator[SearchResult]:

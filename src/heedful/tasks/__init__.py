@@ -26,6 +26,7 @@ TASKS = {
     "tagging": "heedful.tasks.tagging",
     "embedding": "heedful.tasks.embedding",
     "span": "heedful.tasks.span",
+    "chat": "heedful.tasks.chat",
 }
 
 

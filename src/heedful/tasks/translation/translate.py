@@ -11,7 +11,7 @@ short limit or a tiny vocabulary allows no more), the last one is repeated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -31,9 +31,11 @@ from heedful.search import (
     SearchResult,
     SourceBatch,
     Sources,
+    StepFunction,
     ensemble,
     length_limits,
     search,
+    search_steps,
     step_function,
 )
 from heedful.tasks.batches import source_tensors
@@ -232,6 +234,29 @@ def similar_lengths(ordered: Sequence[Piece]) -> Iterator[list[Piece]]:
 @torch.inference_mode()
 def search_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig) -> Iterator[SearchResult]:
     """Yield the results of pieces, given longest first, as they are finished; at most `batch_capacity` at a time."""
+    specials, sources = system.target_tokenizer.specials, piece_sources(system, pieces, config)
+    yield from search(next_token(system), sources, config, start=specials.start, end=specials.end, engines=system.engines)
+
+
+@torch.inference_mode()
+def decode_by_steps(system: System, piece: Piece, config: SearchConfig) -> Generator[list[int], None, list[Candidate]]:
+    """Decode one piece: yield the tokens of the first hypothesis after each step, and return all candidates, best first."""
+    specials, sources = system.target_tokenizer.specials, piece_sources(system, [piece], config)
+    try:
+        found = yield from search_steps(next_token(system), sources, config, start=specials.start, end=specials.end)
+    except NonFiniteScores as error:
+        raise system.nonfinite_error("the last turn") from error
+    return [to_candidate(system, hypothesis) for hypothesis in found]
+
+
+def next_token(system: System) -> StepFunction:
+    """The step function of the model or the ensemble."""
+    members = [step_function(model) for model in system.models]
+    return members[0] if len(members) == 1 else ensemble(members)
+
+
+def piece_sources(system: System, pieces: Sequence[Piece], config: SearchConfig) -> Sources:
+    """The pieces, given longest first, as sources of a search."""
     lengths, prefixes = (torch.tensor([len(getattr(piece, part)) for piece in pieces]) for part in ("ids", "prefix"))
     limits = length_limits(config, lengths, prefixes)
     model_limits = [model.max_length for model in system.models if model.max_length is not None]
@@ -272,12 +297,8 @@ def search_pieces(system: System, pieces: Sequence[Piece], config: SearchConfig)
         states = start(source, mask, slots)
         return SourceBatch(states, chosen_limits.to(system.device), source_ids, [piece.prefix for piece in chosen])
 
-    members = [step_function(model) for model in system.models]
-    specials = system.target_tokenizer.specials
-    predict = members[0] if len(members) == 1 else ensemble(members)
     graph = GraphInputs(source_length, placeholder_states, system.device) if captures else None
-    sources = Sources(start_batch, capacity, max_limit, max_prefix, exceed_capacity, graph)
-    yield from search(predict, sources, config, start=specials.start, end=specials.end, engines=system.engines)
+    return Sources(start_batch, capacity, max_limit, max_prefix, exceed_capacity, graph)
 
 
 def round_up(number: int, multiple: int) -> int:

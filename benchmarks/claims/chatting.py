@@ -1,0 +1,97 @@
+"""Claims about replies to dialogues.
+
+by_heart         fifty exchanges are learned: 95% of the replies are exact                              (Vinyals and Le, 2015)
+two_turns_back   the answer is in a turn of the user before the last one: a model of the history finds it, a model of the last
+                 turn has to guess, and the turn with the answer has most of HRAN's utterance attention    (Xing et al., 2018)
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import heedful
+from claims import Evidence
+from heedful.config.toml import write_toml
+from heedful.data.toys import CALLED, Dialogue, sample, two_turns_back
+
+COUNTS = {"train": 3000, "valid": 100, "test": 300}
+STEPS = 600
+EXCHANGES, WORDS = 50, 30
+SIZES = {"dim": 64, "embedding": 64, "readout": 64, "dropout": 0.0}
+
+
+def train(folder: Path, dialogues: Mapping[str, Any], family: str, turns: int, steps: int) -> heedful.ChatBot:
+    """A small model of the last turns of dialogues."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {
+        "data": {"form": "dialogues", "train": {"file": "train.jsonl"}, "valid": {"file": "valid.jsonl"}, "turns": turns}
+        | {"replies": "second", "max_length": 64, "batch_tokens": 1024},
+        "task": {"name": "chat", "label_smoothing": 0.0, "validation_replies": 20},
+        "tokenizer": {"kind": "words", "min_frequency": 1},
+        "model": {"family": family, **SIZES},
+        "training": {
+            "steps": steps,
+            "save_every": steps,
+            "validate_every": steps,
+            "metric": "perplexity",
+            "schedule": {"name": "cosine", "learning_rate": 3e-3, "warmup": 50},
+            "threads": 1,
+        },
+        "search": {"method": "greedy", "max_extra": 10},
+    }
+    recipe = folder / "recipe.toml"
+    recipe.write_text(write_toml(config))
+    heedful.train(recipe, run=folder / "run", device="cpu", console=Console(quiet=True), **dialogues)
+    return heedful.ChatBot.load(folder / "run")
+
+
+def exchanges(count: int) -> list[list[str]]:
+    """Questions and replies of random words, so that nothing but the exchange itself can be learned."""
+    draw = random.Random(17)
+    words = [f"w{number}" for number in range(WORDS)]
+    return [[" ".join(draw.choices(words, k=draw.randint(3, 6))) for _ in range(2)] for _ in range(count)]
+
+
+def by_heart(folder: Path) -> Evidence:
+    pairs = exchanges(EXCHANGES)
+    splits = {"train": pairs * 4, "valid": pairs}
+    right = {}
+    for family in ("bahdanau", "hran"):
+        replies = train(folder / family, splits, family, 1, 250).predict([question for question, _ in pairs])
+        right[family] = sum(reply == answer for reply, (_, answer) in zip(replies, pairs, strict=True)) / len(pairs)
+    return Evidence({family: f"{share:.0%}" for family, share in right.items()}, min(right.values()) >= 0.95)
+
+
+def accuracy(bot: heedful.ChatBot, dialogues: Sequence[Dialogue]) -> float:
+    """The share of dialogues whose last reply is exact."""
+    replies = bot.predict(["\t".join(dialogue.turns[:-1]) for dialogue in dialogues])
+    return sum(reply == dialogue.turns[-1] for reply, dialogue in zip(replies, dialogues, strict=True)) / len(dialogues)
+
+
+def right_utterance(bot: heedful.ChatBot, dialogues: Sequence[Dialogue]) -> float:
+    """The share of dialogues where the turn with the answer has the largest weight."""
+    right = 0
+    for dialogue in dialogues:
+        turns = bot.why(dialogue.turns[:-1], dialogue.turns[-1]).turns
+        right += dialogue.turns[-1] in max(turns, key=lambda turn: turn.weight).text.split()
+    return right / len(dialogues)
+
+
+def two_turns_back_claim(folder: Path) -> Evidence:
+    made = {split: list(sample(two_turns_back, split, count)) for split, count in COUNTS.items()}
+    splits = {split: [one.turns for one in made[split]] for split in made}
+    bots = {
+        "single turn": train(folder / "single", splits, "bahdanau", 1, STEPS),
+        "joined history": train(folder / "history", splits, "bahdanau", 5, STEPS),
+        "HRAN": train(folder / "hran", splits, "hran", 5, STEPS),
+    }
+    right = {name: accuracy(bot, made["test"]) for name, bot in bots.items()}
+    top, chance = right_utterance(bots["HRAN"], made["test"]), 1 / len(CALLED)
+    holds = min(right["joined history"], right["HRAN"]) >= 0.95 and right["single turn"] <= 2 * chance and top >= 0.8
+    figures = {name: f"{share:.1%}" for name, share in right.items()}
+    return Evidence({**figures, "chance": f"{chance:.1%}", "right utterance on top": f"{top:.1%}"}, holds)

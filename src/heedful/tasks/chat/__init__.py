@@ -1,0 +1,1 @@
+"""Chat: the reply to a dialogue, generated from its last turns."""

@@ -1,0 +1,34 @@
+"""The task chat: pairs of a history and a reply (pairs_task.py), validated by perplexity and by generated replies."""
+
+from __future__ import annotations
+
+from heedful.data.dialogues import DialoguesConfig
+from heedful.nn.model import SequenceModel
+from heedful.tasks.base import RunConfig, TaskDefinition
+from heedful.tasks.chat.config import ChatConfig
+from heedful.tasks.chat.data import ChatData, format_examples
+from heedful.tasks.chat.evaluate import evaluate_replies, evenly_spaced
+from heedful.tasks.chat.history import chat_system
+from heedful.tasks.chat.predictor import ChatBot
+from heedful.tasks.chat.starter import STARTER
+from heedful.tasks.pairs_task import PairsTask
+from heedful.tasks.system import System
+from heedful.tasks.translation.data import Corpora
+from heedful.training.loop import Validation
+
+
+class ChatTask(PairsTask):
+    def __init__(self, run: RunConfig, corpora: Corpora, system: System) -> None:
+        super().__init__(run, corpora, chat_system(run.data, system))
+        self.config: ChatConfig = run.task
+
+    def validate(self, model: SequenceModel) -> Validation:
+        """Evaluate on the validation data, by the function that `heed evaluate` calls."""
+        config = self.config
+        examples = evenly_spaced(self.corpora.valid, config.validation_examples)
+        result = evaluate_replies(self.system, examples, self.search, config.validation_metrics, config.validation_replies)
+        shown = list(zip(examples.sources, result.replies, strict=False))[: config.samples]
+        return Validation(result.figures, result.signatures, [f"{source}  ->  {reply}" for source, reply in shown])
+
+
+TASK = TaskDefinition(ChatConfig, DialoguesConfig, ChatData, ChatTask, ChatBot, format_examples, STARTER)

@@ -1,0 +1,119 @@
+"""What tasks of sentence pairs have in common: batches from a token store, and label-smoothed cross-entropy.
+
+The source of a pair is encoded, and the target is predicted: a translation, or the reply to a dialogue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from heedful.data.batching import Index, mix_corpora, padding_fraction, plan_epoch
+from heedful.nn.losses import Loss
+from heedful.nn.model import SequenceModel
+from heedful.tasks.base import RunConfig
+from heedful.tasks.batch_stream import StreamPosition, stream_batches
+from heedful.tasks.batches import Batch, collate, fill_up, pad_length, split_batch
+from heedful.tasks.objectives import token_loss, with_model_losses
+from heedful.tasks.system import System
+from heedful.tasks.translation.data import Corpora
+from heedful.tasks.translation.guided_alignment import add_gold_alignment
+from heedful.training.loop import StreamedBatch
+from heedful.training.update import Objective
+
+
+class PairsTask:
+    def __init__(self, run: RunConfig, corpora: Corpora, system: System) -> None:
+        self.config, self.data = run.task, run.data
+        self.search, self.seed, self.dropout = run.search, run.seed, run.tokenizer.dropout
+        self.corpora, self.system = corpora, system
+
+    def statistics(self) -> dict[str, float]:
+        """Sizes of the training data and of an epoch."""
+        train, plan = self.corpora.train, self.plan(0)
+        return {
+            "pairs": len(train),
+            "left_out": train.overlong,
+            "batches_per_epoch": len(plan),
+            "tokens_per_epoch": sum(int(train.target_lengths[batch].sum()) + len(batch) for batch in plan),
+            "padding": padding_fraction(plan, train.source_lengths, train.target_lengths),
+        }
+
+    def describe(self) -> str:
+        sizes = self.statistics()
+        text = (
+            f"{sizes['pairs']:,} pairs in {sizes['batches_per_epoch']:,} batches per epoch, "
+            f"{sizes['tokens_per_epoch']:,} target tokens, {sizes['padding']:.1%} padding"
+        )
+        if not sizes["left_out"]:
+            return text
+        return f"{text}; {sizes['left_out']:,} pairs longer than {self.data.max_length} tokens left out"
+
+    def plan(self, epoch: int) -> list[Index]:
+        """The batches of an epoch: a pure function of the seed and the epoch."""
+        train = self.corpora.train
+        chosen = mix_corpora(train.sizes, self.corpora.weights, seed=self.seed, epoch=epoch)
+        return plan_epoch(
+            train.source_lengths,
+            train.target_lengths,
+            budget=self.data.batch_tokens,
+            seed=self.seed,
+            epoch=epoch,
+            indices=chosen,
+            pad_to_multiple_of=self.data.length_multiple,
+        )
+
+    def stream(self, epoch: int, cursor: int) -> Generator[StreamedBatch, None, None]:
+        """An endless stream of batches from the given position, prefetched."""
+        device, ahead = self.system.device, self.data.prefetch
+        return stream_batches(self.plan, self.batch, StreamPosition(epoch, cursor), device=device, ahead=ahead)
+
+    def batch(self, indices: Index, epoch: int) -> Batch:
+        """The batch of these pairs; BPE-dropout depends on the seed, the epoch and the pair."""
+        train, source, target = self.corpora.train, self.system.source_tokenizer, self.system.target_tokenizer
+        if self.dropout:
+            keyed = [(train.text(i), {"seed": self.seed, "epoch": epoch, "index": int(i)}) for i in indices]
+            sources = [source.encode_sampled(text[0], **key) for text, key in keyed]
+            targets = [target.encode_sampled(text[1], **key) for text, key in keyed]
+        else:
+            sources = [train.source(i).tolist() for i in indices]
+            targets = [train.target(i).tolist() for i in indices]
+        batch = collate(sources, targets, source.specials, target.specials)
+        if self.corpora.links is not None:
+            batch = add_gold_alignment(batch, self.corpora.links, indices)
+        if self.data.length_multiple == 1:
+            return batch
+        longest = max(batch.source.shape[1], batch.target_in.shape[1])
+        length = pad_length(longest, self.data.length_multiple, max(self.data.sides))
+        return fill_up(batch, self.data.batch_tokens, length, source.specials, target.specials)
+
+    def count(self, batch: Batch) -> int:
+        return batch.tokens
+
+    def split(self, batch: Batch, parts: int) -> Sequence[Batch]:
+        return split_batch(batch, parts, self.system.target_tokenizer.specials.pad)
+
+    def loss(self, model: SequenceModel, batch: Batch) -> Objective:
+        """The objective with teacher forcing: all target positions at once, each after the reference tokens before it."""
+        batch = batch.to(self.system.device)
+        return self.objective(model, batch.source, batch.source_mask, batch.target_in, batch.target_out)
+
+    def objective(
+        self, model: SequenceModel, source: Tensor, source_mask: Tensor | None, target_in: Tensor, target_out: Tensor
+    ) -> Objective:
+        """The loss as a function of tensors only, which can be compiled or captured."""
+        step = model.forced(source, source_mask, target_in)
+        smoothed, plain = token_loss(model, step.hidden.flatten(0, 1), target_out.flatten(), **self.loss_options())
+        weighted = Loss(self.loss_weight * smoothed.total, smoothed.count)
+        return with_model_losses(Objective(weighted, {"loss": plain}), step.losses)
+
+    @property
+    def loss_weight(self) -> float:
+        """Weight of the cross-entropy."""
+        return 1.0
+
+    def loss_options(self) -> dict[str, Any]:
+        """Label smoothing and the padding id, as arguments of `cross_entropy`."""
+        return {"padding": self.system.target_tokenizer.specials.pad, "smoothing": self.config.label_smoothing}
