@@ -10,6 +10,7 @@ from claims import (
     language,
     layers,
     masking,
+    negating,
     refining,
     retrieving,
     summarizing,
@@ -33,6 +34,12 @@ CLAIMS: dict[str, Claim] = {
     ),
     "convs2s": Claim("DICT: 95% of tokens right", "Gehring 2017", translating.convs2s),
     "bytenet": Claim("COPY of 3 to 8 symbols by characters: 95% exact", "Kalchbrenner 2016", translating.bytenet),
+    "transformer": Claim("COPY and REVERSE of 3 to 8 symbols: 99% exact", "Vaswani 2017", translating.transformer),
+    "many-to-one": Claim(
+        "eight orders of a source have one translation: 95% of unseen sentences exact, 95% the same in all orders",
+        "Portuguese word order",
+        translating.many_orders,
+    ),
     "ensemble": Claim(
         "the loss of an ensemble of two models is at most the mean of theirs; two copies equal the single model",
         "Sutskever 2014",
@@ -70,6 +77,11 @@ CLAIMS: dict[str, Claim] = {
         "tag = class of the previous token: 99% of words right with attention and with an LSTM, chance for each word alone",
         "sequence tagging",
         tagging.previous,
+    ),
+    "negation": Claim(
+        'not terrible: 95% of labels right, a bag of words at most 75%, and the adjective attends most to "not" in 90%',
+        "sentiment",
+        negating.not_terrible,
     ),
     "key-word": Claim(
         "documents of five sentences with one key word: 95% of labels right, and it is the top word of the top sentence in 90%",

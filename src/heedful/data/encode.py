@@ -115,7 +115,8 @@ def cache_folder() -> Path:
 
 def key_of(corpus: CorpusConfig, encoders: tuple[Encoder, Encoder], options: StoreOptions, dropped: NDArray[np.int64]) -> str:
     about: dict[str, Any] = {
-        "content": [content_hash(path) for path in files_of(corpus)] or builtin_fingerprint(corpus),
+        "content": [content_hash(path) for path in files_of(corpus)]
+        or builtin_fingerprint(is_toy=isinstance(corpus.builtin, str)),
         "reading": corpus.model_dump(include={"tsv", "jsonl", "columns", "fields", "tag", "header"})
         | {"tsv": corpus.tsv is not None, "jsonl": corpus.jsonl is not None},
         "builtin": corpus.model_dump(include={"builtin", "split", "count", "seed"}) if corpus.builtin else None,
@@ -146,9 +147,8 @@ def content_hash(path: Path) -> str:
         raise unreadable(path, error) from error
 
 
-def builtin_fingerprint(corpus: CorpusConfig) -> str:
+def builtin_fingerprint(*, is_toy: bool) -> str:
     """Return a hash of the source files that a built-in corpus depends on: of the grammar, or of the toys."""
-    is_toy = isinstance(corpus.builtin, str)
     files = read_package_files("heedful.data" if is_toy else "heedful.data.grammar")
     digest = sha256()
     for name in ["toys.py"] if is_toy else files:

@@ -313,8 +313,8 @@ def scan_examples(
 def read_labeled_rows(data: LabeledConfig, file: LabeledFile) -> Iterator[Row]:
     """The rows of a file, table or toy: the value of the label, then the texts."""
     if isinstance(file.path, ToySplit):
-        name, split, count = file.path
-        yield from enumerate(map(list, sample(LABELED[cast(LabeledToy, name)], split, count)), start=1)
+        name, split, size = file.path
+        yield from enumerate(map(list, sample(LABELED[cast(LabeledToy, name)], split, size)), start=1)
         return
     if file.kind != "table":
         yield from READERS[file.kind](file.path, (data.label, *data.texts))

@@ -23,6 +23,7 @@ from heedful.data.hash_split import select_part
 from heedful.data.report import CorpusCheck
 from heedful.data.rows import READERS, Columns, Format, format_of
 from heedful.data.sources import find_path
+from heedful.data.toys import ToySplit
 from heedful.data.unusable import MAX_UNUSABLE, LineProblem, Share, UnusableLines
 from heedful.errors import DataError
 
@@ -121,6 +122,7 @@ class RowFile(NamedTuple):
     path: Path
     kind: Format
     part: str | None = None  # of data.split; None: all of it
+    toy: ToySplit | None = None  # generated instead of read; then the path is only a name
 
 
 def find_split_file(data: RowFilesConfig, split: str) -> RowFile | None:

@@ -232,7 +232,7 @@ def toy_sentences(data: TaggedConfig, toy: ToySplit) -> Iterator[TaggedSentence]
     draw: Draw[TaggedWords] = TAGGED[cast(TaggedToy, toy.name)]
     if data.distance is not None:
         draw = partial(echo, distance=data.distance)
-    for number, (words, labels) in enumerate(sample(draw, toy.split, toy.count), start=1):
+    for number, (words, labels) in enumerate(sample(draw, toy.split, toy.size), start=1):
         yield TaggedSentence(number, words, labels, [number] * len(words))
 
 
