@@ -82,7 +82,8 @@ class ReverseLabelData:
         return CheckReport(tuple(check_examples(self.data, split, file, self.labels) for split, file in files if file))
 
     def files(self) -> list[Path]:
-        return [file.path for split in ("train", "valid", "test") if (file := find_split_file(self.data, split)) is not None]
+        files = (find_split_file(self.data, split) for split in ("train", "valid", "test"))
+        return [file.path for file in files if file is not None and isinstance(file.path, Path)]  # built-in data has no path
 
     def examples(self, split: str) -> list[Example]:
         file = find_split_file(self.data, split)
