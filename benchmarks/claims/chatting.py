@@ -8,7 +8,7 @@ two_turns_back   the answer is in a turn of the user before the last one: a mode
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,15 @@ from heedful.config.toml import write_toml
 from heedful.data.toys import CALLED, Dialogue, sample, two_turns_back
 
 COUNTS = {"train": 3000, "valid": 100, "test": 300}
-STEPS = {"transformer": 1500, "hran": 900}
+STEPS = {"luong": 2000, "hran": 1000}
 EXCHANGES, WORDS = 50, 30
-MODELS: dict[str, dict[str, Any]] = {
-    "transformer": {"family": "transformer", "dim": 64, "layers": 2, "heads": 4, "feed_forward": 128, "norm": "pre"}
-    | {"dropout": 0.0},
-    "hran": {"family": "hran", "dim": 64, "embedding": 64, "readout": 64, "dropout": 0.0},
+SIZES: dict[str, dict[str, Any]] = {
+    "luong": {"dim": 64, "layers": 1, "dropout": 0.0},
+    "hran": {"dim": 64, "embedding": 64, "readout": 64, "dropout": 0.0},
 }
 
 
-def train(folder: Path, dialogues: dict[str, Sequence[Sequence[str]]], family: str, turns: int, steps: int) -> heedful.ChatBot:
+def train(folder: Path, dialogues: Mapping[str, Any], family: str, turns: int, steps: int) -> heedful.ChatBot:
     """A small model of the last turns of dialogues."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {
@@ -37,7 +36,7 @@ def train(folder: Path, dialogues: dict[str, Sequence[Sequence[str]]], family: s
         | {"replies": "second", "max_length": 64, "batch_tokens": 1024},
         "task": {"name": "chat", "label_smoothing": 0.0, "validation_replies": 20},
         "tokenizer": {"kind": "words", "min_frequency": 1},
-        "model": MODELS[family],
+        "model": {"family": family, **SIZES[family]},
         "training": {
             "steps": steps,
             "save_every": steps,
@@ -65,10 +64,16 @@ def by_heart(folder: Path) -> Evidence:
     pairs = exchanges(EXCHANGES)
     splits = {"train": pairs * 4, "valid": pairs}
     right = {}
-    for family in MODELS:
+    for family in SIZES:
         replies = train(folder / family, splits, family, 1, 250).predict([question for question, _ in pairs])
         right[family] = sum(reply == answer for reply, (_, answer) in zip(replies, pairs, strict=True)) / len(pairs)
     return Evidence({family: f"{share:.0%}" for family, share in right.items()}, min(right.values()) >= 0.95)
+
+
+def as_one_example(dialogue: Dialogue) -> list[dict[str, str]]:
+    """A dialogue whose only reply to learn is the answer: all turns before it are of the first speaker."""
+    *turns, answer = dialogue.turns
+    return [*({"speaker": "user", "text": turn} for turn in turns), {"speaker": "model", "text": answer}]
 
 
 def accuracy(bot: heedful.ChatBot, dialogues: Sequence[Dialogue]) -> float:
@@ -88,10 +93,10 @@ def right_utterance(bot: heedful.ChatBot, dialogues: Sequence[Dialogue]) -> floa
 
 def two_turns_back_claim(folder: Path) -> Evidence:
     made = {split: list(sample(two_turns_back, split, count)) for split, count in COUNTS.items()}
-    splits: dict[str, Sequence[Sequence[str]]] = {split: [one.turns for one in made[split]] for split in made}
+    splits = {split: [as_one_example(one) for one in made[split]] for split in made}
     bots = {
-        "single turn": train(folder / "single", splits, "transformer", 1, STEPS["transformer"]),
-        "joined history": train(folder / "history", splits, "transformer", 5, STEPS["transformer"]),
+        "single turn": train(folder / "single", splits, "luong", 1, STEPS["luong"]),
+        "joined history": train(folder / "history", splits, "luong", 5, STEPS["luong"]),
         "HRAN": train(folder / "hran", splits, "hran", 5, STEPS["hran"]),
     }
     right = {name: accuracy(bot, made["test"]) for name, bot in bots.items()}

@@ -206,6 +206,20 @@ def test_lines_of_standard_input_are_turns_and_an_empty_one_begins_anew(
         )
 
 
+def test_options_of_the_command_are_honored(tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    outputs = []
+    for options in ([], ["--candidates", "2"], ["-s", "method=sample"], ["--precision", "bf16"], ["--checkpoint", "step-2"]):
+        capsys.readouterr()
+        with standard_input(b"the cat\n"):
+            assert heed("chat", tiny_runs["chat"], "--json", *options) == 0
+        outputs.append(capsys.readouterr().out)
+    assert len(json.loads(outputs[1])["candidates"]) == 2
+    assert len(set(outputs[:4])) == 4 and outputs[4] == outputs[0]
+    for wrong in (["--candidates", "0"], ["--device", "wrong"], ["-s", "wrong=1"]):
+        assert heed("chat", tiny_runs["chat"], *wrong) == 2
+    assert heed("chat", tiny_runs["chat"], "--checkpoint", "step-9") == 4
+
+
 def test_a_line_that_is_not_utf8_is_a_data_error(tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     with standard_input(b"the cat\ncaf\xe9\n"):
         assert heed("chat", tiny_runs["chat"]) == 3
@@ -238,7 +252,7 @@ def test_anything_that_replies_holds_a_conversation() -> None:
         def why(self, history: Any, reply: str) -> Any:
             return (list(history), reply)
 
-    conversation: Any = Conversation(Retriever())  # type: ignore[arg-type]
+    conversation: Any = Conversation(Retriever())
     assert conversation.say("when?").text == "at nine"
     assert conversation.why() == (["when?"], "at nine")
     assert conversation.undo() and not conversation.undo() and conversation.turns == []

@@ -35,6 +35,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "tag": {"tagging": "{run} {folder}/words.txt"},
     "embed": {"embedding": "{run} {folder}/prompts.txt"},
     "answer": {"span": "{run} {folder}/questions.txt"},
+    "reply": {"chat": "{run} {folder}/prompts.txt"},
     "retrieve": {"retrieval": "{run} {folder}/prompts.txt"},
     "encode": {"skip_thought": "{run} {folder}/prompts.txt"},
     "search": {"retrieval": "{run} 'cat sees'"},
@@ -106,6 +107,8 @@ VALUES: dict[str, str | None] = {
     "prefixes": "{folder}/prefixes.txt",
     "prompt": "the dog",
     "reference": "{folder}/targets.txt",
+    "replies": "1",
+    "reply.search": "n_best=2",
     "rebuild": None,
     "reverse": "{other}",
     "row": "0.2",
@@ -217,10 +220,11 @@ def test_the_commands_that_take_a_run_are_all_here() -> None:
         if any(param.name == "run" and param.param_type_name == "argument" for param in params)
     }
     assert takes_run - COMMANDS.keys() == {
+        "chat",
         "export",
         "inspect document",
         "inspect experts",
-    }  # tested in tests/exchange and tests/inspection, with models of their own
+    }  # tested in test_chat.py with standard input, and in tests/exchange and tests/inspection with models of their own
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)

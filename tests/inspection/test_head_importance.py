@@ -76,8 +76,8 @@ def test_every_family_with_attention_returns_all_heads(family: str) -> None:
     for head in result.heads:
         assert head.confidence is not None and 0 < head.confidence <= 1
         roles = {measure.role for measure in head.measures}
-        assert ("positional" in roles) == (head.kind != "cross")
-        assert ("alignment" in roles) == (head.kind in ("cross", "within"))
+        assert ("positional" in roles) == (head.kind not in ("cross", "utterance"))
+        assert ("alignment" in roles) == (head.kind in ("cross", "utterance", "within"))
         assert head.relevance is None or 0 <= head.relevance <= 1
     assert (result.heads[0].relevance is not None) == (family in ("transformer", "gpt"))
 

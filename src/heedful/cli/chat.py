@@ -199,16 +199,12 @@ def set_candidates(conversation: Conversation, argument: str) -> str:
 def save(conversation: Conversation, argument: str) -> str:
     from json import dumps
 
-    from heedful.storage.writing import write_error
+    from heedful.storage.writing import append_line
 
     if not conversation.turns:
         raise ConfigError("there is no turn to save")
     path = Path(argument).expanduser()
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(dumps(conversation.to_dict(), ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise write_error(path, error) from error
+    append_line(path, dumps(conversation.to_dict(), ensure_ascii=False))
     return f"{len(conversation.turns)} turns appended to {path}"
 
 

@@ -87,13 +87,24 @@ class UtteranceEncoder(nn.Module):
         __call__ = forward
 
 
+class HeadSum(WeightedSum):
+    """The weighted sum of values for each head; values may differ between queries."""
+
+    def forward(self, weights: Tensor, values: Tensor) -> Tensor:
+        """(sources, heads, n, S), (sources, heads, n or 1, S, dim) -> (sources, heads, n, dim)."""
+        return self.context((self.weights(weights)[..., None, :] @ values)[..., 0, :])
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
 class Level(nn.Module):
     """The attention of one level: its score, and hook points of weights and context vectors."""
 
     def __init__(self, score: Additive) -> None:
         super().__init__()
         self.score, self.heads = score, 1
-        core = WeightedSum()
+        core = HeadSum()
         self.weights, self.context, self.core = core.weights, core.context, core
 
 
@@ -133,38 +144,25 @@ class Steps(NamedTuple):
         return stacked.view(sources, -1, *stacked.shape[2:])
 
 
-class HierarchicalDecoder(nn.Module):
-    def __init__(self, config: HranConfig) -> None:
+class HierarchicalRecurrence(nn.Module):
+    """The decoder's GRU with the attention before each of its steps."""
+
+    def __init__(self, words: int, dim: int) -> None:
         super().__init__()
-        dim, words = config.dim, config.word_dim
         self.dim, self.utterances = dim, 1
-        self.first = linear(dim, dim)
         self.word_attention = Level(Additive(2 * dim, 2 * dim, dim))
         self.utterance = Gru(0, dim, fed=2 * dim)
         self.utterance_attention = Level(Additive(dim, dim))
         self.layer = Gru(words, dim, fed=dim)
-        self.answer = linear(words + 2 * dim, 2 * config.readout)
-        self.out = HookPoint()
 
-    def begin(self, encoded: EncoderOutput, numbers: Tensor | None) -> tuple[Tree, Tree]:
-        """numbers (sources, S): the utterance of each token."""
-        assert numbers is not None, "the utterance of every token is given"
-        values = encoded.hidden
-        at = (numbers == 1).int().argmax(1)  # (sources,): the first word of the last utterance
-        backwards = values[torch.arange(values.shape[0], device=values.device), at, self.dim :]  # (sources, dim)
-        memory = {"keys": self.word_attention.score.project_keys(values), "values": values, "numbers": numbers}
-        return memory, (self.first(backwards).tanh(),)
-
-    def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
-        first = steps = self.run_steps(x, memory, row_state, real, None, None)
+    def forward(self, x: Tensor, memory: Tree, state: Hidden, real: Tensor | None) -> Steps:
+        """x (rows, time, words), real (rows, time): padding mask."""
+        first = steps = self.run_steps(x, memory, state, real, None, None)
         vectors = self.hook_words(first, memory)
         if vectors is not None:
-            steps = self.run_steps(x, memory, row_state, real, vectors, None)
+            steps = self.run_steps(x, memory, state, real, vectors, None)
         contexts = self.hook_utterances(first, steps, memory)
-        if contexts is not None:
-            steps = self.run_steps(x, memory, row_state, real, vectors, contexts)
-        pairs = self.answer(torch.cat((steps.hidden, x, steps.contexts), dim=-1))  # (rows, time, 2 x readout)
-        return DecoderOutput(self.out(pairs.view(*x.shape[:2], -1, 2).amax(-1)), steps.state, {})
+        return steps if contexts is None else self.run_steps(x, memory, state, real, vectors, contexts)
 
     def run_steps(
         self, x: Tensor, memory: Tree, state: Hidden, real: Tensor | None, vectors: Tensor | None, contexts: Tensor | None
@@ -217,23 +215,53 @@ class HierarchicalDecoder(nn.Module):
         core, values = self.word_attention.core, memory["values"]
         if not core.has_hooks:
             return None
-        vectors = core.context(core.weights(steps.word_weights(values.shape[0])) @ values[:, None])  # (sources, U, n, 2 dim)
+        values = values[:, None, None].expand(-1, self.utterances, -1, -1, -1)  # (sources, U, 1, S, 2 dim)
+        vectors = core(steps.word_weights(values.shape[0]), values)  # (sources, U, n, 2 dim)
         return vectors.transpose(1, 2).reshape(*steps.hidden.shape[:2], self.utterances, -1) if core.changes else None
 
     def hook_utterances(self, first: Steps, steps: Steps, memory: Tree) -> Tensor | None:
         """Apply hooks to the utterance weights of all steps, shared among the words of each utterance by their weights in the
         first pass -> the changed context vectors (rows, time, dim), or None if no hook changes values."""
-        core = self.utterance_attention.core
+        core, numbers = self.utterance_attention.core, memory["numbers"]
         if not core.has_hooks:
             return None
-        sources = memory["numbers"].shape[0]
+        sources = numbers.shape[0]
         words = first.word_weights(sources).transpose(1, 2)  # (sources, n, U, S)
-        chosen = steps.utterance_weights(sources)  # (sources, n, U)
-        shared = core.weights((chosen[..., None] * words).sum(2)[:, None])[:, 0]  # (sources, n, S)
-        inside = memory["numbers"][..., None] == torch.arange(1, self.utterances + 1, device=words.device)  # (sources, S, U)
-        changed = shared @ inside.to(shared.dtype)  # (sources, n, U)
-        context = core.context((changed[:, :, None] @ steps.levels(sources)).transpose(1, 2))  # (sources, 1, n, dim)
+        shared = (steps.utterance_weights(sources)[..., None] * words).sum(2)  # (sources, n, S)
+        inside = numbers[..., None] == torch.arange(1, self.utterances + 1, device=words.device)  # (sources, S, U)
+        values = inside[:, None].to(words.dtype) @ steps.levels(sources)  # (sources, n, S, dim): l of each word's utterance
+        context = core(shared[:, None], values[:, None])  # (sources, 1, n, dim)
         return context.reshape(*steps.hidden.shape[:2], -1) if core.changes else None
+
+    if TYPE_CHECKING:
+        __call__ = forward
+
+
+class HierarchicalDecoder(nn.Module):
+    """State, input embedding and context vector go through a maxout layer."""
+
+    def __init__(self, config: HranConfig) -> None:
+        super().__init__()
+        dim, words = config.dim, config.word_dim
+        self.dim = dim
+        self.first = linear(dim, dim)
+        self.recurrence = HierarchicalRecurrence(words, dim)
+        self.answer = linear(words + 2 * dim, 2 * config.readout)
+        self.out = HookPoint()
+
+    def begin(self, encoded: EncoderOutput, numbers: Tensor | None) -> tuple[Tree, Tree]:
+        """numbers (sources, S): the utterance of each token."""
+        assert numbers is not None, "the utterance of every token is given"
+        values = encoded.hidden
+        at = (numbers == 1).int().argmax(1)  # (sources,): the first word of the last utterance
+        backwards = values[torch.arange(values.shape[0], device=values.device), at, self.dim :]  # (sources, dim)
+        keys = self.recurrence.word_attention.score.project_keys(values)
+        return {"keys": keys, "values": values, "numbers": numbers}, (self.first(backwards).tanh(),)
+
+    def forward(self, x: Tensor, memory: Tree, row_state: Tree, real: Tensor | None) -> DecoderOutput:
+        steps = self.recurrence(x, memory, row_state, real)
+        pairs = self.answer(torch.cat((steps.hidden, x, steps.contexts), dim=-1))  # (rows, time, 2 x readout)
+        return DecoderOutput(self.out(pairs.view(*x.shape[:2], -1, 2).amax(-1)), steps.state, {})
 
     if TYPE_CHECKING:
         __call__ = forward
@@ -251,12 +279,13 @@ class Hran(Recurrent):
         self.register_buffer("separator", torch.tensor(NO_TOKEN), persistent=False)
 
     def attentions(self) -> list[AttentionLayer]:
-        words = self.attention(UTTERANCE, 0, self.decoder.word_attention)
-        return [*words, *self.attention(CROSS, 0, self.decoder.utterance_attention)]
+        words = self.attention(UTTERANCE, 0, self.decoder.recurrence.word_attention)
+        return [*words, *self.attention(CROSS, 0, self.decoder.recurrence.utterance_attention)]
 
     def set_turns(self, separator: int, turns: int) -> None:
         self.separator.fill_(separator)
-        self.encoder.utterances = self.decoder.utterances = self.decoder.word_attention.heads = turns
+        recurrence = self.decoder.recurrence
+        self.encoder.utterances = recurrence.utterances = recurrence.word_attention.heads = turns
 
     def start(self, source: Tensor, source_mask: Tensor | None, *, room: int) -> State:
         x = self.dropout(self.embedding.embed("source", source))  # (sources, time, word_dim)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import END, FAMILIES, PAD, START, VOCAB, Pairs, config_problems, perturb, tiny_config
+from tiny import END, FAMILIES, PAD, START, VOCAB, WORDS, Pairs, config_problems, perturb, tiny_config
 from torch import Tensor
 from torch.testing import assert_close
 from workshop import heed, write_recipe
@@ -38,6 +38,7 @@ NOTHING = Objective(Loss(torch.zeros(()), torch.ones(())), {})
 def small(family: str, vocab: int = TINY_VOCAB) -> SequenceModel:
     torch.manual_seed(3)
     model: SequenceModel = MODELS[family](tiny_config(family, {}), vocab, vocab)
+    model.set_turns(WORDS[1], 2)
     return perturb(model).eval()
 
 

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from heedful.errors import ConfigError
 from heedful.inspection.explaining.recording import RecordedAttention
 from heedful.inspection.explaining.stages import Check, check, check_softmax
-from heedful.nn.attention import AttentionBias, CrossAttention, SelfAttention, join_heads
+from heedful.nn.attention import AttentionBias, AttentionCore, CrossAttention, SelfAttention, join_heads
 from heedful.nn.positions import frequencies
 
 
@@ -40,6 +41,12 @@ class HeadTrace(NamedTuple):
 
 @torch.no_grad()
 def trace_head(recorded: RecordedAttention, head: int) -> HeadTrace:
+    if not isinstance(getattr(recorded.owner, "core", None), AttentionCore | None):
+        raise ConfigError(
+            "this attention depends on the states of other utterances, and has no stages to show; expected attention with "
+            "queries and keys",
+            hint="use heed inspect attention, which shows its weights",
+        )
     query, key, value, attention_bias = recorded.core_calls[-1][0]
     parts = {name: x[0, head].double() for name, x in (("query", query), ("key", key), ("value", value))}
     inputs = projection_inputs(recorded)

@@ -67,6 +67,7 @@ KIND_NAMES = {
     "encoder": "Encoder self-attention",
     "decoder": "Decoder self-attention",
     "cross": "Cross-attention",
+    "utterance": "Attention within utterances",
     "reading": "Self-attention within the source",
     "within": "Self-attention",
     "self": "Self-attention",

@@ -99,9 +99,9 @@ def capture_inputs(
 
 def value_vectors(core: nn.Module, arguments: tuple[Any, ...], weights: Tensor) -> Tensor:
     """Arguments of the core, weights (heads, query, key) -> value vectors (heads, 1 or query, key, size)."""
-    if not isinstance(core, AttentionCore):  # one head: weights (rows, query, key), values (rows, key, size)
+    if not isinstance(core, AttentionCore):  # values (rows, key, size) of one head, or (rows, heads, 1 or query, key, size)
         values: Tensor = arguments[1]
-        return values[:1, None]
+        return values[0] if values.dim() == 5 else values[:1, None]
     value, attention_bias = arguments[2], arguments[3]
     vectors: Tensor = value[0][:, None]  # (heads, 1, key, size)
     return vectors if attention_bias.mix is None else vectors + position_values(attention_bias.mix, weights)

@@ -63,9 +63,9 @@ class Reply(NamedTuple):
 class ChatBot(PairPredictor):
     """A trained chat model.
 
-    >>> bot = heedful.ChatBot.load(run)
+    >>> bot = heedful.ChatBot.load(chat_run)
     >>> conversation = bot.conversation()
-    >>> conversation.say("w1 w2").text == bot.predict("w1 w2")
+    >>> conversation.say("the cat").text == bot.predict("the cat")
     True
     >>> len(conversation.turns)
     2
