@@ -47,7 +47,7 @@ class Scores(NamedTuple):
 
 def train(recipe: str, seed: int, work: Path, options: Sequence[str]) -> heedful.ChatBot:
     """The run of a seed, trained or continued if it is not finished."""
-    run = work / f"{recipe}-{seed}"
+    run = work / f"{Path(recipe).stem}-{seed}"
     heedful.train(recipe, [f"seed={seed}", *options], run=run)
     return heedful.ChatBot.load(run)
 
